@@ -18,29 +18,23 @@ namespace {
 
 ErrorKind kind_of(keel::ErrorKind kind) {
     switch (kind) {
-    case keel::ErrorKind::usage:
-        return ErrorKind::usage;
-    case keel::ErrorKind::input:
-        return ErrorKind::input;
-    case keel::ErrorKind::plugin:
-        return ErrorKind::plugin;
-    case keel::ErrorKind::resource:
-        return ErrorKind::resource;
-    case keel::ErrorKind::runtime:
-        return ErrorKind::runtime;
-    case keel::ErrorKind::internal:
-        break;
+    case keel::ErrorKind::usage: return ErrorKind::usage;
+    case keel::ErrorKind::input: return ErrorKind::input;
+    case keel::ErrorKind::plugin: return ErrorKind::plugin;
+    case keel::ErrorKind::resource: return ErrorKind::resource;
+    case keel::ErrorKind::runtime: return ErrorKind::runtime;
+    case keel::ErrorKind::internal: break;
     }
     return ErrorKind::internal;
 }
 
-// What a caller's own callback threw, on its way through the core: no exception that the core could throw itself.
+// What a caller's own callback threw, on its way through the core: no exception that the core could
+// throw itself.
 struct CallbackThrew {
     std::exception_ptr what;
 };
 
-template <typename Action>
-void call_back(Action &&action) {
+template <typename Action> void call_back(Action &&action) {
     try {
         action();
     } catch (...) {
@@ -49,8 +43,7 @@ void call_back(Action &&action) {
 }
 
 // Errors of the core as those of the API; what a caller's own callback throws passes through.
-template <typename Action>
-auto covered(Action &&action) {
+template <typename Action> auto covered(Action &&action) {
     try {
         return action();
     } catch (const keel::Error &e) {
@@ -60,13 +53,12 @@ auto covered(Action &&action) {
     } catch (const std::bad_alloc &) {
         throw Error(ErrorKind::resource, "out of memory");
     } catch (const std::exception &e) { // the core throws its own errors alone, or should
-        throw Error(ErrorKind::internal, "an error that Keel did not expect: " + printable(e.what(), 400));
+        throw Error(ErrorKind::internal,
+                    "an error that Keel did not expect: " + printable(e.what(), 400));
     }
 }
 
-[[noreturn]] void refuse_moved() {
-    throw Error(ErrorKind::usage, "the object was moved from");
-}
+[[noreturn]] void refuse_moved() { throw Error(ErrorKind::usage, "the object was moved from"); }
 
 keel::Progress progress_of(const Progress &progress) {
     if (!progress) return {};
@@ -78,7 +70,8 @@ keel::Progress progress_of(const Progress &progress) {
 template <typename T>
 void check_option(bool is_right, const char *option, const char *expected, T found) {
     if (!is_right)
-        throw_error(keel::ErrorKind::usage, "Generation::{}: expected {}, found {}", option, expected, found);
+        throw_error(keel::ErrorKind::usage, "Generation::{}: expected {}, found {}", option,
+                    expected, found);
 }
 
 void check_range(const char *option, double found, const keel::SamplingRange &range) {
@@ -107,8 +100,9 @@ void check_ids(const std::vector<int32_t> &ids, const char *where, const keel::P
     const auto vocabulary = pipeline.model().vocab_size;
     for (size_t i = 0; i < ids.size(); ++i) {
         if (ids[i] < 0 || ids[i] >= vocabulary)
-            throw_error(keel::ErrorKind::usage, "{}: ids[{}]: expected a token from 0 to {}, found {}", where,
-                        i, vocabulary - 1, ids[i]);
+            throw_error(keel::ErrorKind::usage,
+                        "{}: ids[{}]: expected a token from 0 to {}, found {}", where, i,
+                        vocabulary - 1, ids[i]);
     }
 }
 
@@ -122,12 +116,15 @@ GenerateOptions options_of(const Generation &g) {
     o.sampling.top_p = static_cast<float>(g.top_p);
     o.sampling.min_p = static_cast<float>(g.min_p);
     o.sampling.repetition_penalty = static_cast<float>(g.repetition_penalty);
-    o.sampling.repetition_window = static_cast<int32_t>(std::min<int64_t>(g.repetition_window, INT32_MAX));
+    o.sampling.repetition_window =
+        static_cast<int32_t>(std::min<int64_t>(g.repetition_window, INT32_MAX));
     o.sampling.seed = g.seed;
     o.ignore_end = g.ignore_end;
     o.logprobs = g.logprobs;
     if (g.on_text) {
-        o.on_text = [on_text = g.on_text](std::string_view text) { call_back([&] { on_text(text); }); };
+        o.on_text = [on_text = g.on_text](std::string_view text) {
+            call_back([&] { on_text(text); });
+        };
     }
     o.progress = progress_of(g.on_progress);
     return o;
@@ -149,23 +146,19 @@ Generation generation_of(const pipeline::PipelineConfig &config) {
 
 Stop stop_of(StopReason reason) {
     switch (reason) {
-    case StopReason::end_token:
-        return Stop::end_token;
-    case StopReason::stop_string:
-        return Stop::stop_string;
-    case StopReason::max_tokens:
-        return Stop::max_tokens;
-    case StopReason::cache_full:
-        return Stop::cache_full;
+    case StopReason::end_token: return Stop::end_token;
+    case StopReason::stop_string: return Stop::stop_string;
+    case StopReason::max_tokens: return Stop::max_tokens;
+    case StopReason::cache_full: return Stop::cache_full;
     case StopReason::device_lost: // thrown, see result_of
-    case StopReason::cancelled:
-        break;
+    case StopReason::cancelled: break;
     }
     return Stop::cancelled;
 }
 
 Result result_of(GenerateResult &&r) {
-    if (r.reason == StopReason::device_lost) keel::throw_error(keel::ErrorKind::runtime, "{}", r.detail);
+    if (r.reason == StopReason::device_lost)
+        keel::throw_error(keel::ErrorKind::runtime, "{}", r.detail);
     Result out;
     out.text = std::move(r.text);
     out.ids = std::move(r.ids);
@@ -182,12 +175,11 @@ Result result_of(GenerateResult &&r) {
 
 } // namespace
 
-Error::Error(ErrorKind kind, const std::string &message) : std::runtime_error(message), kind_(kind) {}
+Error::Error(ErrorKind kind, const std::string &message)
+    : std::runtime_error(message), kind_(kind) {}
 Error::~Error() = default;
 
-const char *version() noexcept {
-    return KEEL_VERSION;
-}
+const char *version() noexcept { return KEEL_VERSION; }
 
 struct Pipeline::Impl {
     std::shared_ptr<HostServices> host = std::make_shared<HostServices>();
@@ -198,7 +190,8 @@ struct Session::Impl {
     std::shared_ptr<Pipeline::Impl> owner;
     keel::Session session;
     std::optional<Rng::State> random;
-    explicit Impl(std::shared_ptr<Pipeline::Impl> of) : owner(std::move(of)), session(*owner->pipeline) {}
+    explicit Impl(std::shared_ptr<Pipeline::Impl> of)
+        : owner(std::move(of)), session(*owner->pipeline) {}
 };
 
 struct Chat::Impl {
@@ -218,7 +211,8 @@ Pipeline::Pipeline(const std::string &target, const std::vector<std::string> &ov
         options.host = impl_->host;
         options.progress = progress_of(progress);
         options.has_system_prompt = true;
-        impl_->pipeline = std::make_unique<keel::Pipeline>(pipeline::config_for_target(target, overrides), options);
+        impl_->pipeline = std::make_unique<keel::Pipeline>(
+            pipeline::config_for_target(target, overrides), options);
     });
 }
 
@@ -226,11 +220,13 @@ Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline &&) noexcept = default;
 Pipeline &Pipeline::operator=(Pipeline &&) noexcept = default;
 
-std::vector<int32_t> Pipeline::encode(std::string_view text, bool begins, bool parse_special) const {
+std::vector<int32_t> Pipeline::encode(std::string_view text, bool begins,
+                                      bool parse_special) const {
     if (!impl_) refuse_moved();
     return covered([&] {
         return impl_->pipeline->tokenizer()->encode(
-            text, EncodeOptions{.add_special = begins, .parse_special = parse_special, .continues = !begins});
+            text, EncodeOptions{
+                      .add_special = begins, .parse_special = parse_special, .continues = !begins});
     });
 }
 
@@ -294,8 +290,10 @@ Result Session::generate(const std::vector<int32_t> &prompt, const Generation &o
 Result Session::generate(std::string_view prompt, const Generation &options, bool parse_special) {
     if (!impl_) refuse_moved();
     const bool begins = impl_->session.tokens() == 0;
-    const EncodeOptions how{.add_special = begins, .parse_special = parse_special, .continues = !begins};
-    const auto ids = covered([&] { return impl_->owner->pipeline->tokenizer()->encode(prompt, how); });
+    const EncodeOptions how{
+        .add_special = begins, .parse_special = parse_special, .continues = !begins};
+    const auto ids =
+        covered([&] { return impl_->owner->pipeline->tokenizer()->encode(prompt, how); });
     return generate(ids, options);
 }
 
@@ -316,11 +314,11 @@ const float *Session::read(const std::vector<int32_t> &ids) {
         if (const auto pending = impl_->session.pending()) all.insert(all.begin(), *pending);
         const int64_t before = impl_->session.tokens();
         if (!impl_->session.prefill(all)) {
-            throw_error(
-                keel::ErrorKind::usage,
-                "reading was cancelled; {} of {} tokens were read and stay, and resume() lets the pipeline "
-                "run again",
-                impl_->session.tokens() - before, all.size());
+            throw_error(keel::ErrorKind::usage,
+                        "reading was cancelled; {} of {} tokens were read and stay, and resume() "
+                        "lets the pipeline "
+                        "run again",
+                        impl_->session.tokens() - before, all.size());
         }
         const auto logits = impl_->session.logits();
         return logits.data() + (logits.size() - static_cast<size_t>(vocabulary));
@@ -365,7 +363,8 @@ void Session::load(const std::string &path) {
     covered([&] { impl_->random = load_session(impl_->session, path).random; });
 }
 
-Chat::Chat(Pipeline &pipeline, std::optional<std::string> system, const std::string &chat_template) {
+Chat::Chat(Pipeline &pipeline, std::optional<std::string> system,
+           const std::string &chat_template) {
     if (!pipeline.impl_) refuse_moved();
     covered([&] {
         ChatTemplate chat =
@@ -381,7 +380,8 @@ Chat &Chat::operator=(Chat &&) noexcept = default;
 
 Result Chat::ask(std::string_view question, const Generation &options) {
     if (!impl_) refuse_moved();
-    return covered([&] { return result_of(impl_->conversation.ask(question, options_of(options))); });
+    return covered(
+        [&] { return result_of(impl_->conversation.ask(question, options_of(options))); });
 }
 
 Result Chat::ask(std::string_view question) {

@@ -14,27 +14,19 @@ namespace {
 LogLevel level_of(spdlog::level::level_enum level) {
     switch (level) {
     case spdlog::level::err:
-    case spdlog::level::critical:
-        return LogLevel::error;
-    case spdlog::level::warn:
-        return LogLevel::warning;
-    case spdlog::level::info:
-        return LogLevel::info;
-    default:
-        return LogLevel::debug;
+    case spdlog::level::critical: return LogLevel::error;
+    case spdlog::level::warn: return LogLevel::warning;
+    case spdlog::level::info: return LogLevel::info;
+    default: return LogLevel::debug;
     }
 }
 
 spdlog::level::level_enum level_of(LogLevel level) {
     switch (level) {
-    case LogLevel::error:
-        return spdlog::level::err;
-    case LogLevel::warning:
-        return spdlog::level::warn;
-    case LogLevel::info:
-        return spdlog::level::info;
-    case LogLevel::debug:
-        break;
+    case LogLevel::error: return spdlog::level::err;
+    case LogLevel::warning: return spdlog::level::warn;
+    case LogLevel::info: return spdlog::level::info;
+    case LogLevel::debug: break;
     }
     return spdlog::level::debug;
 }

@@ -1,5 +1,6 @@
-// The CPU plugin's attention at TinyLlama-1.1B's shape (32 heads of 64, 4 KV heads) and at that of a model without groups, through
-// the C table: GB/s of cache for decode, GFLOP/s for prefill. Several layers' caches are walked in turn, as in a whole model.
+// The CPU plugin's attention at TinyLlama-1.1B's shape (32 heads of 64, 4 KV heads) and at that of
+// a model without groups, through the C table: GB/s of cache for decode, GFLOP/s for prefill.
+// Several layers' caches are walked in turn, as in a whole model.
 //   cpu_attention_bench --threads=2 --isa=vnni --benchmark_filter='decode.*f16'
 #include "cpu_rig.hpp"
 
@@ -34,15 +35,16 @@ struct Setup {
     keel_plan *plan = nullptr;
     uint64_t features = KEEL_ATTENTION_CAUSAL;
 
-    Setup(const Shape &s, keel_dtype dtype, int64_t m, int64_t length, uint32_t window, const char *isa)
+    Setup(const Shape &s, keel_dtype dtype, int64_t m, int64_t length, uint32_t window,
+          const char *isa)
         : rig(threads, isa, compute) {
         q = rig.filled({m, s.heads, head_dim});
         scores_out = rig.tensor(KEEL_DTYPE_F32, {s.kv_heads, length});
-        scores = {KEEL_HEADER(keel_scores), &scores_out, window, KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, 0};
+        scores = {KEEL_HEADER(keel_scores), &scores_out,      window,
+                  KEEL_REDUCE_SUM,          KEEL_REDUCE_MEAN, 0};
         if (window != 0) features |= KEEL_ATTENTION_SCORES;
         layers.resize(m > 1 ? 2 : 22);
-        for (Layer &layer : layers)
-            rig.make_layer(layer, s.kv_heads, head_dim, dtype, length);
+        for (Layer &layer : layers) rig.make_layer(layer, s.kv_heads, head_dim, dtype, length);
         keel_attention_args args = arguments(0);
         kernel = rig.plan(KEEL_OP_ATTENTION, args);
         plan = args.plan;
@@ -79,15 +81,16 @@ void attention(benchmark::State &state, const Shape &s, keel_dtype dtype, int64_
         const double pairs =
             static_cast<double>(m) * (static_cast<double>(length) - static_cast<double>(m - 1) / 2);
         state.counters["GB/s"] = Counter(1e-9 * bytes * runs, Counter::kIsRate);
-        state.counters["GFLOP/s"] =
-            Counter(4e-9 * pairs * static_cast<double>(s.heads * head_dim) * runs, Counter::kIsRate);
+        state.counters["GFLOP/s"] = Counter(
+            4e-9 * pairs * static_cast<double>(s.heads * head_dim) * runs, Counter::kIsRate);
         state.SetLabel(setup.kernel);
     } catch (const std::exception &e) {
         state.SkipWithError(e.what());
     }
 }
 
-void add(const Shape &s, keel_dtype dtype, int64_t m, int64_t length, uint32_t window, const char *isa) {
+void add(const Shape &s, keel_dtype dtype, int64_t m, int64_t length, uint32_t window,
+         const char *isa) {
     const std::string name = std::string(m == 1 ? "decode/" : "prefill/") + s.name + "/" +
                              keel_dtype_name(dtype) + "/" + isa + "/m:" + std::to_string(m) +
                              "/length:" + std::to_string(length) +
@@ -119,9 +122,10 @@ void scores(benchmark::State &state, const Shape &s, keel_dtype dtype, int64_t m
         // one product of head_dim for each pair of query and key that see each other
         const double pairs =
             static_cast<double>(m) * (static_cast<double>(length) - static_cast<double>(m - 1) / 2);
-        state.counters["GFLOP/s"] = benchmark::Counter(
-            2e-9 * pairs * static_cast<double>(s.heads * head_dim) * static_cast<double>(state.iterations()),
-            benchmark::Counter::kIsRate);
+        state.counters["GFLOP/s"] =
+            benchmark::Counter(2e-9 * pairs * static_cast<double>(s.heads * head_dim) *
+                                   static_cast<double>(state.iterations()),
+                               benchmark::Counter::kIsRate);
         state.SetLabel(kernel);
     } catch (const std::exception &e) {
         state.SkipWithError(e.what());
@@ -130,9 +134,10 @@ void scores(benchmark::State &state, const Shape &s, keel_dtype dtype, int64_t m
 
 void add_scores(const Shape &s, keel_dtype dtype, int64_t m, int64_t length) {
     const std::string name = std::string("scores/") + s.name + "/" + keel_dtype_name(dtype) + "/" +
-                             wanted_isa + "/m:" + std::to_string(m) + "/length:" + std::to_string(length);
-    benchmark::RegisterBenchmark(name.c_str(),
-                                 [=, &s](benchmark::State &state) { scores(state, s, dtype, m, length); })
+                             wanted_isa + "/m:" + std::to_string(m) +
+                             "/length:" + std::to_string(length);
+    benchmark::RegisterBenchmark(
+        name.c_str(), [=, &s](benchmark::State &state) { scores(state, s, dtype, m, length); })
         ->UseRealTime()
         ->Unit(benchmark::kMicrosecond);
 }
@@ -155,8 +160,7 @@ int main(int argc, char **argv) {
     for (const Shape &s : shapes)
         for (const keel_dtype dtype :
              {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
-            for (const int64_t length : {64, 512, 4096})
-                add(s, dtype, 1, length, 0, wanted_isa);
+            for (const int64_t length : {64, 512, 4096}) add(s, dtype, 1, length, 0, wanted_isa);
             for (const int64_t m : {4, 64, 512, 2048})
                 add(s, dtype, m, std::max<int64_t>(m, 512), 0, wanted_isa);
         }
@@ -166,8 +170,7 @@ int main(int argc, char **argv) {
     for (const int64_t length : {2048, 8192}) {
         for (const uint32_t window : {0U, 32U, 512U})
             add(shapes[0], KEEL_DTYPE_F16, 512, length, window, wanted_isa);
-        for (const int64_t m : {32, 512})
-            add_scores(shapes[0], KEEL_DTYPE_F16, m, length);
+        for (const int64_t m : {32, 512}) add_scores(shapes[0], KEEL_DTYPE_F16, m, length);
     }
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();

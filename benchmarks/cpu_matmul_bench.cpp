@@ -1,5 +1,6 @@
-// The CPU plugin's matmul at TinyLlama-1.1B's shapes, through the C table: GB/s of weights for decode (m = 1), GFLOP/s for prefill
-// (m = 512), beside a plain read of as many bytes. Weights are copied until they no longer fit the caches, as in a whole model.
+// The CPU plugin's matmul at TinyLlama-1.1B's shapes, through the C table: GB/s of weights for
+// decode (m = 1), GFLOP/s for prefill (m = 512), beside a plain read of as many bytes. Weights are
+// copied until they no longer fit the caches, as in a whole model.
 //   cpu_matmul_bench --threads=2 --benchmark_filter='q4_0.*m:1/'
 #include "cpu_rig.hpp"
 
@@ -20,8 +21,8 @@ int64_t threads = 0; // --threads=N; 1 makes the CPU column tell the truth on a 
 
 const char *prefetch = "auto"; // --prefetch=auto|on|off
 
-uint64_t memory_to_walk =
-    192u << 20; // beyond any cache; --walk-mib=N: a little of it shows what the kernel does near its data
+uint64_t memory_to_walk = 192u << 20; // beyond any cache; --walk-mib=N: a little of it shows what
+                                      // the kernel does near its data
 
 struct Shape {
     const char *name;
@@ -59,21 +60,20 @@ struct Setup {
         std::vector<float> values(static_cast<size_t>(m * s.k));
         std::mt19937 random(1);
         std::normal_distribution<float> normal;
-        for (float &v : values)
-            v = normal(random);
+        for (float &v : values) v = normal(random);
         check(backend().buffer_write(ctx, x, 0, values.data(), values.size() * 4), "buffer_write");
         make_weights(s, dtype);
         keel_matmul_args args = arguments(0);
-        check(backend().op_plan(ctx, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&args), &plan),
-              "op_plan");
+        check(
+            backend().op_plan(ctx, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&args), &plan),
+            "op_plan");
         info.h = KEEL_HEADER(keel_plan_info);
         check(backend().plan_info(ctx, plan, &info), "plan_info");
     }
     Setup(const Setup &) = delete;
     ~Setup() {
         backend().plan_destroy(ctx, plan);
-        for (keel_weight *w : weights)
-            backend().weight_destroy(ctx, w);
+        for (keel_weight *w : weights) backend().weight_destroy(ctx, w);
         backend().buffer_destroy(ctx, x);
         backend().buffer_destroy(ctx, out);
         backend().ctx_destroy(ctx);
@@ -97,8 +97,14 @@ struct Setup {
         for (uint64_t i = 0; i < source.size(); ++i)
             source[i] = i % 2 == 0 ? static_cast<uint8_t>(i * 7) : 0x2c;
         for (uint64_t i = 0; i < copies; ++i) {
-            keel_weight_source src = {
-                KEEL_HEADER(keel_weight_source), source.data(), source.size(), i * bytes, dtype, 0, s.n, s.k};
+            keel_weight_source src = {KEEL_HEADER(keel_weight_source),
+                                      source.data(),
+                                      source.size(),
+                                      i * bytes,
+                                      dtype,
+                                      0,
+                                      s.n,
+                                      s.k};
             const keel_weight_source *list[] = {&src};
             const keel_weight_desc desc = {
                 KEEL_HEADER(keel_weight_desc), list, 1, KEEL_JOIN_ROWS, KEEL_USE_MATMUL, 512};
@@ -138,7 +144,8 @@ void matmul(benchmark::State &state, const Shape &s, keel_dtype dtype, int64_t m
         state.counters["GFLOP/s"] =
             Counter(2e-9 * static_cast<double>(s.n * s.k * m) * runs, Counter::kIsRate);
         state.counters["ms/token"] = // what this shape adds to a token's time
-            Counter(1e-3 * runs * static_cast<double>(m) / s.per_token, Counter::kIsRate | Counter::kInvert);
+            Counter(1e-3 * runs * static_cast<double>(m) / s.per_token,
+                    Counter::kIsRate | Counter::kInvert);
         state.SetLabel(setup.info.kernel);
     } catch (const std::exception &e) {
         state.SkipWithError(e.what());
@@ -161,8 +168,7 @@ void plain_read(benchmark::State &state) {
                       const uint64_t *p = j.block->data() + part * region->worker;
                       uint64_t sum[8] = {};
                       for (size_t i = 0; i + 8 <= part; i += 8)
-                          for (size_t c = 0; c < 8; ++c)
-                              sum[c] += p[i + c];
+                          for (size_t c = 0; c < 8; ++c) sum[c] += p[i + c];
                       j.sums[region->worker] =
                           sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
                   },
@@ -192,13 +198,16 @@ int main(int argc, char **argv) {
     argc = kept;
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-    benchmark::RegisterBenchmark("plain_read", plain_read)->UseRealTime()->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark("plain_read", plain_read)
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
     for (const char *isa : {"amx", "avx512bf16", "vnni", "avx512", "avx2", "scalar"})
         for (keel_dtype dtype : {KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K,
                                  KEEL_DTYPE_Q6_K, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_F32})
             for (int64_t m : {1, 8, 512})
                 for (const Shape &s : shapes) {
-                    if (m == 512 && s.per_token == 1) continue; // only the last token goes through the head
+                    if (m == 512 && s.per_token == 1)
+                        continue; // only the last token goes through the head
                     const std::string name = std::string(isa) + "/" + keel_dtype_name(dtype) +
                                              "/m:" + std::to_string(m) + "/" + s.name;
                     benchmark::RegisterBenchmark(

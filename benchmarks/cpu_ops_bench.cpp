@@ -1,6 +1,7 @@
-// The CPU plugin's other ops at TinyLlama-1.1B's shape (hidden 2048, feed-forward 5632, 32 heads of 64, 4 KV heads), of a token and of a
-// chunk of a prompt, on each instruction set, through the C table. GB/s: each input and output once; of a chunk they lie in a cache, as in
-// a model. Instruction sets that the machine lacks are skipped by name.
+// The CPU plugin's other ops at TinyLlama-1.1B's shape (hidden 2048, feed-forward 5632, 32 heads of
+// 64, 4 KV heads), of a token and of a chunk of a prompt, on each instruction set, through the C
+// table. GB/s: each input and output once; of a chunk they lie in a cache, as in a model.
+// Instruction sets that the machine lacks are skipped by name.
 //   cpu_ops_bench --threads=1 --benchmark_filter='rope|silu_mul.*avx512'
 #include "cpu_rig.hpp"
 
@@ -29,7 +30,8 @@ using Prepare = std::function<Prepared(Rig &, int64_t m)>;
 
 // An op without state: `args` is filled in, planned, and called again and again.
 template <typename Args, typename Fill>
-Prepared planned(Rig &rig, keel_op op, keel_status (KEEL_CALL *keel_backend::*slot)(keel_ctx *, const Args *),
+Prepared planned(Rig &rig, keel_op op,
+                 keel_status (KEEL_CALL *keel_backend::*slot)(keel_ctx *, const Args *),
                  double bytes, Fill &&fill) {
     auto args = std::make_shared<Args>();
     args->h = {sizeof(Args), 0};
@@ -73,18 +75,18 @@ Prepared gate(Rig &rig, int64_t m, keel_op op,
 Prepared rope(Rig &rig, int64_t m) {
     auto tables = std::make_shared<keel_rope_tables>();
     tables->h = KEEL_HEADER(keel_rope_tables);
-    Prepared p = planned<keel_rope_args>(rig, KEEL_OP_ROPE, &keel_backend::rope,
-                                         4.0 * static_cast<double>(2 * m * heads * head_dim),
-                                         [&](keel_rope_args &a, auto &all) {
-                                             a.x = keep(all, rig.filled({m, heads, head_dim}));
-                                             a.positions = keep(all, rig.counted(m));
-                                             tables->cos = keep(all, rig.filled({slots, head_dim / 2}));
-                                             tables->sin = keep(all, rig.filled({slots, head_dim / 2}));
-                                             tables->mode = KEEL_ROPE_HALF_SPLIT;
-                                             tables->rot = head_dim;
-                                             a.tables = tables.get();
-                                             a.out = keep(all, rig.filled({m, heads, head_dim}));
-                                         });
+    Prepared p = planned<keel_rope_args>(
+        rig, KEEL_OP_ROPE, &keel_backend::rope, 4.0 * static_cast<double>(2 * m * heads * head_dim),
+        [&](keel_rope_args &a, auto &all) {
+            a.x = keep(all, rig.filled({m, heads, head_dim}));
+            a.positions = keep(all, rig.counted(m));
+            tables->cos = keep(all, rig.filled({slots, head_dim / 2}));
+            tables->sin = keep(all, rig.filled({slots, head_dim / 2}));
+            tables->mode = KEEL_ROPE_HALF_SPLIT;
+            tables->rot = head_dim;
+            a.tables = tables.get();
+            a.out = keep(all, rig.filled({m, heads, head_dim}));
+        });
     p.call = [call = p.call, tables] { return call(); };
     return p;
 }
@@ -92,7 +94,8 @@ Prepared rope(Rig &rig, int64_t m) {
 Prepared cast(Rig &rig, int64_t m, keel_dtype dtype) {
     return planned<keel_move_args>(
         rig, KEEL_OP_CAST, &keel_backend::cast,
-        static_cast<double>(m) * (4.0 * hidden + static_cast<double>(keel_dtype_row_bytes(dtype, hidden))),
+        static_cast<double>(m) *
+            (4.0 * hidden + static_cast<double>(keel_dtype_row_bytes(dtype, hidden))),
         [&](keel_move_args &a, auto &all) {
             a.x = keep(all, rig.filled({m, hidden}));
             a.out = keep(all, rig.tensor(dtype, {m, hidden}));
@@ -162,10 +165,9 @@ void run(benchmark::State &state, const char *isa, int64_t m, const Prepare &pre
     try {
         Rig rig(threads, isa, "fast");
         const Prepared p = prepare(rig, m);
-        for (auto _ : state)
-            check(p.call(), "the op");
-        state.counters["GB/s"] = benchmark::Counter(1e-9 * p.bytes * static_cast<double>(state.iterations()),
-                                                    benchmark::Counter::kIsRate);
+        for (auto _ : state) check(p.call(), "the op");
+        state.counters["GB/s"] = benchmark::Counter(
+            1e-9 * p.bytes * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
         state.SetLabel(p.kernel);
     } catch (const std::exception &e) {
         state.SkipWithError(e.what());
@@ -185,8 +187,10 @@ int main(int argc, char **argv) {
     argc = kept;
     const std::vector<std::pair<std::string, Prepare>> ops = {
         {"add_rms_norm", norm},
-        {"silu_mul", [](Rig &r, int64_t m) { return gate(r, m, KEEL_OP_SILU_MUL, &keel_backend::silu_mul); }},
-        {"gelu_mul", [](Rig &r, int64_t m) { return gate(r, m, KEEL_OP_GELU_MUL, &keel_backend::gelu_mul); }},
+        {"silu_mul",
+         [](Rig &r, int64_t m) { return gate(r, m, KEEL_OP_SILU_MUL, &keel_backend::silu_mul); }},
+        {"gelu_mul",
+         [](Rig &r, int64_t m) { return gate(r, m, KEEL_OP_GELU_MUL, &keel_backend::gelu_mul); }},
         {"rope", rope},
         {"softmax", softmax},
         {"argmax_rows", argmax},
@@ -200,7 +204,8 @@ int main(int argc, char **argv) {
 #if defined(__aarch64__)
     const std::vector<const char *> isas = {"scalar", "neon", "dotprod", "fp16", "i8mm"};
 #else
-    const std::vector<const char *> isas = {"scalar", "avx2", "avx512", "vnni", "avx512bf16", "amx"};
+    const std::vector<const char *> isas = {"scalar", "avx2",       "avx512",
+                                            "vnni",   "avx512bf16", "amx"};
 #endif
     for (const auto &op : ops)
         for (const char *isa : isas)
@@ -208,8 +213,8 @@ int main(int argc, char **argv) {
                 if (m > 1 && op.first == "kv_gather_f16") continue; // knows no rows
                 const Prepare &prepare = op.second;
                 const std::string name = op.first + "/" + isa + "/m:" + std::to_string(m);
-                benchmark::RegisterBenchmark(name.c_str(),
-                                             [=](benchmark::State &state) { run(state, isa, m, prepare); })
+                benchmark::RegisterBenchmark(
+                    name.c_str(), [=](benchmark::State &state) { run(state, isa, m, prepare); })
                     ->UseRealTime()
                     ->Unit(benchmark::kMicrosecond);
             }

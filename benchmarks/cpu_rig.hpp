@@ -1,4 +1,5 @@
-// What the CPU plugin's micro-benchmarks share: the plugin through its C table, contexts, tensors and caches with something in them.
+// What the CPU plugin's micro-benchmarks share: the plugin through its C table, contexts, tensors
+// and caches with something in them.
 #pragma once
 
 #include "plugin/host.hpp"
@@ -27,7 +28,8 @@ inline const keel_host *host() {
 inline void check(keel_status status, const char *what) {
     if (status == KEEL_OK) return;
     const auto error = HostServices::take_error();
-    throw std::runtime_error(std::string(what) + ": " + (error ? error->message : status_name(status)));
+    throw std::runtime_error(std::string(what) + ": " +
+                             (error ? error->message : status_name(status)));
 }
 
 // The cache of one layer; slots of a head lie in blocks in scrambled order.
@@ -53,10 +55,8 @@ class Rig {
     Rig(const Rig &) = delete;
     Rig &operator=(const Rig &) = delete;
     ~Rig() {
-        for (keel_plan *plan : plans_)
-            backend().plan_destroy(ctx, plan);
-        for (keel_buffer *buffer : buffers_)
-            backend().buffer_destroy(ctx, buffer);
+        for (keel_plan *plan : plans_) backend().plan_destroy(ctx, plan);
+        for (keel_buffer *buffer : buffers_) backend().buffer_destroy(ctx, buffer);
         backend().ctx_destroy(ctx);
     }
 
@@ -66,7 +66,8 @@ class Rig {
         t.h = KEEL_HEADER(keel_tensor);
         t.dtype = dtype;
         t.rank = static_cast<uint32_t>(shape.size());
-        auto bytes = static_cast<int64_t>(keel_dtype_row_bytes(dtype, static_cast<uint64_t>(shape.back())));
+        auto bytes =
+            static_cast<int64_t>(keel_dtype_row_bytes(dtype, static_cast<uint64_t>(shape.back())));
         for (size_t i = shape.size(); i-- > 0;) {
             t.shape[i] = shape[i];
             if (i + 1 < shape.size()) t.stride[i] = bytes, bytes *= shape[i];
@@ -80,17 +81,19 @@ class Rig {
     // f32 with normal numbers in it.
     keel_tensor filled(const std::vector<int64_t> &shape) {
         const keel_tensor t = tensor(KEEL_DTYPE_F32, shape);
-        const int64_t n = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+        const int64_t n =
+            std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
         std::vector<float> values(static_cast<size_t>(n));
         std::normal_distribution<float> normal(0, 1);
-        for (float &v : values)
-            v = normal(random_);
-        check(backend().buffer_write(ctx, t.buffer, 0, values.data(), values.size() * 4), "buffer_write");
+        for (float &v : values) v = normal(random_);
+        check(backend().buffer_write(ctx, t.buffer, 0, values.data(), values.size() * 4),
+              "buffer_write");
         return t;
     }
     keel_tensor integers(const std::vector<int64_t> &shape, const std::vector<int32_t> &values) {
         const keel_tensor t = tensor(KEEL_DTYPE_I32, shape);
-        check(backend().buffer_write(ctx, t.buffer, 0, values.data(), values.size() * 4), "buffer_write");
+        check(backend().buffer_write(ctx, t.buffer, 0, values.data(), values.size() * 4),
+              "buffer_write");
         return t;
     }
     keel_tensor counted(int64_t n) { // 0, 1, ..., n - 1
@@ -107,16 +110,18 @@ class Rig {
     }
 
     // `length` slots of each head, filled by the backend itself. The layer stays where it is.
-    void make_layer(Layer &l, int64_t kv_heads, int64_t head_dim, keel_dtype dtype, int64_t length) {
-        const int64_t per_head = (length + block_slots - 1) / block_slots, blocks = per_head * kv_heads;
+    void make_layer(Layer &l, int64_t kv_heads, int64_t head_dim, keel_dtype dtype,
+                    int64_t length) {
+        const int64_t per_head = (length + block_slots - 1) / block_slots,
+                      blocks = per_head * kv_heads;
         l.k = tensor(dtype, {blocks, block_slots, head_dim});
         l.v = tensor(dtype, {blocks, block_slots, head_dim});
         std::vector<int32_t> order(static_cast<size_t>(blocks));
         std::iota(order.begin(), order.end(), 0);
         std::shuffle(order.begin(), order.end(), random_);
         l.table = integers({kv_heads, per_head}, order);
-        l.lengths = integers(
-            {kv_heads}, std::vector<int32_t>(static_cast<size_t>(kv_heads), static_cast<int32_t>(length)));
+        l.lengths = integers({kv_heads}, std::vector<int32_t>(static_cast<size_t>(kv_heads),
+                                                              static_cast<int32_t>(length)));
         l.positions = tensor(KEEL_DTYPE_I32, {kv_heads, length});
         l.view = {KEEL_HEADER(keel_kv_view),
                   &l.k,
@@ -138,9 +143,9 @@ class Rig {
     }
 
     // Plans `args`, whose plan member is set, and says which kernel it will be.
-    template <typename Args>
-    std::string plan(keel_op op, Args &args) {
-        check(backend().op_plan(ctx, op, reinterpret_cast<keel_op_args *>(&args), &args.plan), "op_plan");
+    template <typename Args> std::string plan(keel_op op, Args &args) {
+        check(backend().op_plan(ctx, op, reinterpret_cast<keel_op_args *>(&args), &args.plan),
+              "op_plan");
         plans_.push_back(args.plan);
         keel_plan_info info{};
         info.h = KEEL_HEADER(keel_plan_info);

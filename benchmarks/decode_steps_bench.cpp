@@ -2,9 +2,9 @@
 //
 //     decode_steps_bench MODEL BACKEND [--rounds 41] [--tokens 60] [--set KEY=VALUE ...]
 //
-// A round decodes the same greedy text with and without. Which of the two comes first alternates, so that a
-// busy machine is busy for both. Medians are printed, and for the ratio of each round an interval in which
-// its median lies with 95% confidence.
+// A round decodes the same greedy text with and without. Which of the two comes first alternates,
+// so that a busy machine is busy for both. Medians are printed, and for the ratio of each round an
+// interval in which its median lies with 95% confidence.
 #include "run/generate.hpp"
 #include "run/pipeline.hpp"
 #include "run/session.hpp"
@@ -22,8 +22,9 @@ using namespace keel;
 
 namespace {
 
-const std::string opening = "Once upon a time there was a king who had three daughters, and the youngest of "
-                            "them was so fair that the sun";
+const std::string opening =
+    "Once upon a time there was a king who had three daughters, and the youngest of "
+    "them was so fair that the sun";
 
 struct Cost { // of one text
     std::vector<double> host_us, tokens_per_second;
@@ -52,7 +53,8 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-void compare(const std::string &name, Pipeline &with, Pipeline &without, size_t rounds, int64_t tokens) {
+void compare(const std::string &name, Pipeline &with, Pipeline &without, size_t rounds,
+             int64_t tokens) {
     Cost a, b;
     write_text(with, tokens, a); // compiles, and warms up
     write_text(without, tokens, b);
@@ -69,11 +71,11 @@ void compare(const std::string &name, Pipeline &with, Pipeline &without, size_t 
     const auto off = static_cast<size_t>(0.98 * std::sqrt(static_cast<double>(rounds))) + 1;
     const size_t middle = rounds / 2, low = middle > off ? middle - off : 0,
                  high = std::min(middle + off, rounds - 1);
-    fmt::print(
-        "{:<14} {:.1f} tokens/s with, {:.1f} without; ratio {:.3f} [{:.3f}, {:.3f}]; the host's thread "
-        "{:.0f} us a token with, {:.0f} without; {} rounds\n",
-        name, median(a.tokens_per_second), median(b.tokens_per_second), ratios[middle], ratios[low],
-        ratios[high], median(a.host_us), median(b.host_us), rounds);
+    fmt::print("{:<14} {:.1f} tokens/s with, {:.1f} without; ratio {:.3f} [{:.3f}, {:.3f}]; the "
+               "host's thread "
+               "{:.0f} us a token with, {:.0f} without; {} rounds\n",
+               name, median(a.tokens_per_second), median(b.tokens_per_second), ratios[middle],
+               ratios[low], ratios[high], median(a.host_us), median(b.host_us), rounds);
     std::fflush(stdout);
 }
 
@@ -93,9 +95,9 @@ int main(int argc, char **argv) {
     CLI11_PARSE(app, argc, argv);
     try {
         const auto open = [&](std::vector<std::string> more) {
-            more.insert(more.end(),
-                        {"model.path=" + model, "backend.plugin=" + backend, "kv.dtype=f16",
-                         "policy.plugin=none", "sampling.temperature=0", "sampling.repetition_penalty=1"});
+            more.insert(more.end(), {"model.path=" + model, "backend.plugin=" + backend,
+                                     "kv.dtype=f16", "policy.plugin=none", "sampling.temperature=0",
+                                     "sampling.repetition_penalty=1"});
             more.insert(more.end(), sets.begin(), sets.end());
             return std::make_unique<Pipeline>(pipeline::config_from_overrides(more));
         };

@@ -1,15 +1,19 @@
 // What an active eviction policy costs per decoded token, against `none` at the same cache length.
 //
-//     policy_overhead_bench MODEL --policies none,random,snapkv,keydiff,h2o --depth 4096 --pairs 6 [--set KEY=VALUE ...]
+//     policy_overhead_bench MODEL --policies none,random,snapkv,keydiff,h2o --depth 4096 --pairs 6
+//     [--set KEY=VALUE ...]
 //
-// A pair is a session under `none` and one under the policy, whose budget and slack add up to the depth, both over a prompt of `depth`
-// random tokens. They decode token by token in turn, in ABBA order, so that drift of the machine falls on both, for one cycle: from one
-// eviction to the next, the eviction's own time in it. When the policy evicts, the other session is cut back to the same length.
+// A pair is a session under `none` and one under the policy, whose budget and slack add up to the
+// depth, both over a prompt of `depth` random tokens. They decode token by token in turn, in ABBA
+// order, so that drift of the machine falls on both, for one cycle: from one eviction to the next,
+// the eviction's own time in it. When the policy evicts, the other session is cut back to the same
+// length.
 //
-// Where a session's memory lies makes it faster or slower by up to a percent for as long as it lives, so steps of one pair are no
-// independent readings: every pair has sessions of its own, made from a saved prompt and in the other order than the pair before, and
-// the interval is Student's t over the pairs' ratios. `none` as a policy is the control: its ratio should be 1; `random` evicts and
-// costs next to nothing else.
+// Where a session's memory lies makes it faster or slower by up to a percent for as long as it
+// lives, so steps of one pair are no independent readings: every pair has sessions of its own, made
+// from a saved prompt and in the other order than the pair before, and the interval is Student's t
+// over the pairs' ratios. `none` as a policy is the control: its ratio should be 1; `random` evicts
+// and costs next to nothing else.
 #include "eval/stats/distributions.hpp"
 #include "kv/store/state_io.hpp"
 #include "run/pipeline.hpp"
@@ -73,9 +77,7 @@ double step_ms(Session &s, int32_t id) {
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-int64_t length(Session &s) {
-    return s.cache().cache().max_length();
-}
+int64_t length(Session &s) { return s.cache().cache().max_length(); }
 
 // Sums over one cycle, milliseconds.
 struct Cycle {
@@ -86,7 +88,8 @@ struct Cycle {
 Cycle measure(Session &none, Session &policy, bool is_control, int64_t slack) {
     std::mt19937 ids(7);
     const auto next = [&] {
-        return static_cast<int32_t>(ids() % static_cast<uint32_t>(none.pipeline().model().vocab_size));
+        return static_cast<int32_t>(ids() %
+                                    static_cast<uint32_t>(none.pipeline().model().vocab_size));
     };
     if (is_control) policy.truncate(slack);
     none.truncate(length(none) - length(policy));
@@ -128,9 +131,11 @@ void report(const std::string &name, const std::vector<Cycle> &cycles) {
         eviction += c.eviction / n;
         steps += static_cast<double>(c.steps);
     }
-    const double error = cycles.size() < 2 ? 0 : std::sqrt(std::max(0.0, square - mean * mean) / (n - 1));
+    const double error =
+        cycles.size() < 2 ? 0 : std::sqrt(std::max(0.0, square - mean * mean) / (n - 1));
     const double t = cycles.size() < 2 ? 0 : student_quantile(0.975, n - 1);
-    fmt::print("{:<12} none {:.3f} ms, policy {:.3f} ms a token; ratio {:.4f}, 95% {:.4f} to {:.4f} over {} "
+    fmt::print("{:<12} none {:.3f} ms, policy {:.3f} ms a token; ratio {:.4f}, 95% {:.4f} to "
+               "{:.4f} over {} "
                "pairs of {:.0f} "
                "steps; an eviction takes {:.1f} ms more\n",
                name, none / steps, policy / steps, std::exp(mean), std::exp(mean - t * error),
@@ -152,7 +157,8 @@ int main(int argc, char **argv) {
     app.add_option("--set", sets);
     CLI11_PARSE(app, argc, argv);
     try {
-        std::vector<std::string> base = {"model.path=" + model, "backend.plugin=cpu", "policy.plugin=none",
+        std::vector<std::string> base = {"model.path=" + model, "backend.plugin=cpu",
+                                         "policy.plugin=none",
                                          fmt::format("model.context={}", depth + depth / 4)};
         base.insert(base.end(), sets.begin(), sets.end());
         PipelineOptions options;
@@ -162,9 +168,10 @@ int main(int argc, char **argv) {
         std::mt19937 random(1);
         std::vector<int32_t> prompt;
         for (int64_t i = 0; i < depth; ++i)
-            prompt.push_back(
-                static_cast<int32_t>(random() % static_cast<uint32_t>(pipeline.model().vocab_size)));
-        const int64_t budget = depth * 8 / 9, slack = budget / 8; // slack as it is unless somebody sets it
+            prompt.push_back(static_cast<int32_t>(
+                random() % static_cast<uint32_t>(pipeline.model().vocab_size)));
+        const int64_t budget = depth * 8 / 9,
+                      slack = budget / 8; // slack as it is unless somebody sets it
         const SavedPrompt full(pipeline, pipeline.policy_setup(), prompt);
         for (const std::string &name : policies) {
             PolicySetup *plan = &pipeline.policy_setup();

@@ -37,7 +37,8 @@ struct AbArguments {
     bool again = false, dry_run = false, json = false;
 };
 
-// What numbers depend on beside the file: a build that no commit names is told by the program's size and time.
+// What numbers depend on beside the file: a build that no commit names is told by the program's
+// size and time.
 std::string circumstances() {
     const std::string commit = build_commit();
     std::string text = fmt::format("{} {}", KEEL_VERSION, commit);
@@ -60,8 +61,8 @@ AbShard shard_of(const AbArguments &a) {
     const AbShard asked = parse_ab_shard(a.shard);
     if (told && !(*told == asked))
         throw_error(ErrorKind::usage,
-                    "--shard {}: mpirun has made this process {}/{} already; leave --shard out", a.shard,
-                    told->index, told->count);
+                    "--shard {}: mpirun has made this process {}/{} already; leave --shard out",
+                    a.shard, told->index, told->count);
     return asked;
 }
 
@@ -80,9 +81,10 @@ class Steps {
         last_ = tenth;
         const double passed =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-        console().message("keel: ", fmt::format("{} of {}, about {} left", done, total,
-                                                duration_text(passed * static_cast<double>(total - done) /
-                                                              static_cast<double>(done - found))));
+        console().message("keel: ",
+                          fmt::format("{} of {}, about {} left", done, total,
+                                      duration_text(passed * static_cast<double>(total - done) /
+                                                    static_cast<double>(done - found))));
     }
 
   private:
@@ -127,8 +129,11 @@ int run_ab(const AbArguments &a, const Program &program) {
             console().progress(stage, done, total, Console::Unit::bytes);
     };
     const auto steps = std::make_shared<Steps>(program.quiet);
-    options.steps = [steps](uint64_t done, uint64_t total, uint64_t found) { (*steps)(done, total, found); };
-    if (!program.quiet) options.say = [](const std::string &line) { console().message("keel: ", line); };
+    options.steps = [steps](uint64_t done, uint64_t total, uint64_t found) {
+        (*steps)(done, total, found);
+    };
+    if (!program.quiet)
+        options.say = [](const std::string &line) { console().message("keel: ", line); };
     options.header.version = KEEL_VERSION;
     options.header.commit = build_commit();
     options.header.date = utc_text(std::chrono::system_clock::now());

@@ -79,9 +79,10 @@ struct MergeArguments {
 int run_merge(const MergeArguments &a, const Program &program) {
     const AbMergeResult result = merge_ab_shards({a.shards.begin(), a.shards.end()}, a.output);
     if (!program.quiet)
-        console().message("keel: ",
-                          fmt::format("{} records of {} shards merged, {} that several had written once",
-                                      result.records, a.shards.size(), result.duplicates));
+        console().message(
+            "keel: ",
+            fmt::format("{} records of {} shards merged, {} that several had written once",
+                        result.records, a.shards.size(), result.duplicates));
     console().out(write_ab_report(a.output));
     return 0;
 }

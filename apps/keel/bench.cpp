@@ -49,7 +49,8 @@ int run_bench_command(const BenchArguments &a) {
     options.host = std::make_shared<HostServices>();
     options.progress = show_progress;
     options.need_tokenizer = false; // random ids will do
-    options.batch = static_cast<uint32_t>(*std::max_element(a.sequences.begin(), a.sequences.end()));
+    options.batch =
+        static_cast<uint32_t>(*std::max_element(a.sequences.begin(), a.sequences.end()));
     const InterruptGuard guard(*options.host);
     Pipeline pipeline(config, options);
     console().clear_progress();
@@ -65,8 +66,7 @@ int run_bench_command(const BenchArguments &a) {
     bench.depths = a.depths.empty() ? default_depths(pipeline.context(), bench.decode) : a.depths;
     std::erase(bench.prefill, 0); // `--prefill 0`: none
     bench.sequences = a.sequences;
-    for (auto *numbers : {&bench.prefill, &bench.depths, &bench.sequences})
-        drop_repeats(*numbers);
+    for (auto *numbers : {&bench.prefill, &bench.depths, &bench.sequences}) drop_repeats(*numbers);
     if (a.probe_mib >= 0) bench.probe_bytes = static_cast<uint64_t>(a.probe_mib) << 20;
     BenchReport report = run_bench(pipeline, bench);
     report.commit = build_commit();

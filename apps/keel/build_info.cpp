@@ -4,8 +4,6 @@
 
 namespace keel::cli {
 
-const char *build_commit() noexcept {
-    return KEEL_BUILD_COMMIT;
-}
+const char *build_commit() noexcept { return KEEL_BUILD_COMMIT; }
 
 } // namespace keel::cli

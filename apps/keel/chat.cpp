@@ -22,9 +22,8 @@ int run_chat(ChatArguments &a, const Program &program) {
                     "--system and --system-file both give a system prompt; give one of them");
     if (!a.system_file.empty()) a.settings.system = read_text(a.system_file);
     if (a.settings.system && !a.settings.load.empty())
-        throw_error(
-            ErrorKind::usage,
-            "--load brings the system prompt of the saved chat; leave out --system, or begin a new chat");
+        throw_error(ErrorKind::usage, "--load brings the system prompt of the saved chat; leave "
+                                      "out --system, or begin a new chat");
     pipeline::PipelineConfig config = a.pipeline.load();
     if (!a.settings.stop.empty()) config.generation.stop.value = a.settings.stop;
     a.settings.overrides = a.pipeline.overrides();

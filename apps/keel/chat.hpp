@@ -28,10 +28,11 @@ struct ChatSettings {
 class Chat {
   public:
     // Loads the pipeline. Throws what that throws.
-    Chat(const pipeline::PipelineConfig &config, std::shared_ptr<HostServices> host, ChatSettings settings);
+    Chat(const pipeline::PipelineConfig &config, std::shared_ptr<HostServices> host,
+         ChatSettings settings);
 
-    // Until the input ends, /exit, or Ctrl-C while nothing is answered (that is Interrupted). The exit code: 1 if a line of a pipe could
-    // not be done.
+    // Until the input ends, /exit, or Ctrl-C while nothing is answered (that is Interrupted). The
+    // exit code: 1 if a line of a pipe could not be done.
     int run(LineReader &reader);
 
   private:
@@ -43,7 +44,8 @@ class Chat {
     };
     Running load(const pipeline::PipelineConfig &config, const std::string &chat_template,
                  const std::optional<std::string> &system) const;
-    // One line of the input. True: it could be done. Throws what answering throws where the run itself failed.
+    // One line of the input. True: it could be done. Throws what answering throws where the run
+    // itself failed.
     bool perform(const std::string &line);
     void greet() const;
     void answer(const std::string &question);

@@ -33,7 +33,8 @@ constexpr std::array<ChatCommand, 8> commands{{
     {"save", "FILE", "write the chat to a file, with its cache"},
     {"load", "FILE", "go on with a chat that was saved on this model"},
     {"switch", "TARGET [--template NAME] [KEY=VALUE]",
-     "go on on another model or pipeline, which reads what was said anew; NAME of a backend of 'hybrid': on "
+     "go on on another model or pipeline, which reads what was said anew; NAME of a backend of "
+     "'hybrid': on "
      "that "
      "one, with the cache"},
     {"exit", "", "leave; so does Ctrl-D"},
@@ -64,20 +65,18 @@ GenerateOptions answer_options(const pipeline::PipelineConfig &config) {
 // Whether an override, as --set takes it, says which model to load.
 bool names_model(std::string_view override) {
     const std::string_view key = trimmed(override.substr(0, override.find('=')));
-    return key == "model.path" || (key == "model" && override.find("path") != std::string_view::npos);
+    return key == "model.path" ||
+           (key == "model" && override.find("path") != std::string_view::npos);
 }
 
-std::string answers(size_t n) {
-    return fmt::format("{} answer{}", n, n == 1 ? "" : "s");
-}
+std::string answers(size_t n) { return fmt::format("{} answer{}", n, n == 1 ? "" : "s"); }
 
-void say(std::string_view text) {
-    console().message("keel: ", text);
-}
+void say(std::string_view text) { console().message("keel: ", text); }
 
 } // namespace
 
-Chat::Chat(const pipeline::PipelineConfig &config, std::shared_ptr<HostServices> host, ChatSettings settings)
+Chat::Chat(const pipeline::PipelineConfig &config, std::shared_ptr<HostServices> host,
+           ChatSettings settings)
     : host_(std::move(host)), settings_(std::move(settings)),
       running_(load(config, settings_.chat_template, settings_.system)) {
     if (!settings_.load.empty()) running_.conversation->load(settings_.load);
@@ -89,14 +88,16 @@ Chat::Running Chat::load(const pipeline::PipelineConfig &config, const std::stri
     options.host = host_;
     options.progress = show_progress;
     options.has_system_prompt = true;
-    ChatTemplate chat = choose_chat_template(*config.model.path, chat_template); // before weights are read
+    ChatTemplate chat =
+        choose_chat_template(*config.model.path, chat_template); // before weights are read
     Running running;
     settings_.trace.loading();
     running.pipeline = std::make_unique<Pipeline>(config, options);
     console().clear_progress();
     settings_.trace.watch(*running.pipeline);
     running.session = std::make_unique<Session>(*running.pipeline);
-    running.conversation = std::make_unique<Conversation>(*running.session, std::move(chat), system);
+    running.conversation =
+        std::make_unique<Conversation>(*running.session, std::move(chat), system);
     return running;
 }
 
@@ -104,8 +105,9 @@ void Chat::greet() const {
     if (settings_.quiet) return;
     Pipeline &p = *running_.pipeline;
     const PolicySetup &plan = p.policy_setup();
-    console().faint(fmt::format("{} | template {} | {} | context {} tokens, {}\n", p.source().path(),
-                                running_.conversation->chat().name(), p.backends_text(), p.context(),
+    console().faint(fmt::format("{} | template {} | {} | context {} tokens, {}\n",
+                                p.source().path(), running_.conversation->chat().name(),
+                                p.backends_text(), p.context(),
                                 plan.keeps_all() ? std::string("nothing is forgotten")
                                                  : "policy " + plan.config().policy.name));
     const size_t turns = running_.conversation->turns().size() / 2;
@@ -176,7 +178,8 @@ bool Chat::perform(const std::string &line) {
     }
 }
 
-// What a session did between two readings; all of it if it was reset in between. Sizes are those of now.
+// What a session did between two readings; all of it if it was reset in between. Sizes are those of
+// now.
 static SessionStats since(const SessionStats &before, SessionStats now) {
     if (now.prefill_tokens < before.prefill_tokens || now.decode_tokens < before.decode_tokens ||
         now.evictions < before.evictions)
@@ -225,33 +228,34 @@ void Chat::answer(const std::string &question) {
 void Chat::show_stats() const {
     Session &session = *running_.session;
     if (last_) console().faint(closing_line(*last_) + "\n");
-    console().faint(fmt::format("{}, {} tokens so far, {} in the cache of {} that the context has\n",
-                                answers(running_.conversation->turns().size() / 2), session.tokens(),
-                                session.cache().cache().max_length(), running_.pipeline->context()));
+    console().faint(
+        fmt::format("{}, {} tokens so far, {} in the cache of {} that the context has\n",
+                    answers(running_.conversation->turns().size() / 2), session.tokens(),
+                    session.cache().cache().max_length(), running_.pipeline->context()));
 }
 
 // On another of the pipeline's backends, with the cache.
 void Chat::switch_backend(Engine &engine) {
     const size_t known = running_.session->stats().moves.size();
     switch (running_.session->switch_to(engine)) {
-    case Session::Switch::there:
-        return say(fmt::format("it is on {} already", engine.name));
+    case Session::Switch::there: return say(fmt::format("it is on {} already", engine.name));
     case Session::Switch::refused:
-    case Session::Switch::done:
-        break;
+    case Session::Switch::done: break;
     }
     const std::vector<BackendMove> &moves = running_.session->stats().moves;
-    say(moves.size() > known ? "switch: " + move_text(moves.back()) : fmt::format("on {} now", engine.name));
+    say(moves.size() > known ? "switch: " + move_text(moves.back())
+                             : fmt::format("on {} now", engine.name));
 }
 
 // What is neither a backend nor a file is a slip of the pen in the name of one.
 void Chat::check_switch_target(const std::string &target) const {
     std::error_code error;
     const bool is_hybrid = running_.pipeline->config().hybrid.is_given();
-    if (!is_hybrid || target.find('/') != std::string::npos || std::filesystem::exists(target, error)) return;
+    if (!is_hybrid || target.find('/') != std::string::npos ||
+        std::filesystem::exists(target, error))
+        return;
     std::vector<std::string> names;
-    for (const auto &engine : running_.pipeline->engines())
-        names.push_back(engine->name);
+    for (const auto &engine : running_.pipeline->engines()) names.push_back(engine->name);
     throw_error(ErrorKind::usage,
                 "/switch: '{}' is neither a backend of this pipeline ({}) nor a file or folder{}",
                 printable(target, 100), fmt::join(names, ", "), did_you_mean(target, names));
@@ -276,7 +280,8 @@ void Chat::switch_to(std::string_view arguments) {
     }
     if (target.empty())
         throw_error(ErrorKind::usage, "/switch: expected a pipeline file, a model{} behind it",
-                    running_.pipeline->config().hybrid.is_given() ? " or the name of a backend" : "");
+                    running_.pipeline->config().hybrid.is_given() ? " or the name of a backend"
+                                                                  : "");
     if (Engine *engine = running_.pipeline->engines().find(target);
         engine != nullptr && running_.pipeline->config().hybrid.is_given())
         return switch_backend(*engine);
@@ -290,7 +295,8 @@ void Chat::switch_to(std::string_view arguments) {
     last_.reset();
     greet();
     if (!running_.conversation->turns().empty())
-        say("a cache cannot be taken along to another model: it reads all of the chat with your next "
+        say("a cache cannot be taken along to another model: it reads all of the chat with your "
+            "next "
             "question");
 }
 
@@ -300,9 +306,11 @@ void Chat::command(std::string_view line) {
     const std::string argument(trimmed(line.substr(end)));
     Conversation &conversation = *running_.conversation;
     const auto need_file = [&] {
-        if (argument.empty()) throw_error(ErrorKind::usage, "/{}: expected a file's name behind it", name);
+        if (argument.empty())
+            throw_error(ErrorKind::usage, "/{}: expected a file's name behind it", name);
     };
-    const auto known = std::ranges::find_if(commands, [&](const ChatCommand &c) { return c.name == name; });
+    const auto known =
+        std::ranges::find_if(commands, [&](const ChatCommand &c) { return c.name == name; });
     if (known != commands.end() && known->arguments.empty() && !argument.empty())
         throw_error(ErrorKind::usage, "/{}: expected nothing behind it, found '{}'", name,
                     printable(argument, 40));
@@ -344,8 +352,7 @@ void Chat::command(std::string_view line) {
         leave_ = true;
     } else {
         std::vector<std::string> names;
-        for (const ChatCommand &c : commands)
-            names.push_back(fmt::format("/{}", c.name));
+        for (const ChatCommand &c : commands) names.push_back(fmt::format("/{}", c.name));
         throw_error(ErrorKind::usage,
                     "there is no command /{}{} (/help lists them, // begins a question with /)",
                     printable(name, 40), did_you_mean(fmt::format("/{}", name), names));

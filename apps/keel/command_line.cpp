@@ -90,8 +90,7 @@ std::string help_text(const Command &command) {
             ->group(option.group_name)
             ->option_text(help_of_value(shown, option, is_required));
     }
-    for (const Command &below : command.commands)
-        app.add_subcommand(below.name, below.doc);
+    for (const Command &below : command.commands) app.add_subcommand(below.name, below.doc);
     return app.help();
 }
 

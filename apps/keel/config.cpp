@@ -61,7 +61,8 @@ std::string path_from(const fs::path &folder, const fs::path &model) {
     return relative.empty() || parents > 2 ? absolute_path(model).string() : relative.string();
 }
 
-// The backend as the new file names it, which has to be one. A path is written absolute: it is not known where the file will lie.
+// The backend as the new file names it, which has to be one. A path is written absolute: it is not
+// known where the file will lie.
 std::string checked_backend(const std::string &given) {
     if (is_reference(given)) return given;
     const std::string backend = is_plugin_path(given) ? absolute_path(given).string() : given;
@@ -82,7 +83,8 @@ std::string new_pipeline(const ConfigOptions &o) {
         {"backend.plugin", backend, {}},
         {"kv.dtype", keel_dtype_name(fit.kv), fit.kv_note},
         {"policy.plugin", "none",
-         "'keel plugins list' shows the policies; with one that evicts, texts may grow beyond the context."},
+         "'keel plugins list' shows the policies; with one that evicts, texts may grow beyond the "
+         "context."},
         {"strict", "false", {}},
         {"sampling.temperature", "0.7", {}},
         {"sampling.seed", "1", {}},
@@ -99,8 +101,8 @@ std::string new_pipeline(const ConfigOptions &o) {
 void write_new(const std::string &path, const std::string &text) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 && errno == EEXIST)
-        throw_error(ErrorKind::usage, "{}: is there already and stays as it is; choose another name with -o",
-                    path);
+        throw_error(ErrorKind::usage,
+                    "{}: is there already and stays as it is; choose another name with -o", path);
     if (fd < 0) throw_error(ErrorKind::input, "{}: cannot write: {}", path, std::strerror(errno));
     size_t done = 0;
     int error = 0;
@@ -125,7 +127,8 @@ int init(const ConfigOptions &o, const Program &program) {
         return 0;
     }
     write_new(o.output, text);
-    if (!program.quiet) console().message("keel: ", fmt::format("wrote {0}; try it: keel run {0}", o.output));
+    if (!program.quiet)
+        console().message("keel: ", fmt::format("wrote {0}; try it: keel run {0}", o.output));
     return 0;
 }
 

@@ -22,10 +22,11 @@ void check_weights(const pipeline::PipelineConfig &config, const Pipeline &pipel
     check_model_tensors(source);
     const keel_dtype weights = *config.model.weights;
     if (weights != KEEL_DTYPE_NONE && !can_be(source, weights)) {
-        throw_error(
-            ErrorKind::input,
-            "{}: {} stores {} values in a block, and rows of this model's weights are no multiple of that",
-            to_string(config.model.weights.where), keel_dtype_name(weights), keel_dtype_block(weights));
+        throw_error(ErrorKind::input,
+                    "{}: {} stores {} values in a block, and rows of this model's weights are no "
+                    "multiple of that",
+                    to_string(config.model.weights.where), keel_dtype_name(weights),
+                    keel_dtype_block(weights));
     }
     for (const auto &engine : pipeline.engines()) {
         LoadOptions load;
@@ -33,17 +34,20 @@ void check_weights(const pipeline::PipelineConfig &config, const Pipeline &pipel
         load.dtype = weights;
         load.weight_dtypes = engine->device().info().weight_dtypes;
         require_memory(weight_bytes(source, load).loaded, source.path(),
-                       "free some, or set model.weights to a smaller type (q8_0, q4_0)", engine->memory());
+                       "free some, or set model.weights to a smaller type (q8_0, q4_0)",
+                       engine->memory());
     }
 }
 
 void check_prompt(const pipeline::PipelineConfig &config, Pipeline &pipeline) {
     if (config.generation.prompt->empty() || !pipeline.policy_setup().keeps_all()) return;
-    const auto tokens = static_cast<int64_t>(pipeline.tokenizer()->encode(*config.generation.prompt).size());
+    const auto tokens =
+        static_cast<int64_t>(pipeline.tokenizer()->encode(*config.generation.prompt).size());
     if (tokens > pipeline.context()) {
-        throw_error(ErrorKind::input,
-                    "{}: the prompt has {} tokens, the context {}; shorten it or raise model.context",
-                    to_string(config.generation.prompt.where), tokens, pipeline.context());
+        throw_error(
+            ErrorKind::input,
+            "{}: the prompt has {} tokens, the context {}; shorten it or raise model.context",
+            to_string(config.generation.prompt.where), tokens, pipeline.context());
     }
 }
 
@@ -55,22 +59,25 @@ void check_pins(const pipeline::PipelineConfig &config, Pipeline &pipeline) {
 }
 
 std::string types_text(const KvShape &kv) {
-    return kv.key_dtype == kv.value_dtype
-               ? keel_dtype_name(kv.key_dtype)
-               : fmt::format("{}/{}", keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype));
+    return kv.key_dtype == kv.value_dtype ? keel_dtype_name(kv.key_dtype)
+                                          : fmt::format("{}/{}", keel_dtype_name(kv.key_dtype),
+                                                        keel_dtype_name(kv.value_dtype));
 }
 
-// "f16 cache of up to 512 tokens at 12 KiB each"; of a hybrid whose backends keep other types all of them, by name.
+// "f16 cache of up to 512 tokens at 12 KiB each"; of a hybrid whose backends keep other types all
+// of them, by name.
 std::string cache_text(const Pipeline &pipeline) {
     const auto &engines = pipeline.engines();
     const auto same = [&](const auto &engine) {
         return types_text(engine->kv_shape) == types_text(engines.front()->kv_shape);
     };
-    std::string types = types_text(pipeline.kv_shape()), bytes = format_bytes(pipeline.engines().kv_bytes_per_token());
+    std::string types = types_text(pipeline.kv_shape()),
+                bytes = format_bytes(pipeline.engines().kv_bytes_per_token());
     if (!std::all_of(engines.begin(), engines.end(), same)) {
         std::vector<std::string> of_each, bytes_of_each;
         for (const auto &engine : engines) { // one that has several ranges of layers is told once
-            const std::string text = fmt::format("{} on {}", types_text(engine->kv_shape), engine->name);
+            const std::string text =
+                fmt::format("{} on {}", types_text(engine->kv_shape), engine->name);
             if (std::find(of_each.begin(), of_each.end(), text) != of_each.end()) continue;
             of_each.push_back(text);
             bytes_of_each.push_back(format_bytes(engine->kv_shape.bytes_per_token()));
@@ -94,12 +101,14 @@ std::string check_pipeline(const pipeline::PipelineConfig &config) {
     check_sampling_params(generate_options(config).sampling);
     const ModelConfig &model = pipeline.model();
     std::vector<std::string> facts = architecture_facts(model);
-    if (const std::string window = window_text(model); !window.empty()) facts.insert(facts.begin(), window);
-    const std::string particular = facts.empty() ? "" : fmt::format(" ({})", fmt::join(facts, ", "));
-    return fmt::format("{}{} with {} parameters, backend {} ({}), {}, policy {}", model.architecture->name,
-                       particular, model.parameter_count(), pipeline.backends_text(),
-                       pipeline.device().info().description, cache_text(pipeline),
-                       pipeline.policies().own().policy.library->id());
+    if (const std::string window = window_text(model); !window.empty())
+        facts.insert(facts.begin(), window);
+    const std::string particular =
+        facts.empty() ? "" : fmt::format(" ({})", fmt::join(facts, ", "));
+    return fmt::format("{}{} with {} parameters, backend {} ({}), {}, policy {}",
+                       model.architecture->name, particular, model.parameter_count(),
+                       pipeline.backends_text(), pipeline.device().info().description,
+                       cache_text(pipeline), pipeline.policies().own().policy.library->id());
 }
 
 } // namespace keel::cli

@@ -50,12 +50,10 @@ std::string amount(uint64_t done, uint64_t total, Console::Unit unit) {
 } // namespace
 
 Console::Console()
-    : out_is_terminal_(::isatty(STDOUT_FILENO) == 1), err_is_terminal_(::isatty(STDERR_FILENO) == 1),
-      bars_(err_is_terminal_ && !is_dumb()) {}
+    : out_is_terminal_(::isatty(STDOUT_FILENO) == 1),
+      err_is_terminal_(::isatty(STDERR_FILENO) == 1), bars_(err_is_terminal_ && !is_dumb()) {}
 
-void Console::write_err(std::string_view text) noexcept {
-    write_all(STDERR_FILENO, text);
-}
+void Console::write_err(std::string_view text) noexcept { write_all(STDERR_FILENO, text); }
 
 void Console::out(std::string_view text) {
     if (text.empty()) return;

@@ -8,11 +8,13 @@
 
 namespace keel::cli {
 
-// Thrown when nobody reads standard output any more (`keel ... | head`): the program ends without a word.
+// Thrown when nobody reads standard output any more (`keel ... | head`): the program ends without a
+// word.
 struct OutputClosed {};
 
-// The two streams of the program. Results go to standard output; messages, progress and the closing line to standard error.
-// The progress bar and messages share a screen, so both pass through here. Thread-safe: plugins log from their own threads.
+// The two streams of the program. Results go to standard output; messages, progress and the closing
+// line to standard error. The progress bar and messages share a screen, so both pass through here.
+// Thread-safe: plugins log from their own threads.
 class Console {
   public:
     enum class Unit { bytes, tokens, items };
@@ -24,17 +26,20 @@ class Console {
     bool out_is_terminal() const noexcept { return out_is_terminal_; }
     bool err_is_terminal() const noexcept { return err_is_terminal_; }
 
-    // Writes to standard output at once. Throws OutputClosed, or Error(runtime) where it cannot be written.
+    // Writes to standard output at once. Throws OutputClosed, or Error(runtime) where it cannot be
+    // written.
     void out(std::string_view text);
     // Ends a line of standard output that was begun. Never throws.
     void end_line() noexcept;
-    // One line of standard error; `colour` is an SGR number for its beginning up to the first ": ", on terminals only.
+    // One line of standard error; `colour` is an SGR number for its beginning up to the first ": ",
+    // on terminals only.
     void message(std::string_view head, std::string_view text, int colour = 0) noexcept;
     // Text as it is to standard error, faint on a terminal.
     void faint(std::string_view text) noexcept;
 
-    // Draws a bar, if standard error is a terminal. It first shows after a moment, so that short work does not flash, and
-    // moves at most twenty times a second. What is left is told by the pace of what is done but for `found`, which was done before.
+    // Draws a bar, if standard error is a terminal. It first shows after a moment, so that short
+    // work does not flash, and moves at most twenty times a second. What is left is told by the
+    // pace of what is done but for `found`, which was done before.
     void progress(std::string_view what, uint64_t done, uint64_t total, Unit unit,
                   uint64_t found = 0) noexcept;
     void clear_progress() noexcept;

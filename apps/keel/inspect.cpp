@@ -20,8 +20,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
-constexpr keel_dtype kv_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
-                                    KEEL_DTYPE_Q4_0};
+constexpr keel_dtype kv_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
+                                    KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
 
 struct InspectOptions {
     std::string model;
@@ -35,7 +35,7 @@ struct Report {
     std::unique_ptr<Tokenizer> tokenizer;
     std::string tokenizer_error; // why there is none
     MemoryInfo memory;
-    MemoryNeed need; // stored weights, f16 cache, full context
+    MemoryNeed need;                           // stored weights, f16 cache, full context
     std::map<std::string, TensorSum> by_dtype; // as the files spell it
 };
 
@@ -63,23 +63,22 @@ std::string count_text(uint64_t n) {
     return fmt::format("{}", n);
 }
 
-bool fits(const Report &r) {
-    return r.memory.total == 0 || r.need.total() <= r.memory.available;
-}
+bool fits(const Report &r) { return r.memory.total == 0 || r.need.total() <= r.memory.available; }
 
 void add_architecture(Rows &rows, const Report &r) {
     const ModelConfig &m = r.source->config();
-    rows.push_back(
-        {"architecture", fmt::format("{}: {} layers, hidden {}, feed-forward {}", m.architecture->name,
-                                     m.layers, m.hidden_size, m.intermediate_size)});
+    rows.push_back({"architecture",
+                    fmt::format("{}: {} layers, hidden {}, feed-forward {}", m.architecture->name,
+                                m.layers, m.hidden_size, m.intermediate_size)});
     const std::string window = window_text(m);
-    rows.push_back({"attention", fmt::format("{} heads of {} on {} key/value heads{}{}", m.heads, m.head_dim,
-                                             m.kv_heads, window.empty() ? "" : ", ", window)});
+    rows.push_back(
+        {"attention", fmt::format("{} heads of {} on {} key/value heads{}{}", m.heads, m.head_dim,
+                                  m.kv_heads, window.empty() ? "" : ", ", window)});
     if (const auto facts = architecture_facts(m); !facts.empty())
         rows.push_back({"beside Llama", fmt::format("{}", fmt::join(facts, ", "))});
-    rows.push_back(
-        {"parameters", fmt::format("{}{}", count_text(m.parameter_count()),
-                                   m.tied_embeddings ? " (input and output embedding are one)" : "")});
+    rows.push_back({"parameters",
+                    fmt::format("{}{}", count_text(m.parameter_count()),
+                                m.tied_embeddings ? " (input and output embedding are one)" : "")});
     rows.push_back({"context", fmt::format("{} tokens", m.max_positions)});
     rows.push_back({"rope", rope_text(m)});
 }
@@ -87,21 +86,22 @@ void add_architecture(Rows &rows, const Report &r) {
 void add_files(Rows &rows, const Report &r) {
     for (size_t i = 0; i < r.source->file_count(); ++i) {
         const MappedFile &file = r.source->file(i);
-        rows.push_back({i == 0 ? "files" : "",
-                        fmt::format("{}, {}", printable(file.path(), 300), format_bytes(file.size()))});
+        rows.push_back({i == 0 ? "files" : "", fmt::format("{}, {}", printable(file.path(), 300),
+                                                           format_bytes(file.size()))});
     }
     bool first = true;
     for (const auto &[dtype, sum] : r.by_dtype) {
-        rows.push_back(
-            {first ? "tensors" : "", fmt::format("{} of {}: {} values, {}", sum.tensors, printable(dtype, 20),
-                                                 sum.elements, format_bytes(sum.bytes))});
+        rows.push_back({first ? "tensors" : "",
+                        fmt::format("{} of {}: {} values, {}", sum.tensors, printable(dtype, 20),
+                                    sum.elements, format_bytes(sum.bytes))});
         first = false;
     }
     // No device was asked: what all of them convert, and what those do that do not take the type.
     for (const Conversion &c : r.source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes))
         rows.push_back({"", conversion_text(c) + " when the model is loaded"});
     for (const Conversion &c : sometimes_converted(*r.source))
-        rows.push_back({"", "on a backend that does not take " + c.from + ", " + conversion_text(c)});
+        rows.push_back(
+            {"", "on a backend that does not take " + c.from + ", " + conversion_text(c)});
     if (!r.unused.empty())
         rows.push_back({"", fmt::format("{} of them are used by nothing, e.g. {}", r.unused.size(),
                                         printable(r.unused.front(), 80))});
@@ -113,11 +113,12 @@ void add_tokenizer(Rows &rows, const Report &r) {
         return;
     }
     const TokenizerInfo info = r.tokenizer->info();
-    rows.push_back({"tokenizer",
-                    fmt::format("{}: {} tokens, {} merges, {} special, {} added", info.kind,
-                                info.ordinary_tokens, info.merges, info.special_tokens, info.added_tokens)});
-    std::string marks = r.tokenizer->bos_id() ? fmt::format("begins with {}", *r.tokenizer->bos_id())
-                                              : "no token begins a text";
+    rows.push_back({"tokenizer", fmt::format("{}: {} tokens, {} merges, {} special, {} added",
+                                             info.kind, info.ordinary_tokens, info.merges,
+                                             info.special_tokens, info.added_tokens)});
+    std::string marks = r.tokenizer->bos_id()
+                            ? fmt::format("begins with {}", *r.tokenizer->bos_id())
+                            : "no token begins a text";
     marks += r.tokenizer->end_ids().empty()
                  ? ", no token ends one"
                  : fmt::format(", ends with {}", fmt::join(r.tokenizer->end_ids(), " or "));
@@ -129,18 +130,20 @@ void add_memory(Rows &rows, const Report &r) {
     bool first = true;
     for (const keel_dtype dtype : kv_dtypes) {
         const uint64_t bytes = kv_bytes_per_token(m, dtype, dtype);
-        rows.push_back({first ? "KV cache" : "",
-                        bytes == 0 ? fmt::format("{:<5} not possible: heads of {} are no whole blocks",
-                                                 keel_dtype_name(dtype), m.head_dim)
-                                   : fmt::format("{:<5} {} a token, {} for {} tokens", keel_dtype_name(dtype),
-                                                 format_bytes(bytes),
-                                                 format_bytes(bytes * static_cast<uint64_t>(m.max_positions)),
-                                                 m.max_positions)});
+        rows.push_back(
+            {first ? "KV cache" : "",
+             bytes == 0 ? fmt::format("{:<5} not possible: heads of {} are no whole blocks",
+                                      keel_dtype_name(dtype), m.head_dim)
+                        : fmt::format("{:<5} {} a token, {} for {} tokens", keel_dtype_name(dtype),
+                                      format_bytes(bytes),
+                                      format_bytes(bytes * static_cast<uint64_t>(m.max_positions)),
+                                      m.max_positions)});
         first = false;
     }
-    rows.push_back({"memory", fmt::format("{}: weights {}, full f16 cache {}, work {}",
-                                          format_bytes(r.need.total()), format_bytes(r.need.weights),
-                                          format_bytes(r.need.cache), format_bytes(r.need.work))});
+    rows.push_back(
+        {"memory", fmt::format("{}: weights {}, full f16 cache {}, work {}",
+                               format_bytes(r.need.total()), format_bytes(r.need.weights),
+                               format_bytes(r.need.cache), format_bytes(r.need.work))});
     if (r.memory.total == 0) return;
     std::string verdict =
         fmt::format("{} available ({}): ", format_bytes(r.memory.available), r.memory.limited_by);
@@ -151,8 +154,8 @@ void add_memory(Rows &rows, const Report &r) {
 std::string tensor_lines(const ModelSource &source) {
     Rows rows;
     for (const TensorInfo &tensor : source.tensors())
-        rows.push_back({printable(tensor.name), printable(tensor.dtype_name, 20), shape_text(tensor.shape),
-                        format_bytes(tensor.bytes)});
+        rows.push_back({printable(tensor.name), printable(tensor.dtype_name, 20),
+                        shape_text(tensor.shape), format_bytes(tensor.bytes)});
     return left_table(rows);
 }
 
@@ -205,10 +208,12 @@ Json report_json(const Report &r, const InspectOptions &o) {
                  {"parameters", m.parameter_count()}};
     json["files"] = Json::array();
     for (size_t i = 0; i < r.source->file_count(); ++i)
-        json["files"].push_back({{"path", r.source->file(i).path()}, {"bytes", r.source->file(i).size()}});
+        json["files"].push_back(
+            {{"path", r.source->file(i).path()}, {"bytes", r.source->file(i).size()}});
     json["dtypes"] = Json::object();
     for (const auto &[dtype, sum] : r.by_dtype)
-        json["dtypes"][dtype] = {{"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}};
+        json["dtypes"][dtype] = {
+            {"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}};
     json["converted_at_load"] = Json::array();
     json["converted_where_not_taken"] = Json::array();
     const auto add = [&](const char *where, const std::vector<Conversion> &conversions) {
@@ -224,13 +229,14 @@ Json report_json(const Report &r, const InspectOptions &o) {
     json["unused_tensors"] = r.unused;
     if (r.tokenizer) {
         const TokenizerInfo info = r.tokenizer->info();
-        json["tokenizer"] = {{"kind", info.kind},
-                             {"ordinary_tokens", info.ordinary_tokens},
-                             {"special_tokens", info.special_tokens},
-                             {"added_tokens", info.added_tokens},
-                             {"merges", info.merges},
-                             {"bos_id", r.tokenizer->bos_id() ? Json(*r.tokenizer->bos_id()) : Json(nullptr)},
-                             {"end_ids", r.tokenizer->end_ids()}};
+        json["tokenizer"] = {
+            {"kind", info.kind},
+            {"ordinary_tokens", info.ordinary_tokens},
+            {"special_tokens", info.special_tokens},
+            {"added_tokens", info.added_tokens},
+            {"merges", info.merges},
+            {"bos_id", r.tokenizer->bos_id() ? Json(*r.tokenizer->bos_id()) : Json(nullptr)},
+            {"end_ids", r.tokenizer->end_ids()}};
     } else {
         json["tokenizer"] = nullptr;
         json["tokenizer_error"] = r.tokenizer_error;
@@ -238,7 +244,8 @@ Json report_json(const Report &r, const InspectOptions &o) {
     json["kv_bytes_per_token"] = Json::object();
     for (const keel_dtype dtype : kv_dtypes) {
         const uint64_t bytes = kv_bytes_per_token(m, dtype, dtype);
-        json["kv_bytes_per_token"][keel_dtype_name(dtype)] = bytes == 0 ? Json(nullptr) : Json(bytes);
+        json["kv_bytes_per_token"][keel_dtype_name(dtype)] =
+            bytes == 0 ? Json(nullptr) : Json(bytes);
     }
     json["memory"] = {{"needed_bytes", r.need.total()},        {"weights_bytes", r.need.weights},
                       {"cache_bytes", r.need.cache},           {"work_bytes", r.need.work},
@@ -261,8 +268,8 @@ struct Verification {
     double seconds = 0;
 };
 
-// Reads every weight, on all processors. Throws Interrupted after a Ctrl-C, Error(input) for a tensor
-// of a type that Keel does not compute with.
+// Reads every weight, on all processors. Throws Interrupted after a Ctrl-C, Error(input) for a
+// tensor of a type that Keel does not compute with.
 Verification verify_weights(const ModelSource &source) {
     const auto start = std::chrono::steady_clock::now();
     HostServices host;
@@ -307,16 +314,16 @@ void report_bad(const Verification &v) {
     constexpr size_t shown = 10;
     for (size_t i = 0; i < v.bad.size() && i < shown; ++i) {
         const BadTensor &t = v.bad[i];
-        console().message(
-            "keel: error: ",
-            fmt::format(
-                "{}: tensor '{}': {} of {} values are not finite, the first at [{}]; get the file anew",
-                printable(t.file, 300), printable(t.name), t.not_finite, t.elements,
-                fmt::join(t.first_index, ", ")),
-            31);
+        console().message("keel: error: ",
+                          fmt::format("{}: tensor '{}': {} of {} values are not finite, the first "
+                                      "at [{}]; get the file anew",
+                                      printable(t.file, 300), printable(t.name), t.not_finite,
+                                      t.elements, fmt::join(t.first_index, ", ")),
+                          31);
     }
     if (v.bad.size() > shown)
-        console().message("keel: error: ", fmt::format("and {} more tensors", v.bad.size() - shown), 31);
+        console().message("keel: error: ", fmt::format("and {} more tensors", v.bad.size() - shown),
+                          31);
 }
 
 int inspect(const InspectOptions &o) {

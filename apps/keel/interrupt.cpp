@@ -9,7 +9,8 @@ namespace {
 
 std::atomic<HostServices *> asked_host{nullptr};
 std::atomic<bool> asked{false};
-static_assert(std::atomic<HostServices *>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<HostServices *>::is_always_lock_free &&
+              std::atomic<bool>::is_always_lock_free);
 
 extern "C" void on_interrupt(int) {
     HostServices *host = asked_host.load();
@@ -36,9 +37,7 @@ InterruptGuard::~InterruptGuard() {
     asked_host = nullptr;
 }
 
-bool interrupted() noexcept {
-    return asked;
-}
+bool interrupted() noexcept { return asked; }
 
 void clear_interrupt(HostServices &host) noexcept {
     host.clear_cancel();

@@ -40,7 +40,8 @@ bool wait_for_input() {
     }
 }
 
-// The editor's own way to read would sleep through a Ctrl-C. A character at a time, in the locale's encoding.
+// The editor's own way to read would sleep through a Ctrl-C. A character at a time, in the locale's
+// encoding.
 int read_character(EditLine *, wchar_t *out) {
     std::mbstate_t state{};
     for (;;) {
@@ -71,7 +72,8 @@ fs::path state_folder() {
     return {};
 }
 
-// The history's file, made if it is not there and the user's alone. Empty where there can be none: a chat does without.
+// The history's file, made if it is not there and the user's alone. Empty where there can be none:
+// a chat does without.
 std::string history_file(const std::string &name) {
     const fs::path folder = state_folder();
     if (name.empty() || folder.empty()) return {};
@@ -80,7 +82,8 @@ std::string history_file(const std::string &name) {
     if (error) return {};
     fs::permissions(folder, fs::perms::owner_all, error);
     const std::string path = folder / name;
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    const int fd =
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0) return {};
     const bool is_own = ::fchmod(fd, 0600) == 0;
     ::close(fd);
@@ -161,8 +164,7 @@ std::optional<std::string> LineReader::next(const std::string &prompt) {
     }
     if (text == nullptr || count <= 0) return std::nullopt;
     std::string line(text, static_cast<size_t>(count));
-    while (line.ends_with('\n') || line.ends_with('\r'))
-        line.pop_back();
+    while (line.ends_with('\n') || line.ends_with('\r')) line.pop_back();
     editor_->remember(line);
     return line;
 }
@@ -178,12 +180,14 @@ std::optional<std::string> LineReader::next_plain() {
         }
         if (at_end_) return std::nullopt;
         if (pending_.size() > longest_line)
-            throw_error(ErrorKind::input, "standard input: a line of more than {} KiB", longest_line >> 10);
+            throw_error(ErrorKind::input, "standard input: a line of more than {} KiB",
+                        longest_line >> 10);
         if (!wait_for_input()) throw Interrupted{};
         char piece[65536];
         const ssize_t n = ::read(STDIN_FILENO, piece, sizeof piece);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) throw_error(ErrorKind::input, "standard input: cannot read: {}", std::strerror(errno));
+        if (n < 0)
+            throw_error(ErrorKind::input, "standard input: cannot read: {}", std::strerror(errno));
         if (n == 0) at_end_ = true;
         pending_.append(piece, static_cast<size_t>(n));
     }

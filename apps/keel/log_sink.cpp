@@ -16,15 +16,11 @@ class ConsoleSink final
     void sink_it_(const spdlog::details::log_msg &message) override {
         const std::string_view text(message.payload.data(), message.payload.size());
         switch (message.level) {
-        case spdlog::level::warn:
-            return console().message("keel: warning: ", text, 33);
+        case spdlog::level::warn: return console().message("keel: warning: ", text, 33);
         case spdlog::level::err:
-        case spdlog::level::critical:
-            return console().message("keel: error: ", text, 31);
-        case spdlog::level::info:
-            return console().message("keel: ", text);
-        default:
-            return console().message("keel: debug: ", text, 2);
+        case spdlog::level::critical: return console().message("keel: error: ", text, 31);
+        case spdlog::level::info: return console().message("keel: ", text);
+        default: return console().message("keel: debug: ", text, 2);
         }
     }
     void flush_() override {}

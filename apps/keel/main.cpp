@@ -38,8 +38,7 @@ void describe(Command &keel, Program &program) {
         console().out(program.version ? "keel " KEEL_VERSION "\n" : help_text(keel));
         return EXIT_SUCCESS;
     };
-    for (const auto add : commands)
-        add(keel, program);
+    for (const auto add : commands) add(keel, program);
 }
 
 int report(const std::string &text, int code) {
@@ -62,13 +61,14 @@ int run_action(const Command &command) {
     } catch (const Interrupted &) {
         return report_interrupt();
     } catch (const Error &e) {
-        // What a Ctrl-C cancelled, weights on their way to a device for one, fails with an error of its own.
+        // What a Ctrl-C cancelled, weights on their way to a device for one, fails with an error of
+        // its own.
         if (interrupted()) return report_interrupt();
         return report(e.what(), e.exit_code());
     } catch (const std::bad_alloc &) {
-        return report(
-            "out of memory; a smaller model.weights (q8_0, q4_0), kv.dtype or model.context needs less",
-            usage_error);
+        return report("out of memory; a smaller model.weights (q8_0, q4_0), kv.dtype or "
+                      "model.context needs less",
+                      usage_error);
     } catch (const std::exception &e) {
         return report(std::string("unexpected: ") + e.what() + "; please report this", failed);
     } catch (...) {

@@ -55,18 +55,15 @@ bool exclude_each_other(const Option &a, const Option &b);
 
 namespace detail {
 
-template <typename T>
-struct Element {
+template <typename T> struct Element {
     using type = T;
     static T &next(T &value, bool) { return value; }
 };
-template <typename T>
-struct Element<std::optional<T>> {
+template <typename T> struct Element<std::optional<T>> {
     using type = T;
     static T &next(std::optional<T> &value, bool) { return value.emplace(); }
 };
-template <typename T>
-struct Element<std::vector<T>> {
+template <typename T> struct Element<std::vector<T>> {
     using type = T;
     // The first value on a command line replaces the defaults.
     static T &next(std::vector<T> &values, bool is_first) {
@@ -74,13 +71,10 @@ struct Element<std::vector<T>> {
         return values.emplace_back();
     }
 };
-template <typename T>
-inline constexpr bool is_list = false;
-template <typename T>
-inline constexpr bool is_list<std::vector<T>> = true;
+template <typename T> inline constexpr bool is_list = false;
+template <typename T> inline constexpr bool is_list<std::vector<T>> = true;
 
-template <typename T>
-bool read_word(const std::string &word, T &value) {
+template <typename T> bool read_word(const std::string &word, T &value) {
     if constexpr (std::is_same_v<T, std::string>) {
         value = word;
         return true;
@@ -120,8 +114,7 @@ struct Command {
     Option &option(std::string_view spelling, std::function<void(const std::string &)> take,
                    std::string about);
     // Required, unless .optional() follows.
-    template <typename T>
-    Option &argument(std::string_view called, T &value, std::string about) {
+    template <typename T> Option &argument(std::string_view called, T &value, std::string about) {
         return bind(declare(Option::Kind::argument, called, std::move(about)), value);
     }
     // Sets `value` to `to`.
@@ -137,8 +130,7 @@ struct Command {
   private:
     Option &declare(Option::Kind kind, std::string_view spelling, std::string about);
 
-    template <typename T>
-    Option &bind(Option &option, T &value) {
+    template <typename T> Option &bind(Option &option, T &value) {
         using Element = detail::Element<T>;
         using Value = typename Element::type;
         constexpr bool is_text = std::is_same_v<Value, std::string>;

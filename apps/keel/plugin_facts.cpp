@@ -16,36 +16,26 @@ namespace {
                 error ? error->message : status_text(status));
 }
 
-template <size_t n>
-std::string text_of(const char (&text)[n]) {
+template <size_t n> std::string text_of(const char (&text)[n]) {
     return std::string(text, strnlen(text, n));
 }
 
 const char *type_name(keel_device_type type) {
     switch (type) {
-    case KEEL_DEVICE_CPU:
-        return "cpu";
-    case KEEL_DEVICE_INTEGRATED:
-        return "integrated";
-    case KEEL_DEVICE_DISCRETE:
-        return "discrete";
-    default:
-        return "other";
+    case KEEL_DEVICE_CPU: return "cpu";
+    case KEEL_DEVICE_INTEGRATED: return "integrated";
+    case KEEL_DEVICE_DISCRETE: return "discrete";
+    default: return "other";
     }
 }
 
 const char *granularity_name(keel_granularity granularity) {
     switch (granularity) {
-    case KEEL_KEEP_TOKEN:
-        return "token: one choice for all layers and heads";
-    case KEEL_KEEP_LAYER:
-        return "layer: a choice per layer";
-    case KEEL_KEEP_HEAD_EQUAL:
-        return "head: a choice per key/value head, equal counts in a layer";
-    case KEEL_KEEP_HEAD_RAGGED:
-        return "head: a choice per key/value head, any counts";
-    default:
-        return "unknown";
+    case KEEL_KEEP_TOKEN: return "token: one choice for all layers and heads";
+    case KEEL_KEEP_LAYER: return "layer: a choice per layer";
+    case KEEL_KEEP_HEAD_EQUAL: return "head: a choice per key/value head, equal counts in a layer";
+    case KEEL_KEEP_HEAD_RAGGED: return "head: a choice per key/value head, any counts";
+    default: return "unknown";
     }
 }
 
@@ -71,7 +61,8 @@ constexpr std::pair<uint32_t, const char *> trait_names[] = {
 };
 
 // Of a model of middling size; the host has the reason where it fails.
-keel_status ask_needs(const PluginLibrary &library, const ParamValues &params, keel_policy_needs &needs) {
+keel_status ask_needs(const PluginLibrary &library, const ParamValues &params,
+                      keel_policy_needs &needs) {
     const HostServices host;
     const keel_policy &table = library.policy();
     keel_geometry geometry = {KEEL_HEADER(keel_geometry), 16, 32, 8, 64, 8192, 0};

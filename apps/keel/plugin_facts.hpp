@@ -20,9 +20,11 @@ struct PolicyFacts {
     std::vector<std::string> traits; // "acts at the end of the prompt only", ...
     uint32_t window = 0, own_budget = 0;
 };
-// What a policy is like with its default parameters; asked on a model of middling size. Throws Error.
+// What a policy is like with its default parameters; asked on a model of middling size. Throws
+// Error.
 PolicyFacts policy_facts(const PluginLibrary &library);
-// Whether a policy with these parameters says that it never evicts, asked as above; false if it refuses such a model.
+// Whether a policy with these parameters says that it never evicts, asked as above; false if it
+// refuses such a model.
 bool never_evicts(const PluginLibrary &library, const ParamValues &params);
 
 } // namespace keel::cli

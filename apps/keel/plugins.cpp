@@ -45,8 +45,9 @@ std::vector<Listed> load_all(PluginRegistry &registry) {
 }
 
 Json listed_json(const Listed &one) {
-    Json json = {
-        {"name", one.file.name}, {"path", one.file.path.string()}, {"usable", one.library != nullptr}};
+    Json json = {{"name", one.file.name},
+                 {"path", one.file.path.string()},
+                 {"usable", one.library != nullptr}};
     if (one.file.shadowed) json["problem"] = "a plugin of this name in an earlier folder is taken";
     if (!one.problem.empty()) json["problem"] = one.problem;
     if (one.library != nullptr) {
@@ -63,18 +64,16 @@ int list(const PluginsOptions &o) {
     const std::vector<Listed> all = load_all(registry);
     if (o.json) {
         Json json = {{"folders", Json::array()}, {"plugins", Json::array()}};
-        for (const auto &folder : registry.folders())
-            json["folders"].push_back(folder.string());
-        for (const Listed &one : all)
-            json["plugins"].push_back(listed_json(one));
+        for (const auto &folder : registry.folders()) json["folders"].push_back(folder.string());
+        for (const Listed &one : all) json["plugins"].push_back(listed_json(one));
         print_json(json);
         return 0;
     }
     Rows rows = {{"NAME", "KIND", "VERSION", "WHAT IT IS"}};
     for (const Listed &one : all) {
         if (one.library != nullptr) {
-            rows.push_back(
-                {one.file.name, kind_name(one.library->kind()), one.library->version(), one.library->doc()});
+            rows.push_back({one.file.name, kind_name(one.library->kind()), one.library->version(),
+                            one.library->doc()});
             rows.push_back({"", "", "", one.file.path.string()});
         }
     }
@@ -83,14 +82,13 @@ int list(const PluginsOptions &o) {
     console().out(left_table(rows));
     for (const Listed &one : all) {
         if (one.file.shadowed)
-            console().out(fmt::format("\nnot taken: {}: another {} comes first\n", one.file.path.string(),
-                                      one.file.name));
+            console().out(fmt::format("\nnot taken: {}: another {} comes first\n",
+                                      one.file.path.string(), one.file.name));
         if (!one.problem.empty()) console().out(fmt::format("\nbroken: {}\n", one.problem));
     }
     if (all.empty()) {
         std::vector<std::string> folders;
-        for (const auto &folder : registry.folders())
-            folders.push_back(folder.string());
+        for (const auto &folder : registry.folders()) folders.push_back(folder.string());
         console().message("keel: ", fmt::format("no plugins in {}", fmt::join(folders, ", ")));
     }
     return 0;
@@ -115,11 +113,12 @@ Json show_json(const PluginLibrary &p) {
                  {"build", p.build_info()}, {"path", p.path().string()},
                  {"doc", p.doc()},          {"params", Json::array()}};
     for (const ParamSpec &spec : p.params().specs())
-        json["params"].push_back({{"key", spec.key},
-                                  {"expects", spec.expects()},
-                                  {"required", spec.required},
-                                  {"default", spec.required ? Json(nullptr) : Json(spec.default_text)},
-                                  {"doc", spec.doc}});
+        json["params"].push_back(
+            {{"key", spec.key},
+             {"expects", spec.expects()},
+             {"required", spec.required},
+             {"default", spec.required ? Json(nullptr) : Json(spec.default_text)},
+             {"doc", spec.doc}});
     std::string problem;
     if (p.kind() == KEEL_PLUGIN_BACKEND) {
         if (const auto devices = ask(backend_devices, p, problem)) {
@@ -159,9 +158,10 @@ void show_params(const PluginLibrary &p) {
                                                            : "policy.allocator";
     console().out("\n" + left_table(rows));
     const std::string key = p.params().specs().front().key;
-    console().out(fmt::format("\nIn a pipeline: {0}: {{plugin: {1}, params: {{{2}: ...}}}}; on the command "
-                              "line: --set {0}.params.{2}=...\n",
-                              section, p.id(), key));
+    console().out(
+        fmt::format("\nIn a pipeline: {0}: {{plugin: {1}, params: {{{2}: ...}}}}; on the command "
+                    "line: --set {0}.params.{2}=...\n",
+                    section, p.id(), key));
 }
 
 void show_devices(const PluginLibrary &p) {
@@ -189,14 +189,16 @@ void show_policy(const PluginLibrary &p) {
     }
     Rows rows = {{"granularity", facts->granularity},
                  {"answers with", facts->output},
-                 {"needs", facts->needs.empty() ? "nothing but the lengths"
-                                                : fmt::format("{}", fmt::join(facts->needs, ", "))}};
+                 {"needs", facts->needs.empty()
+                               ? "nothing but the lengths"
+                               : fmt::format("{}", fmt::join(facts->needs, ", "))}};
     for (size_t i = 0; i < facts->traits.size(); ++i)
         rows.push_back({i == 0 ? "traits" : "", facts->traits[i]});
-    if (facts->window != 0) rows.push_back({"looks at", fmt::format("the last {} queries", facts->window)});
+    if (facts->window != 0)
+        rows.push_back({"looks at", fmt::format("the last {} queries", facts->window)});
     if (facts->own_budget != 0)
-        rows.push_back(
-            {"own budget", fmt::format("{} tokens, where the pipeline names none", facts->own_budget)});
+        rows.push_back({"own budget", fmt::format("{} tokens, where the pipeline names none",
+                                                  facts->own_budget)});
     console().out("\n" + left_table(rows));
 }
 

@@ -12,7 +12,8 @@ std::string footer(const Examples &examples) {
     if (examples.empty()) return {};
     std::string text = "Examples:\n";
     for (const auto &[line, meaning] : examples)
-        text += fmt::format("  {}\n{}", line, meaning.empty() ? "" : fmt::format("      {}\n", meaning));
+        text += fmt::format("  {}\n{}", line,
+                            meaning.empty() ? "" : fmt::format("      {}\n", meaning));
     text.pop_back();
     return text;
 }
@@ -33,7 +34,8 @@ Command &add_command(Command &above, Program &program, const std::string &name,
 }
 
 void print_json(const nlohmann::ordered_json &json) {
-    console().out(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    console().out(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                  "\n");
 }
 
 } // namespace keel::cli

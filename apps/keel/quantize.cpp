@@ -40,7 +40,8 @@ void show_progress(const char *stage, uint64_t done, uint64_t total) {
     check_interrupt();
     const std::string_view what(stage);
     console().progress(stage, done, total,
-                       what == "loading" || what == "writing" ? Console::Unit::bytes : Console::Unit::tokens);
+                       what == "loading" || what == "writing" ? Console::Unit::bytes
+                                                              : Console::Unit::tokens);
 }
 
 // The perplexity of both models on one text, token by token.
@@ -67,24 +68,25 @@ Comparison compare(const QuantizeOptions &o, const std::string &text,
     Comparison c{measure(o.model, text, host), measure(o.to, text, host), {}};
     const std::vector<double> &before = c.before.token_nll, &after = c.after.token_nll;
     if (before.size() != after.size()) {
-        throw_error(ErrorKind::runtime, "{} and {} cut the text into different tokens ({} and {} scored)",
+        throw_error(ErrorKind::runtime,
+                    "{} and {} cut the text into different tokens ({} and {} scored)",
                     printable(o.model), printable(o.to), before.size(), after.size());
     }
     std::vector<double> differences;
     std::vector<ScoreWindow> windows;
-    for (size_t i = 0; i < before.size(); ++i)
-        differences.push_back(after[i] - before[i]);
-    for (const PerplexityWindow &window : c.before.windows)
-        windows.push_back(window.where);
+    for (size_t i = 0; i < before.size(); ++i) differences.push_back(after[i] - before[i]);
+    for (const PerplexityWindow &window : c.before.windows) windows.push_back(window.where);
     c.difference = estimate(differences, score_blocks(c.before.options, windows));
     return c;
 }
 
 std::string error_table(const ExportReport &report) {
-    std::vector<std::vector<std::string>> rows{{"tensor", "from", "to", "rmse", "relative", "largest"}};
+    std::vector<std::vector<std::string>> rows{
+        {"tensor", "from", "to", "rmse", "relative", "largest"}};
     for (const TensorError &t : report.tensors) {
         const bool exact = t.max_abs == 0;
-        rows.push_back({printable(t.name), t.from, t.to, exact ? "exact" : fmt::format("{:.2e}", t.rmse),
+        rows.push_back({printable(t.name), t.from, t.to,
+                        exact ? "exact" : fmt::format("{:.2e}", t.rmse),
                         exact ? "" : fmt::format("{:.3f}%", 100 * t.relative()),
                         exact ? "" : fmt::format("{:.2e}", t.max_abs)});
     }
@@ -97,9 +99,10 @@ std::string error_of(const std::optional<double> &error) {
 
 std::string comparison_text(const Comparison &c) {
     const double before = c.before.perplexity(), after = c.after.perplexity();
-    return fmt::format("  perplexity {:.4f}{}, was {:.4f}{}: {:+.2f}%, {:+.5f}{} nats per token\n", after,
-                       error_of(c.after.perplexity_error()), before, error_of(c.before.perplexity_error()),
-                       100 * (after / before - 1), c.difference.mean, error_of(c.difference.error));
+    return fmt::format("  perplexity {:.4f}{}, was {:.4f}{}: {:+.2f}%, {:+.5f}{} nats per token\n",
+                       after, error_of(c.after.perplexity_error()), before,
+                       error_of(c.before.perplexity_error()), 100 * (after / before - 1),
+                       c.difference.mean, error_of(c.difference.error));
 }
 
 Json tensor_json(const TensorError &t) {
@@ -125,20 +128,20 @@ Json report_json(const QuantizeOptions &o, const ExportReport &report, double se
                  {"seconds", seconds},
                  {"left_out", report.left_out}};
     json["tensors"] = Json::array();
-    for (const TensorError &t : report.tensors)
-        json["tensors"].push_back(tensor_json(t));
+    for (const TensorError &t : report.tensors) json["tensors"].push_back(tensor_json(t));
     return json;
 }
 
 void say_fallbacks(const ExportReport &report, keel_dtype type) {
     for (const TensorError &t : report.tensors) {
         if (t.to == "F16" && type != KEEL_DTYPE_F16)
-            log().warn("tensor '{}' is written as f16: its rows are no multiple of {}'s blocks of 32", t.name,
-                       keel_dtype_name(type));
+            log().warn(
+                "tensor '{}' is written as f16: its rows are no multiple of {}'s blocks of 32",
+                t.name, keel_dtype_name(type));
     }
     if (!report.left_out.empty())
-        log().warn("{} tensors that the model does not use are left out, e.g. {}", report.left_out.size(),
-                   printable(report.left_out.front()));
+        log().warn("{} tensors that the model does not use are left out, e.g. {}",
+                   report.left_out.size(), printable(report.left_out.front()));
 }
 
 int quantize(const QuantizeOptions &o) {
@@ -155,26 +158,28 @@ int quantize(const QuantizeOptions &o) {
     options.parallel = parallel_on(*host);
     options.progress = [](uint64_t done, uint64_t total) { show_progress("writing", done, total); };
     const ExportReport report = export_gguf(*source, o.to, options);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     console().clear_progress();
     say_fallbacks(report, options.type);
     if (!o.json) {
         console().out(error_table(report));
-        console().out(fmt::format("{}: {} from {} in {:.1f} s; relative error of all values {:.3f}%\n",
-                                  printable(o.to, 300), format_bytes(report.file_bytes),
-                                  format_bytes(report.stored_bytes), seconds, 100 * report.relative()));
+        console().out(
+            fmt::format("{}: {} from {} in {:.1f} s; relative error of all values {:.3f}%\n",
+                        printable(o.to, 300), format_bytes(report.file_bytes),
+                        format_bytes(report.stored_bytes), seconds, 100 * report.relative()));
     }
     Json json = report_json(o, report, seconds);
     if (!o.text.empty()) {
         const Comparison c = compare(o, text, host);
         console().clear_progress();
         if (!o.json) console().out(comparison_text(c));
-        json["perplexity"] = {
-            {"text", o.text},
-            {"before", c.before.perplexity()},
-            {"after", c.after.perplexity()},
-            {"nats_difference", c.difference.mean},
-            {"nats_difference_error", c.difference.error ? Json(*c.difference.error) : Json(nullptr)}};
+        json["perplexity"] = {{"text", o.text},
+                              {"before", c.before.perplexity()},
+                              {"after", c.after.perplexity()},
+                              {"nats_difference", c.difference.mean},
+                              {"nats_difference_error",
+                               c.difference.error ? Json(*c.difference.error) : Json(nullptr)}};
     }
     if (o.json) print_json(json);
     return 0;

@@ -36,7 +36,8 @@ struct RunOptions {
     uint32_t batch = 1;
 };
 
-// -p, then -f, then a pipe, then the config. A loaded session goes on without a prompt too, and the config's began it.
+// -p, then -f, then a pipe, then the config. A loaded session goes on without a prompt too, and the
+// config's began it.
 std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &config) {
     if (o.prompt && !o.file.empty())
         throw_error(ErrorKind::usage, "-p and -f both give a prompt; give one of them");
@@ -46,8 +47,8 @@ std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &c
     if (auto text = piped_text(!has_own && !goes_on)) return *std::move(text);
     if (goes_on) return {};
     if (has_own) return *config.generation.prompt;
-    throw_error(ErrorKind::usage,
-                "there is no prompt: give one with -p TEXT or -f FILE, pipe it in, or set generation.prompt");
+    throw_error(ErrorKind::usage, "there is no prompt: give one with -p TEXT or -f FILE, pipe it "
+                                  "in, or set generation.prompt");
 }
 
 void show_progress(const char *stage, uint64_t done, uint64_t total) {
@@ -57,8 +58,8 @@ void show_progress(const char *stage, uint64_t done, uint64_t total) {
 }
 
 // The text is there already, or comes now; then what there is to say about it.
-int finish(const RunOptions &o, const Program &program, Pipeline &pipeline, const std::string &prompt,
-           const GenerateResult &result) {
+int finish(const RunOptions &o, const Program &program, Pipeline &pipeline,
+           const std::string &prompt, const GenerateResult &result) {
     console().clear_progress();
     if (o.json) {
         print_json(result_json(pipeline, prompt, result));
@@ -68,9 +69,11 @@ int finish(const RunOptions &o, const Program &program, Pipeline &pipeline, cons
         if (o.logprobs) console().out(logprobs_text(*pipeline.tokenizer(), result));
     }
     if (!program.quiet) {
-        if (result.reason == StopReason::cache_full) console().message("keel: stopped: ", result.detail, 33);
+        if (result.reason == StopReason::cache_full)
+            console().message("keel: stopped: ", result.detail, 33);
         if (result.reason == StopReason::cancelled) console().message("keel: ", "interrupted");
-        if (result.reason == StopReason::device_lost) console().message("keel: error: ", result.detail, 31);
+        if (result.reason == StopReason::device_lost)
+            console().message("keel: error: ", result.detail, 31);
         console().faint(closing_line(result) + "\n");
     }
     if (result.reason == StopReason::device_lost) return 1;
@@ -86,7 +89,8 @@ GenerateOptions generation_options(const RunOptions &o, const pipeline::Pipeline
     return generation;
 }
 
-// The rest is settled when the run is over; a place that cannot be written to should not be found out then.
+// The rest is settled when the run is over; a place that cannot be written to should not be found
+// out then.
 void check_can_save(const RunOptions &o, Pipeline &pipeline) {
     if (o.save_session.empty()) return;
     check_savable(pipeline);
@@ -99,8 +103,7 @@ void load(const RunOptions &o, Session &session, GenerateOptions &generation) {
     const SessionExtras extras = load_session(session, o.load_session);
     const auto &seed = session.pipeline().config().sampling.seed;
     const bool is_option = !seed.is_default() && seed.where.line == 0;
-    if (!is_option)
-        generation.random = extras.random;
+    if (!is_option) generation.random = extras.random;
 }
 
 void save(const RunOptions &o, Session &session, const GenerateResult &result) {
@@ -111,7 +114,8 @@ void save(const RunOptions &o, Session &session, const GenerateResult &result) {
     save_session(session, o.save_session, {result.random, {}});
 }
 
-int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline, const std::string &prompt) {
+int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline,
+            const std::string &prompt) {
     GenerateOptions generation = generation_options(o, pipeline.config());
     generation.progress = [](const char *stage, uint64_t done, uint64_t total) {
         console().progress(stage, done, total, Console::Unit::tokens);
@@ -131,17 +135,20 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline, con
     }
     // Within a text there is no token that begins one.
     const std::vector<int32_t> ids = pipeline.tokenizer()->encode(
-        prompt, EncodeOptions{.add_special = !goes_on, .parse_special = true, .continues = goes_on});
+        prompt,
+        EncodeOptions{.add_special = !goes_on, .parse_special = true, .continues = goes_on});
     if (goes_on && ids.empty() && !session.pending())
-        throw_error(ErrorKind::usage,
-                    "{}: the session ends with the prompt it was given; give one to go on with: -p TEXT",
-                    o.load_session);
+        throw_error(
+            ErrorKind::usage,
+            "{}: the session ends with the prompt it was given; give one to go on with: -p TEXT",
+            o.load_session);
     if (ids.empty() && !o.pin.empty())
         throw_error(ErrorKind::usage,
                     "--pin names a part of the prompt, and there is none: give one with -p TEXT");
     const GenerateResult result = generate(session, ids, generation);
     const int code = finish(o, program, pipeline, prompt, result);
-    if (!o.save_session.empty() && result.reason != StopReason::device_lost) save(o, session, result);
+    if (!o.save_session.empty() && result.reason != StopReason::device_lost)
+        save(o, session, result);
     return code;
 }
 
@@ -198,7 +205,8 @@ int run_pipeline(const RunOptions &o, const Program &program) {
     if (o.explain) console().faint(explain_pipeline(pipeline));
     o.trace.watch(pipeline);
     log().debug("loaded {} in {:.2f} s", pipeline.source().path(), pipeline.load_seconds());
-    if (is_batch) return run_batch(pipeline, prompts, *output, generation_options(o, config), program);
+    if (is_batch)
+        return run_batch(pipeline, prompts, *output, generation_options(o, config), program);
     check_can_save(o, pipeline);
     return run_one(o, program, pipeline, prompt);
 }

@@ -27,9 +27,10 @@ std::vector<BatchPrompt> read_prompts(const std::string &file) {
 void check_apart(const std::string &prompts, const std::string &output) {
     std::error_code error; // one that is not there is no other's
     if (prompts != "-" && std::filesystem::equivalent(prompts, output, error))
-        throw_error(ErrorKind::usage,
-                    "--output {}: that is the file of --prompts; the answers need a file of their own",
-                    printable(output, 400));
+        throw_error(
+            ErrorKind::usage,
+            "--output {}: that is the file of --prompts; the answers need a file of their own",
+            printable(output, 400));
 }
 
 namespace {
@@ -44,7 +45,8 @@ class Answers {
 
     void write(const BatchPrompt &prompt, const GenerateResult &result) {
         if (result.reason == StopReason::cancelled) throw Interrupted{}; // half an answer is none
-        if (result.reason == StopReason::device_lost) throw_error(ErrorKind::runtime, "{}", result.detail);
+        if (result.reason == StopReason::device_lost)
+            throw_error(ErrorKind::runtime, "{}", result.detail);
         Json line = line_of(prompt), whole = result_json(pipeline_, prompt.prompt, result);
         for (const char *key : {"text", "ids", "stop", "logprobs"}) {
             if (whole.contains(key)) line[key] = std::move(whole[key]);
@@ -56,7 +58,8 @@ class Answers {
         ++answered_;
     }
 
-    // One that does not fit says so in its place; the rest goes on. A run that fails as such does not.
+    // One that does not fit says so in its place; the rest goes on. A run that fails as such does
+    // not.
     void write(const BatchPrompt &prompt, const Error &error) {
         if (error.kind() != ErrorKind::resource && error.kind() != ErrorKind::usage) throw error;
         Json line = line_of(prompt);
@@ -73,18 +76,22 @@ class Answers {
 
   private:
     Json line_of(const BatchPrompt &prompt) const {
-        return {{"id", Json::parse(prompt.id)}, {"prompt", prompt.prompt}, {"settings", output_.settings()}};
+        return {{"id", Json::parse(prompt.id)},
+                {"prompt", prompt.prompt},
+                {"settings", output_.settings()}};
     }
 
     std::string text() const {
         const double seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-        std::string text = fmt::format("{} prompt{} answered, {} tokens written in {:.1f} s", answered_,
-                                       answered_ == 1 ? "" : "s", tokens_, seconds);
+        std::string text = fmt::format("{} prompt{} answered, {} tokens written in {:.1f} s",
+                                       answered_, answered_ == 1 ? "" : "s", tokens_, seconds);
         if (skipped_ > 0) text += fmt::format(" | {} were done before", skipped_);
         if (failed_ > 0)
-            text += fmt::format(" | {} could not be answered, see \"error\" in their lines", failed_);
-        if (output_.failed() > 0) text += fmt::format(" | {} could not be answered before", output_.failed());
+            text +=
+                fmt::format(" | {} could not be answered, see \"error\" in their lines", failed_);
+        if (output_.failed() > 0)
+            text += fmt::format(" | {} could not be answered before", output_.failed());
         return text;
     }
 
@@ -112,8 +119,8 @@ void answer_one_by_one(Pipeline &pipeline, std::span<const BatchPrompt *const> p
         session.reset();
         GenerateResult result;
         try {
-            result =
-                generate(session, pipeline.tokenizer()->encode(prompt.prompt), options_of(prompt, options));
+            result = generate(session, pipeline.tokenizer()->encode(prompt.prompt),
+                              options_of(prompt, options));
         } catch (const Error &error) {
             answers.write(prompt, error);
             continue;
@@ -130,10 +137,12 @@ void answer_at_once(Pipeline &pipeline, std::span<const BatchPrompt *const> prom
         check_interrupt();
         if (begun == prompts.size()) return std::nullopt;
         const BatchPrompt &prompt = *prompts[begun++];
-        return TextRequest{pipeline.tokenizer()->encode(prompt.prompt), options_of(prompt, options)};
+        return TextRequest{pipeline.tokenizer()->encode(prompt.prompt),
+                           options_of(prompt, options)};
     };
     const auto done = [&](size_t number, const GenerateResult &result, const Error *error) {
-        console().progress("prompts", skipped + ++ended, skipped + prompts.size(), Console::Unit::items);
+        console().progress("prompts", skipped + ++ended, skipped + prompts.size(),
+                           Console::Unit::items);
         if (error != nullptr) {
             answers.write(*prompts[number], *error);
         } else {

@@ -30,11 +30,11 @@ Json rows_json(std::span<const PlannedOp *const> ops) {
 
 Json token_json(const Tokenizer &tokenizer, const TokenLogprob &token) {
     const std::string_view piece = tokenizer.piece(token.id);
-    Json json = {{"id", token.id}, {"token", replace_invalid_utf8(piece)}, {"logprob", token.logprob}};
+    Json json = {
+        {"id", token.id}, {"token", replace_invalid_utf8(piece)}, {"logprob", token.logprob}};
     if (json["token"] != piece) { // a part of a character: U+FFFD does not tell which
         json["bytes"] = Json::array();
-        for (const char byte : piece)
-            json["bytes"].push_back(static_cast<unsigned char>(byte));
+        for (const char byte : piece) json["bytes"].push_back(static_cast<unsigned char>(byte));
     }
     return json;
 }
@@ -42,8 +42,7 @@ Json token_json(const Tokenizer &tokenizer, const TokenLogprob &token) {
 // "12 Q4_K tensors are converted to q8_0: ..."
 Json converted(const std::vector<Conversion> &conversions) {
     Json lines = Json::array();
-    for (const Conversion &conversion : conversions)
-        lines.push_back(conversion_text(conversion));
+    for (const Conversion &conversion : conversions) lines.push_back(conversion_text(conversion));
     return lines;
 }
 
@@ -74,15 +73,16 @@ Json hybrid_json(Pipeline &p) {
     if (!p.config().hybrid.is_given()) return nullptr;
     Json backends = Json::array();
     for (const auto &engine : p.engines()) {
-        backends.push_back({{"name", engine->name},
-                            {"backend", engine->device().plugin()},
-                            {"device", engine->device().device_info().name},
-                            {"first_layer", engine->part.first},
-                            {"last_layer", engine->part.end - 1},
-                            {"weight_bytes_per_token", engine->weights->bytes_per_token(engine->device())},
-                            {"kv_bytes_per_token", engine->kv_shape.bytes_per_token()},
-                            {"decode", rows_json(engine->graph->ops(StepForm::decode))},
-                            {"prefill", rows_json(engine->graph->ops(StepForm::prefill))}});
+        backends.push_back(
+            {{"name", engine->name},
+             {"backend", engine->device().plugin()},
+             {"device", engine->device().device_info().name},
+             {"first_layer", engine->part.first},
+             {"last_layer", engine->part.end - 1},
+             {"weight_bytes_per_token", engine->weights->bytes_per_token(engine->device())},
+             {"kv_bytes_per_token", engine->kv_shape.bytes_per_token()},
+             {"decode", rows_json(engine->graph->ops(StepForm::decode))},
+             {"prefill", rows_json(engine->graph->ops(StepForm::prefill))}});
     }
     Json json = {{"crossing_bytes_per_token", crossing_bytes_per_token(p)},
                  {"backends", std::move(backends)}};
@@ -103,8 +103,8 @@ Json explain_json(Pipeline &p) {
             {"sync", to_string(p.executor().stream().strategy())},
             {"weights", p.weights().dtype_name()},
             {"weight_bytes_per_token", p.weights().bytes_per_token(p.device())},
-            {"weights_converted",
-             converted(p.source().conversions(*p.config().model.weights, p.device().info().weight_dtypes))},
+            {"weights_converted", converted(p.source().conversions(
+                                      *p.config().model.weights, p.device().info().weight_dtypes))},
             {"kv",
              {{"key_dtype", keel_dtype_name(p.kv_shape().key_dtype)},
               {"value_dtype", keel_dtype_name(p.kv_shape().value_dtype)},
@@ -187,10 +187,10 @@ std::string logprobs_text(const Tokenizer &tokenizer, const GenerateResult &resu
     for (const TokenLogprobs &token : result.logprobs) {
         std::string top;
         for (const TokenLogprob &other : token.top)
-            top += fmt::format("{}{} {:.4f}", top.empty() ? "" : "  ", quoted(tokenizer.piece(other.id)),
-                               other.logprob);
-        rows.push_back({fmt::format("{:.4f}", token.chosen.logprob), quoted(tokenizer.piece(token.chosen.id)),
-                        std::move(top)});
+            top += fmt::format("{}{} {:.4f}", top.empty() ? "" : "  ",
+                               quoted(tokenizer.piece(other.id)), other.logprob);
+        rows.push_back({fmt::format("{:.4f}", token.chosen.logprob),
+                        quoted(tokenizer.piece(token.chosen.id)), std::move(top)});
     }
     return table(rows);
 }

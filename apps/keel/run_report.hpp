@@ -18,7 +18,8 @@ nlohmann::ordered_json explain_json(Pipeline &pipeline);
 nlohmann::ordered_json result_json(Pipeline &pipeline, const std::string &prompt,
                                    const GenerateResult &result);
 
-// A list with one object a token: id, token (its text), bytes where they are no text of their own, logprob, top.
+// A list with one object a token: id, token (its text), bytes where they are no text of their own,
+// logprob, top.
 nlohmann::ordered_json logprobs_json(const Tokenizer &tokenizer, const GenerateResult &result);
 // The same for people: one line a token.
 std::string logprobs_text(const Tokenizer &tokenizer, const GenerateResult &result);

@@ -28,10 +28,12 @@ std::string read_stdin() {
         const ssize_t n = ::read(STDIN_FILENO, piece, sizeof piece);
         if (n == 0) return text;
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) throw_error(ErrorKind::input, "standard input: cannot read: {}", std::strerror(errno));
+        if (n < 0)
+            throw_error(ErrorKind::input, "standard input: cannot read: {}", std::strerror(errno));
         text.append(piece, static_cast<size_t>(n));
         if (text.size() > max_text_bytes)
-            throw_error(ErrorKind::input, "standard input: more than {} MiB of text", max_text_bytes >> 20);
+            throw_error(ErrorKind::input, "standard input: more than {} MiB of text",
+                        max_text_bytes >> 20);
     }
 }
 

@@ -7,14 +7,16 @@ namespace keel::cli {
 
 inline constexpr uint64_t max_text_bytes = uint64_t{256} << 20;
 
-// All of a file, or of standard input for "-"; one newline at its end is left out, as editors and echo put one there.
-// Throws Error(input).
+// All of a file, or of standard input for "-"; one newline at its end is left out, as editors and
+// echo put one there. Throws Error(input).
 std::string read_text(const std::string &path);
-// The same for a text that a model is measured on: an empty one is Error(input) with the file's name.
+// The same for a text that a model is measured on: an empty one is Error(input) with the file's
+// name.
 std::string read_scored_text(const std::string &path);
 
-// What was piped into the program, if anything was: not a terminal, not /dev/null. `wait`: until something comes or the
-// pipe is closed; else only a moment, because a program that was started by another one may have an idle pipe there.
+// What was piped into the program, if anything was: not a terminal, not /dev/null. `wait`: until
+// something comes or the pipe is closed; else only a moment, because a program that was started by
+// another one may have an idle pipe there.
 std::optional<std::string> piped_text(bool wait);
 
 } // namespace keel::cli

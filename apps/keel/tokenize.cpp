@@ -28,7 +28,8 @@ std::string input(const TokenizeOptions &o) {
     if (o.text) return o.text == "-" ? read_text("-") : *o.text;
     if (!o.file.empty()) return read_text(o.file);
     if (auto text = piped_text(true)) return *std::move(text);
-    throw_error(ErrorKind::usage, "there is no text: give it as TEXT or with -f FILE, or pipe it in");
+    throw_error(ErrorKind::usage,
+                "there is no text: give it as TEXT or with -f FILE, or pipe it in");
 }
 
 // "1 2 3", "1,2,3" and "[1, 2, 3]" alike.
@@ -40,7 +41,8 @@ std::vector<int32_t> parse_ids(const std::string &text, const Tokenizer &tokeniz
         const size_t end = std::min(text.find_first_of(between, at), text.size());
         int32_t id = 0;
         const auto [last, error] = std::from_chars(text.data() + at, text.data() + end, id);
-        if (error != std::errc() || last != text.data() + end || id < 0 || id >= tokenizer.vocab_size()) {
+        if (error != std::errc() || last != text.data() + end || id < 0 ||
+            id >= tokenizer.vocab_size()) {
             throw_error(ErrorKind::usage, "--decode: expected token ids from 0 to {}, found '{}'",
                         tokenizer.vocab_size() - 1,
                         printable(std::string_view(text).substr(at, end - at), 40));
@@ -53,22 +55,17 @@ std::vector<int32_t> parse_ids(const std::string &text, const Tokenizer &tokeniz
 
 const char *kind_word(TokenKind kind) {
     switch (kind) {
-    case TokenKind::special:
-        return "special";
-    case TokenKind::added:
-        return "added";
-    case TokenKind::unused:
-        return "unused";
-    case TokenKind::ordinary:
-        break;
+    case TokenKind::special: return "special";
+    case TokenKind::added: return "added";
+    case TokenKind::unused: return "unused";
+    case TokenKind::ordinary: break;
     }
     return "";
 }
 
 int decode(const TokenizeOptions &o, const Tokenizer &tokenizer) {
     std::string text;
-    for (const std::string &part : o.decode)
-        text += (part == "-" ? read_text("-") : part) + " ";
+    for (const std::string &part : o.decode) text += (part == "-" ? read_text("-") : part) + " ";
     const std::vector<int32_t> ids = parse_ids(text, tokenizer);
     const std::string decoded = tokenizer.decode(ids, o.no_special);
     if (o.json) {
@@ -89,8 +86,7 @@ int tokenize(const TokenizeOptions &o) {
         Json json = {{"count", ids.size()}, {"ids", ids}};
         if (o.pieces) {
             json["pieces"] = Json::array();
-            for (const int32_t id : ids)
-                json["pieces"].push_back(tokenizer->piece(id));
+            for (const int32_t id : ids) json["pieces"].push_back(tokenizer->piece(id));
         }
         print_json(json);
     } else if (o.count) {

@@ -16,7 +16,8 @@ class TraceOption {
   public:
     void add_to(Command &command);
     bool is_given() const { return !state_->file.empty(); }
-    // Makes the file, where one was asked for: before weights are loaded, so that a bad name costs no time.
+    // Makes the file, where one was asked for: before weights are loaded, so that a bad name costs
+    // no time.
     void open() const;
     // The next pipeline's load begins now, where it is not the first: its span in the trace.
     void loading() const;

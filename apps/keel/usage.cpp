@@ -19,14 +19,11 @@ template <typename... Args>
                 fmt::format(format, std::forward<Args>(args)...), command.full_name());
 }
 
-std::string shown(const std::string &word) {
-    return fmt::format("'{}'", printable(word, 60));
-}
+std::string shown(const std::string &word) { return fmt::format("'{}'", printable(word, 60)); }
 
 Words command_names(const Command &command) {
     Words names;
-    for (const Command &below : command.commands)
-        names.push_back(below.name);
+    for (const Command &below : command.commands) names.push_back(below.name);
     return names;
 }
 
@@ -186,8 +183,7 @@ void take_values(const Command &program, const CommandLine &line) {
         if (const auto at = line.values.find(&option); at != line.values.end())
             take_words(line, option, at->second);
     }
-    for (const Option &option : command.options)
-        check_company(line, option);
+    for (const Option &option : command.options) check_company(line, option);
     if (!command.action)
         refuse(command, "expected a command, found none; the commands are {}",
                fmt::join(command_names(command), ", "));

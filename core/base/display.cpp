@@ -6,7 +6,8 @@
 namespace keel {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at the front of `s`, 0 if there is none. No overlong forms or surrogates.
+// Length of the well-formed UTF-8 sequence at the front of `s`, 0 if there is none. No overlong
+// forms or surrogates.
 size_t utf8_length(std::string_view s) {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
     const auto tail = [&](size_t i) { return i < s.size() && (byte(i) & 0xC0u) == 0x80u; };
@@ -53,9 +54,7 @@ std::string printable(std::string_view text, size_t limit) {
     return out;
 }
 
-std::string quote_text(std::string_view text) {
-    return "'" + printable(text, 60) + "'";
-}
+std::string quote_text(std::string_view text) { return "'" + printable(text, 60) + "'"; }
 
 std::string format_bytes(uint64_t bytes) {
     constexpr std::array units = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -8,7 +8,8 @@
 namespace keel {
 
 // Text from outside, made fit for one line of a message: control characters and bytes that are
-// not UTF-8 become \xNN, and what is longer than `limit` bytes ends in "...". So a hostile name cannot move the cursor.
+// not UTF-8 become \xNN, and what is longer than `limit` bytes ends in "...". So a hostile name
+// cannot move the cursor.
 std::string printable(std::string_view text, size_t limit = 120);
 
 // Text from outside as a message quotes it: 'x', printable, at most 60 bytes of it.

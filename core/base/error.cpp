@@ -7,11 +7,9 @@ int Error::exit_code() const noexcept {
     case ErrorKind::usage:
     case ErrorKind::input:
     case ErrorKind::plugin:
-    case ErrorKind::resource:
-        return 2;
+    case ErrorKind::resource: return 2;
     case ErrorKind::runtime:
-    case ErrorKind::internal:
-        break;
+    case ErrorKind::internal: break;
     }
     return 1;
 }

@@ -17,8 +17,8 @@ enum class ErrorKind {
     internal, // Keel broke a promise of its own
 };
 
-// The only exception type that Keel's core throws. what() is one line (no newline at the end) that names the file,
-// the place, what was expected, what was found and, where there is one, the cure.
+// The only exception type that Keel's core throws. what() is one line (no newline at the end) that
+// names the file, the place, what was expected, what was found and, where there is one, the cure.
 class Error : public std::runtime_error {
   public:
     Error(ErrorKind kind, const std::string &message) : std::runtime_error(message), kind_(kind) {}

@@ -247,18 +247,14 @@ JsonDocument JsonDocument::of_tree(Json tree, std::string name) {
 JsonDocument::JsonDocument(JsonDocument &&) noexcept = default;
 JsonDocument::~JsonDocument() = default;
 
-JsonNode JsonDocument::root() const {
-    return {*this, *tree_};
-}
+JsonNode JsonDocument::root() const { return {*this, *tree_}; }
 
 JsonNode JsonDocument::object() const {
     if (!tree_->is_object()) root().expected("a JSON object");
     return root();
 }
 
-Json JsonDocument::take() && {
-    return std::move(*tree_);
-}
+Json JsonDocument::take() && { return std::move(*tree_); }
 
 std::string JsonDocument::place(const Json &value) const {
     if (line_ == 0) return name_;
@@ -284,24 +280,12 @@ std::string JsonDocument::path(const Json &value) const {
     return out;
 }
 
-bool JsonNode::is_null() const {
-    return value_->is_null();
-}
-bool JsonNode::is_flag() const {
-    return value_->is_boolean();
-}
-bool JsonNode::is_number() const {
-    return value_->is_number();
-}
-bool JsonNode::is_text() const {
-    return value_->is_string();
-}
-bool JsonNode::is_array() const {
-    return value_->is_array();
-}
-bool JsonNode::is_object() const {
-    return value_->is_object();
-}
+bool JsonNode::is_null() const { return value_->is_null(); }
+bool JsonNode::is_flag() const { return value_->is_boolean(); }
+bool JsonNode::is_number() const { return value_->is_number(); }
+bool JsonNode::is_text() const { return value_->is_string(); }
+bool JsonNode::is_array() const { return value_->is_array(); }
+bool JsonNode::is_object() const { return value_->is_object(); }
 
 void JsonNode::fail(std::string_view message) const {
     const std::string path = document_->path(*value_);
@@ -349,9 +333,7 @@ JsonNode JsonNode::at(std::string_view key) const {
     fail(fmt::format("'{}' is missing", key));
 }
 
-bool JsonNode::has(std::string_view key) const {
-    return member(key) != nullptr;
-}
+bool JsonNode::has(std::string_view key) const { return member(key) != nullptr; }
 
 bool JsonNode::flag_or(std::string_view key, bool otherwise) const {
     const auto node = find(key);

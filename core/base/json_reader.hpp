@@ -25,10 +25,10 @@ class JsonNode;
 // A JSON text from outside, parsed within bounds.
 class JsonDocument {
   public:
-    // Messages begin with `name`, which is a file's path, and the line. `line` is the number that the
-    // text's first line has in its file; 0: messages have no lines. `text` must outlive the document.
-    // Throws Error(input) "NAME:LINE:COLUMN: not valid JSON: ..." for bad syntax and bad UTF-8, and
-    // "NAME: expected ..., found ..." for what the limits refuse.
+    // Messages begin with `name`, which is a file's path, and the line. `line` is the number that
+    // the text's first line has in its file; 0: messages have no lines. `text` must outlive the
+    // document. Throws Error(input) "NAME:LINE:COLUMN: not valid JSON: ..." for bad syntax and bad
+    // UTF-8, and "NAME: expected ..., found ..." for what the limits refuse.
     JsonDocument(std::string_view text, std::string name, const JsonLimits &limits = {},
                  size_t line = 1);
     // A tree that the program made itself. Messages have no lines.

@@ -39,8 +39,6 @@ JsonWriter &JsonWriter::value(std::string_view text) {
     return raw(nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-JsonWriter &JsonWriter::value(double number) {
-    return raw(nlohmann::json(number).dump());
-}
+JsonWriter &JsonWriter::value(double number) { return raw(nlohmann::json(number).dump()); }
 
 } // namespace keel

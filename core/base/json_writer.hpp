@@ -26,12 +26,10 @@ class JsonWriter {
     JsonWriter &value(double number);
     JsonWriter &value(std::signed_integral auto number) { return raw(std::to_string(number)); }
     JsonWriter &value(std::unsigned_integral auto number) { return raw(std::to_string(number)); }
-    template <typename T>
-    JsonWriter &value(const std::optional<T> &maybe) {
+    template <typename T> JsonWriter &value(const std::optional<T> &maybe) {
         return maybe ? value(*maybe) : null();
     }
-    template <typename T>
-    JsonWriter &member(std::string_view name, const T &thing) {
+    template <typename T> JsonWriter &member(std::string_view name, const T &thing) {
         return key(name).value(thing);
     }
     // A value that is JSON already.

@@ -5,8 +5,8 @@
 
 namespace keel {
 
-// Where a piece of a config was written. Line and column count from 1; line 0: not in a file with lines, and `file` is
-// then the origin itself, such as "--set policy.params.window".
+// Where a piece of a config was written. Line and column count from 1; line 0: not in a file with
+// lines, and `file` is then the origin itself, such as "--set policy.params.window".
 struct SourceLocation {
     std::string file;
     uint32_t line = 0;

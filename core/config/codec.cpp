@@ -39,28 +39,20 @@ std::string range_text(const Rule &rule) {
 std::vector<std::string_view> dtype_words(const Rule &rule) {
     std::vector<std::string_view> words;
     if (!rule.word.empty()) words.push_back(rule.word);
-    for (const keel_dtype type : element_types)
-        words.emplace_back(keel_dtype_name(type));
+    for (const keel_dtype type : element_types) words.emplace_back(keel_dtype_name(type));
     return words;
 }
 
 // Reads a whole text as a number; false if it is none.
-template <typename T>
-bool parse_number(const std::string &text, T &value) {
+template <typename T> bool parse_number(const std::string &text, T &value) {
     const char *const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     return !text.empty() && stop == end && error == std::errc{};
 }
 
-bool is_lower(char c) {
-    return c >= 'a' && c <= 'z';
-}
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-bool is_letter(char c) {
-    return is_lower(c) || (c >= 'A' && c <= 'Z');
-}
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) { return is_lower(c) || (c >= 'A' && c <= 'Z'); }
 
 bool is_plugin_name(std::string_view text) {
     return !text.empty() && text.size() <= 64 && is_lower(text[0]) &&
@@ -130,8 +122,7 @@ std::string joined(std::span<const std::string_view> words) {
 
 std::string flow_list(std::span<const std::string> items) {
     std::string text;
-    for (const std::string &item : items)
-        text += (text.empty() ? "" : ", ") + yaml_scalar(item);
+    for (const std::string &item : items) text += (text.empty() ? "" : ", ") + yaml_scalar(item);
     return "[" + text + "]";
 }
 
@@ -203,9 +194,7 @@ void Codec<std::filesystem::path>::read(const Field &field, std::filesystem::pat
 std::string Codec<std::filesystem::path>::write(const std::filesystem::path &value, const Rule &) {
     return yaml_scalar(value.string());
 }
-std::string Codec<std::filesystem::path>::expectation(const Rule &) {
-    return "a path";
-}
+std::string Codec<std::filesystem::path>::expectation(const Rule &) { return "a path"; }
 
 void Codec<int64_t>::read(const Field &field, int64_t &value) {
     const bool whole = parse_number(plain_text(field), value);
@@ -214,9 +203,7 @@ void Codec<int64_t>::read(const Field &field, int64_t &value) {
         value > static_cast<int64_t>(rule.maximum))
         fail(field, describe(field.node));
 }
-std::string Codec<int64_t>::write(int64_t value, const Rule &) {
-    return fmt::format("{}", value);
-}
+std::string Codec<int64_t>::write(int64_t value, const Rule &) { return fmt::format("{}", value); }
 std::string Codec<int64_t>::expectation(const Rule &rule) {
     return "an integer " + range_text(rule);
 }
@@ -228,24 +215,16 @@ void Codec<double>::read(const Field &field, double &value) {
         fail(field, describe(field.node));
     value += 0.0; // no negative zero
 }
-std::string Codec<double>::write(double value, const Rule &) {
-    return fmt::format("{}", value);
-}
-std::string Codec<double>::expectation(const Rule &rule) {
-    return "a number " + range_text(rule);
-}
+std::string Codec<double>::write(double value, const Rule &) { return fmt::format("{}", value); }
+std::string Codec<double>::expectation(const Rule &rule) { return "a number " + range_text(rule); }
 
 void Codec<bool>::read(const Field &field, bool &value) {
     const std::string &text = plain_text(field);
     value = text == "true";
     if (!value && text != "false") fail(field, describe(field.node));
 }
-std::string Codec<bool>::write(bool value, const Rule &) {
-    return value ? "true" : "false";
-}
-std::string Codec<bool>::expectation(const Rule &) {
-    return "true or false";
-}
+std::string Codec<bool>::write(bool value, const Rule &) { return value ? "true" : "false"; }
+std::string Codec<bool>::expectation(const Rule &) { return "true or false"; }
 
 void Codec<keel_dtype>::read(const Field &field, keel_dtype &value) {
     const std::vector<std::string_view> words = dtype_words(field.rule);
@@ -274,9 +253,7 @@ std::string Codec<std::vector<std::string>>::write(const std::vector<std::string
                                                    const Rule &) {
     return flow_list(value);
 }
-std::string Codec<std::vector<std::string>>::expectation(const Rule &) {
-    return "a list of texts";
-}
+std::string Codec<std::vector<std::string>>::expectation(const Rule &) { return "a list of texts"; }
 
 void Codec<std::vector<double>>::read(const Field &field, std::vector<double> &value) {
     if (field.node.kind != YamlNode::Kind::sequence) fail(field, describe(field.node));
@@ -299,8 +276,7 @@ std::string Codec<std::vector<double>>::expectation(const Rule &rule) {
 void Codec<std::vector<RawParam>>::read(const Field &field, std::vector<RawParam> &value) {
     if (field.node.is_null()) return;
     if (!field.node.is_map()) fail(field, describe(field.node));
-    for (const YamlEntry &entry : field.node.entries)
-        value.push_back(raw_param(field, entry));
+    for (const YamlEntry &entry : field.node.entries) value.push_back(raw_param(field, entry));
 }
 std::string Codec<std::vector<RawParam>>::expectation(const Rule &) {
     return "a map of parameters";

@@ -52,68 +52,58 @@ struct Field {
 //   read         from a field; throws as fail() does
 //   write        as YAML that reads back as the value; empty: the value is "not given"
 //   expectation  what messages and docs say: "an integer from 1 to 8", "one of f32, f16"
-template <typename T>
-struct Codec;
+template <typename T> struct Codec;
 
-template <>
-struct Codec<std::string> {
+template <> struct Codec<std::string> {
     static constexpr Form form = Form::text;
     static void read(const Field &field, std::string &value);
     static std::string write(const std::string &value, const Rule &rule);
     static std::string expectation(const Rule &rule);
 };
-template <>
-struct Codec<std::filesystem::path> {
+template <> struct Codec<std::filesystem::path> {
     static constexpr Form form = Form::text;
     static void read(const Field &field, std::filesystem::path &value);
     static std::string write(const std::filesystem::path &value, const Rule &rule);
     static std::string expectation(const Rule &rule);
 };
-template <>
-struct Codec<int64_t> {
+template <> struct Codec<int64_t> {
     static constexpr Form form = Form::other;
     static void read(const Field &field, int64_t &value);
     static std::string write(int64_t value, const Rule &rule);
     static std::string expectation(const Rule &rule);
 };
-template <>
-struct Codec<double> {
+template <> struct Codec<double> {
     static constexpr Form form = Form::other;
     static void read(const Field &field, double &value);
     static std::string write(double value, const Rule &rule);
     static std::string expectation(const Rule &rule);
 };
-template <>
-struct Codec<bool> {
+template <> struct Codec<bool> {
     static constexpr Form form = Form::other;
     static void read(const Field &field, bool &value);
     static std::string write(bool value, const Rule &rule);
     static std::string expectation(const Rule &rule);
 };
-template <>
-struct Codec<keel_dtype> {
+template <> struct Codec<keel_dtype> {
     static constexpr Form form = Form::choice;
     static void read(const Field &field, keel_dtype &value);
     static std::string write(keel_dtype value, const Rule &rule);
     static std::string expectation(const Rule &rule);
 };
-template <>
-struct Codec<std::vector<std::string>> {
+template <> struct Codec<std::vector<std::string>> {
     static constexpr Form form = Form::other;
     static void read(const Field &field, std::vector<std::string> &value);
     static std::string write(const std::vector<std::string> &value, const Rule &rule);
     static std::string expectation(const Rule &rule);
 };
 // Each number is below the one before.
-template <>
-struct Codec<std::vector<double>> {
+template <> struct Codec<std::vector<double>> {
     static constexpr Form form = Form::other;
     static void read(const Field &field, std::vector<double> &value);
     static std::string write(const std::vector<double> &value, const Rule &rule);
     static std::string expectation(const Rule &rule);
 };
-template <>
-struct Codec<std::vector<RawParam>> {
+template <> struct Codec<std::vector<RawParam>> {
     static constexpr Form form = Form::map;
     static void read(const Field &field, std::vector<RawParam> &value);
     static std::string expectation(const Rule &rule);
@@ -131,11 +121,9 @@ std::string flow_list(std::span<const std::string> items);
 std::string yaml_scalar(std::string_view text);
 std::string number_text(double value); // 2^24 as "16777216", not as "1.6777216e7"
 
-template <typename E>
-std::vector<std::string_view> words_of() {
+template <typename E> std::vector<std::string_view> words_of() {
     std::vector<std::string_view> words;
-    for (const Word<E> &word : Words<E>::all)
-        words.push_back(word.word);
+    for (const Word<E> &word : Words<E>::all) words.push_back(word.word);
     return words;
 }
 
@@ -165,13 +153,11 @@ struct Codec<std::vector<E>> {
     static void read(const Field &field, std::vector<E> &value) {
         const bool is_list = field.node.kind == YamlNode::Kind::sequence;
         if (!is_list) return add(field, value);
-        for (const YamlNode &item : field.node.items)
-            add(field.at(item), value);
+        for (const YamlNode &item : field.node.items) add(field.at(item), value);
     }
     static std::string write(const std::vector<E> &value, const Rule &rule) {
         std::vector<std::string> words;
-        for (const E one : value)
-            words.push_back(Codec<E>::write(one, rule));
+        for (const E one : value) words.push_back(Codec<E>::write(one, rule));
         return flow_list(words);
     }
     static std::string expectation(const Rule &) { return "a list of " + joined(words_of<E>()); }
@@ -187,8 +173,7 @@ struct Codec<std::vector<E>> {
     }
 };
 
-template <typename T>
-struct Codec<std::optional<T>> {
+template <typename T> struct Codec<std::optional<T>> {
     static constexpr Form form = Codec<T>::form;
     static void read(const Field &field, std::optional<T> &value) {
         const YamlNode &node = field.node;

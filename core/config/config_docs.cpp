@@ -82,8 +82,7 @@ std::string section_text(const SectionSpec &section) {
 
 std::string config_markdown() {
     std::string out(intro);
-    for (const OverrideRule &rule : override_rules())
-        out += rule_text(rule);
+    for (const OverrideRule &rule : override_rules()) out += rule_text(rule);
     out += "| `backend.plugin` | `hybrid` |\n| `hybrid.backends` | `backend` |\n"
            "| `hybrid.backends.NAME.plugin` with another value | `hybrid.backends.NAME.params` |\n";
     out += "\n## Keys\n";

@@ -30,8 +30,7 @@ std::string open_sections(std::string_view path, std::vector<std::string_view> &
                           std::string &out) {
     const std::vector<std::string_view> parts = parts_of(path);
     size_t same = 0;
-    while (same < open.size() && same + 1 < parts.size() && open[same] == parts[same])
-        ++same;
+    while (same < open.size() && same + 1 < parts.size() && open[same] == parts[same]) ++same;
     open.assign(parts.begin(), parts.end() - 1);
     for (size_t i = same; i < open.size(); ++i)
         out += fmt::format("{:{}}{}:\n", "", i * indent_width, open[i]);
@@ -46,8 +45,7 @@ std::string origin_text(const SourceLocation &where) {
 
 std::vector<ResolvedKey> resolved_keys(const PipelineConfig &config) {
     std::vector<ResolvedKey> lines;
-    for (const auto &key : schema().keys)
-        key->list(config, lines);
+    for (const auto &key : schema().keys) key->list(config, lines);
     // The keys of the other one would be refused when the lines are read as a pipeline.
     const std::string_view absent = config.hybrid.is_given() ? "backend." : "hybrid.";
     std::erase_if(lines, [&](const ResolvedKey &line) { return line.path.starts_with(absent); });

@@ -99,8 +99,7 @@ HybridBackend read_backend(const YamlEntry &named, std::string_view parent) {
     HybridBackend backend;
     backend.name = named.key;
     backend.name_where = named.where;
-    for (const auto &key : backend_keys())
-        key->set_default(join_path(path, key->path), backend);
+    for (const auto &key : backend_keys()) key->set_default(join_path(path, key->path), backend);
     if (named.value.kind == YamlNode::Kind::scalar) { // {host: cpu}
         backend_keys().find("plugin")->read(named.value, path + ".plugin", backend);
         return backend;
@@ -120,8 +119,7 @@ HybridBackend read_backend(const YamlEntry &named, std::string_view parent) {
 // "{plugin: cpu, device: auto, params: {threads: 2}}"
 std::string backend_text(const HybridBackend &backend) {
     std::vector<ResolvedKey> lines;
-    for (const auto &key : backend_keys())
-        key->list(backend, lines);
+    for (const auto &key : backend_keys()) key->list(backend, lines);
     std::string text, open;
     for (const ResolvedKey &line : lines) {
         if (line.value.empty() || line.value == "{}") continue;
@@ -213,8 +211,7 @@ std::string Codec<std::vector<HybridBackend>>::expectation(const Rule &) {
 
 void Codec<std::vector<LayerShare>>::read(const Field &field, std::vector<LayerShare> &value) {
     if (field.node.kind != YamlNode::Kind::sequence) fail(field, describe(field.node));
-    for (const YamlNode &item : field.node.items)
-        value.push_back(read_share(field.at(item)));
+    for (const YamlNode &item : field.node.items) value.push_back(read_share(field.at(item)));
     if (value.empty()) fail(field, "an empty list");
 }
 

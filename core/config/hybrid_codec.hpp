@@ -9,8 +9,7 @@
 namespace keel::pipeline {
 
 // {gpu: {plugin: cpu, device: auto, params: {threads: 2}, kv: {dtype: f16}}, host: cpu}
-template <>
-struct Codec<std::vector<HybridBackend>> {
+template <> struct Codec<std::vector<HybridBackend>> {
     static constexpr Form form = Form::map;
     static void read(const Field &field, std::vector<HybridBackend> &value);
     static std::string write(const std::vector<HybridBackend> &value, const Rule &rule);
@@ -18,8 +17,7 @@ struct Codec<std::vector<HybridBackend>> {
 };
 
 // [{range: 0-15, on: gpu}, {range: 16, on: host}]
-template <>
-struct Codec<std::vector<LayerShare>> {
+template <> struct Codec<std::vector<LayerShare>> {
     static constexpr Form form = Form::other;
     static void read(const Field &field, std::vector<LayerShare> &value);
     static std::string write(const std::vector<LayerShare> &value, const Rule &rule);

@@ -14,8 +14,7 @@ constexpr int64_t default_warmup_tokens = 8;
 
 std::vector<std::string> names_of(const HybridSection &hybrid) {
     std::vector<std::string> names;
-    for (const HybridBackend &backend : *hybrid.backends)
-        names.push_back(backend.name);
+    for (const HybridBackend &backend : *hybrid.backends) names.push_back(backend.name);
     return names;
 }
 

@@ -16,8 +16,7 @@ namespace keel::pipeline {
 struct PipelineConfig;
 
 enum class SwitchTrigger { tokens, pressure, command };
-template <>
-struct Words<SwitchTrigger> {
+template <> struct Words<SwitchTrigger> {
     static constexpr Word<SwitchTrigger> all[] = {{SwitchTrigger::tokens, "tokens"},
                                                   {SwitchTrigger::pressure, "pressure"},
                                                   {SwitchTrigger::command, "command"}};

@@ -39,8 +39,7 @@ struct KeyFacts {
 };
 
 // A key of the pipeline file, bound to a member of Owner. It reads, writes and describes the value.
-template <typename Owner>
-class Key : public KeyFacts {
+template <typename Owner> class Key : public KeyFacts {
   public:
     explicit Key(KeyFacts facts) : KeyFacts(std::move(facts)) {}
     virtual ~Key() = default;
@@ -60,8 +59,7 @@ class Key : public KeyFacts {
     bool may_be_empty() const { return default_text().empty() && !required; }
 };
 
-template <typename Owner, typename T>
-class TypedKey final : public Key<Owner> {
+template <typename Owner, typename T> class TypedKey final : public Key<Owner> {
   public:
     using Get = Setting<T> &(*)(Owner &);
     using GetConst = const Setting<T> &(*)(const Owner &);
@@ -108,8 +106,7 @@ class TypedKey final : public Key<Owner> {
 };
 
 // The parameters of a plugin. Each has a place of its own.
-template <typename Owner>
-class ParamsKey final : public Key<Owner> {
+template <typename Owner> class ParamsKey final : public Key<Owner> {
   public:
     using Params = std::vector<RawParam>;
     using Get = Params &(*)(Owner &);
@@ -144,8 +141,7 @@ class ParamsKey final : public Key<Owner> {
 };
 
 // Keys in the order of their declaration, which is the order in which they are shown.
-template <typename Owner>
-class KeyList {
+template <typename Owner> class KeyList {
   public:
     // `Get` returns the member: [](auto &c) -> auto & { return c.kv.dtype; }
     template <typename Get,
@@ -155,8 +151,7 @@ class KeyList {
             std::move(facts), [](Owner &o) -> Setting<T> & { return Get{}(o); },
             [](const Owner &o) -> const Setting<T> & { return Get{}(o); }, std::move(initial)));
     }
-    template <typename Get>
-    void add_params(KeyFacts facts, Get) {
+    template <typename Get> void add_params(KeyFacts facts, Get) {
         using Params = std::vector<RawParam>;
         facts.default_note = "the plugin's own";
         keys_.push_back(std::make_unique<ParamsKey<Owner>>(

@@ -59,9 +59,7 @@ void collect(const YamlNode &node, const std::string &section, KeyValues &values
 
 } // namespace
 
-void expand_shorthands(YamlNode &root) {
-    expand(root, "");
-}
+void expand_shorthands(YamlNode &root) { expand(root, ""); }
 
 KeyValues collect_values(const YamlNode &root) {
     KeyValues values;

@@ -62,8 +62,7 @@ void apply_rules(YamlNode &base, const YamlNode &over, std::string_view section,
             (rule.when == When::changed && complete && !same_value(base, rule, changed->value)) ||
             (rule.when == When::lacks && !holds(changed->value, rule.word));
         if (!drop) continue;
-        for (const std::string_view key : rule.drops)
-            base.erase(key);
+        for (const std::string_view key : rule.drops) base.erase(key);
     }
 }
 
@@ -170,9 +169,7 @@ YamlNode parse_override(const std::string &argument, const std::filesystem::path
 
 } // namespace
 
-std::span<const OverrideRule> override_rules() {
-    return rules;
-}
+std::span<const OverrideRule> override_rules() { return rules; }
 
 void merge_overrides(YamlNode &file, YamlNode overrides) {
     expand_shorthands(file);

@@ -7,8 +7,7 @@
 namespace keel::pipeline {
 
 // A list of pairs [from, to] of integers.
-template <>
-struct Codec<std::vector<Span>> {
+template <> struct Codec<std::vector<Span>> {
     static constexpr Form form = Form::other;
     static void read(const Field &field, std::vector<Span> &value) {
         if (field.node.kind != YamlNode::Kind::sequence) fail(field, describe(field.node));
@@ -226,14 +225,10 @@ BudgetKind BudgetSection::kind() const noexcept {
 
 SourceLocation BudgetSection::where() const {
     switch (kind()) {
-    case BudgetKind::tokens:
-        return tokens.where;
-    case BudgetKind::ratio:
-        return ratio.where;
-    case BudgetKind::mib:
-        return mib.where;
-    case BudgetKind::none:
-        break;
+    case BudgetKind::tokens: return tokens.where;
+    case BudgetKind::ratio: return ratio.where;
+    case BudgetKind::mib: return mib.where;
+    case BudgetKind::none: break;
     }
     return {};
 }

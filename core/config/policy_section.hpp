@@ -11,16 +11,14 @@
 namespace keel::pipeline {
 
 enum class PositionMode { absolute, rerotated, automatic };
-template <>
-struct Words<PositionMode> {
+template <> struct Words<PositionMode> {
     static constexpr Word<PositionMode> all[] = {{PositionMode::absolute, "absolute"},
                                                  {PositionMode::rerotated, "rerotated"},
                                                  {PositionMode::automatic, "auto"}};
 };
 
 enum class Trigger { prefill_end, budget, insert, every_n, pressure };
-template <>
-struct Words<Trigger> {
+template <> struct Words<Trigger> {
     static constexpr Word<Trigger> all[] = {{Trigger::prefill_end, "prefill_end"},
                                             {Trigger::budget, "budget"},
                                             {Trigger::insert, "insert"},

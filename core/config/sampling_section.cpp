@@ -5,9 +5,7 @@
 namespace keel::pipeline {
 namespace {
 
-Rule within(const SamplingRange &range) {
-    return {.minimum = range.low, .maximum = range.high};
-}
+Rule within(const SamplingRange &range) { return {.minimum = range.low, .maximum = range.high}; }
 
 void declare_generation(Schema &schema) {
     schema.sections.push_back({"generation", "What is written."});

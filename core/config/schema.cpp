@@ -38,9 +38,7 @@ const Schema &schema() {
     return all;
 }
 
-const Key<PipelineConfig> *find_key(std::string_view path) {
-    return schema().keys.find(path);
-}
+const Key<PipelineConfig> *find_key(std::string_view path) { return schema().keys.find(path); }
 
 const SectionSpec *find_section(std::string_view path) {
     for (const SectionSpec &section : schema().sections) {
@@ -54,10 +52,8 @@ std::string key_suggestion(std::string_view section, std::string_view unknown) {
     const auto add = [&](std::string_view path) {
         if (!path.empty() && parent_path(path) == section) known.emplace_back(last_part(path));
     };
-    for (const SectionSpec &s : schema().sections)
-        add(s.path);
-    for (const auto &key : schema().keys)
-        add(key->path);
+    for (const SectionSpec &s : schema().sections) add(s.path);
+    for (const auto &key : schema().keys) add(key->path);
     std::string near = did_you_mean(unknown, known);
     if (!near.empty()) return near;
     for (const auto &key : schema().keys) {

@@ -9,8 +9,7 @@
 namespace keel::pipeline {
 
 // A value of the pipeline, with its key and the place where it was written.
-template <typename T>
-struct Setting : Origin {
+template <typename T> struct Setting : Origin {
     T value{};
 
     const T &operator*() const noexcept { return value; }

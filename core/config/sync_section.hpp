@@ -9,8 +9,7 @@
 namespace keel::pipeline {
 
 enum class SyncStrategy { automatic, lazy, eager, batched };
-template <>
-struct Words<SyncStrategy> {
+template <> struct Words<SyncStrategy> {
     static constexpr Word<SyncStrategy> all[] = {{SyncStrategy::automatic, "auto"},
                                                  {SyncStrategy::lazy, "lazy"},
                                                  {SyncStrategy::eager, "eager"},
@@ -18,15 +17,13 @@ struct Words<SyncStrategy> {
 };
 
 enum class StepReplay { automatic, off };
-template <>
-struct Words<StepReplay> {
+template <> struct Words<StepReplay> {
     static constexpr Word<StepReplay> all[] = {{StepReplay::automatic, "auto"},
                                                {StepReplay::off, "off"}};
 };
 
 enum class StepAhead { automatic, off };
-template <>
-struct Words<StepAhead> {
+template <> struct Words<StepAhead> {
     static constexpr Word<StepAhead> all[] = {{StepAhead::automatic, "auto"},
                                               {StepAhead::off, "off"}};
 };

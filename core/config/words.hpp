@@ -5,15 +5,13 @@
 namespace keel::pipeline {
 
 // A value of an enum and the word that stands for it in a pipeline file.
-template <typename E>
-struct Word {
+template <typename E> struct Word {
     E value;
     std::string_view word;
 };
 
 // Each enum of the pipeline specializes it: `static constexpr Word<E> all[]`. Docs and messages
 // show the words in this order.
-template <typename E>
-struct Words;
+template <typename E> struct Words;
 
 } // namespace keel::pipeline

@@ -29,9 +29,11 @@ void YamlBuilder::refuse(const YamlNode &node, const std::string &what) const {
 }
 
 void YamlBuilder::refuse_tag(const YAML::Mark &mark, const std::string &tag) const {
-    if (tag.empty() || tag == "?" || tag == "!") return; // none, or yaml-cpp's own for plain and quoted
-    refuse(make(mark, YamlNode::Kind::null),
-           fmt::format("expected a plain value, found the tag '{}'; remove it", printable(tag, 60)));
+    if (tag.empty() || tag == "?" || tag == "!")
+        return; // none, or yaml-cpp's own for plain and quoted
+    refuse(
+        make(mark, YamlNode::Kind::null),
+        fmt::format("expected a plain value, found the tag '{}'; remove it", printable(tag, 60)));
 }
 
 void YamlBuilder::charge(const YamlNode &node) {
@@ -39,23 +41,24 @@ void YamlBuilder::charge(const YamlNode &node) {
     bytes_ += node.text.size();
     if (nodes_ > limits_.nodes || bytes_ > 4 * limits_.bytes)
         refuse(node,
-               fmt::format("expected at most {} values, found more (aliases count as what they stand for)",
-                           limits_.nodes));
+               fmt::format(
+                   "expected at most {} values, found more (aliases count as what they stand for)",
+                   limits_.nodes));
 }
 
 size_t YamlBuilder::charge_tree(const YamlNode &node) {
     charge(node);
     size_t depth = 0;
-    for (const YamlNode &item : node.items)
-        depth = std::max(depth, charge_tree(item));
-    for (const YamlEntry &entry : node.entries)
-        depth = std::max(depth, charge_tree(entry.value));
-    return depth + (node.kind == YamlNode::Kind::map || node.kind == YamlNode::Kind::sequence ? 1 : 0);
+    for (const YamlNode &item : node.items) depth = std::max(depth, charge_tree(item));
+    for (const YamlEntry &entry : node.entries) depth = std::max(depth, charge_tree(entry.value));
+    return depth +
+           (node.kind == YamlNode::Kind::map || node.kind == YamlNode::Kind::sequence ? 1 : 0);
 }
 
 void YamlBuilder::OnDocumentStart(const YAML::Mark &mark) {
     if (++documents_ > 1)
-        refuse(make(mark, YamlNode::Kind::null), "expected one YAML document, found a second one ('---')");
+        refuse(make(mark, YamlNode::Kind::null),
+               "expected one YAML document, found a second one ('---')");
 }
 
 void YamlBuilder::OnNull(const YAML::Mark &mark, YAML::anchor_t anchor) {
@@ -102,8 +105,8 @@ void YamlBuilder::open(const YAML::Mark &mark, YamlNode::Kind kind, const std::s
     stack_.push_back(std::move(frame));
 }
 
-void YamlBuilder::OnSequenceStart(const YAML::Mark &mark, const std::string &tag, YAML::anchor_t anchor,
-                                  YAML::EmitterStyle::value) {
+void YamlBuilder::OnSequenceStart(const YAML::Mark &mark, const std::string &tag,
+                                  YAML::anchor_t anchor, YAML::EmitterStyle::value) {
     open(mark, YamlNode::Kind::sequence, tag, anchor);
 }
 

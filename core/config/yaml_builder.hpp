@@ -11,11 +11,13 @@
 
 namespace keel::pipeline {
 
-// Internal: makes YamlNodes of yaml-cpp's events, with a bound on what they (and expanded aliases) may cost. Events
-// rather than yaml-cpp's own nodes: those share aliased content, lose repeated keys and let a few lines grow without end.
+// Internal: makes YamlNodes of yaml-cpp's events, with a bound on what they (and expanded aliases)
+// may cost. Events rather than yaml-cpp's own nodes: those share aliased content, lose repeated
+// keys and let a few lines grow without end.
 class YamlBuilder : public YAML::EventHandler {
   public:
-    YamlBuilder(const YamlText &text, std::shared_ptr<const YamlSource> source, const YamlLimits &limits);
+    YamlBuilder(const YamlText &text, std::shared_ptr<const YamlSource> source,
+                const YamlLimits &limits);
     YamlNode take() { return std::move(root_); }
 
     void OnDocumentStart(const YAML::Mark &mark) override;
@@ -42,7 +44,8 @@ class YamlBuilder : public YAML::EventHandler {
     };
 
     YamlNode make(const YAML::Mark &mark, YamlNode::Kind kind) const;
-    void open(const YAML::Mark &mark, YamlNode::Kind kind, const std::string &tag, YAML::anchor_t anchor);
+    void open(const YAML::Mark &mark, YamlNode::Kind kind, const std::string &tag,
+              YAML::anchor_t anchor);
     void close();
     void add(YamlNode node, YAML::anchor_t anchor);
     void take_key(Frame &frame, const YamlNode &node);

@@ -21,14 +21,14 @@ SourceLocation YamlNode::where() const {
 }
 
 const YamlEntry *YamlNode::find(std::string_view key) const noexcept {
-    const auto found =
-        std::find_if(entries.begin(), entries.end(), [&](const YamlEntry &e) { return e.key == key; });
+    const auto found = std::find_if(entries.begin(), entries.end(),
+                                    [&](const YamlEntry &e) { return e.key == key; });
     return found == entries.end() ? nullptr : &*found;
 }
 
 YamlEntry *YamlNode::find(std::string_view key) noexcept {
-    const auto found =
-        std::find_if(entries.begin(), entries.end(), [&](const YamlEntry &e) { return e.key == key; });
+    const auto found = std::find_if(entries.begin(), entries.end(),
+                                    [&](const YamlEntry &e) { return e.key == key; });
     return found == entries.end() ? nullptr : &*found;
 }
 
@@ -38,24 +38,22 @@ bool YamlNode::erase(std::string_view key) {
 
 std::string describe(const YamlNode &node) {
     switch (node.kind) {
-    case YamlNode::Kind::null:
-        return "nothing";
-    case YamlNode::Kind::sequence:
-        return "a list";
-    case YamlNode::Kind::map:
-        return "a map";
-    case YamlNode::Kind::scalar:
-        break;
+    case YamlNode::Kind::null: return "nothing";
+    case YamlNode::Kind::sequence: return "a list";
+    case YamlNode::Kind::map: return "a map";
+    case YamlNode::Kind::scalar: break;
     }
     return fmt::format("'{}'{}", printable(node.text, 60), node.quoted ? " in quotes" : "");
 }
 
 namespace {
 
-// yaml-cpp's words for the errors that newcomers meet, in ours. `line`: the text of the error's line.
+// yaml-cpp's words for the errors that newcomers meet, in ours. `line`: the text of the error's
+// line.
 std::string explain(const std::string &message, std::string_view line) {
     const std::string_view indentation = line.substr(0, line.find_first_not_of(" \t"));
-    if (indentation.find('\t') != std::string_view::npos || message == YAML::ErrorMsg::TAB_IN_INDENTATION)
+    if (indentation.find('\t') != std::string_view::npos ||
+        message == YAML::ErrorMsg::TAB_IN_INDENTATION)
         return "expected spaces for the indentation, found a tab";
     if (message == YAML::ErrorMsg::UNKNOWN_ANCHOR)
         return "expected an alias (*name) of an anchor (&name), found none";
@@ -68,7 +66,8 @@ YamlNode parse_yaml(std::string_view text, const YamlSource &source, const YamlL
     const auto shared = std::make_shared<const YamlSource>(source);
     const YamlText checked(text, *shared, limits.bytes);
     std::string bytes(checked.text());
-    // an open quote at the end is an error to yaml-cpp only if the text does not end right behind a line break
+    // an open quote at the end is an error to yaml-cpp only if the text does not end right behind a
+    // line break
     if (bytes.ends_with('\n')) bytes += '#';
     std::istringstream stream(std::move(bytes));
     YamlBuilder builder(checked, shared, limits);

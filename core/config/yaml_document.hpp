@@ -11,7 +11,8 @@
 
 namespace keel::pipeline {
 
-// What a text was read from: the name that messages show and the folder that relative paths in it start from.
+// What a text was read from: the name that messages show and the folder that relative paths in it
+// start from.
 struct YamlSource {
     std::string name;
     std::filesystem::path folder;
@@ -57,9 +58,10 @@ struct YamlLimits {
     size_t nodes = 20'000;
 };
 
-// Parses one document. Throws Error(input) "NAME:LINE:COLUMN: ..." for what is not YAML, text that is not UTF-8,
-// control characters, tags, repeated keys, keys that are no scalars, a second document, and whatever passes the limits.
-// A UTF-8 byte order mark is passed over. An empty text gives a null node.
+// Parses one document. Throws Error(input) "NAME:LINE:COLUMN: ..." for what is not YAML, text that
+// is not UTF-8, control characters, tags, repeated keys, keys that are no scalars, a second
+// document, and whatever passes the limits. A UTF-8 byte order mark is passed over. An empty text
+// gives a null node.
 YamlNode parse_yaml(std::string_view text, const YamlSource &source, const YamlLimits &limits = {});
 
 // The same for a file; relative paths in it start from its folder.

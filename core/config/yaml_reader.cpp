@@ -100,8 +100,7 @@ std::filesystem::path path(const YamlNode &node) {
 std::vector<const YamlNode *> items(const YamlNode &node, std::string_view key, size_t most) {
     std::vector<const YamlNode *> out;
     if (node.kind == YamlNode::Kind::sequence) {
-        for (const YamlNode &item : node.items)
-            out.push_back(&item);
+        for (const YamlNode &item : node.items) out.push_back(&item);
     } else if (!node.is_null()) {
         out.push_back(&node);
     }

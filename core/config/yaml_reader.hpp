@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-// Values of a YAML file other than a pipeline, checked: experiments, matrices of benchmarks. All throw
-// Error(input) "FILE:LINE:COLUMN: ...".
+// Values of a YAML file other than a pipeline, checked: experiments, matrices of benchmarks. All
+// throw Error(input) "FILE:LINE:COLUMN: ...".
 namespace keel::yaml {
 
 [[noreturn]] void fail(const SourceLocation &where, const std::string &what);

@@ -10,9 +10,12 @@
 namespace keel::pipeline {
 namespace {
 
-// Bytes of the well-formed UTF-8 character at the front of `s`, 0 if there is none (Unicode, table 3-7).
+// Bytes of the well-formed UTF-8 character at the front of `s`, 0 if there is none (Unicode, table
+// 3-7).
 size_t character_length(std::string_view s) {
-    const auto byte = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u; };
+    const auto byte = [&](size_t i) {
+        return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u;
+    };
     const auto tail = [&](size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
     const unsigned lead = byte(0);
     const unsigned second = byte(1);
@@ -31,7 +34,8 @@ bool is_control(std::string_view character) {
     const auto c = static_cast<unsigned char>(character[0]);
     if (c == '\t' || c == '\n') return false;
     // C1 controls but NEL (U+0085), which YAML takes as a character like any other
-    const bool c1 = c == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0 && character != "\xC2\x85";
+    const bool c1 =
+        c == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0 && character != "\xC2\x85";
     return c < 0x20 || c == 0x7F || c1;
 }
 
@@ -44,7 +48,8 @@ YamlText::YamlText(std::string_view text, const YamlSource &source, size_t limit
                     format_bytes(limit), format_bytes(text_.size()));
     }
     if (text_.starts_with("\xFF\xFE") || text_.starts_with("\xFE\xFF")) {
-        throw_error(ErrorKind::input, "{}: expected UTF-8 text, found UTF-16; save the file as UTF-8",
+        throw_error(ErrorKind::input,
+                    "{}: expected UTF-8 text, found UTF-16; save the file as UTF-8",
                     to_string(location(1, 1)));
     }
     if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
@@ -57,20 +62,23 @@ YamlText::YamlText(std::string_view text, const YamlSource &source, size_t limit
 
 void YamlText::check_bytes() const {
     const auto refuse = [&](size_t at, std::string_view found) {
-        const auto line =
-            static_cast<size_t>(std::upper_bound(lines_.begin(), lines_.end(), at) - lines_.begin()) - 1;
+        const auto line = static_cast<size_t>(std::upper_bound(lines_.begin(), lines_.end(), at) -
+                                              lines_.begin()) -
+                          1;
         const auto [row, column] = place(line, at - lines_[line]);
-        throw_error(ErrorKind::input, "{}: expected UTF-8 text, found {}", to_string(location(row, column)),
-                    found);
+        throw_error(ErrorKind::input, "{}: expected UTF-8 text, found {}",
+                    to_string(location(row, column)), found);
     };
     for (size_t at = 0; at < text_.size();) {
         const size_t length = character_length(text_.substr(at));
-        if (length == 0) refuse(at, fmt::format("the byte 0x{:02x}", static_cast<unsigned char>(text_[at])));
+        if (length == 0)
+            refuse(at, fmt::format("the byte 0x{:02x}", static_cast<unsigned char>(text_[at])));
         if (text_[at] == '\r') {
             if (at + 1 == text_.size() || text_[at + 1] != '\n')
                 refuse(at, "a carriage return without a line feed");
         } else if (is_control(text_.substr(at, length))) {
-            refuse(at, fmt::format("the control character {}", printable(text_.substr(at, length))));
+            refuse(at,
+                   fmt::format("the control character {}", printable(text_.substr(at, length))));
         }
         at += length;
     }

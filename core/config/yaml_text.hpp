@@ -11,11 +11,13 @@ struct Mark;
 
 namespace keel::pipeline {
 
-// A YAML text that is fit for yaml-cpp: bounded, UTF-8, without control characters (yaml-cpp ends at 0x04 without a
-// word), without a byte order mark. Turns yaml-cpp's marks, which count bytes, into lines and characters.
+// A YAML text that is fit for yaml-cpp: bounded, UTF-8, without control characters (yaml-cpp ends
+// at 0x04 without a word), without a byte order mark. Turns yaml-cpp's marks, which count bytes,
+// into lines and characters.
 class YamlText {
   public:
-    // Throws Error(input) with the place of the first offence. `text` and `source` must outlive this object.
+    // Throws Error(input) with the place of the first offence. `text` and `source` must outlive
+    // this object.
     YamlText(std::string_view text, const YamlSource &source, size_t limit);
 
     std::string_view text() const noexcept { return text_; }

@@ -21,16 +21,11 @@ constexpr uint64_t piece_bytes = uint64_t{16} << 20; // of values as f32, read a
 // The GGML type that weights of `type` are written as. Throws Error(usage) if there is none.
 uint32_t stored_type(keel_dtype type) {
     switch (type) {
-    case KEEL_DTYPE_F32:
-        return ggml::f32;
-    case KEEL_DTYPE_F16:
-        return ggml::f16;
-    case KEEL_DTYPE_BF16:
-        return ggml::bf16;
-    case KEEL_DTYPE_Q8_0:
-        return ggml::q8_0;
-    case KEEL_DTYPE_Q4_0:
-        return ggml::q4_0;
+    case KEEL_DTYPE_F32: return ggml::f32;
+    case KEEL_DTYPE_F16: return ggml::f16;
+    case KEEL_DTYPE_BF16: return ggml::bf16;
+    case KEEL_DTYPE_Q8_0: return ggml::q8_0;
+    case KEEL_DTYPE_Q4_0: return ggml::q4_0;
     default:
         throw_error(ErrorKind::usage,
                     "weights cannot be written as {}; supported: f32, f16, bf16, q8_0, q4_0",
@@ -73,8 +68,7 @@ class Exporter {
         for (const Item &item : items_)
             out_.add_tensor(item.name, stored_type(item.type), shape(item));
         out_.begin();
-        for (const Item &item : items_)
-            write(item);
+        for (const Item &item : items_) write(item);
         out_.finish();
         report_.file_bytes = out_.file_bytes();
         return std::move(report_);
@@ -95,11 +89,12 @@ class Exporter {
             throw_error(ErrorKind::usage, "{}: not a regular file; give another name", shown);
         for (size_t i = 0; i < source_.file_count(); ++i) {
             if (fs::equivalent(source_.file(i).path(), to_, error))
-                throw_error(ErrorKind::usage, "{}: this is the model itself; give another name", shown);
+                throw_error(ErrorKind::usage, "{}: this is the model itself; give another name",
+                            shown);
         }
         if (!options_.overwrite)
-            throw_error(ErrorKind::usage, "{}: the file exists; give another name, or --force to replace it",
-                        shown);
+            throw_error(ErrorKind::usage,
+                        "{}: the file exists; give another name, or --force to replace it", shown);
     }
 
     void check_model() {
@@ -113,7 +108,8 @@ class Exporter {
             return;
         }
         gguf::add_model_metadata(source_, options_.type, out_);
-        if (options_.tokenizer) gguf::add_tokenizer_metadata(source_.path(), source_.config(), out_);
+        if (options_.tokenizer)
+            gguf::add_tokenizer_metadata(source_.path(), source_.config(), out_);
     }
 
     void check_space() const {
@@ -126,7 +122,8 @@ class Exporter {
         if (error || space.available >= bytes + (uint64_t{1} << 20)) return;
         throw_error(ErrorKind::resource,
                     "{}: {} are needed there, {} are free; free some, or write it elsewhere",
-                    printable(to_.string(), 400), format_bytes(bytes), format_bytes(space.available));
+                    printable(to_.string(), 400), format_bytes(bytes),
+                    format_bytes(space.available));
     }
 
     void list() {
@@ -135,8 +132,7 @@ class Exporter {
         add(model.embedding);
         for (int64_t i = 0; i < c.layers; ++i) {
             const LayerParts layer = layer_parts(c, i);
-            for (const WeightParts *weight : layer.all())
-                add(*weight);
+            for (const WeightParts *weight : layer.all()) add(*weight);
         }
         add(model.final_norm);
         add(model.output);
@@ -164,7 +160,8 @@ class Exporter {
     }
 
     keel_dtype matrix_type(uint64_t columns) const {
-        return columns % keel_dtype_block(options_.type) == 0 ? options_.type : keel_dtype{KEEL_DTYPE_F16};
+        return columns % keel_dtype_block(options_.type) == 0 ? options_.type
+                                                              : keel_dtype{KEEL_DTYPE_F16};
     }
 
     // The heads whose rows a folder's tensor has in another order.
@@ -197,7 +194,8 @@ class Exporter {
     // The value or row of the source that comes to `row` of the file.
     static uint64_t source_row(const Item &item, uint64_t row, uint64_t rows) {
         if (item.heads == 0) return row;
-        const uint64_t n = rows / static_cast<uint64_t>(item.heads), head = row / n, within = row % n;
+        const uint64_t n = rows / static_cast<uint64_t>(item.heads), head = row / n,
+                       within = row % n;
         return head * n + within % 2 * (n / 2) + within / 2;
     }
 
@@ -207,7 +205,8 @@ class Exporter {
             return;
         }
         if (item.rows > 1 || item.heads == 0) {
-            source_.read(*item.tensor, source_row(item, row, item.rows) * item.columns, item.columns, out);
+            source_.read(*item.tensor, source_row(item, row, item.rows) * item.columns,
+                         item.columns, out);
         } else { // a vector, whose values are the rows
             std::vector<float> values(item.columns);
             source_.read(*item.tensor, 0, item.columns, values.data());
@@ -215,25 +214,28 @@ class Exporter {
                 out[i] = values[source_row(item, i, item.columns)];
         }
         if (item.offset == 0) return;
-        for (uint64_t i = 0; i < item.columns; ++i)
-            out[i] += item.offset;
+        for (uint64_t i = 0; i < item.columns; ++i) out[i] += item.offset;
     }
 
-    // Same type, same values: the bytes themselves, since blocks would not be rounded to the same bytes again.
+    // Same type, same values: the bytes themselves, since blocks would not be rounded to the same
+    // bytes again.
     bool is_copy(const Item &item) const {
-        return item.tensor != nullptr && item.tensor->packed == 0 && item.tensor->dtype == item.type &&
-               item.offset == 0 && (item.rows > 1 || keel_dtype_weights_only(item.type) != 0);
+        return item.tensor != nullptr && item.tensor->packed == 0 &&
+               item.tensor->dtype == item.type && item.offset == 0 &&
+               (item.rows > 1 || keel_dtype_weights_only(item.type) != 0);
     }
 
-    Sums write_row(const Item &item, uint64_t row, std::byte *out, std::vector<float> &values) const {
+    Sums write_row(const Item &item, uint64_t row, std::byte *out,
+                   std::vector<float> &values) const {
         values.resize(2 * item.columns);
         float *before = values.data(), *after = before + item.columns;
         read_row(item, row, before);
         bool held = true;
         if (is_copy(item)) {
             const uint64_t bytes = keel_dtype_row_bytes(item.type, item.columns);
-            std::memcpy(out, source_.bytes(*item.tensor).data() + source_row(item, row, item.rows) * bytes,
-                        bytes);
+            std::memcpy(
+                out, source_.bytes(*item.tensor).data() + source_row(item, row, item.rows) * bytes,
+                bytes);
         } else {
             held = convert_from_f32(item.type, before, out, item.columns);
         }
@@ -251,11 +253,11 @@ class Exporter {
     }
 
     [[noreturn]] void refuse_row(const Item &item, uint64_t row) const {
-        throw_error(
-            ErrorKind::input,
-            "{}: tensor '{}': row {} holds a value that {} cannot: NaN, infinity or beyond its range; "
-            "try bf16, or 'keel inspect --verify'",
-            source_.path(), item.name, row, keel_dtype_name(item.type));
+        throw_error(ErrorKind::input,
+                    "{}: tensor '{}': row {} holds a value that {} cannot: NaN, infinity or beyond "
+                    "its range; "
+                    "try bf16, or 'keel inspect --verify'",
+                    source_.path(), item.name, row, keel_dtype_name(item.type));
     }
 
     void write(const Item &item) {
@@ -274,7 +276,8 @@ class Exporter {
         if (item.tensor != nullptr) source_.drop(*item.tensor);
     }
 
-    // Rows row .. row + rows into `out`. The sums are added in the order of the rows, whatever thread made them.
+    // Rows row .. row + rows into `out`. The sums are added in the order of the rows, whatever
+    // thread made them.
     Sums convert(const Item &item, uint64_t first, uint64_t rows, std::byte *out) const {
         constexpr uint64_t task_elements = uint64_t{1} << 16;
         const uint64_t row_bytes = keel_dtype_row_bytes(item.type, item.columns);
@@ -294,8 +297,7 @@ class Exporter {
         if (options_.parallel) {
             options_.parallel(tasks, body);
         } else {
-            for (size_t task = 0; task < tasks; ++task)
-                body(task);
+            for (size_t task = 0; task < tasks; ++task) body(task);
         }
         Sums all;
         for (uint64_t i = 0; i < tasks; ++i) {
@@ -338,8 +340,7 @@ class Exporter {
 };
 
 // Over all values, as if the model were one tensor.
-template <typename Value>
-double total(const std::vector<TensorError> &tensors, Value value) {
+template <typename Value> double total(const std::vector<TensorError> &tensors, Value value) {
     double sum = 0, n = 0;
     for (const TensorError &t : tensors) {
         sum += value(t) * value(t) * static_cast<double>(t.elements);
@@ -359,7 +360,8 @@ double ExportReport::relative() const {
     return size > 0 ? rmse() / size : 0;
 }
 
-ExportReport export_gguf(const ModelSource &source, const fs::path &to, const ExportOptions &options) {
+ExportReport export_gguf(const ModelSource &source, const fs::path &to,
+                         const ExportOptions &options) {
     return Exporter(source, to, options).run();
 }
 

@@ -10,16 +10,17 @@
 
 namespace keel {
 
-// What a tensor's values lost on their way into another type. All errors are of the stored values against the written ones.
+// What a tensor's values lost on their way into another type. All errors are of the stored values
+// against the written ones.
 struct TensorError {
     std::string name; // in the written file
     std::string from; // "BF16"
     std::string to;   // "Q8_0"
     uint64_t elements = 0;
     uint64_t stored_bytes = 0, written_bytes = 0;
-    double rmse = 0;                                             // root of the mean squared error
-    double max_abs = 0;                                          // largest error
-    double rms = 0;                                              // root of the mean square of the values
+    double rmse = 0;    // root of the mean squared error
+    double max_abs = 0; // largest error
+    double rms = 0;     // root of the mean square of the values
     double relative() const { return rms > 0 ? rmse / rms : 0; } // of the values' own size
 };
 
@@ -33,18 +34,20 @@ struct ExportReport {
 };
 
 struct ExportOptions {
-    keel_dtype type =
-        KEEL_DTYPE_Q8_0; // of matrices; vectors are f32. Matrices whose rows are no whole blocks become f16
-    bool overwrite = false; // an existing file is replaced
-    bool tokenizer = true;  // false: without one, which llama.cpp does not take
-    ParallelFor parallel;   // empty: one thread
+    keel_dtype type = KEEL_DTYPE_Q8_0; // of matrices; vectors are f32. Matrices whose rows are no
+                                       // whole blocks become f16
+    bool overwrite = false;            // an existing file is replaced
+    bool tokenizer = true;             // false: without one, which llama.cpp does not take
+    ParallelFor parallel;              // empty: one thread
     // Called often; may throw to stop, which leaves nothing behind.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
 };
 
-// Writes a model as one GGUF file that llama.cpp and Keel load: tensors converted, metadata and tokenizer made from the folder's files, or
-// copied where the source is a GGUF file. Reads and writes in pieces: memory does not grow with the model. Throws Error(input) for what
-// GGUF cannot say (by name), Error(usage) where `to` is in the way, Error(resource) for a full disk, Error(runtime) where writing fails.
+// Writes a model as one GGUF file that llama.cpp and Keel load: tensors converted, metadata and
+// tokenizer made from the folder's files, or copied where the source is a GGUF file. Reads and
+// writes in pieces: memory does not grow with the model. Throws Error(input) for what GGUF cannot
+// say (by name), Error(usage) where `to` is in the way, Error(resource) for a full disk,
+// Error(runtime) where writing fails.
 ExportReport export_gguf(const ModelSource &source, const std::filesystem::path &to,
                          const ExportOptions &options);
 

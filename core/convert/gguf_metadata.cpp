@@ -11,34 +11,31 @@ namespace {
 
 // What no key of GGUF can hold, and so would be computed differently from the file.
 [[noreturn]] void cannot_say(const ModelSource &source, std::string_view what) {
-    throw_error(ErrorKind::input, "{}: GGUF cannot hold {}; the file would give other text than the folder",
+    throw_error(ErrorKind::input,
+                "{}: GGUF cannot hold {}; the file would give other text than the folder",
                 source.path(), what);
 }
 
 uint32_t file_type(keel_dtype type) {
     switch (type) {
-    case KEEL_DTYPE_F32:
-        return 0;
-    case KEEL_DTYPE_F16:
-        return 1;
-    case KEEL_DTYPE_Q4_0:
-        return 2;
-    case KEEL_DTYPE_Q8_0:
-        return 7;
-    default:
-        return 32; // bf16
+    case KEEL_DTYPE_F32: return 0;
+    case KEEL_DTYPE_F16: return 1;
+    case KEEL_DTYPE_Q4_0: return 2;
+    case KEEL_DTYPE_Q8_0: return 7;
+    default: return 32; // bf16
     }
 }
 
 void check_particular(const ModelSource &source, const ArchitectureName &row) {
     const ModelConfig &c = source.config();
     const int64_t largest = row.name == "gemma2" ? 46 : row.name == "gemma3" ? 62 : 0;
-    const double scalar =
-        c.layers == largest ? static_cast<double>(c.hidden_size / c.heads) : static_cast<double>(c.head_dim);
+    const double scalar = c.layers == largest ? static_cast<double>(c.hidden_size / c.heads)
+                                              : static_cast<double>(c.head_dim);
     if (c.query_scalar.value_or(scalar) != scalar) cannot_say(source, "this query_pre_attn_scalar");
     if (c.qkv_bias != c.attention_out_bias && row.name == "llama")
         cannot_say(source, "biases on a part of attention");
-    if (row.name.starts_with("qwen") && c.sliding_window) cannot_say(source, "a sliding window of Qwen");
+    if (row.name.starts_with("qwen") && c.sliding_window)
+        cannot_say(source, "a sliding window of Qwen");
     for (size_t i = 0; i < c.sliding_layers.size(); ++i) {
         const bool slides = row.name == "gemma2"   ? i % 2 == 0
                             : row.name == "gemma3" ? (i + 1) % 6 != 0
@@ -99,12 +96,14 @@ void add_model_metadata(const ModelSource &source, keel_dtype type, GgufWriter &
     if (c.sliding_window) number("attention.sliding_window", *c.sliding_window);
     if (c.attention_softcap != 0)
         out.add(front + "attn_logit_softcapping", static_cast<float>(c.attention_softcap));
-    if (c.logit_softcap != 0) out.add(front + "final_logit_softcapping", static_cast<float>(c.logit_softcap));
+    if (c.logit_softcap != 0)
+        out.add(front + "final_logit_softcapping", static_cast<float>(c.logit_softcap));
 }
 
 void copy_metadata(const GgufFile &from, keel_dtype type, GgufWriter &out) {
     for (const GgufEntry &entry : from.entries()) {
-        const bool ours = entry.key == "general.file_type" || entry.key == "general.quantization_version" ||
+        const bool ours = entry.key == "general.file_type" ||
+                          entry.key == "general.quantization_version" ||
                           entry.key == "general.alignment";
         // How the file was cut, and how its weights were once chosen, is no longer true.
         if (ours || entry.key.starts_with("split.") || entry.key.starts_with("quantize.")) continue;

@@ -25,7 +25,14 @@ constexpr JsonLimits tokenizer_limits{size_t{128} << 20, 64, 8'000'000};
 constexpr JsonLimits side_limits{size_t{16} << 20, 32, 200'000};
 
 // Kinds of tokens as GGUF numbers them.
-enum Kind : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+enum Kind : int32_t {
+    normal = 1,
+    unknown = 2,
+    control = 3,
+    user_defined = 4,
+    unused = 5,
+    byte = 6
+};
 
 std::string shown(const json &value) {
     return printable(value.dump(-1, ' ', true, json::error_handler_t::replace), 60);
@@ -53,7 +60,8 @@ std::vector<json> steps_of(const json &root, const char *component, const char *
     if (found == nullptr) return {};
     if (text_of(*found, "type") != "Sequence") return {*found};
     const json *steps = member(*found, list);
-    return steps != nullptr && steps->is_array() ? steps->get<std::vector<json>>() : std::vector<json>{};
+    return steps != nullptr && steps->is_array() ? steps->get<std::vector<json>>()
+                                                 : std::vector<json>{};
 }
 
 json read_object(const fs::path &path, const JsonLimits &limits) {
@@ -73,10 +81,11 @@ class TokenizerWriter {
         if (!fs::exists(name_, ignored)) {
             const std::string model = (folder / "tokenizer.model").string();
             if (!fs::exists(model, ignored))
-                throw_error(ErrorKind::input,
-                            "{}: the file is missing; a GGUF file holds the tokenizer too, from it or from "
-                            "a tokenizer.model",
-                            name_);
+                throw_error(
+                    ErrorKind::input,
+                    "{}: the file is missing; a GGUF file holds the tokenizer too, from it or from "
+                    "a tokenizer.model",
+                    name_);
             name_ = model;
             is_spm_model_ = true;
             return;
@@ -116,7 +125,8 @@ class TokenizerWriter {
         }
     }
 
-    // A tokenizer.model and the files beside it. GGUF does not say whether a space is put behind special tokens too
+    // A tokenizer.model and the files beside it. GGUF does not say whether a space is put behind
+    // special tokens too
     // ("legacy" in tokenizer_config.json): its readers do.
     void write_spm_model() {
         std::string bytes;
@@ -151,7 +161,8 @@ class TokenizerWriter {
     }
 
     int32_t checked_id(const json &id, const char *place) const {
-        if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(config_.vocab_size)) {
+        if (!id.is_number_unsigned() ||
+            id.get<uint64_t>() >= static_cast<uint64_t>(config_.vocab_size)) {
             fail(place, fmt::format("expected ids from 0 to {}, found {}", config_.vocab_size - 1,
                                     shown(id)));
         }
@@ -163,22 +174,23 @@ class TokenizerWriter {
         kinds_[static_cast<size_t>(id)] = kind;
     }
 
-    // The model's vocabulary may be larger than the tokenizer's: what is left has a name, and is never read.
+    // The model's vocabulary may be larger than the tokenizer's: what is left has a name, and is
+    // never read.
     void make_room() {
         const auto size = static_cast<size_t>(config_.vocab_size);
         tokens_.resize(size);
         kinds_.assign(size, unused);
-        for (size_t i = 0; i < size; ++i)
-            tokens_[i] = fmt::format("[PAD{}]", i);
+        for (size_t i = 0; i < size; ++i) tokens_[i] = fmt::format("[PAD{}]", i);
     }
 
     void read_vocabulary() {
         const json *vocabulary = member(model_, "vocab");
-        if (vocabulary == nullptr || !vocabulary->is_object()) fail("model.vocab", "expected an object");
+        if (vocabulary == nullptr || !vocabulary->is_object())
+            fail("model.vocab", "expected an object");
         const std::string unknown_token = text_of(model_, "unk_token");
         for (const auto &[text, id] : vocabulary->items()) {
-            const bool is_byte =
-                byte_fallback_ && text.size() == 6 && text.starts_with("<0x") && text.ends_with(">");
+            const bool is_byte = byte_fallback_ && text.size() == 6 && text.starts_with("<0x") &&
+                                 text.ends_with(">");
             put(checked_id(id, "model.vocab"), text,
                 is_byte                                   ? byte
                 : byte_fallback_ && text == unknown_token ? unknown
@@ -241,16 +253,17 @@ class TokenizerWriter {
         if (flag_of(last, "use_regex", true)) found.emplace_back(byte_level_pattern());
         const std::vector<std::string_view> patterns(found.begin(), found.end());
         const bool ignores = flag_of(model_, "ignore_merges"), is_qwen = is_qwen_model();
-        if (const auto name =
-                name_gguf_pre_tokenizer(patterns, ignores, is_qwen ? std::optional(is_nfc()) : std::nullopt);
+        if (const auto name = name_gguf_pre_tokenizer(
+                patterns, ignores, is_qwen ? std::optional(is_nfc()) : std::nullopt);
             name && (is_qwen || !is_nfc()))
             return std::string(*name);
         if (is_nfc() && name_gguf_pre_tokenizer(patterns, ignores))
-            fail("normalizer",
-                 "expected none: who reads GGUF composes characters (NFC) only for Qwen's models under "
-                 "Qwen's name for the pattern, and this file would be read without");
-        fail("pre_tokenizer", "GGUF has a name for patterns that are known (GPT-2, Llama 3, Qwen 2, SmolLM, "
-                              "Tekken), and this is none of them");
+            fail("normalizer", "expected none: who reads GGUF composes characters (NFC) only for "
+                               "Qwen's models under "
+                               "Qwen's name for the pattern, and this file would be read without");
+        fail("pre_tokenizer",
+             "GGUF has a name for patterns that are known (GPT-2, Llama 3, Qwen 2, SmolLM, "
+             "Tekken), and this is none of them");
     }
 
     void write_byte_level() {
@@ -274,13 +287,15 @@ class TokenizerWriter {
         return name != nullptr && name->name.starts_with("qwen");
     }
 
-    // SentencePiece's BPE puts that pair together first whose token has the best score: the earlier the merge, the better.
+    // SentencePiece's BPE puts that pair together first whose token has the best score: the earlier
+    // the merge, the better.
     void write_sentencepiece() {
         const std::vector<std::string> texts = merges();
         std::unordered_map<std::string, float> ranks;
         for (size_t i = 0; i < texts.size(); ++i) {
             std::string joined = texts[i];
-            if (const size_t space = joined.find(' '); space != std::string::npos) joined.erase(space, 1);
+            if (const size_t space = joined.find(' '); space != std::string::npos)
+                joined.erase(space, 1);
             ranks.emplace(std::move(joined), -static_cast<float>(i)); // the first of several counts
         }
         std::vector<float> scores;
@@ -319,7 +334,8 @@ class TokenizerWriter {
     std::optional<int32_t> named(const char *key) const {
         const json *token = member(side_, key);
         if (token == nullptr) return std::nullopt;
-        const std::string text = token->is_string() ? token->get<std::string>() : text_of(*token, "content");
+        const std::string text =
+            token->is_string() ? token->get<std::string>() : text_of(*token, "content");
         const auto found = ids_.find(text);
         return found == ids_.end() ? std::nullopt : std::optional(found->second);
     }
@@ -328,8 +344,8 @@ class TokenizerWriter {
     bool template_has(bool front) const {
         for (const json &step : steps_of(root_, "post_processor", "processors")) {
             const json *single = member(step, "single");
-            if (text_of(step, "type") != "TemplateProcessing" || single == nullptr || !single->is_array() ||
-                single->empty())
+            if (text_of(step, "type") != "TemplateProcessing" || single == nullptr ||
+                !single->is_array() || single->empty())
                 continue;
             return member(front ? single->front() : single->back(), "SpecialToken") != nullptr;
         }
@@ -352,7 +368,8 @@ class TokenizerWriter {
         add("tokenizer.ggml.bos_token_id", bos);
         add("tokenizer.ggml.eos_token_id", eos);
         // GGUF has a place for two more tokens that end a text.
-        std::vector<const char *> more{"tokenizer.ggml.eom_token_id", "tokenizer.ggml.eot_token_id"};
+        std::vector<const char *> more{"tokenizer.ggml.eom_token_id",
+                                       "tokenizer.ggml.eot_token_id"};
         for (const int64_t id : config_.eos_ids) {
             if (id == eos || more.empty()) continue;
             add(more.back(), static_cast<int32_t>(id));
@@ -369,9 +386,9 @@ class TokenizerWriter {
     const ModelConfig &config_;
     GgufWriter &out_;
     json root_, side_, model_;
-    bool is_spm_model_ = false;                // the vocabulary is a tokenizer.model
-    bool byte_fallback_ = false;               // written as SentencePiece's
-    bool begins_ = false, ends_ = false;       // whether a text gets the tokens that begin and end it
+    bool is_spm_model_ = false;          // the vocabulary is a tokenizer.model
+    bool byte_fallback_ = false;         // written as SentencePiece's
+    bool begins_ = false, ends_ = false; // whether a text gets the tokens that begin and end it
     std::optional<int32_t> spm_bos_, spm_eos_; // of a tokenizer.model
     std::vector<std::string> tokens_;
     std::vector<int32_t> kinds_;

@@ -7,7 +7,8 @@
 
 namespace keel {
 
-Buffer::Buffer(std::shared_ptr<Device> device, keel_buffer *handle, uint64_t size, keel_buffer_kind kind)
+Buffer::Buffer(std::shared_ptr<Device> device, keel_buffer *handle, uint64_t size,
+               keel_buffer_kind kind)
     : device_(std::move(device)), handle_(handle), size_(size), kind_(kind) {
     device_->live_[handle_] = this;
 }
@@ -19,8 +20,8 @@ Buffer::~Buffer() {
 
 void Buffer::write(uint64_t offset, const void *src, uint64_t bytes) {
     if (offset > size_ || bytes > size_ - offset) {
-        throw_error(ErrorKind::internal, "a write of {} bytes at {} ends beyond a buffer of {}", bytes,
-                    offset, size_);
+        throw_error(ErrorKind::internal, "a write of {} bytes at {} ends beyond a buffer of {}",
+                    bytes, offset, size_);
     }
     if (bytes == 0) return;
     device_->require_alive("buffer_write");
@@ -33,8 +34,8 @@ void Buffer::write(uint64_t offset, const void *src, uint64_t bytes) {
 
 void Buffer::read(uint64_t offset, void *dst, uint64_t bytes) const {
     if (offset > size_ || bytes > size_ - offset) {
-        throw_error(ErrorKind::internal, "a read of {} bytes at {} ends beyond a buffer of {}", bytes, offset,
-                    size_);
+        throw_error(ErrorKind::internal, "a read of {} bytes at {} ends beyond a buffer of {}",
+                    bytes, offset, size_);
     }
     device_->stream().read(handle_, offset, dst, bytes);
 }
@@ -60,7 +61,8 @@ void Buffer::commit(uint64_t offset, uint64_t bytes, bool on) {
     if (kind_ != KEEL_BUFFER_RESERVE || table.buffer_commit == nullptr)
         throw_error(ErrorKind::internal, "commit on a buffer that is not reserved address space");
     if (offset > size_ || bytes > size_ - offset)
-        throw_error(ErrorKind::internal, "commit of {} bytes at {} beyond {} reserved", bytes, offset, size_);
+        throw_error(ErrorKind::internal, "commit of {} bytes at {} beyond {} reserved", bytes,
+                    offset, size_);
     if (!on && device_->is_lost())
         return; // its memory goes with it; what is being undone must not fail again
     device_->require_alive("buffer_commit");

@@ -12,11 +12,12 @@ namespace keel {
 
 class Device;
 
-// A block of a device's memory. Shared by the tensors that lie in it; the last one gives it back to the device's pool. Keeps its
-// device alive.
+// A block of a device's memory. Shared by the tensors that lie in it; the last one gives it back to
+// the device's pool. Keeps its device alive.
 class Buffer {
   public:
-    Buffer(std::shared_ptr<Device> device, keel_buffer *handle, uint64_t size, keel_buffer_kind kind);
+    Buffer(std::shared_ptr<Device> device, keel_buffer *handle, uint64_t size,
+           keel_buffer_kind kind);
     ~Buffer();
     Buffer(const Buffer &) = delete;
     Buffer &operator=(const Buffer &) = delete;
@@ -28,11 +29,14 @@ class Buffer {
 
     void write(uint64_t offset, const void *src, uint64_t bytes); // queued; src is free on return
     void read(uint64_t offset, void *dst, uint64_t bytes) const;  // waits for all queued work
-    // The host's pointer, NULL where the backend or the kind has none. Touch it only after Stream::wait().
+    // The host's pointer, NULL where the backend or the kind has none. Touch it only after
+    // Stream::wait().
     void *map() const;
-    // RESERVE only: puts memory behind a range or gives whole pages of it back. Ordered in the stream.
+    // RESERVE only: puts memory behind a range or gives whole pages of it back. Ordered in the
+    // stream.
     void commit(uint64_t offset, uint64_t bytes, bool on);
-    // The parts [begin, end) of a range that hold memory, in order: all of it, but for RESERVE what was committed.
+    // The parts [begin, end) of a range that hold memory, in order: all of it, but for RESERVE what
+    // was committed.
     std::vector<std::pair<uint64_t, uint64_t>> resident(uint64_t begin, uint64_t end) const;
 
   private:
@@ -46,7 +50,8 @@ class Buffer {
 };
 using BufferPtr = std::shared_ptr<Buffer>;
 
-// Freed buffers of one device, kept to be used again: making one can cost a driver call. Not thread-safe, like the context.
+// Freed buffers of one device, kept to be used again: making one can cost a driver call. Not
+// thread-safe, like the context.
 class BufferPool {
   public:
     struct Stats {
@@ -57,11 +62,9 @@ class BufferPool {
     keel_buffer *take(uint64_t size, keel_buffer_kind kind, uint64_t *actual);
     void put(keel_buffer *, uint64_t size, keel_buffer_kind kind); // DEVICE and HOST_VISIBLE only
     // Hands all of them out, for destruction.
-    template <typename Destroy>
-    void drain(const Destroy &destroy) {
+    template <typename Destroy> void drain(const Destroy &destroy) {
         for (auto &free : free_) {
-            for (const auto &[size, buffer] : free)
-                destroy(buffer);
+            for (const auto &[size, buffer] : free) destroy(buffer);
             free.clear();
         }
         stats_.held_bytes = 0;

@@ -20,8 +20,9 @@ std::string lower(std::string_view text) {
 // "cpu", "gpu" (of either kind), "integrated", "discrete": whether a device is that.
 bool is_of_type(keel_device_type type, std::string_view word) {
     const bool integrated = type == KEEL_DEVICE_INTEGRATED, discrete = type == KEEL_DEVICE_DISCRETE;
-    return (word == "cpu" && type == KEEL_DEVICE_CPU) || (word == "gpu" && (integrated || discrete)) ||
-           (word == "integrated" && integrated) || (word == "discrete" && discrete);
+    return (word == "cpu" && type == KEEL_DEVICE_CPU) ||
+           (word == "gpu" && (integrated || discrete)) || (word == "integrated" && integrated) ||
+           (word == "discrete" && discrete);
 }
 
 // By name, vendor or type; `wanted` in lower case.
@@ -30,9 +31,7 @@ bool fits(const keel_device_info &info, const std::string &wanted) {
            lower(info.vendor).find(wanted) != std::string::npos || is_of_type(info.type, wanted);
 }
 
-bool is_power_of_two(uint32_t n) {
-    return n != 0 && (n & (n - 1)) == 0;
-}
+bool is_power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
 } // namespace
 
@@ -50,12 +49,14 @@ std::shared_ptr<Device> Device::open(DeviceSpec spec) {
     desc.n_params = static_cast<uint32_t>(device->spec_.params.size());
     desc.params = device->spec_.params.data();
     HostServices::drop_error();
-    const keel_status status = device->table().ctx_create(device->host()->table(), &desc, &device->ctx_);
+    const keel_status status =
+        device->table().ctx_create(device->host()->table(), &desc, &device->ctx_);
     if (status == KEEL_OK && device->ctx_ == nullptr)
         device->fail(KEEL_E_INTERNAL, "ctx_create gave no context");
     if (status != KEEL_OK) {
         device->ctx_ = nullptr;
-        device->fail(status, fmt::format("opening device {} '{}'", index, device->device_info_.name));
+        device->fail(status,
+                     fmt::format("opening device {} '{}'", index, device->device_info_.name));
     }
     device->read_info();
     device->stream_.set_strategy({});
@@ -93,9 +94,9 @@ uint32_t Device::select() {
     const auto [stop, problem] = std::from_chars(begin, end, wanted);
     const bool by_index = !any && stop == end && problem != std::errc::invalid_argument;
     if (by_index && (problem != std::errc{} || wanted >= count)) {
-        refuse_selector(
-            fmt::format("has {} device(s), there is no device {}; `keel plugins show {}` lists them", count,
-                        spec_.selector, plugin()));
+        refuse_selector(fmt::format(
+            "has {} device(s), there is no device {}; `keel plugins show {}` lists them", count,
+            spec_.selector, plugin()));
     }
     std::string names;
     for (uint32_t i = 0; i < count; ++i) {
@@ -110,17 +111,19 @@ uint32_t Device::select() {
         }
         names += fmt::format("{}'{}'", names.empty() ? "" : ", ", info.name);
     }
-    refuse_selector(
-        fmt::format("has no device whose name, vendor or type is '{}'; it has {}", spec_.selector, names));
+    refuse_selector(fmt::format("has no device whose name, vendor or type is '{}'; it has {}",
+                                spec_.selector, names));
 }
 
 void Device::refuse_selector(const std::string &why) const {
-    throw_error(ErrorKind::input, "{}backend {} {}", PluginPlaces::prefix(spec_.selector_at), plugin(), why);
+    throw_error(ErrorKind::input, "{}backend {} {}", PluginPlaces::prefix(spec_.selector_at),
+                plugin(), why);
 }
 
 void Device::read_info() {
     info_ = {KEEL_HEADER(keel_ctx_info)};
-    if (table().ctx_info != nullptr) check("ctx_info", [&] { return table().ctx_info(ctx_, &info_); });
+    if (table().ctx_info != nullptr)
+        check("ctx_info", [&] { return table().ctx_info(ctx_, &info_); });
     info_.description[sizeof info_.description - 1] = 0;
     if (info_.activation_dtype == KEEL_DTYPE_NONE) info_.activation_dtype = KEEL_DTYPE_F32;
     if (info_.kv_block_slots == 0) info_.kv_block_slots = 64;
@@ -179,8 +182,9 @@ BufferPtr Device::allocate(uint64_t size, keel_buffer_kind kind) {
         throw_error(ErrorKind::internal, "allocate() of a buffer of kind {}", kind);
     size = std::max<uint64_t>(size, 1);
     if (info_.max_buffer_bytes != 0 && size > info_.max_buffer_bytes) {
-        throw_error(ErrorKind::resource, "backend {}: a buffer of {} bytes is wanted, device '{}' allows {}",
-                    plugin(), size, device_info_.name, info_.max_buffer_bytes);
+        throw_error(ErrorKind::resource,
+                    "backend {}: a buffer of {} bytes is wanted, device '{}' allows {}", plugin(),
+                    size, device_info_.name, info_.max_buffer_bytes);
     }
     uint64_t actual = size;
     if (keel_buffer *reused = pool_.take(size, kind, &actual)) {
@@ -227,8 +231,7 @@ void Device::trim() {
 }
 
 void Device::destroy(keel_buffer *handle) noexcept {
-    for (BufferWatch *watch : watches_)
-        watch->before_destroy(handle);
+    for (BufferWatch *watch : watches_) watch->before_destroy(handle);
     table().buffer_destroy(ctx_, handle);
 }
 
@@ -243,7 +246,9 @@ void Device::give_back(keel_buffer *handle, uint64_t size, keel_buffer_kind kind
 }
 
 void Device::require_alive(const char *what) const {
-    if (lost_) throw_error(ErrorKind::runtime, "backend {}: {}: the device was lost before", plugin(), what);
+    if (lost_)
+        throw_error(ErrorKind::runtime, "backend {}: {}: the device was lost before", plugin(),
+                    what);
 }
 
 void Device::fail(keel_status status, const std::string &what) {

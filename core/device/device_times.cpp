@@ -15,9 +15,7 @@ constexpr uint32_t read_at_once = 1024;
 constexpr size_t most_ops =
     1'000'000; // a backend that never tells a time must not cost memory without end
 
-double microseconds(uint64_t ns) {
-    return static_cast<double>(ns) / 1000;
-}
+double microseconds(uint64_t ns) { return static_cast<double>(ns) / 1000; }
 
 } // namespace
 
@@ -54,8 +52,9 @@ void DeviceTimes::queued(const char *label, const char *name) {
     ++first_;
 }
 
-// The two clocks' distance. The device's is read between two readings of the host's, each time anew because clocks drift. Where it
-// cannot be read a wait has ended after the op that it was for: of all such guesses the least is the nearest.
+// The two clocks' distance. The device's is read between two readings of the host's, each time anew
+// because clocks drift. Where it cannot be read a wait has ended after the op that it was for: of
+// all such guesses the least is the nearest.
 void DeviceTimes::align(uint64_t last_end_ns) {
     uint64_t ns = 0;
     const double before = trace_.now();

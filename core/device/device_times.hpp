@@ -14,7 +14,8 @@ namespace keel {
 class Device;
 class Trace;
 
-// A device's own time line in a trace, from a backend that serves keel.timestamps/1. Not thread-safe: for the stream's user.
+// A device's own time line in a trace, from a backend that serves keel.timestamps/1. Not
+// thread-safe: for the stream's user.
 class DeviceTimes {
   public:
     // NULL where the backend has no such extension, or the device no clock. Both outlive this.
@@ -23,7 +24,8 @@ class DeviceTimes {
     DeviceTimes(const DeviceTimes &) = delete;
     DeviceTimes &operator=(const DeviceTimes &) = delete;
 
-    // The backend took one more call of the op table. The trace calls it `name`, and shows `label` too.
+    // The backend took one more call of the op table. The trace calls it `name`, and shows `label`
+    // too.
     void queued(const char *label, const char *name);
     // After a wait: what is done goes into the trace.
     void collect();

@@ -12,14 +12,10 @@ namespace keel {
 
 std::string to_string(const SyncStrategy &s) {
     switch (s.kind) {
-    case SyncStrategy::Kind::automatic:
-        return "auto";
-    case SyncStrategy::Kind::lazy:
-        return "lazy";
-    case SyncStrategy::Kind::eager:
-        return "eager";
-    case SyncStrategy::Kind::batched:
-        break;
+    case SyncStrategy::Kind::automatic: return "auto";
+    case SyncStrategy::Kind::lazy: return "lazy";
+    case SyncStrategy::Kind::eager: return "eager";
+    case SyncStrategy::Kind::batched: break;
     }
     return fmt::format("batched: {}", s.ops);
 }
@@ -42,7 +38,8 @@ void Stream::collect_times() {
         wait();
         times_->collect();
     } catch (const std::exception &error) {
-        log().warn("the trace lacks the last times of backend {}: {}", device_.plugin(), error.what());
+        log().warn("the trace lacks the last times of backend {}: {}", device_.plugin(),
+                   error.what());
     }
 }
 
@@ -51,14 +48,11 @@ void Stream::set_strategy(const SyncStrategy &wanted) {
     if (wanted.kind == SyncStrategy::Kind::automatic) {
         const keel_ctx_info &info = device_.info();
         switch (info.sync) {
-        case KEEL_SYNC_EAGER:
-            strategy_ = {SyncStrategy::Kind::eager, 0};
-            break;
+        case KEEL_SYNC_EAGER: strategy_ = {SyncStrategy::Kind::eager, 0}; break;
         case KEEL_SYNC_BATCHED:
             strategy_ = {SyncStrategy::Kind::batched, info.sync_ops > 0 ? info.sync_ops : 50};
             break;
-        default:
-            strategy_ = {SyncStrategy::Kind::lazy, 0};
+        default: strategy_ = {SyncStrategy::Kind::lazy, 0};
         }
     }
 }
@@ -89,7 +83,8 @@ void Stream::write_queued(uint64_t bytes) {
     ++counters_.writes;
     ++queued_;
     counters_.written_bytes += bytes;
-    // A write has copied its source when it returns: it goes with the next submit and asks for none of its own.
+    // A write has copied its source when it returns: it goes with the next submit and asks for none
+    // of its own.
     dirty_ = true;
 }
 
@@ -102,9 +97,7 @@ uint64_t Stream::flush() {
     return ticket_;
 }
 
-void Stream::wait() {
-    wait_as("wait");
-}
+void Stream::wait() { wait_as("wait"); }
 
 // Submits what was queued since the last time, ops or writes. `what` is blamed for an error.
 void Stream::submit_as(const char *what) {
@@ -145,8 +138,9 @@ void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t byte
     ++counters_.reads;
     counters_.read_bytes += bytes;
     const TraceSpan span(trace_, waits ? "wait and read" : "read", "stream");
-    device_.check("buffer_read",
-                  [&] { return device_.table().buffer_read(device_.ctx(), buffer, offset, dst, bytes); });
+    device_.check("buffer_read", [&] {
+        return device_.table().buffer_read(device_.ctx(), buffer, offset, dst, bytes);
+    });
     pending_ = 0;
     dirty_ = in_flight_ = false;
     ++idle_;
@@ -154,7 +148,8 @@ void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t byte
     if (times_) times_->collect();
 }
 
-// ---- extensions ----------------------------------------------------------------------------------------------------
+// ---- extensions
+// ----------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -167,8 +162,8 @@ void adopt_extension(Device &device, const char *id, uint32_t required, std::opt
         out = table;
         return;
     }
-    log().warn("backend {}: its {} is too small or of another ABI major; it is not used", device.plugin(),
-               id);
+    log().warn("backend {}: its {} is too small or of another ABI major; it is not used",
+               device.plugin(), id);
 }
 
 } // namespace
@@ -177,7 +172,8 @@ void Stream::adopt_extensions() {
     if (std::exchange(adopted_, true)) return;
     adopt_extension(device_, KEEL_EXT_READ_LATER, KEEL_PREFIX(keel_read_later, finish), later_);
     if (later_ && later_->serves != nullptr && later_->serves(device_.ctx()) == 0) later_.reset();
-    adopt_extension(device_, KEEL_EXT_STREAM_COUNTS, KEEL_PREFIX(keel_stream_counts_table, read), own_);
+    adopt_extension(device_, KEEL_EXT_STREAM_COUNTS, KEEL_PREFIX(keel_stream_counts_table, read),
+                    own_);
 }
 
 // What the backend submitted and waited for unasked since the last time. It is no reason to fail.
@@ -238,7 +234,8 @@ void Stream::finish_read(const LaterRead &read, void *dst) {
         in_flight_ = false;
         ++idle_;
     }
-    // Telling the two clocks apart may wait for all: only so often that the backend's memory for times does not run out.
+    // Telling the two clocks apart may wait for all: only so often that the backend's memory for
+    // times does not run out.
     if (times_ && times_->waiting() >= 1024) times_->collect();
 }
 

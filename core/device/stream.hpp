@@ -24,7 +24,8 @@ class HeldBackOps {
     ~HeldBackOps() = default;
 };
 
-// When work is submitted and waited for. It is the core's, not the backend's, and never changes a result.
+// When work is submitted and waited for. It is the core's, not the backend's, and never changes a
+// result.
 struct SyncStrategy {
     enum class Kind {
         automatic, // the backend's own choice (keel_ctx_info.sync)
@@ -40,8 +41,8 @@ std::string to_string(const SyncStrategy &);
 
 class Stream;
 
-// A few bytes that were asked for and are looked at later, while what was queued behind them runs (keel.read_later/1). Destroyed without
-// finish(): nobody wants them. Its stream outlives it.
+// A few bytes that were asked for and are looked at later, while what was queued behind them runs
+// (keel.read_later/1). Destroyed without finish(): nobody wants them. Its stream outlives it.
 class LaterRead {
   public:
     LaterRead() = default;
@@ -60,35 +61,39 @@ class LaterRead {
     }
 
     explicit operator bool() const { return stream_ != nullptr; } // something was asked for
-    void finish(void *dst); // waits for it, submitting it if nobody has; there is none any more then
+    void
+    finish(void *dst); // waits for it, submitting it if nobody has; there is none any more then
     void drop() noexcept;
 
   private:
     friend class Stream;
     Stream *stream_ = nullptr;
     uint64_t number_ = 0, bytes_ = 0;
-    // The stream's, when it was asked for: the last submit, how often all had been waited for, and what had been queued.
+    // The stream's, when it was asked for: the last submit, how often all had been waited for, and
+    // what had been queued.
     uint64_t ticket_ = 0, idle_ = 0, queued_ = 0;
 };
 
-// The one stream of a device's context: counts ops, and submits and waits as the strategy says. Not thread-safe: one user at a
-// time, like the context itself.
+// The one stream of a device's context: counts ops, and submits and waits as the strategy says. Not
+// thread-safe: one user at a time, like the context itself.
 class Stream {
   public:
     struct Counters {
-        uint64_t ops = 0, submits = 0, waits = 0, reads = 0, writes = 0, read_bytes = 0, written_bytes = 0;
-        uint64_t replays = 0; // recorded steps that were submitted again; their ops are among the ops
+        uint64_t ops = 0, submits = 0, waits = 0, reads = 0, writes = 0, read_bytes = 0,
+                 written_bytes = 0;
+        uint64_t replays =
+            0; // recorded steps that were submitted again; their ops are among the ops
 
         Counters &operator+=(const Counters &o) { return add<1>(o); }
         Counters &operator-=(const Counters &o) { return add<-1>(o); }
         friend Counters operator-(Counters a, const Counters &b) { return a -= b; }
 
       private:
-        template <int sign>
-        Counters &add(const Counters &o) {
+        template <int sign> Counters &add(const Counters &o) {
             for (uint64_t Counters::*count :
-                 {&Counters::ops, &Counters::submits, &Counters::waits, &Counters::reads, &Counters::writes,
-                  &Counters::read_bytes, &Counters::written_bytes, &Counters::replays})
+                 {&Counters::ops, &Counters::submits, &Counters::waits, &Counters::reads,
+                  &Counters::writes, &Counters::read_bytes, &Counters::written_bytes,
+                  &Counters::replays})
                 this->*count += sign > 0 ? o.*count : uint64_t{0} - o.*count;
             return *this;
         }
@@ -102,25 +107,30 @@ class Stream {
     void set_strategy(const SyncStrategy &); // automatic is resolved with the device's info
     const SyncStrategy &strategy() const { return strategy_; }
 
-    // After each op that the backend took. A trace of the device calls the op `name`; NULL: as `label`.
+    // After each op that the backend took. A trace of the device calls the op `name`; NULL: as
+    // `label`.
     void op_queued(const char *label, const char *name = nullptr);
     void step_queued(uint64_t ops, bool again); // after a recorded step was submitted
     void write_queued(uint64_t bytes);
     void end_of_step(); // a natural end: everything but eager submits here
-    uint64_t flush();   // submits what is queued, ops and writes; the ticket. Nothing queued: the last one
-    void wait();        // flush, then wait for all; nothing in flight: no call at all
-    void read(keel_buffer *, uint64_t offset, void *dst, uint64_t bytes); // waits, then copies to the host
+    uint64_t
+    flush();     // submits what is queued, ops and writes; the ticket. Nothing queued: the last one
+    void wait(); // flush, then wait for all; nothing in flight: no call at all
+    void read(keel_buffer *, uint64_t offset, void *dst,
+              uint64_t bytes); // waits, then copies to the host
 
-    // Whether the host may look at results while later work runs: the backend's stream does not stop for it (keel.read_later/1), nor does
-    // the strategy.
+    // Whether the host may look at results while later work runs: the backend's stream does not
+    // stop for it (keel.read_later/1), nor does the strategy.
     bool reads_later();
-    // At most KEEL_READ_LATER_BYTES, as they are when the stream gets there. Empty where that cannot be, or too many are under way.
+    // At most KEEL_READ_LATER_BYTES, as they are when the stream gets there. Empty where that
+    // cannot be, or too many are under way.
     LaterRead start_read(keel_buffer *, uint64_t offset, uint64_t bytes);
 
-    // What was asked of the backend, and what it told that it did of its own accord (keel.stream_counts/1).
+    // What was asked of the backend, and what it told that it did of its own accord
+    // (keel.stream_counts/1).
     const Counters &counters() const { return counters_; }
-    // Submits, waits and reads are recorded there from now on, and when the device ran each op where the backend tells; NULL: nowhere. It
-    // outlives this, or NULL is set before it goes.
+    // Submits, waits and reads are recorded there from now on, and when the device ran each op
+    // where the backend tells; NULL: nowhere. It outlives this, or NULL is set before it goes.
     void set_trace(Trace *trace);
     Trace *trace() const { return trace_; }
     // The stream interrupts `ops` before it uses the device. NULL: no op is held back.

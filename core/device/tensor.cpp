@@ -67,14 +67,15 @@ Tensor Tensor::shape(keel_dtype dtype, std::initializer_list<int64_t> dims) {
     return t;
 }
 
-Tensor::Tensor(BufferPtr buffer, uint64_t offset, keel_dtype dtype, std::initializer_list<int64_t> dims)
+Tensor::Tensor(BufferPtr buffer, uint64_t offset, keel_dtype dtype,
+               std::initializer_list<int64_t> dims)
     : Tensor(shape(dtype, dims).at(std::move(buffer), offset)) {}
 
 Tensor Tensor::at(BufferPtr buffer, uint64_t offset) const {
     if (buffer == nullptr) throw_error(ErrorKind::internal, "a tensor in no buffer");
     if (offset > buffer->size() || extent_bytes(desc_) > buffer->size() - offset) {
-        throw_error(ErrorKind::internal, "a tensor of {} bytes at {} ends beyond its buffer of {}", bytes(),
-                    offset, buffer->size());
+        throw_error(ErrorKind::internal, "a tensor of {} bytes at {} ends beyond its buffer of {}",
+                    bytes(), offset, buffer->size());
     }
     Tensor t(*this);
     t.desc_.buffer = buffer->handle();
@@ -91,15 +92,16 @@ Tensor Tensor::allocate(Device &device, keel_dtype dtype, std::initializer_list<
 uint64_t Tensor::bytes() const {
     if (desc_.rank == 0) return 0;
     uint64_t rows = 1;
-    for (uint32_t i = 0; i + 1 < desc_.rank; ++i)
-        rows *= static_cast<uint64_t>(desc_.shape[i]);
-    return rows * keel_dtype_row_bytes(desc_.dtype, static_cast<uint64_t>(desc_.shape[desc_.rank - 1]));
+    for (uint32_t i = 0; i + 1 < desc_.rank; ++i) rows *= static_cast<uint64_t>(desc_.shape[i]);
+    return rows *
+           keel_dtype_row_bytes(desc_.dtype, static_cast<uint64_t>(desc_.shape[desc_.rank - 1]));
 }
 
 Tensor Tensor::rows(int64_t begin, int64_t n) const {
     require_dims(desc_, "rows");
     if (begin < 0 || n < 0 || begin > desc_.shape[0] || n > desc_.shape[0] - begin)
-        throw_error(ErrorKind::internal, "{} rows from {} of a tensor with {}", n, begin, desc_.shape[0]);
+        throw_error(ErrorKind::internal, "{} rows from {} of a tensor with {}", n, begin,
+                    desc_.shape[0]);
     Tensor t(*this);
     const int64_t stride =
         desc_.rank == 1 ? static_cast<int64_t>(keel_dtype_bytes(desc_.dtype)) : desc_.stride[0];
@@ -114,7 +116,8 @@ Tensor Tensor::columns(int64_t begin, int64_t n) const {
     require_dims(desc_, "columns");
     const int64_t block = keel_dtype_block(desc_.dtype);
     const int64_t width = desc_.shape[desc_.rank - 1];
-    if (begin < 0 || n < 0 || begin > width || n > width - begin || begin % block != 0 || n % block != 0) {
+    if (begin < 0 || n < 0 || begin > width || n > width - begin || begin % block != 0 ||
+        n % block != 0) {
         throw_error(ErrorKind::internal, "{} columns from {} of a {} tensor with {}", n, begin,
                     keel_dtype_name(desc_.dtype), width);
     }
@@ -129,11 +132,10 @@ Tensor Tensor::reshape(std::initializer_list<int64_t> dims) const {
     Tensor t(*this);
     set_contiguous(t.desc_, dims);
     int64_t before = 1, after = 1;
-    for (uint32_t i = 0; i < desc_.rank; ++i)
-        before *= desc_.shape[i];
-    for (uint32_t i = 0; i < t.desc_.rank; ++i)
-        after *= t.desc_.shape[i];
-    if (before != after) throw_error(ErrorKind::internal, "reshape of {} elements to {}", before, after);
+    for (uint32_t i = 0; i < desc_.rank; ++i) before *= desc_.shape[i];
+    for (uint32_t i = 0; i < t.desc_.rank; ++i) after *= t.desc_.shape[i];
+    if (before != after)
+        throw_error(ErrorKind::internal, "reshape of {} elements to {}", before, after);
     if (is_contiguous(desc_)) return t;
     // [m, n] with padded rows to [m, a, b]: the rows keep their stride.
     if (desc_.rank == 2 && t.desc_.rank >= 2 && t.desc_.shape[0] == desc_.shape[0]) {
@@ -145,14 +147,16 @@ Tensor Tensor::reshape(std::initializer_list<int64_t> dims) const {
 
 void Tensor::write(const void *src) const {
     require_dims(desc_, "a host write");
-    if (buffer_ == nullptr) throw_error(ErrorKind::internal, "a host write to a tensor without memory");
+    if (buffer_ == nullptr)
+        throw_error(ErrorKind::internal, "a host write to a tensor without memory");
     if (!is_contiguous(desc_)) throw_error(ErrorKind::internal, "a host write to a strided tensor");
     buffer_->write(desc_.offset, src, bytes());
 }
 
 void Tensor::read(void *dst) const {
     require_dims(desc_, "a host read");
-    if (buffer_ == nullptr) throw_error(ErrorKind::internal, "a host read of a tensor without memory");
+    if (buffer_ == nullptr)
+        throw_error(ErrorKind::internal, "a host read of a tensor without memory");
     if (!is_contiguous(desc_)) throw_error(ErrorKind::internal, "a host read of a strided tensor");
     buffer_->read(desc_.offset, dst, bytes());
 }

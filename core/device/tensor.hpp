@@ -10,15 +10,16 @@
 
 namespace keel {
 
-// A view into a Buffer, shared with other views; a value, cheap to copy. Without a buffer it is a shape: the template of a plan.
-// Shapes are [outermost, ..., innermost], as in keel/tensor.h.
+// A view into a Buffer, shared with other views; a value, cheap to copy. Without a buffer it is a
+// shape: the template of a plan. Shapes are [outermost, ..., innermost], as in keel/tensor.h.
 class Tensor {
   public:
     Tensor() = default; // empty: c() is NULL
     // Contiguous, without memory.
     static Tensor shape(keel_dtype dtype, std::initializer_list<int64_t> dims);
     // Contiguous, at `offset` of a buffer.
-    Tensor(BufferPtr buffer, uint64_t offset, keel_dtype dtype, std::initializer_list<int64_t> dims);
+    Tensor(BufferPtr buffer, uint64_t offset, keel_dtype dtype,
+           std::initializer_list<int64_t> dims);
     // Contiguous, in a buffer of its own.
     static Tensor allocate(Device &device, keel_dtype dtype, std::initializer_list<int64_t> dims,
                            keel_buffer_kind kind = KEEL_BUFFER_DEVICE);
@@ -41,15 +42,14 @@ class Tensor {
     Tensor rows(int64_t begin, int64_t n) const;
     // Columns begin..begin+n-1 of the innermost dimension; whole blocks for block dtypes.
     Tensor columns(int64_t begin, int64_t n) const;
-    // Other dimensions over the same elements. The innermost dimension may be split ([m, heads * d] -> [m, heads, d]) whatever the
-    // outer strides; everything else has to be contiguous.
+    // Other dimensions over the same elements. The innermost dimension may be split ([m, heads * d]
+    // -> [m, heads, d]) whatever the outer strides; everything else has to be contiguous.
     Tensor reshape(std::initializer_list<int64_t> dims) const;
 
     // Host copies of a contiguous tensor; read waits for the stream.
     void write(const void *src) const;
     void read(void *dst) const;
-    template <typename T>
-    std::vector<T> read() const {
+    template <typename T> std::vector<T> read() const {
         std::vector<T> out(bytes() / sizeof(T));
         read(out.data());
         return out;

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view head =
     "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"made_by\":\"keel\"},\"traceEvents\":[\n";
-constexpr std::string_view first = R"({"name":"process_name","ph":"M","pid":1,"tid":1,"args":{"name":"keel"}},
+constexpr std::string_view first =
+    R"({"name":"process_name","ph":"M","pid":1,"tid":1,"args":{"name":"keel"}},
 {"name":"thread_name","ph":"M","pid":1,"tid":1,"args":{"name":"host: queueing and waiting"}})";
 constexpr std::string_view tail = "\n]}\n";
 constexpr size_t pending_bytes = size_t{256} << 10;
@@ -34,16 +35,18 @@ bool write_at(int fd, std::string_view text, uint64_t at) {
 bool is_old_trace(int fd) {
     char begin[head.size()];
     const ssize_t n = ::pread(fd, begin, sizeof begin, 0);
-    return n == 0 ||
-           (n == static_cast<ssize_t>(sizeof begin) && std::string_view(begin, sizeof begin) == head);
+    return n == 0 || (n == static_cast<ssize_t>(sizeof begin) &&
+                      std::string_view(begin, sizeof begin) == head);
 }
 
 } // namespace
 
-Trace::Trace(const std::filesystem::path &file) : file_(file), start_(std::chrono::steady_clock::now()) {
+Trace::Trace(const std::filesystem::path &file)
+    : file_(file), start_(std::chrono::steady_clock::now()) {
     const auto refuse = [&](const std::string &why) {
         if (fd_ >= 0) ::close(fd_);
-        throw_error(ErrorKind::usage, "{}: the trace cannot be written there: {}", file.string(), why);
+        throw_error(ErrorKind::usage, "{}: the trace cannot be written there: {}", file.string(),
+                    why);
     };
     // Not blocking: opening a pipe that nobody reads would wait for ever.
     fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
@@ -63,7 +66,8 @@ Trace::~Trace() {
 }
 
 double Trace::now() const {
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_).count();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_)
+        .count();
 }
 
 std::string Trace::text(std::string_view value) {
@@ -74,8 +78,8 @@ std::string Trace::text(std::string_view value) {
             out += '\\';
             out += c;
         } else if (byte < 0x20 || byte >= 0x7F) {
-            out +=
-                fmt::format("\\u{:04x}", byte); // labels and kernels are ASCII; a stray byte stays readable
+            out += fmt::format("\\u{:04x}",
+                               byte); // labels and kernels are ASCII; a stray byte stays readable
         } else {
             out += c;
         }
@@ -92,22 +96,23 @@ void Trace::add(std::string event) {
 
 void Trace::span(std::string_view name, std::string_view category, double begin, double end,
                  const std::vector<TraceArg> &args) {
-    std::string event =
-        fmt::format(R"({{"name":{},"cat":{},"ph":"X","ts":{:.3f},"dur":{:.3f},"pid":1,"tid":1,"args":{{)",
-                    text(name), text(category), begin, end > begin ? end - begin : 0);
+    std::string event = fmt::format(
+        R"({{"name":{},"cat":{},"ph":"X","ts":{:.3f},"dur":{:.3f},"pid":1,"tid":1,"args":{{)",
+        text(name), text(category), begin, end > begin ? end - begin : 0);
     for (const auto &[key, value] : args)
         event += fmt::format("{}{}:{}", event.back() == '{' ? "" : ",", text(key), value);
     add(event + "}}");
 }
 
-void Trace::device_span(std::string_view device, std::string_view name, std::string_view label, double begin,
-                        double end) {
+void Trace::device_span(std::string_view device, std::string_view name, std::string_view label,
+                        double begin, double end) {
     auto known = std::find(devices_.begin(), devices_.end(), device);
     const auto line = 2 + (known - devices_.begin()); // the host's is 1
     if (known == devices_.end()) {
         devices_.emplace_back(device);
-        add(fmt::format(R"({{"name":"thread_name","ph":"M","pid":1,"tid":{},"args":{{"name":{}}}}})", line,
-                        text(fmt::format("device: {}", device))));
+        add(fmt::format(
+            R"({{"name":"thread_name","ph":"M","pid":1,"tid":{},"args":{{"name":{}}}}})", line,
+            text(fmt::format("device: {}", device))));
     }
     add(fmt::format(
         R"({{"name":{},"cat":"device","ph":"X","ts":{:.3f},"dur":{:.3f},"pid":1,"tid":{},"args":{{"label":{}}}}})",
@@ -115,8 +120,8 @@ void Trace::device_span(std::string_view device, std::string_view name, std::str
 }
 
 void Trace::counter(std::string_view name, double value) {
-    add(fmt::format(R"({{"name":{},"ph":"C","ts":{:.3f},"pid":1,"tid":1,"args":{{"value":{}}}}})", text(name),
-                    now(), value));
+    add(fmt::format(R"({{"name":{},"ph":"C","ts":{:.3f},"pid":1,"tid":1,"args":{{"value":{}}}}})",
+                    text(name), now(), value));
 }
 
 // The new events over the old closing brackets, and new ones behind them, in one piece.

@@ -13,16 +13,19 @@ namespace keel {
 // A member of an event's `args`. Values are JSON already; see Trace::text.
 using TraceArg = std::pair<std::string_view, std::string>;
 
-// Records what a run does over time in a file that ui.perfetto.dev and chrome://tracing read (Chrome's trace event format). Events are
-// what the host does: on a backend that computes while the host goes on, an op's span is its queueing and the time is in the waits.
+// Records what a run does over time in a file that ui.perfetto.dev and chrome://tracing read
+// (Chrome's trace event format). Events are what the host does: on a backend that computes while
+// the host goes on, an op's span is its queueing and the time is in the waits.
 //
-// The file is complete JSON after every write, so a run that is killed leaves one that can be read. What cannot be written (a full
-// disk, more than most_bytes) ends the recording with a warning, not the run. Not thread-safe: for the thread that runs the pipeline.
+// The file is complete JSON after every write, so a run that is killed leaves one that can be read.
+// What cannot be written (a full disk, more than most_bytes) ends the recording with a warning, not
+// the run. Not thread-safe: for the thread that runs the pipeline.
 class Trace {
   public:
     static constexpr uint64_t most_bytes = uint64_t{1} << 30;
 
-    // Makes the file, or begins an old trace anew; anything else that is there is left alone. Throws Error(usage).
+    // Makes the file, or begins an old trace anew; anything else that is there is left alone.
+    // Throws Error(usage).
     explicit Trace(const std::filesystem::path &file);
     ~Trace();
     Trace(const Trace &) = delete;
@@ -32,10 +35,10 @@ class Trace {
     // Something that lasted from `begin` until `end`.
     void span(std::string_view name, std::string_view category, double begin, double end,
               const std::vector<TraceArg> &args = {});
-    // The same on the time line of a device. `label` says which op of the pipeline it was, `name` says
-    // what it does in any layer.
-    void device_span(std::string_view device, std::string_view name, std::string_view label, double begin,
-                     double end);
+    // The same on the time line of a device. `label` says which op of the pipeline it was, `name`
+    // says what it does in any layer.
+    void device_span(std::string_view device, std::string_view name, std::string_view label,
+                     double begin, double end);
     // A number from now on.
     void counter(std::string_view name, double value);
     void flush() noexcept; // what was recorded so far goes to the file
@@ -49,10 +52,10 @@ class Trace {
 
     std::filesystem::path file_;
     std::chrono::steady_clock::time_point start_;
-    int fd_ = -1;                      // below 0: the recording has ended
-    uint64_t end_ = 0;                 // of the last event in the file; the closing brackets stand behind it
+    int fd_ = -1;      // below 0: the recording has ended
+    uint64_t end_ = 0; // of the last event in the file; the closing brackets stand behind it
     std::vector<std::string> devices_; // with a time line of their own, in the order of its number
-    std::string pending_;              // events that are not in the file yet, each with the comma before it
+    std::string pending_; // events that are not in the file yet, each with the comma before it
 };
 
 // Records the time until its end; nothing without a trace.

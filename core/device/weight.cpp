@@ -6,28 +6,31 @@ namespace keel {
 
 Weight::Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, Sources sources,
                keel_join join, uint32_t use, uint32_t max_m)
-    : name_(std::move(name)), dtype_(dtype), rows_(rows), cols_(cols), make_sources_(std::move(sources)),
-      join_(join), use_(use), max_m_(max_m), shape_(Tensor::shape(dtype, {rows, cols})) {}
+    : name_(std::move(name)), dtype_(dtype), rows_(rows), cols_(cols),
+      make_sources_(std::move(sources)), join_(join), use_(use), max_m_(max_m),
+      shape_(Tensor::shape(dtype, {rows, cols})) {}
 
 void Weight::check(const std::vector<WeightSource> &sources) const {
     int64_t rows = 0;
     for (const WeightSource &s : sources) {
         const uint32_t block = keel_dtype_block(s.dtype);
-        if (s.cols != cols_ || s.dtype != dtype_ || block == 0 || s.cols <= 0 || s.cols % block != 0 ||
-            s.rows < 0 || s.mapping == nullptr || __builtin_add_overflow(rows, s.rows, &rows) ||
+        if (s.cols != cols_ || s.dtype != dtype_ || block == 0 || s.cols <= 0 ||
+            s.cols % block != 0 || s.rows < 0 || s.mapping == nullptr ||
+            __builtin_add_overflow(rows, s.rows, &rows) ||
             (join_ == KEEL_JOIN_INTERLEAVE && s.rows != sources.front().rows)) {
             throw_error(ErrorKind::internal, "weight {}: sources that cannot be joined", name_);
         }
         uint64_t bytes = 0;
-        const bool absurd =
-            __builtin_mul_overflow(static_cast<uint64_t>(s.rows),
-                                   keel_dtype_row_bytes(s.dtype, static_cast<uint64_t>(s.cols)), &bytes);
+        const bool absurd = __builtin_mul_overflow(
+            static_cast<uint64_t>(s.rows),
+            keel_dtype_row_bytes(s.dtype, static_cast<uint64_t>(s.cols)), &bytes);
         if (absurd || s.offset > s.mapping_bytes || bytes > s.mapping_bytes - s.offset) {
             throw_error(ErrorKind::internal, "weight {} ends beyond its mapping", name_);
         }
     }
     if (rows != rows_ || sources.empty())
-        throw_error(ErrorKind::internal, "weight {}: sources of {} rows, expected {}", name_, rows, rows_);
+        throw_error(ErrorKind::internal, "weight {}: sources of {} rows, expected {}", name_, rows,
+                    rows_);
 }
 
 Weight::~Weight() {
@@ -60,7 +63,8 @@ void Weight::prepare(Device &device) {
 
 bool Weight::prepare_native(Device &device, OnDevice &on) {
     const keel_backend &table = device.table();
-    if (table.weight_prepare == nullptr || table.weight_destroy == nullptr || table.weight_info == nullptr)
+    if (table.weight_prepare == nullptr || table.weight_destroy == nullptr ||
+        table.weight_info == nullptr)
         return false;
     std::vector<keel_weight_source> parts(sources_.size());
     std::vector<const keel_weight_source *> pointers;
@@ -91,7 +95,8 @@ bool Weight::prepare_native(Device &device, OnDevice &on) {
     }
     if (status != KEEL_OK) device.fail(status, fmt::format("weight {}", name_));
     if (on.handle == nullptr)
-        device.fail(KEEL_E_INTERNAL, fmt::format("weight {}: weight_prepare gave no weight", name_));
+        device.fail(KEEL_E_INTERNAL,
+                    fmt::format("weight {}: weight_prepare gave no weight", name_));
     read_info(device, on);
     return true;
 }
@@ -120,13 +125,11 @@ void for_each_piece(const std::vector<WeightSource> &sources, keel_join join, co
         return static_cast<const std::byte *>(s.mapping) + s.offset;
     };
     if (join == KEEL_JOIN_ROWS) {
-        for (const WeightSource &s : sources)
-            visit(base(s), static_cast<uint64_t>(s.rows) * row);
+        for (const WeightSource &s : sources) visit(base(s), static_cast<uint64_t>(s.rows) * row);
         return;
     }
     for (int64_t r = 0; r < first.rows; ++r) {
-        for (const WeightSource &s : sources)
-            visit(base(s) + static_cast<uint64_t>(r) * row, row);
+        for (const WeightSource &s : sources) visit(base(s) + static_cast<uint64_t>(r) * row, row);
     }
 }
 
@@ -146,15 +149,15 @@ std::vector<std::byte> Weight::joined() const {
     const std::vector<WeightSource> sources = sources_.empty() ? make_sources_() : sources_;
     check(sources);
     std::vector<std::byte> all;
-    all.reserve(static_cast<uint64_t>(rows_) * keel_dtype_row_bytes(dtype_, static_cast<uint64_t>(cols_)));
-    for_each_piece(sources, join_,
-                   [&](const std::byte *data, uint64_t bytes) { all.insert(all.end(), data, data + bytes); });
+    all.reserve(static_cast<uint64_t>(rows_) *
+                keel_dtype_row_bytes(dtype_, static_cast<uint64_t>(cols_)));
+    for_each_piece(sources, join_, [&](const std::byte *data, uint64_t bytes) {
+        all.insert(all.end(), data, data + bytes);
+    });
     return all;
 }
 
-keel_weight *Weight::handle(const Device &device) const {
-    return on_.at(&device).handle;
-}
+keel_weight *Weight::handle(const Device &device) const { return on_.at(&device).handle; }
 
 const keel_tensor *Weight::tensor(const Device &device) const {
     const OnDevice &on = on_.at(&device);

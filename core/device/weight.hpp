@@ -22,16 +22,18 @@ struct WeightSource {
     int64_t rows = 0, cols = 0;
 };
 
-// A matrix of the model, [rows, cols], joined from one or more sources, ready on one or more devices. A backend that takes weights
-// into its own layout has a handle; for others the core keeps the joined rows in a buffer.
+// A matrix of the model, [rows, cols], joined from one or more sources, ready on one or more
+// devices. A backend that takes weights into its own layout has a handle; for others the core keeps
+// the joined rows in a buffer.
 class Weight {
   public:
-    // Makes the sources, all with the same dtype and cols: views into a mapping, or what a conversion made. Called once for each device
-    // that the weight is prepared on; what it made is let go as soon as no device reads it in place.
+    // Makes the sources, all with the same dtype and cols: views into a mapping, or what a
+    // conversion made. Called once for each device that the weight is prepared on; what it made is
+    // let go as soon as no device reads it in place.
     using Sources = std::function<std::vector<WeightSource>()>;
 
-    Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, Sources sources, keel_join join,
-           uint32_t use, uint32_t max_m);
+    Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, Sources sources,
+           keel_join join, uint32_t use, uint32_t max_m);
     ~Weight();
     Weight(const Weight &) = delete;
     Weight &operator=(const Weight &) = delete;
@@ -45,7 +47,8 @@ class Weight {
     // Makes it ready on a device; nothing to do if it is.
     void prepare(Device &device);
     bool is_ready(const Device &device) const { return on_.count(&device) != 0; }
-    // What an op's args name on that device: exactly one of the two is set. The device must be ready.
+    // What an op's args name on that device: exactly one of the two is set. The device must be
+    // ready.
     keel_weight *handle(const Device &device) const;
     const keel_tensor *tensor(const Device &device) const;
     // A shape without memory, for checks: [rows, cols].
@@ -53,7 +56,8 @@ class Weight {
     // Bytes that a matmul with m = 1 reads.
     uint64_t bytes(const Device &device) const;
     std::string layout(const Device &device) const;
-    // Its rows joined, in dtype(): what a backend without a layout of its own keeps. Makes the sources anew where nobody needs them.
+    // Its rows joined, in dtype(): what a backend without a layout of its own keeps. Makes the
+    // sources anew where nobody needs them.
     std::vector<std::byte> joined() const;
     // True while some device reads the sources in place.
     bool sources_needed() const;

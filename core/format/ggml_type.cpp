@@ -6,7 +6,8 @@
 namespace keel {
 namespace {
 
-// All that current files can hold: what Keel does not compute with is listed and refused by its name.
+// All that current files can hold: what Keel does not compute with is listed and refused by its
+// name.
 constexpr std::array types = {
     GgmlType{ggml::f32, "F32", 1, 4},
     GgmlType{ggml::f16, "F16", 1, 2},
@@ -45,8 +46,8 @@ constexpr std::array types = {
 } // namespace
 
 const GgmlType *find_ggml_type(uint32_t id) {
-    const auto found =
-        std::find_if(types.begin(), types.end(), [&](const GgmlType &type) { return type.id == id; });
+    const auto found = std::find_if(types.begin(), types.end(),
+                                    [&](const GgmlType &type) { return type.id == id; });
     return found == types.end() ? nullptr : &*found;
 }
 

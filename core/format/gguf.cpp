@@ -27,27 +27,19 @@ constexpr std::array<TypeRow, 13> type_rows = {{{"u8", 1},
 // An integer of any type; nullopt where it is none, or larger than int64.
 std::optional<int64_t> as_integer(GgufType type, const std::byte *p) {
     switch (type) {
-    case GgufType::u8:
-        return load_value<uint8_t>(p);
-    case GgufType::i8:
-        return load_value<int8_t>(p);
-    case GgufType::u16:
-        return load_value<uint16_t>(p);
-    case GgufType::i16:
-        return load_value<int16_t>(p);
-    case GgufType::u32:
-        return load_value<uint32_t>(p);
-    case GgufType::i32:
-        return load_value<int32_t>(p);
-    case GgufType::i64:
-        return load_value<int64_t>(p);
+    case GgufType::u8: return load_value<uint8_t>(p);
+    case GgufType::i8: return load_value<int8_t>(p);
+    case GgufType::u16: return load_value<uint16_t>(p);
+    case GgufType::i16: return load_value<int16_t>(p);
+    case GgufType::u32: return load_value<uint32_t>(p);
+    case GgufType::i32: return load_value<int32_t>(p);
+    case GgufType::i64: return load_value<int64_t>(p);
     case GgufType::u64: {
         const auto value = load_value<uint64_t>(p);
         if (value > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
         return static_cast<int64_t>(value);
     }
-    default:
-        return std::nullopt;
+    default: return std::nullopt;
     }
 }
 
@@ -65,16 +57,13 @@ std::string_view gguf_type_name(GgufType type) {
     return type_rows.at(static_cast<size_t>(type)).name;
 }
 
-uint32_t gguf_type_bytes(GgufType type) {
-    return type_rows[static_cast<size_t>(type)].bytes;
-}
+uint32_t gguf_type_bytes(GgufType type) { return type_rows[static_cast<size_t>(type)].bytes; }
 
-bool is_gguf_type(uint32_t number) {
-    return number < type_rows.size();
-}
+bool is_gguf_type(uint32_t number) { return number < type_rows.size(); }
 
 GgufFile::GgufFile(const std::filesystem::path &path)
-    : name_(path.string()), mapping_(std::make_shared<const MappedFile>(path)), bytes_(mapping_->bytes()) {
+    : name_(path.string()), mapping_(std::make_shared<const MappedFile>(path)),
+      bytes_(mapping_->bytes()) {
     parse();
 }
 
@@ -98,7 +87,8 @@ std::span<const std::byte> GgufFile::raw(const GgufEntry &entry) const {
 
 std::string GgufFile::describe(const GgufEntry &entry) const {
     const std::byte *p = bytes_.data() + entry.offset;
-    if (entry.is_array()) return fmt::format("an array of {} {}", entry.count, gguf_type_name(entry.element));
+    if (entry.is_array())
+        return fmt::format("an array of {} {}", entry.count, gguf_type_name(entry.element));
     if (entry.type == GgufType::string) {
         GgufCursor in(bytes_, entry.offset, name_);
         return fmt::format("\"{}\"", printable(in.text(UINT64_MAX, "a string"), 60));
@@ -110,7 +100,8 @@ std::string GgufFile::describe(const GgufEntry &entry) const {
 }
 
 // The entry, which must be an array, or must be none; nullptr if there is no such key.
-const GgufEntry *GgufFile::typed(std::string_view key, bool array, std::string_view expected) const {
+const GgufEntry *GgufFile::typed(std::string_view key, bool array,
+                                 std::string_view expected) const {
     const GgufEntry *entry = find(key);
     if (entry != nullptr && entry->is_array() != array)
         fail(key, fmt::format("expected {}, found {}", expected, describe(*entry)));
@@ -130,7 +121,8 @@ std::optional<int64_t> GgufFile::integer(std::string_view key, int64_t low, int6
     if (entry == nullptr) return std::nullopt;
     const auto value = as_integer(entry->type, bytes_.data() + entry->offset);
     if (!value || *value < low || *value > high)
-        fail(key, fmt::format("expected an integer from {} to {}, found {}", low, high, describe(*entry)));
+        fail(key, fmt::format("expected an integer from {} to {}, found {}", low, high,
+                              describe(*entry)));
     return value;
 }
 
@@ -139,7 +131,8 @@ std::optional<double> GgufFile::number(std::string_view key, double low, double 
     if (entry == nullptr) return std::nullopt;
     const auto value = as_number(entry->type, bytes_.data() + entry->offset);
     if (!value || !(*value >= low && *value <= high))
-        fail(key, fmt::format("expected a number from {} to {}, found {}", low, high, describe(*entry)));
+        fail(key,
+             fmt::format("expected a number from {} to {}, found {}", low, high, describe(*entry)));
     return value;
 }
 
@@ -156,32 +149,35 @@ std::optional<uint64_t> GgufFile::array_size(std::string_view key) const {
     return entry == nullptr ? std::nullopt : std::optional(entry->count);
 }
 
-std::optional<std::vector<std::string_view>> GgufFile::texts(std::string_view key, uint64_t most) const {
+std::optional<std::vector<std::string_view>> GgufFile::texts(std::string_view key,
+                                                             uint64_t most) const {
     const GgufEntry *entry = typed(key, true, "an array of strings");
     if (entry == nullptr) return std::nullopt;
     if (entry->element != GgufType::string || entry->count > most) {
-        fail(key, fmt::format("expected an array of at most {} strings, found {}", most, describe(*entry)));
+        fail(key, fmt::format("expected an array of at most {} strings, found {}", most,
+                              describe(*entry)));
     }
     std::vector<std::string_view> texts;
     texts.reserve(static_cast<size_t>(entry->count));
     GgufCursor in(bytes_, entry->offset, name_);
-    for (uint64_t i = 0; i < entry->count; ++i)
-        texts.push_back(in.text(UINT64_MAX, key));
+    for (uint64_t i = 0; i < entry->count; ++i) texts.push_back(in.text(UINT64_MAX, key));
     return texts;
 }
 
-std::optional<std::vector<int64_t>> GgufFile::integers(std::string_view key, uint64_t most, int64_t low,
-                                                       int64_t high) const {
+std::optional<std::vector<int64_t>> GgufFile::integers(std::string_view key, uint64_t most,
+                                                       int64_t low, int64_t high) const {
     const GgufEntry *entry = typed(key, true, "an array of integers");
     if (entry == nullptr) return std::nullopt;
     if (entry->count > most)
-        fail(key, fmt::format("expected an array of at most {} integers, found {}", most, describe(*entry)));
+        fail(key, fmt::format("expected an array of at most {} integers, found {}", most,
+                              describe(*entry)));
     std::vector<int64_t> values;
     values.reserve(static_cast<size_t>(entry->count));
     for (uint64_t i = 0; i < entry->count; ++i) {
-        const std::byte *p = entry->element == GgufType::string
-                                 ? nullptr
-                                 : bytes_.data() + entry->offset + i * gguf_type_bytes(entry->element);
+        const std::byte *p =
+            entry->element == GgufType::string
+                ? nullptr
+                : bytes_.data() + entry->offset + i * gguf_type_bytes(entry->element);
         const auto value = as_integer(entry->element, p);
         if (!value || *value < low || *value > high) {
             fail(key, fmt::format("expected integers from {} to {}, found {}{}", low, high,
@@ -196,9 +192,11 @@ std::optional<std::vector<int64_t>> GgufFile::integers(std::string_view key, uin
 std::optional<std::vector<float>> GgufFile::numbers(std::string_view key, uint64_t most) const {
     const GgufEntry *entry = typed(key, true, "an array of numbers");
     if (entry == nullptr) return std::nullopt;
-    const bool is_number = entry->element != GgufType::string && entry->element != GgufType::boolean;
+    const bool is_number =
+        entry->element != GgufType::string && entry->element != GgufType::boolean;
     if (!is_number || entry->count > most)
-        fail(key, fmt::format("expected an array of at most {} numbers, found {}", most, describe(*entry)));
+        fail(key, fmt::format("expected an array of at most {} numbers, found {}", most,
+                              describe(*entry)));
     std::vector<float> values;
     values.reserve(static_cast<size_t>(entry->count));
     for (uint64_t i = 0; i < entry->count; ++i) {

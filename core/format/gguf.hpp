@@ -17,7 +17,21 @@
 namespace keel {
 
 // Types of metadata values, as GGUF numbers them.
-enum class GgufType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
+enum class GgufType : uint32_t {
+    u8,
+    i8,
+    u16,
+    i16,
+    u32,
+    i32,
+    f32,
+    boolean,
+    string,
+    array,
+    u64,
+    i64,
+    f64
+};
 
 // "u32", "string", ...
 std::string_view gguf_type_name(GgufType type);
@@ -28,8 +42,9 @@ struct GgufEntry {
     GgufType type = GgufType::u8;
     GgufType element = GgufType::u8; // array: of its elements; elsewhere the same as type
     uint64_t count = 1;              // array: elements
-    uint64_t offset = 0; // of the value (array: of its first element), bytes from the start of the file
-    uint64_t bytes = 0;  // of the value
+    uint64_t offset =
+        0; // of the value (array: of its first element), bytes from the start of the file
+    uint64_t bytes = 0; // of the value
     bool is_array() const { return type == GgufType::array; }
 };
 
@@ -38,17 +53,18 @@ struct GgufTensor {
     std::string name;
     const GgmlType *type = nullptr; // never null after parsing; static data
     std::vector<int64_t>
-        shape;           // row-major, shape[0] outermost: the reverse of the order in the file; each >= 1
+        shape; // row-major, shape[0] outermost: the reverse of the order in the file; each >= 1
     uint64_t offset = 0; // bytes from the start of the file
     uint64_t bytes = 0;
 };
 
-// A GGUF file (version 2 or 3, little-endian), mapped. Opening checks all of the header: counts, lengths, types,
-// offsets, names that stand twice. Values are read on demand, without copies where they are text. Constant, so all
-// members are safe from any thread; what they return that points somewhere is valid as long as this object (a moved-from
-// object's too).
+// A GGUF file (version 2 or 3, little-endian), mapped. Opening checks all of the header: counts,
+// lengths, types, offsets, names that stand twice. Values are read on demand, without copies where
+// they are text. Constant, so all members are safe from any thread; what they return that points
+// somewhere is valid as long as this object (a moved-from object's too).
 //
-// Every member that reads a key: nullopt if there is no such key; throws Error(input) "FILE: metadata key 'K': expected
+// Every member that reads a key: nullopt if there is no such key; throws Error(input) "FILE:
+// metadata key 'K': expected
 // ..., found ..." if it has another type or lies outside the range.
 class GgufFile {
   public:
@@ -80,7 +96,8 @@ class GgufFile {
     std::optional<bool> boolean(std::string_view key) const;
     // Arrays. More than `most` elements are an error.
     std::optional<std::vector<std::string_view>> texts(std::string_view key, uint64_t most) const;
-    std::optional<std::vector<int64_t>> integers(std::string_view key, uint64_t most, int64_t low = INT64_MIN,
+    std::optional<std::vector<int64_t>> integers(std::string_view key, uint64_t most,
+                                                 int64_t low = INT64_MIN,
                                                  int64_t high = INT64_MAX) const;
     // May hold NaN and infinities.
     std::optional<std::vector<float>> numbers(std::string_view key, uint64_t most) const;

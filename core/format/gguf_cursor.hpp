@@ -15,8 +15,7 @@ uint32_t gguf_type_bytes(GgufType type);
 // Whether there is a type of that number.
 bool is_gguf_type(uint32_t number);
 
-template <typename T>
-T load_value(const std::byte *p) {
+template <typename T> T load_value(const std::byte *p) {
     T value;
     std::memcpy(&value, p, sizeof(T));
     return value;
@@ -34,22 +33,22 @@ class GgufCursor {
     const std::byte *take(uint64_t bytes, std::string_view what) {
         if (bytes > left()) {
             throw_error(ErrorKind::input,
-                        "{}: {}: {} bytes are needed at byte {}, {} follow; the file is cut short or damaged",
+                        "{}: {}: {} bytes are needed at byte {}, {} follow; the file is cut short "
+                        "or damaged",
                         name_, what, bytes, at_, left());
         }
         const std::byte *p = file_.data() + at_;
         at_ += bytes;
         return p;
     }
-    template <typename T>
-    T number(std::string_view what) {
+    template <typename T> T number(std::string_view what) {
         return load_value<T>(take(sizeof(T), what));
     }
     std::string_view text(uint64_t most, std::string_view what) {
         const auto length = number<uint64_t>(what);
         if (length > most && length <= left()) {
-            throw_error(ErrorKind::input, "{}: {}: expected at most {} bytes of text, found {}", name_, what,
-                        most, length);
+            throw_error(ErrorKind::input, "{}: {}: expected at most {} bytes of text, found {}",
+                        name_, what, most, length);
         }
         return {reinterpret_cast<const char *>(take(length, what)), static_cast<size_t>(length)};
     }

@@ -16,38 +16,43 @@ constexpr uint64_t max_key = 1 << 16;     // bytes, as the format says
 constexpr uint64_t max_tensor_name = 256; // bytes; GGML has room for 63
 constexpr uint64_t max_alignment = 1 << 20;
 constexpr uint32_t max_rank = 4;
-// The smallest that they can be: a key's length and one byte of it, type, value; a name's, rank, one size, type, offset.
+// The smallest that they can be: a key's length and one byte of it, type, value; a name's, rank,
+// one size, type, offset.
 constexpr uint64_t least_entry = 8 + 1 + 4 + 1;
 constexpr uint64_t least_tensor = 8 + 1 + 4 + 4 + 8;
 
 class HeaderReader {
   public:
-    HeaderReader(std::span<const std::byte> file, std::string_view name) : in_(file, 0, name), name_(name) {}
+    HeaderReader(std::span<const std::byte> file, std::string_view name)
+        : in_(file, 0, name), name_(name) {}
 
     uint32_t version() {
         const auto *begin = reinterpret_cast<const char *>(in_.take(4, "magic"));
         if (std::string_view(begin, 4) != magic) {
-            throw_error(ErrorKind::input, "{}: expected a GGUF file, which begins with 'GGUF', found '{}'",
-                        name_, printable({begin, 4}));
+            throw_error(ErrorKind::input,
+                        "{}: expected a GGUF file, which begins with 'GGUF', found '{}'", name_,
+                        printable({begin, 4}));
         }
         const auto version = in_.number<uint32_t>("version");
         if (version == 2 || version == 3) return version;
         const uint32_t swapped = __builtin_bswap32(version);
         if (swapped >= 1 && swapped <= 3) {
             throw_error(ErrorKind::input,
-                        "{}: a big-endian GGUF file; expected a little-endian one: convert it anew", name_);
+                        "{}: a big-endian GGUF file; expected a little-endian one: convert it anew",
+                        name_);
         }
-        throw_error(ErrorKind::input, "{}: expected GGUF version 2 or 3, found {}{}", name_, version,
-                    version == 1 ? "; convert the original model anew" : "");
+        throw_error(ErrorKind::input, "{}: expected GGUF version 2 or 3, found {}{}", name_,
+                    version, version == 1 ? "; convert the original model anew" : "");
     }
 
     // How many of something the header announces; each takes at least `least` of what follows.
     uint64_t count(std::string_view what, uint64_t most, uint64_t least) {
         const auto count = in_.number<uint64_t>(what);
         if (count > most || count > in_.left() / least) {
-            throw_error(ErrorKind::input,
-                        "{}: number of {}: expected at most {}, found {}; the file is cut short or damaged",
-                        name_, what, std::min(most, in_.left() / least), count);
+            throw_error(
+                ErrorKind::input,
+                "{}: number of {}: expected at most {}, found {}; the file is cut short or damaged",
+                name_, what, std::min(most, in_.left() / least), count);
         }
         return count;
     }
@@ -62,7 +67,8 @@ class HeaderReader {
         if (entry.is_array()) {
             entry.element = type(what);
             if (entry.element == GgufType::array)
-                throw_error(ErrorKind::input, "{}: {}: arrays of arrays are not supported", name_, what);
+                throw_error(ErrorKind::input, "{}: {}: arrays of arrays are not supported", name_,
+                            what);
             entry.count = in_.number<uint64_t>(what);
         }
         entry.offset = in_.at();
@@ -78,11 +84,10 @@ class HeaderReader {
         const std::string what = label(tensor);
         const auto rank = in_.number<uint32_t>(what);
         if (rank > max_rank) {
-            throw_error(ErrorKind::input, "{}: {}: expected at most {} dimensions, found {}", name_, what,
-                        max_rank, rank);
+            throw_error(ErrorKind::input, "{}: {}: expected at most {} dimensions, found {}", name_,
+                        what, max_rank, rank);
         }
-        for (uint32_t i = 0; i < rank; ++i)
-            tensor.shape.push_back(in_.number<int64_t>(what));
+        for (uint32_t i = 0; i < rank; ++i) tensor.shape.push_back(in_.number<int64_t>(what));
         const auto id = in_.number<uint32_t>(what);
         tensor.type = find_ggml_type(id);
         if (tensor.type == nullptr)
@@ -107,9 +112,11 @@ class HeaderReader {
         return static_cast<GgufType>(number);
     }
 
-    // Every byte of the value is looked at as far as its lengths go, so that later reads need no checks of their own.
+    // Every byte of the value is looked at as far as its lengths go, so that later reads need no
+    // checks of their own.
     void skip(const GgufEntry &entry, const std::string &what) {
-        const uint64_t least = entry.element == GgufType::string ? 8 : gguf_type_bytes(entry.element);
+        const uint64_t least =
+            entry.element == GgufType::string ? 8 : gguf_type_bytes(entry.element);
         if (entry.count > in_.left() / least) {
             throw_error(ErrorKind::input,
                         "{}: {}: {} values are announced, {} bytes follow; the file is cut "
@@ -117,16 +124,15 @@ class HeaderReader {
                         name_, what, entry.count, in_.left());
         }
         if (entry.element == GgufType::string) {
-            for (uint64_t i = 0; i < entry.count; ++i)
-                in_.text(UINT64_MAX, what);
+            for (uint64_t i = 0; i < entry.count; ++i) in_.text(UINT64_MAX, what);
             return;
         }
         const std::byte *values = in_.take(entry.count * least, what);
         if (entry.element != GgufType::boolean) return;
         for (uint64_t i = 0; i < entry.count; ++i) {
             if (std::to_integer<uint8_t>(values[i]) > 1) {
-                throw_error(ErrorKind::input, "{}: {}: expected 0 or 1 for a bool, found {}", name_, what,
-                            std::to_integer<unsigned>(values[i]));
+                throw_error(ErrorKind::input, "{}: {}: expected 0 or 1 for a bool, found {}", name_,
+                            what, std::to_integer<unsigned>(values[i]));
             }
         }
     }
@@ -136,21 +142,22 @@ class HeaderReader {
         int64_t elements = 1;
         for (const int64_t size : tensor.shape) {
             if (size < 1) {
-                throw_error(ErrorKind::input, "{}: {}: expected sizes of 1 and more, found {}", name_,
-                            label(tensor), size);
+                throw_error(ErrorKind::input, "{}: {}: expected sizes of 1 and more, found {}",
+                            name_, label(tensor), size);
             }
             if (__builtin_mul_overflow(elements, size, &elements)) {
-                throw_error(ErrorKind::input, "{}: {}: it has more elements than 64 bits count", name_,
-                            label(tensor));
+                throw_error(ErrorKind::input, "{}: {}: it has more elements than 64 bits count",
+                            name_, label(tensor));
             }
         }
         const int64_t row = tensor.shape.empty() ? 1 : tensor.shape.front();
         if (row % tensor.type->block != 0) {
-            throw_error(ErrorKind::input, "{}: {}: rows of {} elements are no multiple of {}'s blocks of {}",
-                        name_, label(tensor), row, tensor.type->name, tensor.type->block);
+            throw_error(ErrorKind::input,
+                        "{}: {}: rows of {} elements are no multiple of {}'s blocks of {}", name_,
+                        label(tensor), row, tensor.type->name, tensor.type->block);
         }
-        if (__builtin_mul_overflow(static_cast<uint64_t>(elements) / tensor.type->block, tensor.type->bytes,
-                                   &tensor.bytes)) {
+        if (__builtin_mul_overflow(static_cast<uint64_t>(elements) / tensor.type->block,
+                                   tensor.type->bytes, &tensor.bytes)) {
             throw_error(ErrorKind::input, "{}: {}: it has more bytes than 64 bits count", name_,
                         label(tensor));
         }
@@ -160,9 +167,10 @@ class HeaderReader {
     std::string_view name_;
 };
 
-// Turns offsets in the data into offsets in the file, and checks that all data lie there apart from each other.
-void place_tensors(std::vector<GgufTensor> &tensors, uint64_t header_end, uint64_t alignment, uint64_t file,
-                   std::string_view name) {
+// Turns offsets in the data into offsets in the file, and checks that all data lie there apart from
+// each other.
+void place_tensors(std::vector<GgufTensor> &tensors, uint64_t header_end, uint64_t alignment,
+                   uint64_t file, std::string_view name) {
     if (tensors.empty()) return; // a vocabulary alone has no data, and often no padding
     const uint64_t start = (header_end + alignment - 1) / alignment * alignment;
     const uint64_t size = start > file ? 0 : file - start;
@@ -170,15 +178,16 @@ void place_tensors(std::vector<GgufTensor> &tensors, uint64_t header_end, uint64
     for (GgufTensor &tensor : tensors) {
         const std::string what = printable(tensor.name);
         if (tensor.offset % alignment != 0) {
-            throw_error(ErrorKind::input, "{}: tensor '{}': offset: expected a multiple of {}, found {}",
-                        name, what, alignment, tensor.offset);
+            throw_error(ErrorKind::input,
+                        "{}: tensor '{}': offset: expected a multiple of {}, found {}", name, what,
+                        alignment, tensor.offset);
         }
         if (tensor.offset > size || tensor.bytes > size - tensor.offset) {
-            throw_error(
-                ErrorKind::input,
-                "{}: tensor '{}': {} bytes at {} lie behind the file's {} data bytes; the file is cut "
-                "short or damaged",
-                name, what, tensor.bytes, tensor.offset, size);
+            throw_error(ErrorKind::input,
+                        "{}: tensor '{}': {} bytes at {} lie behind the file's {} data bytes; the "
+                        "file is cut "
+                        "short or damaged",
+                        name, what, tensor.bytes, tensor.offset, size);
         }
         tensor.offset += start;
         order.push_back(&tensor);

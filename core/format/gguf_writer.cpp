@@ -11,8 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-template <typename T>
-void append(std::string &to, T value) {
+template <typename T> void append(std::string &to, T value) {
     to.append(reinterpret_cast<const char *>(&value), sizeof value);
 }
 
@@ -22,9 +21,7 @@ void append_text(std::string &to, std::string_view text) {
 }
 
 // Data of tensors begins at multiples of 32 bytes: the alignment of files that name none.
-uint64_t aligned(uint64_t bytes) {
-    return (bytes + 31) / 32 * 32;
-}
+uint64_t aligned(uint64_t bytes) { return (bytes + 31) / 32 * 32; }
 
 } // namespace
 
@@ -66,20 +63,17 @@ void GgufWriter::add(std::string_view name, bool value) {
 
 void GgufWriter::add(std::string_view name, std::span<const std::string> texts) {
     array(name, GgufType::string, texts.size());
-    for (const std::string &text : texts)
-        append_text(metadata_, text);
+    for (const std::string &text : texts) append_text(metadata_, text);
 }
 
 void GgufWriter::add(std::string_view name, std::span<const int32_t> values) {
     array(name, GgufType::i32, values.size());
-    for (const int32_t value : values)
-        append(metadata_, value);
+    for (const int32_t value : values) append(metadata_, value);
 }
 
 void GgufWriter::add(std::string_view name, std::span<const float> values) {
     array(name, GgufType::f32, values.size());
-    for (const float value : values)
-        append(metadata_, value);
+    for (const float value : values) append(metadata_, value);
 }
 
 void GgufWriter::copy(const GgufFile &from, const GgufEntry &entry) {
@@ -111,9 +105,7 @@ uint64_t GgufWriter::header_bytes() const {
     return 4 + 4 + 8 + 8 + metadata_.size() + infos_.size();
 }
 
-uint64_t GgufWriter::file_bytes() const {
-    return aligned(header_bytes()) + data_bytes_;
-}
+uint64_t GgufWriter::file_bytes() const { return aligned(header_bytes()) + data_bytes_; }
 
 void GgufWriter::put(const void *data, uint64_t bytes) {
     out_->write({static_cast<const std::byte *>(data), static_cast<size_t>(bytes)});
@@ -140,9 +132,11 @@ void GgufWriter::begin() {
 void GgufWriter::write(std::span<const std::byte> data) {
     while (!data.empty()) {
         if (next_ == tensors_.size())
-            throw_error(ErrorKind::internal, "{}: more data than its tensors have", target_.string());
+            throw_error(ErrorKind::internal, "{}: more data than its tensors have",
+                        target_.string());
         const Declared &tensor = tensors_[next_];
-        const auto piece = static_cast<size_t>(std::min<uint64_t>(data.size(), tensor.bytes - written_));
+        const auto piece =
+            static_cast<size_t>(std::min<uint64_t>(data.size(), tensor.bytes - written_));
         put(data.data(), piece);
         data = data.subspan(piece);
         written_ += piece;

@@ -13,10 +13,11 @@
 
 namespace keel {
 
-// Writes a GGUF file, version 3. First the metadata and the list of tensors, then, after begin(), the data of the tensors in the order of
-// the list. The content goes to a file beside the target, which takes the target's place in finish(): nobody ever sees half a file, and
-// what stood there stays until then. Without finish() nothing remains. All members throw Error(runtime) where the system
-// refuses; begin() Error(input) where there is no place for a file.
+// Writes a GGUF file, version 3. First the metadata and the list of tensors, then, after begin(),
+// the data of the tensors in the order of the list. The content goes to a file beside the target,
+// which takes the target's place in finish(): nobody ever sees half a file, and what stood there
+// stays until then. Without finish() nothing remains. All members throw Error(runtime) where the
+// system refuses; begin() Error(input) where there is no place for a file.
 class GgufWriter {
   public:
     explicit GgufWriter(std::filesystem::path target);
@@ -42,7 +43,8 @@ class GgufWriter {
     uint64_t file_bytes() const;
     // Writes all that stands in front of the data.
     void begin();
-    // The next tensor's data, in pieces of any size; the next one begins when as many bytes came as it has.
+    // The next tensor's data, in pieces of any size; the next one begins when as many bytes came as
+    // it has.
     void write(std::span<const std::byte> data);
     void finish();
 

@@ -79,8 +79,7 @@ void Graph::forward(std::span<const Segment> segments,
     const StepForm form = form_of(segments);
     const StepProgram::Limits &limits = program(form).limits();
     uint32_t rows = 0;
-    for (const RowRange &range : logit_rows_)
-        rows += range.count;
+    for (const RowRange &range : logit_rows_) rows += range.count;
     const uint32_t most = decoder_.has_output() ? limits.logit_rows : 0;
     if (tokens_ == 0 || tokens_ > limits.tokens || rows > most) {
         throw_error(ErrorKind::internal,

@@ -24,8 +24,7 @@ void NextToken::read_logits(uint32_t rows, float *out, uint32_t first) const {
     if (config_.logit_softcap <= 0) return;
     const auto cap = static_cast<float>(config_.logit_softcap);
     const int64_t n = int64_t{rows} * config_.vocab_size;
-    for (int64_t i = 0; i < n; ++i)
-        out[i] = cap * std::tanh(out[i] / cap);
+    for (int64_t i = 0; i < n; ++i) out[i] = cap * std::tanh(out[i] / cap);
 }
 
 void NextToken::queue_argmax(uint32_t n) {

@@ -47,8 +47,7 @@ StepProgram::StepProgram(Executor &executor, const Decoder &decoder, const Works
 
 std::vector<const PlannedOp *> StepProgram::list() const {
     std::vector<const PlannedOp *> all;
-    for (const OpHandle &op : ops_)
-        all.push_back(op.get());
+    for (const OpHandle &op : ops_) all.push_back(op.get());
     return all;
 }
 
@@ -73,16 +72,13 @@ void StepProgram::check_end(size_t at, bool without_logits) const {
 
 const keel_tensor *residual_after(const PlannedOp &op, const keel_op_args *args) {
     switch (op.tag().role) {
-    case Role::embed:
-        return reinterpret_cast<const keel_embed_args *>(args)->out;
-    case Role::ffn_add:
-        return reinterpret_cast<const keel_elementwise_args *>(args)->out;
+    case Role::embed: return reinterpret_cast<const keel_embed_args *>(args)->out;
+    case Role::ffn_add: return reinterpret_cast<const keel_elementwise_args *>(args)->out;
     case Role::down: { // with post_norms it is not the last
         const auto &a = *reinterpret_cast<const keel_matmul_args *>(args);
         return (a.features & KEEL_MATMUL_ACCUMULATE) != 0 ? a.out : nullptr;
     }
-    default:
-        return nullptr;
+    default: return nullptr;
     }
 }
 

@@ -125,8 +125,7 @@ void walk_step(const Decoder &d, const Workspace &w, uint32_t m, std::span<const
         hand({.role = Role::embed}, KEEL_OP_EMBED, embed_args(d.config(), rows.ids, rows.x),
              &d.weights().embedding());
     }
-    for (size_t layer = 0; layer < d.layers(); ++layer)
-        walk_layer(d, rows, layer, hand);
+    for (size_t layer = 0; layer < d.layers(); ++layer) walk_layer(d, rows, layer, hand);
     walk_output(d, w, logits, hand);
 }
 
@@ -160,8 +159,7 @@ class StepProgram {
 
   private:
     struct PlanHand;
-    template <typename Attend>
-    struct RunHand {
+    template <typename Attend> struct RunHand {
         const StepProgram &program;
         Executor &executor;
         const Attend &attention;

@@ -136,8 +136,7 @@ class ModelWeights::Loader {
             advance(tensor.bytes);
         }
         if (offset != 0) {
-            for (float &value : values)
-                value += static_cast<float>(offset);
+            for (float &value : values) value += static_cast<float>(offset);
         }
         Tensor out = Tensor::allocate(executor_.device(), KEEL_DTYPE_F32,
                                       {static_cast<int64_t>(values.size())}, executor_.placement());
@@ -210,8 +209,7 @@ WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options) 
     }
     for (int64_t i = part.first; i < part.end; ++i) {
         const LayerParts layer = layer_parts(c, i);
-        for (const WeightParts *weight : layer.all())
-            add(*weight);
+        for (const WeightParts *weight : layer.all()) add(*weight);
     }
     return bytes;
 }
@@ -255,8 +253,7 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
 uint64_t ModelWeights::bytes_per_token(const Device &device) const {
     uint64_t bytes = has_output() ? (output_ ? *output_ : *embedding_).bytes(device) : 0;
     for (const LayerWeights &l : layers_) {
-        for (const Weight *w : l.matrices())
-            bytes += w->bytes(device);
+        for (const Weight *w : l.matrices()) bytes += w->bytes(device);
     }
     return bytes;
 }
@@ -271,8 +268,7 @@ std::string ModelWeights::dtype_name() const {
     if (embedding_) names.insert(keel_dtype_name(embedding_->dtype()));
     if (output_) names.insert(keel_dtype_name(output_->dtype()));
     for (const LayerWeights &l : layers_) {
-        for (const Weight *w : l.matrices())
-            names.insert(keel_dtype_name(w->dtype()));
+        for (const Weight *w : l.matrices()) names.insert(keel_dtype_name(w->dtype()));
     }
     return fmt::format("{}", fmt::join(names, ", "));
 }

@@ -32,8 +32,7 @@ void Workspace::allocate(Device &device, keel_buffer_kind kind) {
 
 uint64_t Workspace::bytes() const {
     uint64_t bytes = 0;
-    for (Tensor Workspace::*tensor : tensors)
-        bytes += (this->*tensor).bytes();
+    for (Tensor Workspace::*tensor : tensors) bytes += (this->*tensor).bytes();
     return bytes;
 }
 

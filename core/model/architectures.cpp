@@ -10,7 +10,8 @@ namespace keel {
 namespace {
 
 constexpr std::array<const Architecture *, 7> table = {
-    &arch::llama, &arch::mistral, &arch::qwen2, &arch::qwen3, &arch::gemma, &arch::gemma2, &arch::gemma3,
+    &arch::llama, &arch::mistral, &arch::qwen2,  &arch::qwen3,
+    &arch::gemma, &arch::gemma2,  &arch::gemma3,
 };
 
 constexpr std::string_view experts = "its feed-forward network is a mixture of experts";
@@ -30,13 +31,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> refused =
 
 } // namespace
 
-std::span<const Architecture *const> architectures() {
-    return table;
-}
+std::span<const Architecture *const> architectures() { return table; }
 
 const Architecture *find_architecture(std::string_view name) {
-    const auto found =
-        std::find_if(table.begin(), table.end(), [&](const Architecture *a) { return a->name == name; });
+    const auto found = std::find_if(table.begin(), table.end(),
+                                    [&](const Architecture *a) { return a->name == name; });
     return found == table.end() ? nullptr : *found;
 }
 
@@ -50,8 +49,8 @@ std::string architecture_names() {
 }
 
 std::string_view why_not_supported(std::string_view name) {
-    const auto found =
-        std::find_if(refused.begin(), refused.end(), [&](const auto &row) { return row.first == name; });
+    const auto found = std::find_if(refused.begin(), refused.end(),
+                                    [&](const auto &row) { return row.first == name; });
     return found == refused.end() ? std::string_view{} : found->second;
 }
 

@@ -43,14 +43,15 @@ struct LayerNames {
     std::string_view post_ffn_norm; // only where the model has post_norms
 };
 
-// A model architecture that Keel can run, in a file of its own below core/model/arch: how its config.json is read. What the graph does
-// differently is then data in ModelConfig.
+// A model architecture that Keel can run, in a file of its own below core/model/arch: how its
+// config.json is read. What the graph does differently is then data in ModelConfig.
 struct Architecture {
     std::string_view name;       // as in config.json's "architectures", e.g. "LlamaForCausalLM"
     std::string_view model_type; // as in "model_type", e.g. "llama"
     ConfigDefaults defaults;
     LayerNames names;
-    // Reads what is particular to it; called when sizes, RoPE and activation stand in `config`. Throws Error(input).
+    // Reads what is particular to it; called when sizes, RoPE and activation stand in `config`.
+    // Throws Error(input).
     void (*read)(const model::ConfigReader &in, ModelConfig &config);
 };
 
@@ -62,7 +63,8 @@ const Architecture *find_architecture(std::string_view name);
 // "LlamaForCausalLM, ...": for errors.
 std::string architecture_names();
 
-// Why an architecture that is well known is not there, for the error that refuses it; empty if nothing is known of it.
+// Why an architecture that is well known is not there, for the error that refuses it; empty if
+// nothing is known of it.
 std::string_view why_not_supported(std::string_view name);
 
 } // namespace keel

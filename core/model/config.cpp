@@ -21,12 +21,13 @@ constexpr int64_t max_heads = 65536;
 constexpr int64_t max_head_dim = 4096;
 constexpr int64_t max_vocab = 1 << 24;
 constexpr int64_t max_context = INT32_MAX;
-constexpr uint64_t max_parameters = uint64_t{1}
-                                    << 42; // 4.4 trillion: beyond every open model, far below overflow
+constexpr uint64_t max_parameters =
+    uint64_t{1} << 42; // 4.4 trillion: beyond every open model, far below overflow
 constexpr size_t max_end_tokens = 256;
 constexpr JsonLimits config_limits{size_t{4} << 20, 32, 400'000};
 
-[[noreturn]] void refuse_architecture(const ConfigReader &in, const char *key, const std::string &name) {
+[[noreturn]] void refuse_architecture(const ConfigReader &in, const char *key,
+                                      const std::string &name) {
     const std::string_view reason = why_not_supported(name);
     in.fail(key, fmt::format("'{}' is not supported{}{}; supported: {}", printable(name),
                              reason.empty() ? "" : ", because ", reason, architecture_names()));
@@ -44,11 +45,12 @@ const Architecture *read_architecture(const ConfigReader &in) {
         if (row->model_type == type) return row;
     }
     if (!type.empty()) refuse_architecture(in, "model_type", type);
-    in.fail("architectures", fmt::format("expected one of: {}; found nothing", architecture_names()));
+    in.fail("architectures",
+            fmt::format("expected one of: {}; found nothing", architecture_names()));
 }
 
-// Both spellings of the same thing: rope_scaling {type | rope_type, ...} and the newer rope_parameters, which holds
-// rope_theta too.
+// Both spellings of the same thing: rope_scaling {type | rope_type, ...} and the newer
+// rope_parameters, which holds rope_theta too.
 RopeScaling read_scaling(const ConfigReader &rope) {
     const char *key = rope.has("rope_type") ? "rope_type" : "type";
     const std::string type = rope.text(key, "default");
@@ -60,8 +62,8 @@ RopeScaling read_scaling(const ConfigReader &rope) {
         scaling.kind = RopeScaling::Kind::linear;
         scaling.factor = rope.number("factor", 1, 1e6);
     } else if (type == "llama3") {
-        rope.only({"type", "rope_type", "rope_theta", "partial_rotary_factor", "factor", "low_freq_factor",
-                   "high_freq_factor", "original_max_position_embeddings"});
+        rope.only({"type", "rope_type", "rope_theta", "partial_rotary_factor", "factor",
+                   "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
         scaling.kind = RopeScaling::Kind::llama3;
         scaling.factor = rope.number("factor", 1, 1e6);
         scaling.low_freq_factor = rope.number("low_freq_factor", 1e-6, 1e6);
@@ -72,8 +74,9 @@ RopeScaling read_scaling(const ConfigReader &rope) {
                         fmt::format("more than low_freq_factor ({})", scaling.low_freq_factor));
         }
     } else {
-        rope.fail(key, fmt::format("'{}' scaling is not supported; supported: default, linear, llama3",
-                                   printable(type)));
+        rope.fail(key,
+                  fmt::format("'{}' scaling is not supported; supported: default, linear, llama3",
+                              printable(type)));
     }
     return scaling;
 }
@@ -85,29 +88,34 @@ bool same(const RopeScaling &a, const RopeScaling &b) {
 
 void check_full_rotation(const ConfigReader &in) {
     if (in.number("partial_rotary_factor", 0, 1, 1) != 1) {
-        in.fail("partial_rotary_factor", "rotating a part of each head is not supported; expected 1");
+        in.fail("partial_rotary_factor",
+                "rotating a part of each head is not supported; expected 1");
     }
 }
 
 constexpr double low_theta = 1;
 constexpr double high_theta = 1e12;
 
-// The layers with a window may have a theta of their own, never scaled: "rope_local_base_freq", or, in the newer spelling, an object
-// for each kind of layer.
-void read_local_rope(const ConfigReader &in, const std::optional<ConfigReader> &newer, ModelConfig &config) {
+// The layers with a window may have a theta of their own, never scaled: "rope_local_base_freq", or,
+// in the newer spelling, an object for each kind of layer.
+void read_local_rope(const ConfigReader &in, const std::optional<ConfigReader> &newer,
+                     ModelConfig &config) {
     const double fallback = config.architecture->defaults.local_rope_theta;
     if (fallback == 0) return;
     config.local_rope_theta = in.number("rope_local_base_freq", low_theta, high_theta, fallback);
     if (!newer) return;
-    config.local_rope_theta = newer->number("rope_theta", low_theta, high_theta, *config.local_rope_theta);
+    config.local_rope_theta =
+        newer->number("rope_theta", low_theta, high_theta, *config.local_rope_theta);
     if (read_scaling(*newer).kind != RopeScaling::Kind::none)
-        newer->fail("rope_type", "scaling the layers with a window is not supported; expected default");
+        newer->fail("rope_type",
+                    "scaling the layers with a window is not supported; expected default");
 }
 
 void read_rope(const ConfigReader &in, ModelConfig &config) {
     auto newer = in.object("rope_parameters");
     std::optional<ConfigReader> local;
-    if (newer && config.architecture->defaults.local_rope_theta != 0 && newer->has("full_attention")) {
+    if (newer && config.architecture->defaults.local_rope_theta != 0 &&
+        newer->has("full_attention")) {
         newer->only({"full_attention", "sliding_attention"});
         local = newer->object("sliding_attention");
         newer = newer->object("full_attention");
@@ -144,27 +152,31 @@ void read_sizes(const ConfigReader &in, ModelConfig &config) {
     config.intermediate_size = in.integer("intermediate_size", 1, max_intermediate);
     config.layers = in.integer("num_hidden_layers", 1, max_layers);
     config.heads = in.integer("num_attention_heads", 1, max_heads);
-    config.kv_heads = in.integer(
-        "num_key_value_heads", 1, max_heads,
-        defaults.kv_heads == 0 || in.is_null("num_key_value_heads") ? config.heads : defaults.kv_heads);
+    config.kv_heads =
+        in.integer("num_key_value_heads", 1, max_heads,
+                   defaults.kv_heads == 0 || in.is_null("num_key_value_heads") ? config.heads
+                                                                               : defaults.kv_heads);
     config.vocab_size = in.integer("vocab_size", 1, max_vocab);
-    config.max_positions = in.integer("max_position_embeddings", 1, max_context, defaults.max_positions);
+    config.max_positions =
+        in.integer("max_position_embeddings", 1, max_context, defaults.max_positions);
     if (config.heads % config.kv_heads != 0) {
-        in.refuse("num_key_value_heads", fmt::format("a divisor of num_attention_heads ({})", config.heads));
+        in.refuse("num_key_value_heads",
+                  fmt::format("a divisor of num_attention_heads ({})", config.heads));
     }
     if (in.has("head_dim") || defaults.head_dim != 0) {
         config.head_dim = in.integer("head_dim", 2, max_head_dim, defaults.head_dim);
     } else {
         if (config.hidden_size % config.heads != 0) {
-            in.fail("head_dim", fmt::format("expected a value, because hidden_size ({}) is no multiple of "
-                                            "num_attention_heads ({})",
-                                            config.hidden_size, config.heads));
+            in.fail("head_dim",
+                    fmt::format("expected a value, because hidden_size ({}) is no multiple of "
+                                "num_attention_heads ({})",
+                                config.hidden_size, config.heads));
         }
         config.head_dim = config.hidden_size / config.heads;
     }
     if (config.head_dim % 2 != 0 || config.head_dim > max_head_dim) {
-        in.fail("head_dim",
-                fmt::format("expected an even number from 2 to {}, found {}", max_head_dim, config.head_dim));
+        in.fail("head_dim", fmt::format("expected an even number from 2 to {}, found {}",
+                                        max_head_dim, config.head_dim));
     }
     if (config.q_size() > max_hidden * 4) {
         in.fail("num_attention_heads", fmt::format("{} heads of {} are more than {} query elements",
@@ -183,7 +195,8 @@ void read_tokens(const ConfigReader &in, ModelConfig &config) {
     if (!bos.empty()) config.bos_id = bos[0];
     config.eos_ids = in.integers("eos_token_id", 0, config.vocab_size - 1, max_end_tokens);
     std::sort(config.eos_ids.begin(), config.eos_ids.end());
-    config.eos_ids.erase(std::unique(config.eos_ids.begin(), config.eos_ids.end()), config.eos_ids.end());
+    config.eos_ids.erase(std::unique(config.eos_ids.begin(), config.eos_ids.end()),
+                         config.eos_ids.end());
 }
 
 // A config that asks for experts under a name that has none would give nonsense without a word.
@@ -266,10 +279,12 @@ void add_generation_config(ModelConfig &config, std::string_view text, std::stri
 
 ModelConfig load_model_config(const std::filesystem::path &folder) {
     const auto file = folder / "config.json";
-    ModelConfig config = parse_model_config(read_text_file(file, config_limits.bytes), file.string());
+    ModelConfig config =
+        parse_model_config(read_text_file(file, config_limits.bytes), file.string());
     const auto generation = folder / "generation_config.json";
     if (std::filesystem::exists(generation)) {
-        add_generation_config(config, read_text_file(generation, config_limits.bytes), generation.string());
+        add_generation_config(config, read_text_file(generation, config_limits.bytes),
+                              generation.string());
     }
     return config;
 }

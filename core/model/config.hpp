@@ -19,7 +19,8 @@ struct RopeScaling {
         none,
         linear,  // positions divided by factor
         llama3,  // low frequencies divided by factor, high ones kept, a ramp in between
-        factors, // each frequency divided by its own factor; no config.json says this, GGUF files do
+        factors, // each frequency divided by its own factor; no config.json says this, GGUF files
+                 // do
     };
     Kind kind = Kind::none;
     double factor = 1;            // >= 1; linear and llama3
@@ -29,8 +30,8 @@ struct RopeScaling {
     std::vector<double> factors;  // factors: [head_dim / 2]
 };
 
-// What config.json says about a model, checked: every number lies in a sane range and the products (elements of each
-// weight, number of parameters) fit in 64 bits with room to spare.
+// What config.json says about a model, checked: every number lies in a sane range and the products
+// (elements of each weight, number of parameters) fit in 64 bits with room to spare.
 struct ModelConfig {
     const Architecture *architecture = nullptr; // never null after parsing; static data
 
@@ -51,31 +52,35 @@ struct ModelConfig {
     bool qkv_bias = false;           // the q, k and v projections have biases
     bool attention_out_bias = false; // and the projection behind attention
     bool mlp_bias = false;
-    bool qk_norm = false; // RMS norm on each head's query and key before RoPE
-    bool post_norms =
-        false; // RMS norms on what attention and feed-forward give, before it joins the residual stream
-    double norm_offset = 0; // added to all norms' weights at load: 1 where files hold w of a factor (1 + w)
+    bool qk_norm = false;    // RMS norm on each head's query and key before RoPE
+    bool post_norms = false; // RMS norms on what attention and feed-forward give, before it joins
+                             // the residual stream
+    double norm_offset =
+        0; // added to all norms' weights at load: 1 where files hold w of a factor (1 + w)
     Activation activation = Activation::silu;
     double embedding_scale = 1; // embeddings are multiplied by it; the output projection never is
     std::optional<double>
-        query_scalar;             // attention logits are divided by its root; absent: by that of head_dim
+        query_scalar; // attention logits are divided by its root; absent: by that of head_dim
     double attention_softcap = 0; // c of c * tanh(logit / c) in attention; 0: none
     double logit_softcap = 0;     // the same on the model's logits; 0: none
     std::optional<int64_t>
         sliding_window; // a query sees keys less than so many positions back, in the layers that
-    std::vector<bool> sliding_layers;       // are true here, [layers]; empty if there is no window
-    std::optional<double> local_rope_theta; // theta of those layers, which then have no RoPE scaling
+    std::vector<bool> sliding_layers; // are true here, [layers]; empty if there is no window
+    std::optional<double>
+        local_rope_theta; // theta of those layers, which then have no RoPE scaling
 
     std::optional<int64_t> bos_id;
     std::vector<int64_t> eos_ids; // ascending, each once; may be empty
-    std::string stored_dtype; // "torch_dtype" as written, for display; the tensors say what they really are
+    std::string
+        stored_dtype; // "torch_dtype" as written, for display; the tensors say what they really are
 
     int64_t q_size() const { return heads * head_dim; }
     int64_t kv_size() const { return kv_heads * head_dim; }
     double attention_scale() const; // of q . k
     // The window of a layer in tokens; 0: it sees all.
     int64_t window(size_t layer) const {
-        return layer < sliding_layers.size() && sliding_layers[layer] ? sliding_window.value_or(0) : 0;
+        return layer < sliding_layers.size() && sliding_layers[layer] ? sliding_window.value_or(0)
+                                                                      : 0;
     }
     bool has_local_rope(size_t layer) const { return local_rope_theta && window(layer) > 0; }
     // Weights of the whole model; a tied matrix counts once.
@@ -88,11 +93,12 @@ ModelConfig parse_model_config(std::string_view text, std::string_view name);
 // The same of a document that the program made of another file's keys.
 ModelConfig parse_model_config(const JsonDocument &document);
 
-// Reads FOLDER/config.json and, where there is one, the end tokens of FOLDER/generation_config.json: chat models list
-// more end tokens there than in config.json.
+// Reads FOLDER/config.json and, where there is one, the end tokens of
+// FOLDER/generation_config.json: chat models list more end tokens there than in config.json.
 ModelConfig load_model_config(const std::filesystem::path &folder);
 
-// Adds the eos_token_id of a generation_config.json to config.eos_ids; nothing else in that file is read.
+// Adds the eos_token_id of a generation_config.json to config.eos_ids; nothing else in that file is
+// read.
 void add_generation_config(ModelConfig &config, std::string_view text, std::string_view name);
 
 } // namespace keel

@@ -61,8 +61,7 @@ std::vector<std::string> ConfigReader::texts(const char *key, size_t count) cons
     const auto value = object_.find(key);
     if (!value) return {};
     std::vector<std::string> out;
-    for (size_t i = 0; i < value->size(count); ++i)
-        out.push_back(value->element(i).text());
+    for (size_t i = 0; i < value->size(count); ++i) out.push_back(value->element(i).text());
     return out;
 }
 

@@ -22,7 +22,8 @@ class ConfigReader {
     // Written as null: where that differs from being left out, which stands for a default.
     bool is_null(const char *key) const { return object_.has(key) && !has(key); }
 
-    // Each throws Error(input) if the key is absent (where there is no fallback), of another type or out of range.
+    // Each throws Error(input) if the key is absent (where there is no fallback), of another type
+    // or out of range.
     int64_t integer(const char *key, int64_t low, int64_t high) const;
     int64_t integer(const char *key, int64_t low, int64_t high, int64_t fallback) const;
     double number(const char *key, double low, double high) const;
@@ -34,7 +35,8 @@ class ConfigReader {
     std::vector<std::string> texts(const char *key, size_t count) const;
     // The object under `key`, if there is one.
     std::optional<ConfigReader> object(const char *key) const;
-    // Throws if there is a key that is not in the list: for objects where an unknown key changes the meaning.
+    // Throws if there is a key that is not in the list: for objects where an unknown key changes
+    // the meaning.
     void only(std::initializer_list<std::string_view> keys) const;
 
     // Throws Error(input) "FILE:LINE: PATH: expected WHAT, found VALUE".

@@ -8,8 +8,9 @@ namespace keel {
 std::string window_text(const ModelConfig &c) {
     const auto n = std::count(c.sliding_layers.begin(), c.sliding_layers.end(), true);
     if (!c.sliding_window || n == 0) return {};
-    return n == c.layers ? fmt::format("window {}", *c.sliding_window)
-                         : fmt::format("window {} in {} of {} layers", *c.sliding_window, n, c.layers);
+    return n == c.layers
+               ? fmt::format("window {}", *c.sliding_window)
+               : fmt::format("window {} in {} of {} layers", *c.sliding_window, n, c.layers);
 }
 
 std::vector<std::string> architecture_facts(const ModelConfig &c) {
@@ -22,12 +23,14 @@ std::vector<std::string> architecture_facts(const ModelConfig &c) {
     if (c.post_norms) facts.emplace_back("norms behind attention and feed-forward");
     if (c.activation != Activation::silu)
         facts.emplace_back(c.activation == Activation::gelu ? "GELU" : "GELU (tanh)");
-    if (c.embedding_scale != 1) facts.push_back(fmt::format("embeddings times {:.6g}", c.embedding_scale));
+    if (c.embedding_scale != 1)
+        facts.push_back(fmt::format("embeddings times {:.6g}", c.embedding_scale));
     if (c.query_scalar && *c.query_scalar != static_cast<double>(c.head_dim))
         facts.push_back(fmt::format("attention scaled by 1/sqrt({:.6g})", *c.query_scalar));
     if (c.attention_softcap > 0)
         facts.push_back(fmt::format("attention capped at {:.6g}", c.attention_softcap));
-    if (c.logit_softcap > 0) facts.push_back(fmt::format("logits capped at {:.6g}", c.logit_softcap));
+    if (c.logit_softcap > 0)
+        facts.push_back(fmt::format("logits capped at {:.6g}", c.logit_softcap));
     return facts;
 }
 
@@ -36,14 +39,11 @@ std::string rope_text(const ModelConfig &m) {
     if (m.local_rope_theta)
         text += fmt::format(" ({} in layers with a window)", *m.local_rope_theta);
     switch (m.rope_scaling.kind) {
-    case RopeScaling::Kind::none:
-        return text + ", no scaling";
+    case RopeScaling::Kind::none: return text + ", no scaling";
     case RopeScaling::Kind::linear:
         return text + fmt::format(", linear scaling by {}", m.rope_scaling.factor);
-    case RopeScaling::Kind::factors:
-        return text + ", a scaling factor per frequency";
-    case RopeScaling::Kind::llama3:
-        break;
+    case RopeScaling::Kind::factors: return text + ", a scaling factor per frequency";
+    case RopeScaling::Kind::llama3: break;
     }
     return text + fmt::format(", Llama 3 scaling by {} from {} tokens", m.rope_scaling.factor,
                               m.rope_scaling.original_context);

@@ -18,14 +18,17 @@ void check_is_folder(const fs::path &path) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     if (!fs::exists(status)) {
-        const std::string why =
-            status.type() == fs::file_type::not_found ? "No such file or directory" : error.message();
-        throw_error(ErrorKind::input, "{}: cannot open: {}; give the folder of a model, or a GGUF file",
+        const std::string why = status.type() == fs::file_type::not_found
+                                    ? "No such file or directory"
+                                    : error.message();
+        throw_error(ErrorKind::input,
+                    "{}: cannot open: {}; give the folder of a model, or a GGUF file",
                     path.string(), why);
     }
     if (fs::is_directory(status)) return;
     throw_error(ErrorKind::input,
-                "{}: expected the folder of a model or a GGUF file, found another file; give the folder that "
+                "{}: expected the folder of a model or a GGUF file, found another file; give the "
+                "folder that "
                 "holds it, '{}'",
                 path.string(), path.has_parent_path() ? path.parent_path().string() : ".");
 }
@@ -35,7 +38,8 @@ bool has_file(const fs::path &path) {
     return fs::is_regular_file(path, ignored);
 }
 
-// What stands there instead of the file that is missing: half of such errors are a wrong format or folder.
+// What stands there instead of the file that is missing: half of such errors are a wrong format or
+// folder.
 std::string look_alike(const fs::path &folder) {
     std::error_code ignored;
     std::string bin;
@@ -44,23 +48,25 @@ std::string look_alike(const fs::path &folder) {
     for (const auto &entry : fs::directory_iterator(folder, ignored)) {
         const fs::path &file = entry.path();
         const std::string extension = file.extension().string();
-        if (extension == ".bin" || extension == ".pt" || extension == ".pth") bin = file.filename().string();
+        if (extension == ".bin" || extension == ".pt" || extension == ".pth")
+            bin = file.filename().string();
         if (extension == ".gguf") gguf = file.filename().string();
         if (extension == ".safetensors") stray = file.filename().string();
     }
     if (!stray.empty()) {
-        return fmt::format(
-            "; there is '{}', but several files need model.safetensors.index.json and a single one the name "
-            "model.safetensors",
-            printable(stray));
+        return fmt::format("; there is '{}', but several files need model.safetensors.index.json "
+                           "and a single one the name "
+                           "model.safetensors",
+                           printable(stray));
     }
     if (!bin.empty()) {
-        return fmt::format(
-            "; there is '{}', but PyTorch's pickled weights are not read (they can run code): convert them "
-            "to safetensors",
-            printable(bin));
+        return fmt::format("; there is '{}', but PyTorch's pickled weights are not read (they can "
+                           "run code): convert them "
+                           "to safetensors",
+                           printable(bin));
     }
-    if (!gguf.empty()) return fmt::format("; there is '{}': give that file itself", printable(gguf));
+    if (!gguf.empty())
+        return fmt::format("; there is '{}': give that file itself", printable(gguf));
     return "; is the download complete?";
 }
 
@@ -114,12 +120,12 @@ void check_index(const std::string &name, const ShardIndex &index, const ModelSo
     }
     if (index.tensors.size() == source.tensors().size()) return;
     for (const TensorInfo &tensor : source.tensors()) {
-        const auto at =
-            std::lower_bound(index.tensors.begin(), index.tensors.end(), tensor.name,
-                             [](const auto &entry, const std::string &key) { return entry.first < key; });
+        const auto at = std::lower_bound(
+            index.tensors.begin(), index.tensors.end(), tensor.name,
+            [](const auto &entry, const std::string &key) { return entry.first < key; });
         if (at == index.tensors.end() || at->first != tensor.name) {
-            throw_error(ErrorKind::input, "{}: tensor '{}' is not listed in {}", source.file(tensor).path(),
-                        printable(tensor.name), name);
+            throw_error(ErrorKind::input, "{}: tensor '{}' is not listed in {}",
+                        source.file(tensor).path(), printable(tensor.name), name);
         }
     }
 }
@@ -135,7 +141,8 @@ std::shared_ptr<const ModelSource> open_model_source(const fs::path &path) {
     parts.path = path.string();
     if (!has_file(path / "config.json")) {
         throw_error(ErrorKind::input,
-                    "{}: expected a Hugging Face model folder, but config.json is missing{}", path.string(),
+                    "{}: expected a Hugging Face model folder, but config.json is missing{}",
+                    path.string(),
                     has_file(path / "params.json")
                         ? "; this is Meta's original format: take the '-hf' version"
                         : gguf_beside(path));
@@ -148,9 +155,11 @@ std::shared_ptr<const ModelSource> open_model_source(const fs::path &path) {
         return std::make_shared<const ModelSource>(std::move(parts));
     }
     if (!has_file(index)) {
-        throw_error(ErrorKind::input, "{}: model.safetensors is missing{}", path.string(), look_alike(path));
+        throw_error(ErrorKind::input, "{}: model.safetensors is missing{}", path.string(),
+                    look_alike(path));
     }
-    const ShardIndex shards = parse_shard_index(read_text_file(index, max_shard_index_bytes), index.string());
+    const ShardIndex shards =
+        parse_shard_index(read_text_file(index, max_shard_index_bytes), index.string());
     add_shards(path, index.string(), shards, parts);
     auto source = std::make_shared<const ModelSource>(std::move(parts));
     check_index(index.string(), shards, *source);

@@ -18,7 +18,8 @@ using nlohmann::json;
 
 constexpr uint64_t max_layers = 4096;
 
-// The shortest decimal that is this float: 1e-05f is then the 1e-05 of a config.json, not the double nearest to the float.
+// The shortest decimal that is this float: 1e-05f is then the 1e-05 of a config.json, not the
+// double nearest to the float.
 double as_written(float value) {
     const std::string text = fmt::format("{}", value);
     double result = value;
@@ -33,7 +34,8 @@ class ConfigMaker {
         const auto name = file_.text("general.architecture");
         if (!name) {
             throw_error(ErrorKind::input,
-                        "{}: metadata key 'general.architecture' is missing; is this a model?", file_.name());
+                        "{}: metadata key 'general.architecture' is missing; is this a model?",
+                        file_.name());
         }
         architecture_ = find_by_name(*name);
         if (architecture_ == nullptr) {
@@ -55,7 +57,9 @@ class ConfigMaker {
     }
 
   private:
-    std::string key(std::string_view rest) const { return fmt::format("{}.{}", architecture_->name, rest); }
+    std::string key(std::string_view rest) const {
+        return fmt::format("{}.{}", architecture_->name, rest);
+    }
 
     struct Found {
         const GgufFile *file = nullptr;
@@ -79,7 +83,8 @@ class ConfigMaker {
 
     // Mistral's files are llama's; only a window tells them apart.
     std::string architecture_name() const {
-        const bool window = architecture_->name == "llama" && file_.has(key("attention.sliding_window"));
+        const bool window =
+            architecture_->name == "llama" && file_.has(key("attention.sliding_window"));
         return window ? "MistralForCausalLM" : std::string(architecture_->architecture);
     }
 
@@ -89,22 +94,20 @@ class ConfigMaker {
         if (entry.is_array()) {
             const auto values = file_.integers(name, max_layers);
             if (values->empty()) file_.fail(name, "the array is empty");
-            if (std::adjacent_find(values->begin(), values->end(), std::not_equal_to<>()) != values->end())
+            if (std::adjacent_find(values->begin(), values->end(), std::not_equal_to<>()) !=
+                values->end())
                 file_.fail(name, "values that differ from layer to layer are not supported");
             return values->front();
         }
         switch (entry.type) {
-        case GgufType::string:
-            return printable(*file_.text(name));
-        case GgufType::boolean:
-            return *file_.boolean(name);
+        case GgufType::string: return printable(*file_.text(name));
+        case GgufType::boolean: return *file_.boolean(name);
         case GgufType::f32:
         case GgufType::f64: {
             const double number = *file_.number(name, -1e30, 1e30);
             return entry.type == GgufType::f32 ? as_written(static_cast<float>(number)) : number;
         }
-        default:
-            return *file_.integer(name);
+        default: return *file_.integer(name);
         }
     }
 
@@ -147,18 +150,22 @@ class ConfigMaker {
     void add_head_size() {
         if (!take("head_dim", "attention.key_length")) {
             const auto hidden = number("hidden_size"), heads = number("num_attention_heads");
-            if (hidden > 0 && heads > 0 && hidden % heads == 0) config_["head_dim"] = hidden / heads;
+            if (hidden > 0 && heads > 0 && hidden % heads == 0)
+                config_["head_dim"] = hidden / heads;
         }
         const int64_t head = number("head_dim");
-        const std::string value_length = key("attention.value_length"), rotated = key("rope.dimension_count");
+        const std::string value_length = key("attention.value_length"),
+                          rotated = key("rope.dimension_count");
         if (file_.has(value_length) && value(value_length) != json(head)) {
-            file_.fail(value_length, fmt::format("keys of {} and values of {} elements are not supported; "
-                                                 "expected the same",
-                                                 head, value(value_length).dump()));
+            file_.fail(value_length,
+                       fmt::format("keys of {} and values of {} elements are not supported; "
+                                   "expected the same",
+                                   head, value(value_length).dump()));
         }
         if (file_.has(rotated) && value(rotated) != json(head)) {
-            file_.fail(rotated, fmt::format("rotating {} of the {} elements of each head is not supported",
-                                            value(rotated).dump(), head));
+            file_.fail(rotated,
+                       fmt::format("rotating {} of the {} elements of each head is not supported",
+                                   value(rotated).dump(), head));
         }
     }
 
@@ -193,7 +200,8 @@ class ConfigMaker {
         take("attn_logit_softcapping", "attn_logit_softcapping");
         take("final_logit_softcapping", "final_logit_softcapping");
         if (!architecture_->factor_norms) return;
-        // No key holds it: it is the head size in all Gemmas but the largest of the second and the third, where it is hidden / heads.
+        // No key holds it: it is the head size in all Gemmas but the largest of the second and the
+        // third, where it is hidden / heads.
         const int64_t layers = number("num_hidden_layers"), heads = number("num_attention_heads");
         const bool largest = (architecture_->name == "gemma2" && layers == 46) ||
                              (architecture_->name == "gemma3" && layers == 62);
@@ -206,15 +214,17 @@ class ConfigMaker {
         const int64_t vocabulary = number("vocab_size");
         const auto id = [&](const char *name) -> std::optional<int64_t> {
             const auto found = file_.integer(name);
-            if (!found || *found < 0 || *found == UINT32_MAX) return std::nullopt; // how writers say "none"
+            if (!found || *found < 0 || *found == UINT32_MAX)
+                return std::nullopt; // how writers say "none"
             if (*found >= vocabulary)
-                file_.fail(name, fmt::format("expected a token below {}, found {}", vocabulary, *found));
+                file_.fail(name,
+                           fmt::format("expected a token below {}, found {}", vocabulary, *found));
             return found;
         };
         if (const auto bos = id("tokenizer.ggml.bos_token_id")) config_["bos_token_id"] = *bos;
         json ends = json::array();
-        for (const char *name :
-             {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+        for (const char *name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                 "tokenizer.ggml.eom_token_id"}) {
             if (const auto end = id(name)) ends.push_back(*end);
         }
         config_["eos_token_id"] = std::move(ends);
@@ -240,27 +250,29 @@ class ConfigMaker {
         if (factors == nullptr) return;
         const int64_t half = config.head_dim / 2;
         if (factors->type->id != ggml::f32 || factors->shape != std::vector<int64_t>{half}) {
-            throw_error(ErrorKind::input, "{}: tensor '{}': expected {} of F32, found {} of {}", file->name(),
-                        rope_factors_tensor, shape_text(std::vector<int64_t>{half}),
+            throw_error(ErrorKind::input, "{}: tensor '{}': expected {} of F32, found {} of {}",
+                        file->name(), rope_factors_tensor, shape_text(std::vector<int64_t>{half}),
                         shape_text(factors->shape), factors->type->name);
         }
         std::vector<float> values(static_cast<size_t>(half));
-        convert_to_f32(KEEL_DTYPE_F32, file->bytes().data() + factors->offset, values.data(), values.size());
+        convert_to_f32(KEEL_DTYPE_F32, file->bytes().data() + factors->offset, values.data(),
+                       values.size());
         for (const float value : values) {
             if (!(value >= 1e-6F && value <= 1e6F)) {
-                throw_error(ErrorKind::input, "{}: tensor '{}': expected factors from 1e-6 to 1e6, found {}",
+                throw_error(ErrorKind::input,
+                            "{}: tensor '{}': expected factors from 1e-6 to 1e6, found {}",
                             file->name(), rope_factors_tensor, value);
             }
         }
         if (config.rope_scaling.kind != RopeScaling::Kind::none) {
-            throw_error(ErrorKind::input, "{}: tensor '{}' contradicts metadata key '{}'", file_.name(),
-                        rope_factors_tensor, key("rope.scaling.type"));
+            throw_error(ErrorKind::input, "{}: tensor '{}' contradicts metadata key '{}'",
+                        file_.name(), rope_factors_tensor, key("rope.scaling.type"));
         }
         config.rope_scaling = scaling_of(config, values);
     }
 
-    // The scaling that all Llamas from 3.1 on have is recognized in its factors, which are rounded: so a file computes exactly what its
-    // folder does.
+    // The scaling that all Llamas from 3.1 on have is recognized in its factors, which are rounded:
+    // so a file computes exactly what its folder does.
     static RopeScaling scaling_of(const ModelConfig &config, const std::vector<float> &values) {
         RopeScaling known;
         known.kind = RopeScaling::Kind::llama3;
@@ -269,8 +281,9 @@ class ConfigMaker {
         known.high_freq_factor = 4;
         known.original_context = 8192;
         const auto expected = llama3_factors(config.rope_theta, config.head_dim, known);
-        const bool same = std::equal(values.begin(), values.end(), expected.begin(),
-                                     [](float a, float b) { return std::abs(a - b) <= 1e-6F * std::abs(b); });
+        const bool same =
+            std::equal(values.begin(), values.end(), expected.begin(),
+                       [](float a, float b) { return std::abs(a - b) <= 1e-6F * std::abs(b); });
         if (same && known.factor > 1) return known;
         RopeScaling scaling;
         scaling.kind = RopeScaling::Kind::factors;
@@ -288,15 +301,14 @@ class ConfigMaker {
 } // namespace
 
 std::vector<float> llama3_factors(double theta, int64_t rot, const RopeScaling &scaling) {
-    const auto plain = rope_frequencies(theta, rot, {}), scaled = rope_frequencies(theta, rot, scaling);
+    const auto plain = rope_frequencies(theta, rot, {}),
+               scaled = rope_frequencies(theta, rot, scaling);
     std::vector<float> factors;
     for (size_t i = 0; i < plain.size(); ++i)
         factors.push_back(static_cast<float>(plain[i] / scaled[i]));
     return factors;
 }
 
-ModelConfig read_config(std::span<const GgufFile> files) {
-    return ConfigMaker(files).make();
-}
+ModelConfig read_config(std::span<const GgufFile> files) { return ConfigMaker(files).make(); }
 
 } // namespace keel::gguf

@@ -65,8 +65,9 @@ const ArchitectureName *find_by_name(std::string_view gguf_name) {
 }
 
 const ArchitectureName *find_by_architecture(std::string_view architecture) {
-    const auto found = std::find_if(table.begin(), table.end(),
-                                    [&](const auto &row) { return row.architecture == architecture; });
+    const auto found = std::find_if(table.begin(), table.end(), [&](const auto &row) {
+        return row.architecture == architecture;
+    });
     return found == table.end() ? nullptr : &*found;
 }
 
@@ -86,7 +87,8 @@ std::string stored_tensor_name(const Architecture &architecture, std::string_vie
     const Layered layered = take_apart(name, "model.layers.");
     if (layered.part.empty()) return std::string(name);
     for (const auto &[folder, stored] : layer_names(architecture.names)) {
-        if (layered.part == folder) return fmt::format("blk.{}.{}{}", layered.number, stored, layered.suffix);
+        if (layered.part == folder)
+            return fmt::format("blk.{}.{}{}", layered.number, stored, layered.suffix);
     }
     return std::string(name);
 }

@@ -15,24 +15,15 @@ constexpr int64_t max_parts = 999;
 // The dtype of a GGML type; KEEL_DTYPE_NONE: Keel does not compute with it.
 keel_dtype keel_type(uint32_t ggml_type) {
     switch (ggml_type) {
-    case ggml::f32:
-        return KEEL_DTYPE_F32;
-    case ggml::f16:
-        return KEEL_DTYPE_F16;
-    case ggml::bf16:
-        return KEEL_DTYPE_BF16;
-    case ggml::q8_0:
-        return KEEL_DTYPE_Q8_0;
-    case ggml::q4_0:
-        return KEEL_DTYPE_Q4_0;
-    case ggml::q4_k:
-        return KEEL_DTYPE_Q4_K;
-    case ggml::q5_k:
-        return KEEL_DTYPE_Q5_K;
-    case ggml::q6_k:
-        return KEEL_DTYPE_Q6_K;
-    default:
-        return KEEL_DTYPE_NONE;
+    case ggml::f32: return KEEL_DTYPE_F32;
+    case ggml::f16: return KEEL_DTYPE_F16;
+    case ggml::bf16: return KEEL_DTYPE_BF16;
+    case ggml::q8_0: return KEEL_DTYPE_Q8_0;
+    case ggml::q4_0: return KEEL_DTYPE_Q4_0;
+    case ggml::q4_k: return KEEL_DTYPE_Q4_K;
+    case ggml::q5_k: return KEEL_DTYPE_Q5_K;
+    case ggml::q6_k: return KEEL_DTYPE_Q6_K;
+    default: return KEEL_DTYPE_NONE;
     }
 }
 
@@ -53,7 +44,8 @@ TensorInfo tensor_info(const GgufTensor &stored, const ModelConfig &config, uint
     tensor.stored_name = stored.name;
     tensor.dtype = keel_type(stored.type->id);
     tensor.dtype_name = stored.type->name;
-    if (tensor.dtype == KEEL_DTYPE_NONE && can_decode_ggml(stored.type->id)) tensor.packed = stored.type->id;
+    if (tensor.dtype == KEEL_DTYPE_NONE && can_decode_ggml(stored.type->id))
+        tensor.packed = stored.type->id;
     tensor.shape = stored.shape;
     tensor.file = file;
     tensor.offset = stored.offset;
@@ -88,8 +80,8 @@ GgufFile open_part(const fs::path &first, int64_t part, int64_t parts) {
     GgufFile file(path);
     if (file.integer("split.no", 0, max_parts).value_or(0) != part ||
         file.integer("split.count", 0, max_parts).value_or(1) != parts) {
-        throw_error(ErrorKind::input, "{}: expected part {} of {}, found part {} of {}", path.string(),
-                    part + 1, parts, file.integer("split.no").value_or(0) + 1,
+        throw_error(ErrorKind::input, "{}: expected part {} of {}, found part {} of {}",
+                    path.string(), part + 1, parts, file.integer("split.no").value_or(0) + 1,
                     file.integer("split.count").value_or(1));
     }
     return file;
@@ -100,9 +92,10 @@ GgufFile open_part(const fs::path &first, int64_t part, int64_t parts) {
 void refuse_backend_layout(const GgufFile &file) {
     constexpr std::string_view key = "keel.layout";
     if (const GgufEntry *layout = file.find(key)) {
-        file.fail(key, fmt::format("the weights are stored in one backend's own layout, {}, which Keel no "
-                                   "longer reads; use the model that this file was made from",
-                                   file.describe(*layout)));
+        file.fail(key, fmt::format(
+                           "the weights are stored in one backend's own layout, {}, which Keel no "
+                           "longer reads; use the model that this file was made from",
+                           file.describe(*layout)));
     }
 }
 
@@ -121,13 +114,11 @@ std::shared_ptr<const ModelSource> open_source(const fs::path &path) {
     const int64_t count = files[0].integer("split.count", 0, max_parts).value_or(1);
     const int64_t number = files[0].integer("split.no", 0, max_parts).value_or(0);
     if (count > 1 && number != 0) {
-        throw_error(ErrorKind::input, "{}: this is file {} of {}; give the first one", path.string(),
-                    number + 1, count);
+        throw_error(ErrorKind::input, "{}: this is file {} of {}; give the first one",
+                    path.string(), number + 1, count);
     }
-    for (int64_t part = 1; part < count; ++part)
-        files.push_back(open_part(path, part, count));
-    for (const GgufFile &file : files)
-        refuse_backend_layout(file);
+    for (int64_t part = 1; part < count; ++part) files.push_back(open_part(path, part, count));
+    for (const GgufFile &file : files) refuse_backend_layout(file);
     ModelSource::Parts parts;
     parts.path = path.string();
     parts.config_name = "its metadata";
@@ -135,16 +126,15 @@ std::shared_ptr<const ModelSource> open_source(const fs::path &path) {
     parts.stored_name = [architecture = parts.config.architecture](std::string_view name) {
         return stored_tensor_name(*architecture, name);
     };
-    for (const GgufFile &file : files)
-        add_file(file, parts);
+    for (const GgufFile &file : files) add_file(file, parts);
     const size_t tensors = parts.tensors.size();
-    auto source =
-        std::make_shared<const ModelSource>(std::move(parts)); // refuses a tensor that stands in two files
+    auto source = std::make_shared<const ModelSource>(
+        std::move(parts)); // refuses a tensor that stands in two files
     const auto wanted = files[0].integer("split.tensors.count");
     if (count > 1 && wanted && *wanted != static_cast<int64_t>(tensors)) {
         throw_error(ErrorKind::input,
-                    "{}: split.tensors.count is {}, but the {} files have {} tensors together", path.string(),
-                    *wanted, count, tensors);
+                    "{}: split.tensors.count is {}, but the {} files have {} tensors together",
+                    path.string(), *wanted, count, tensors);
     }
     return source;
 }

@@ -28,7 +28,8 @@ class LayerNaming {
     const LayerNames &names() const { return names_; }
 
   private:
-    WeightParts make(std::initializer_list<Linear> parts, std::string_view suffix, int64_t cols) const {
+    WeightParts make(std::initializer_list<Linear> parts, std::string_view suffix,
+                     int64_t cols) const {
         WeightParts made;
         made.cols = cols;
         for (const Linear &part : parts)
@@ -99,8 +100,7 @@ std::vector<std::string> check_model_tensors(const ModelSource &source) {
     expect(model.embedding);
     for (int64_t i = 0; i < c.layers; ++i) {
         const LayerParts layer = layer_parts(c, i);
-        for (const WeightParts *weight : layer.all())
-            expect(*weight);
+        for (const WeightParts *weight : layer.all()) expect(*weight);
     }
     expect(model.final_norm);
     expect(model.output);

@@ -7,7 +7,8 @@
 
 namespace keel {
 
-// One weight of the graph as the tensors that files hold of it: matrices joined by rows, or short vectors one after the other.
+// One weight of the graph as the tensors that files hold of it: matrices joined by rows, or short
+// vectors one after the other.
 struct WeightParts {
     struct Part {
         std::string tensor;
@@ -27,7 +28,8 @@ struct LayerParts {
     std::vector<const WeightParts *> all() const;
 };
 
-// The one list of the tensors that a model consists of: what is checked before loading and what is loaded.
+// The one list of the tensors that a model consists of: what is checked before loading and what is
+// loaded.
 struct ModelParts {
     WeightParts embedding, final_norm;
     WeightParts output; // empty where the embedding is used
@@ -35,8 +37,8 @@ struct ModelParts {
 ModelParts model_parts(const ModelConfig &config);
 LayerParts layer_parts(const ModelConfig &config, int64_t layer);
 
-// Checks that every tensor is there that the model's config.json asks for, with its shape; reads no weights. Throws
-// Error(input). Returns the names of tensors that nothing asks for.
+// Checks that every tensor is there that the model's config.json asks for, with its shape; reads no
+// weights. Throws Error(input). Returns the names of tensors that nothing asks for.
 std::vector<std::string> check_model_tensors(const ModelSource &source);
 
 } // namespace keel

@@ -47,15 +47,16 @@ constexpr std::array dtypes = {
 };
 
 const DtypeRow *find_dtype(std::string_view name) {
-    const auto found =
-        std::find_if(dtypes.begin(), dtypes.end(), [&](const DtypeRow &row) { return row.name == name; });
+    const auto found = std::find_if(dtypes.begin(), dtypes.end(),
+                                    [&](const DtypeRow &row) { return row.name == name; });
     return found == dtypes.end() ? nullptr : &*found;
 }
 
 // Reads the header of one file; holds what every error needs.
 class HeaderReader {
   public:
-    HeaderReader(std::span<const std::byte> file, std::string_view name) : file_(file), name_(name) {}
+    HeaderReader(std::span<const std::byte> file, std::string_view name)
+        : file_(file), name_(name) {}
 
     SafetensorsHeader read() {
         const std::string_view text = header_text();
@@ -76,22 +77,23 @@ class HeaderReader {
     std::string_view header_text() {
         if (file_.size() < 8) {
             throw_error(ErrorKind::input,
-                        "{}: expected a safetensors file, which has at least 8 bytes, found {}", name_,
-                        file_.size());
+                        "{}: expected a safetensors file, which has at least 8 bytes, found {}",
+                        name_, file_.size());
         }
         uint64_t length = 0;
-        for (size_t i = 0; i < 8; ++i)
-            length |= std::to_integer<uint64_t>(file_[i]) << (8 * i);
+        for (size_t i = 0; i < 8; ++i) length |= std::to_integer<uint64_t>(file_[i]) << (8 * i);
         const uint64_t rest = file_.size() - 8;
         if (length > max_header) {
-            throw_error(ErrorKind::input,
-                        "{}: header length: expected at most {}, found {}; is this a safetensors file?",
-                        name_, max_header, length);
+            throw_error(
+                ErrorKind::input,
+                "{}: header length: expected at most {}, found {}; is this a safetensors file?",
+                name_, max_header, length);
         }
         if (length > rest) {
-            throw_error(ErrorKind::input,
-                        "{}: header length: {} bytes are announced, {} follow; the file is cut short", name_,
-                        length, rest);
+            throw_error(
+                ErrorKind::input,
+                "{}: header length: {} bytes are announced, {} follow; the file is cut short",
+                name_, length, rest);
         }
         data_start_ = 8 + length;
         return {reinterpret_cast<const char *>(file_.data()) + 8, static_cast<size_t>(length)};
@@ -109,7 +111,8 @@ class HeaderReader {
         read_shape(tensor, value.at("shape"));
         read_offsets(tensor, value.at("data_offsets"));
         const DtypeRow *row = find_dtype(tensor.dtype_name);
-        if (row == nullptr) return tensor; // a newer type: it can be listed, and is refused when it is used
+        if (row == nullptr)
+            return tensor; // a newer type: it can be listed, and is refused when it is used
         tensor.dtype = row->dtype;
         check_size(tensor, row->bytes);
         return tensor;
@@ -145,16 +148,18 @@ class HeaderReader {
 
     void check_size(const TensorInfo &tensor, uint32_t element_bytes) const {
         uint64_t expected = 0;
-        const bool overflow =
-            __builtin_mul_overflow(static_cast<uint64_t>(tensor.elements()), element_bytes, &expected);
+        const bool overflow = __builtin_mul_overflow(static_cast<uint64_t>(tensor.elements()),
+                                                     element_bytes, &expected);
         if (overflow || expected != tensor.bytes) {
-            fail(tensor.name, fmt::format("shape {} of {} needs {} bytes, data_offsets give {}",
-                                          shape_text(tensor.shape), tensor.dtype_name,
-                                          overflow ? "too many" : std::to_string(expected), tensor.bytes));
+            fail(tensor.name,
+                 fmt::format("shape {} of {} needs {} bytes, data_offsets give {}",
+                             shape_text(tensor.shape), tensor.dtype_name,
+                             overflow ? "too many" : std::to_string(expected), tensor.bytes));
         }
     }
 
-    // Sorts by place in the file. Two tensors that share bytes are damage or an attack, never a tie.
+    // Sorts by place in the file. Two tensors that share bytes are damage or an attack, never a
+    // tie.
     void check_overlap(std::vector<TensorInfo> &tensors) const {
         std::sort(tensors.begin(), tensors.end(), [](const TensorInfo &a, const TensorInfo &b) {
             return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
@@ -162,7 +167,8 @@ class HeaderReader {
         for (size_t i = 1; i < tensors.size(); ++i) {
             const TensorInfo &before = tensors[i - 1];
             if (tensors[i].offset < before.offset + before.bytes) {
-                fail(tensors[i].name, fmt::format("its data overlaps that of '{}'", printable(before.name)));
+                fail(tensors[i].name,
+                     fmt::format("its data overlaps that of '{}'", printable(before.name)));
             }
         }
     }
@@ -179,7 +185,8 @@ class HeaderReader {
 bool is_plain_shard_name(std::string_view name) {
     constexpr std::string_view suffix = ".safetensors";
     return name.size() > suffix.size() && name.size() <= 255 && name.ends_with(suffix) &&
-           name.find_first_of(std::string_view("/\\:\0", 4)) == std::string_view::npos && name.front() != '.';
+           name.find_first_of(std::string_view("/\\:\0", 4)) == std::string_view::npos &&
+           name.front() != '.';
 }
 
 } // namespace

@@ -28,8 +28,9 @@ struct TensorInfo {
     std::string stored_name;            // in the file, where that differs from name
     uint32_t packed =
         0; // a GGML type that only loading can decode (Q4_1, ...; dtype is NONE then); 0: none is
-    // > 0: the rows of q and k are so many heads whose halves interleave: row 2 j + s of a head is row s * n / 2 + j of the matrix that
-    // name stands for, n the rows of a head. GGUF stores Llama's so, for rotations of neighbours.
+    // > 0: the rows of q and k are so many heads whose halves interleave: row 2 j + s of a head is
+    // row s * n / 2 + j of the matrix that name stands for, n the rows of a head. GGUF stores
+    // Llama's so, for rotations of neighbours.
     int64_t interleaved_heads = 0;
 
     int64_t elements() const;
@@ -45,8 +46,9 @@ struct SafetensorsHeader {
     std::vector<std::pair<std::string, std::string>> metadata; // "__metadata__"
 };
 
-// Reads and checks the header of a safetensors file given as bytes. `name` stands in front of every error. Nothing in the
-// header is believed: lengths and offsets must lie inside the file, sizes must match shapes, data must not overlap.
+// Reads and checks the header of a safetensors file given as bytes. `name` stands in front of every
+// error. Nothing in the header is believed: lengths and offsets must lie inside the file, sizes
+// must match shapes, data must not overlap.
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view name);
 
 // A mapped safetensors file with its header.
@@ -58,7 +60,9 @@ class SafetensorsFile {
     const MappedFile &file() const { return *file_; }
     std::shared_ptr<const MappedFile> shared_file() const { return file_; }
     const std::vector<TensorInfo> &tensors() const { return header_.tensors; }
-    const std::vector<std::pair<std::string, std::string>> &metadata() const { return header_.metadata; }
+    const std::vector<std::pair<std::string, std::string>> &metadata() const {
+        return header_.metadata;
+    }
     // nullptr if there is none. Linear in the number of tensors.
     const TensorInfo *find(std::string_view name) const;
 
@@ -69,12 +73,13 @@ class SafetensorsFile {
 
 // What model.safetensors.index.json says: which shard holds which tensor.
 struct ShardIndex {
-    std::vector<std::string> files;                        // plain file names, ascending, each once
-    std::vector<std::pair<std::string, uint32_t>> tensors; // tensor name, index into files; ascending by name
+    std::vector<std::string> files; // plain file names, ascending, each once
+    std::vector<std::pair<std::string, uint32_t>>
+        tensors; // tensor name, index into files; ascending by name
 };
 
-// Throws Error(input) for shard names that are no plain names of *.safetensors files: an index never leads out of its
-// folder.
+// Throws Error(input) for shard names that are no plain names of *.safetensors files: an index
+// never leads out of its folder.
 ShardIndex parse_shard_index(std::string_view text, std::string_view name);
 
 // The most bytes that an index may have.

@@ -22,10 +22,8 @@ bool is_weight_dtype(keel_dtype type) {
     case KEEL_DTYPE_Q4_0:
     case KEEL_DTYPE_Q4_K:
     case KEEL_DTYPE_Q5_K:
-    case KEEL_DTYPE_Q6_K:
-        return true;
-    default:
-        return false;
+    case KEEL_DTYPE_Q6_K: return true;
+    default: return false;
     }
 }
 
@@ -45,14 +43,15 @@ uint64_t loaded_bytes(const TensorInfo &tensor, keel_dtype asked, uint64_t weigh
 
 std::string conversion_text(const Conversion &c) {
     return fmt::format("{} {} tensor{} converted to {}: {} become {}", c.tensors, c.from,
-                       c.tensors == 1 ? " is" : "s are", keel_dtype_name(c.to), format_bytes(c.stored_bytes),
-                       format_bytes(c.loaded_bytes));
+                       c.tensors == 1 ? " is" : "s are", keel_dtype_name(c.to),
+                       format_bytes(c.stored_bytes), format_bytes(c.loaded_bytes));
 }
 
 ModelSource::ModelSource(Parts parts) : parts_(std::move(parts)) {
-    std::sort(parts_.tensors.begin(), parts_.tensors.end(), [](const TensorInfo &a, const TensorInfo &b) {
-        return std::tie(a.file, a.offset, a.name) < std::tie(b.file, b.offset, b.name);
-    });
+    std::sort(parts_.tensors.begin(), parts_.tensors.end(),
+              [](const TensorInfo &a, const TensorInfo &b) {
+                  return std::tie(a.file, a.offset, a.name) < std::tie(b.file, b.offset, b.name);
+              });
     for (size_t i = 0; i < parts_.tensors.size(); ++i) {
         const TensorInfo &tensor = parts_.tensors[i];
         const auto [other, fresh] = by_name_.emplace(tensor.name, i);
@@ -78,19 +77,23 @@ const TensorInfo &ModelSource::expect(std::string_view name, std::span<const int
     const TensorInfo *tensor = find(name);
     if (tensor == nullptr) {
         throw_error(ErrorKind::input, "{}: tensor '{}' is missing; expected shape {}", path(),
-                    parts_.stored_name ? parts_.stored_name(name) : std::string(name), shape_text(shape));
+                    parts_.stored_name ? parts_.stored_name(name) : std::string(name),
+                    shape_text(shape));
     }
-    const std::string stored = printable(tensor->stored_name.empty() ? tensor->name : tensor->stored_name);
+    const std::string stored =
+        printable(tensor->stored_name.empty() ? tensor->name : tensor->stored_name);
     if (!std::equal(shape.begin(), shape.end(), tensor->shape.begin(), tensor->shape.end())) {
         throw_error(ErrorKind::input, "{}: tensor '{}': {} asks for shape {}, found {} of {}",
                     file(*tensor).path(), stored, parts_.config_name, shape_text(shape),
                     shape_text(tensor->shape), tensor->dtype_name);
     }
     if (tensor->packed == 0 && !is_weight_dtype(tensor->dtype)) {
-        throw_error(ErrorKind::input, "{}: tensor '{}': weights of type {} are not supported; supported: {}",
+        throw_error(ErrorKind::input,
+                    "{}: tensor '{}': weights of type {} are not supported; supported: {}",
                     file(*tensor).path(), stored, tensor->dtype_name,
-                    parts_.stored_name ? "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K"
-                                       : "F32, F16, BF16");
+                    parts_.stored_name
+                        ? "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K"
+                        : "F32, F16, BF16");
     }
     return *tensor;
 }
@@ -129,8 +132,7 @@ void ModelSource::read_vector(const TensorInfo &tensor, float *out) const {
     }
     std::vector<float> stored(n);
     read(tensor, 0, n, stored.data());
-    for (uint64_t i = 0; i < n; ++i)
-        out[i] = stored[stored_row(tensor, i)];
+    for (uint64_t i = 0; i < n; ++i) out[i] = stored[stored_row(tensor, i)];
 }
 
 bool ModelSource::in_place(const TensorInfo &tensor, keel_dtype dtype) const {
@@ -139,10 +141,12 @@ bool ModelSource::in_place(const TensorInfo &tensor, keel_dtype dtype) const {
 
 void ModelSource::convert(const TensorInfo &tensor, keel_dtype dtype, void *out,
                           const ParallelFor &parallel) const {
-    const auto rows = static_cast<size_t>(tensor.shape[0]), columns = static_cast<size_t>(tensor.shape[1]);
+    const auto rows = static_cast<size_t>(tensor.shape[0]),
+               columns = static_cast<size_t>(tensor.shape[1]);
     if (tensor.dtype == dtype && tensor.packed == 0) { // the same values in another order
         const size_t row_bytes = keel_dtype_row_bytes(dtype, columns);
-        const size_t per_task = std::max<size_t>(1, (size_t{1} << 18) / std::max<size_t>(row_bytes, 1));
+        const size_t per_task =
+            std::max<size_t>(1, (size_t{1} << 18) / std::max<size_t>(row_bytes, 1));
         const auto body = [&](size_t task) {
             for (size_t row = task * per_task; row < std::min(rows, (task + 1) * per_task); ++row)
                 std::memcpy(static_cast<std::byte *>(out) + row * row_bytes,
@@ -150,15 +154,14 @@ void ModelSource::convert(const TensorInfo &tensor, keel_dtype dtype, void *out,
         };
         const size_t tasks = (rows + per_task - 1) / per_task;
         if (parallel) return parallel(tasks, body);
-        for (size_t task = 0; task < tasks; ++task)
-            body(task);
+        for (size_t task = 0; task < tasks; ++task) body(task);
         return;
     }
     const auto rows_of = [&](size_t row, size_t at, size_t count, float *values) {
         read(tensor, stored_row(tensor, row) * columns + at, count, values);
     };
-    convert_rows(rows_of, dtype, out, rows, columns, fmt::format("{}: {}", file(tensor).path(), tensor.name),
-                 parallel);
+    convert_rows(rows_of, dtype, out, rows, columns,
+                 fmt::format("{}: {}", file(tensor).path(), tensor.name), parallel);
 }
 
 std::vector<Conversion> ModelSource::conversions(keel_dtype dtype, uint64_t weight_dtypes) const {
@@ -175,8 +178,7 @@ std::vector<Conversion> ModelSource::conversions(keel_dtype dtype, uint64_t weig
         c.loaded_bytes += loaded_bytes(tensor, dtype, weight_dtypes);
     }
     std::vector<Conversion> all;
-    for (auto &[name, conversion] : found)
-        all.push_back(std::move(conversion));
+    for (auto &[name, conversion] : found) all.push_back(std::move(conversion));
     return all;
 }
 

@@ -46,8 +46,7 @@ TensorCheck check_tensor(const ModelSource &source, const TensorInfo &tensor) {
     for (uint64_t at = 0; at < check.elements; at += piece) {
         const uint64_t count = std::min(piece, check.elements - at);
         source.read(tensor, at, count, values.data());
-        for (uint64_t i = 0; i < count; ++i)
-            add(check, sums, at + i, values[i]);
+        for (uint64_t i = 0; i < count; ++i) add(check, sums, at + i, values[i]);
     }
     source.drop(tensor);
     const auto finite = static_cast<double>(check.elements - check.not_finite);

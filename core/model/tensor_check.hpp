@@ -13,7 +13,8 @@
 
 namespace keel {
 
-// What reading every value of a tensor tells. Only the finite values count for low, high, mean and rms.
+// What reading every value of a tensor tells. Only the finite values count for low, high, mean and
+// rms.
 struct TensorCheck {
     uint64_t elements = 0;
     uint64_t not_finite = 0;                  // NaN and infinities
@@ -24,8 +25,9 @@ struct TensorCheck {
     double rms = 0; // root of the mean square
 };
 
-// Reads the whole tensor, in pieces; gives its pages back to the system behind itself. Safe on any thread.
-// Throws Error(input) that names file and tensor if its type is none that Keel computes with.
+// Reads the whole tensor, in pieces; gives its pages back to the system behind itself. Safe on any
+// thread. Throws Error(input) that names file and tensor if its type is none that Keel computes
+// with.
 TensorCheck check_tensor(const ModelSource &source, const TensorInfo &tensor);
 
 struct BadTensor {
@@ -40,9 +42,9 @@ class WeightsCheck {
     explicit WeightsCheck(const ModelSource &source)
         : source_(source), bad_(source.tensors().size()) {}
 
-    // Takes tensors in the order of the files, so that the disk is read in order, until none is left
-    // or `progress` returns false. `progress` gets the bytes read so far. Any number of threads may
-    // call this at the same time. Never throws; result() does.
+    // Takes tensors in the order of the files, so that the disk is read in order, until none is
+    // left or `progress` returns false. `progress` gets the bytes read so far. Any number of
+    // threads may call this at the same time. Never throws; result() does.
     void work(const std::function<bool(uint64_t bytes)> &progress);
     // After work(): in the order of the files. Throws what check_tensor() threw first.
     std::vector<BadTensor> result();

@@ -16,32 +16,29 @@ constexpr size_t q8_bytes = 34;
 constexpr size_t q4_bytes = 18;
 constexpr float f16_max = 65504.0F;
 
-template <typename T>
-T load(const std::byte *p) {
+template <typename T> T load(const std::byte *p) {
     T value;
     std::memcpy(&value, p, sizeof(T));
     return value;
 }
 
-template <typename T>
-void store(std::byte *p, T value) {
-    std::memcpy(p, &value, sizeof(T));
-}
+template <typename T> void store(std::byte *p, T value) { std::memcpy(p, &value, sizeof(T)); }
 
 uint32_t choose(bool condition, uint32_t yes, uint32_t no) {
     const uint32_t mask = 0U - static_cast<uint32_t>(condition);
     return (yes & mask) | (no & ~mask);
 }
 
-// roundf() (ties away from zero) for |x| < 2^31, in a form that compilers vectorize; x - trunc(x) is exact.
+// roundf() (ties away from zero) for |x| < 2^31, in a form that compilers vectorize; x - trunc(x)
+// is exact.
 int round_half_away(float x) {
     const int whole = static_cast<int>(x);
     const float rest = x - static_cast<float>(whole);
     return whole + static_cast<int>(rest >= 0.5F) - static_cast<int>(rest <= -0.5F);
 }
 
-// The largest magnitude of a block, as the bits of a float: so compared, NaN is the largest of all, and unlike a maximum of
-// floats the loop is free to be done in any order.
+// The largest magnitude of a block, as the bits of a float: so compared, NaN is the largest of all,
+// and unlike a maximum of floats the loop is free to be done in any order.
 int32_t largest_bits(const float *x) {
     int32_t largest = 0;
     for (size_t i = 0; i < block; ++i)
@@ -49,9 +46,7 @@ int32_t largest_bits(const float *x) {
     return largest;
 }
 
-bool is_finite(int32_t bits) {
-    return bits < 0x7F800000;
-}
+bool is_finite(int32_t bits) { return bits < 0x7F800000; }
 
 bool scale_fits(float d) {
     return std::fabs(d) <= f16_max; // GGML would store infinity
@@ -74,8 +69,7 @@ bool quantize_q8_0(const float *x, std::byte *out) {
     if (!std::isfinite(inverse)) return true;
     store(out, f32_to_f16(d));
     int8_t q[block];
-    for (size_t i = 0; i < block; ++i)
-        q[i] = static_cast<int8_t>(round_half_away(x[i] * inverse));
+    for (size_t i = 0; i < block; ++i) q[i] = static_cast<int8_t>(round_half_away(x[i] * inverse));
     std::memcpy(out + 2, q, block);
     return true;
 }
@@ -88,8 +82,7 @@ bool quantize_q4_0(const float *x, std::byte *out) {
     if (!is_finite(largest)) return not_a_number(out);
     // Of several values of the largest magnitude the first one's sign counts.
     size_t first = 0;
-    while ((std::bit_cast<int32_t>(x[first]) & 0x7FFFFFFF) != largest)
-        ++first;
+    while ((std::bit_cast<int32_t>(x[first]) & 0x7FFFFFFF) != largest) ++first;
     const float d = x[first] / -8.0F;
     if (!scale_fits(d)) return not_a_number(out);
     const float inverse = d != 0 ? 1.0F / d : 0.0F;
@@ -110,8 +103,7 @@ void dequantize_q8_0(const std::byte *in, float *y) {
     const float d = f16_to_f32(load<uint16_t>(in));
     int8_t q[block];
     std::memcpy(q, in + 2, block);
-    for (size_t i = 0; i < block; ++i)
-        y[i] = static_cast<float>(q[i]) * d;
+    for (size_t i = 0; i < block; ++i) y[i] = static_cast<float>(q[i]) * d;
 }
 
 void dequantize_q4_0(const std::byte *in, float *y) {
@@ -125,18 +117,21 @@ void dequantize_q4_0(const std::byte *in, float *y) {
 }
 
 [[noreturn]] void no_such_type(keel_dtype type) {
-    throw_error(ErrorKind::internal, "values of type {} cannot be converted", keel_dtype_name(type));
+    throw_error(ErrorKind::internal, "values of type {} cannot be converted",
+                keel_dtype_name(type));
 }
 
 } // namespace
 
-// The three conversions below compute every case and choose by mask: without branches the loops over them become SIMD code.
+// The three conversions below compute every case and choose by mask: without branches the loops
+// over them become SIMD code.
 uint16_t f32_to_f16(float value) {
     const uint32_t bits = std::bit_cast<uint32_t>(value);
     const uint32_t sign = (bits >> 16) & 0x8000U;
     const uint32_t magnitude = bits & 0x7FFFFFFFU;
     const uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
-    // Below 2^-14: adding 0.5 leaves the subnormal's bits, rounded by the addition, at the bottom of the sum.
+    // Below 2^-14: adding 0.5 leaves the subnormal's bits, rounded by the addition, at the bottom
+    // of the sum.
     const float below = std::bit_cast<float>(choose(magnitude < 0x38800000U, magnitude, 0U));
     const uint32_t subnormal = std::bit_cast<uint32_t>(below + 0.5F) - 0x3F000000U;
     const uint32_t nan = 0x7E00U | ((magnitude >> 13) & 0x1FFU);
@@ -149,11 +144,13 @@ uint16_t f32_to_f16(float value) {
 float f16_to_f32(uint16_t bits) {
     const uint32_t sign = (bits & 0x8000U) << 16;
     const uint32_t magnitude = bits & 0x7FFFU;
-    // Subnormals are made from an integer, so that a thread that flushes subnormal floats to zero gets them too.
+    // Subnormals are made from an integer, so that a thread that flushes subnormal floats to zero
+    // gets them too.
     const uint32_t subnormal =
         std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24F);
     const uint32_t normal = (magnitude << 13) + 0x38000000U;
-    const uint32_t special = (magnitude << 13) | 0x7F800000U | choose(magnitude > 0x7C00U, 0x00400000U, 0U);
+    const uint32_t special =
+        (magnitude << 13) | 0x7F800000U | choose(magnitude > 0x7C00U, 0x00400000U, 0U);
     const uint32_t finite = choose(magnitude < 0x0400U, subnormal, normal);
     return std::bit_cast<float>(sign | choose(magnitude >= 0x7C00U, special, finite));
 }
@@ -165,9 +162,7 @@ uint16_t f32_to_bf16(float value) {
     return static_cast<uint16_t>(choose((bits & 0x7FFFFFFFU) > 0x7F800000U, nan, rounded));
 }
 
-float bf16_to_f32(uint16_t bits) {
-    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
+float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
 void convert_to_f32(keel_dtype from, const void *src, float *dst, size_t count) {
     const auto *in = static_cast<const std::byte *>(src);
@@ -176,12 +171,10 @@ void convert_to_f32(keel_dtype from, const void *src, float *dst, size_t count) 
         if (count != 0) std::memcpy(dst, in, count * sizeof(float));
         return;
     case KEEL_DTYPE_F16:
-        for (size_t i = 0; i < count; ++i)
-            dst[i] = f16_to_f32(load<uint16_t>(in + 2 * i));
+        for (size_t i = 0; i < count; ++i) dst[i] = f16_to_f32(load<uint16_t>(in + 2 * i));
         return;
     case KEEL_DTYPE_BF16:
-        for (size_t i = 0; i < count; ++i)
-            dst[i] = bf16_to_f32(load<uint16_t>(in + 2 * i));
+        for (size_t i = 0; i < count; ++i) dst[i] = bf16_to_f32(load<uint16_t>(in + 2 * i));
         return;
     case KEEL_DTYPE_Q8_0:
         for (size_t b = 0; b < count / block; ++b)
@@ -193,10 +186,8 @@ void convert_to_f32(keel_dtype from, const void *src, float *dst, size_t count) 
         return;
     case KEEL_DTYPE_Q4_K:
     case KEEL_DTYPE_Q5_K:
-    case KEEL_DTYPE_Q6_K:
-        return dequantize_k(from, in, dst, count);
-    default:
-        no_such_type(from);
+    case KEEL_DTYPE_Q6_K: return dequantize_k(from, in, dst, count);
+    default: no_such_type(from);
     }
 }
 
@@ -208,12 +199,10 @@ bool convert_from_f32(keel_dtype to, const float *src, void *dst, size_t count) 
         if (count != 0) std::memcpy(out, src, count * sizeof(float));
         return true;
     case KEEL_DTYPE_F16:
-        for (size_t i = 0; i < count; ++i)
-            store(out + 2 * i, f32_to_f16(src[i]));
+        for (size_t i = 0; i < count; ++i) store(out + 2 * i, f32_to_f16(src[i]));
         return true;
     case KEEL_DTYPE_BF16:
-        for (size_t i = 0; i < count; ++i)
-            store(out + 2 * i, f32_to_bf16(src[i]));
+        for (size_t i = 0; i < count; ++i) store(out + 2 * i, f32_to_bf16(src[i]));
         return true;
     case KEEL_DTYPE_Q8_0:
         for (size_t b = 0; b < count / block; ++b)
@@ -223,8 +212,7 @@ bool convert_from_f32(keel_dtype to, const float *src, void *dst, size_t count) 
         for (size_t b = 0; b < count / block; ++b)
             exact &= quantize_q4_0(src + b * block, out + b * q4_bytes);
         return exact;
-    default:
-        no_such_type(to);
+    default: no_such_type(to);
     }
 }
 

@@ -11,9 +11,7 @@ namespace {
 constexpr size_t super = 256; // values of a block
 constexpr size_t small = 32;  // and of a group of Q4_K and Q5_K
 
-uint8_t byte_at(const std::byte *p, size_t i) {
-    return std::to_integer<uint8_t>(p[i]);
-}
+uint8_t byte_at(const std::byte *p, size_t i) { return std::to_integer<uint8_t>(p[i]); }
 
 float half_at(const std::byte *p) {
     uint16_t bits = 0;
@@ -21,9 +19,10 @@ float half_at(const std::byte *p) {
     return f16_to_f32(bits);
 }
 
-// The scale and the minimum, six bits each, of one of the eight groups of 32 in a block of Q4_K or Q5_K. Of the 12 bytes the first
-// eight hold in their low six bits the scales and the minima of groups 0 to 3; those of 4 to 7 are split: their low nibbles in the
-// last four bytes, their upper two bits at the top of the first eight.
+// The scale and the minimum, six bits each, of one of the eight groups of 32 in a block of Q4_K or
+// Q5_K. Of the 12 bytes the first eight hold in their low six bits the scales and the minima of
+// groups 0 to 3; those of 4 to 7 are split: their low nibbles in the last four bytes, their upper
+// two bits at the top of the first eight.
 struct Group {
     float scale, minimum;
 };
@@ -38,7 +37,8 @@ Group group_at(const std::byte *packed, size_t i) {
     return {static_cast<float>(scale), static_cast<float>(minimum)};
 }
 
-// d, dmin, 12 bytes of groups, 128 bytes of nibbles: each 32 bytes hold two groups, the first in their low nibbles.
+// d, dmin, 12 bytes of groups, 128 bytes of nibbles: each 32 bytes hold two groups, the first in
+// their low nibbles.
 void decode_q4_k(const std::byte *in, float *out) {
     const float d = half_at(in), dmin = half_at(in + 2);
     for (size_t g = 0; g < super / small; ++g) {
@@ -52,7 +52,8 @@ void decode_q4_k(const std::byte *in, float *out) {
     }
 }
 
-// As Q4_K, with 32 bytes of fifth bits before the nibbles: bit g of byte j belongs to value j of group g.
+// As Q4_K, with 32 bytes of fifth bits before the nibbles: bit g of byte j belongs to value j of
+// group g.
 void decode_q5_k(const std::byte *in, float *out) {
     const float d = half_at(in), dmin = half_at(in + 2);
     for (size_t g = 0; g < super / small; ++g) {
@@ -60,16 +61,17 @@ void decode_q5_k(const std::byte *in, float *out) {
         const float scale = d * group.scale, minimum = dmin * group.minimum;
         const std::byte *high = in + 16, *nibbles = in + 48 + g / 2 * small;
         for (size_t j = 0; j < small; ++j) {
-            const uint32_t q = (byte_at(nibbles, j) >> (g % 2 * 4) & 0xFU) | (byte_at(high, j) >> g & 1U)
-                                                                                 << 4U;
+            const uint32_t q =
+                (byte_at(nibbles, j) >> (g % 2 * 4) & 0xFU) | (byte_at(high, j) >> g & 1U) << 4U;
             out[g * small + j] = scale * static_cast<float>(q) - minimum;
         }
     }
 }
 
-// 128 bytes of low nibbles, 64 of upper two bits, 16 int8 scales of 16 values each, d. Each half of a block has its own 64 and 32
-// bytes: its value j lies in nibble j / 64 of byte j % 64, and in bits 2 * (j / 32) of byte j % 32. Written in runs of 16, which have
-// one scale and one place of bits, so that the loop becomes SIMD code.
+// 128 bytes of low nibbles, 64 of upper two bits, 16 int8 scales of 16 values each, d. Each half of
+// a block has its own 64 and 32 bytes: its value j lies in nibble j / 64 of byte j % 64, and in
+// bits 2 * (j / 32) of byte j % 32. Written in runs of 16, which have one scale and one place of
+// bits, so that the loop becomes SIMD code.
 void decode_q6_k(const std::byte *in, float *out) {
     const float d = half_at(in + 208);
     for (size_t run = 0; run < super / 16; ++run) {
@@ -78,8 +80,8 @@ void decode_q6_k(const std::byte *in, float *out) {
         const size_t low_shift = j / 64 * 4, high_shift = j / 32 * 2;
         const float scale = d * static_cast<float>(static_cast<int8_t>(byte_at(in, 192 + run)));
         for (size_t k = 0; k < 16; ++k) {
-            const uint32_t q = (byte_at(low, k) >> low_shift & 0xFU) | (byte_at(high, k) >> high_shift & 3U)
-                                                                           << 4U;
+            const uint32_t q =
+                (byte_at(low, k) >> low_shift & 0xFU) | (byte_at(high, k) >> high_shift & 3U) << 4U;
             out[run * 16 + k] = scale * static_cast<float>(static_cast<int32_t>(q) - 32);
         }
     }

@@ -37,8 +37,7 @@ std::unique_ptr<BatchedDecode> BatchedDecode::settle(Executor &executor, const k
 
 namespace {
 
-template <typename Call>
-void queue(Executor &executor, const char *what, const Call &call) {
+template <typename Call> void queue(Executor &executor, const char *what, const Call &call) {
     Device &device = executor.device();
     const TraceSpan span(executor.stream().trace(), what, "op");
     device.require_alive(what);

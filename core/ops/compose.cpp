@@ -6,8 +6,7 @@ namespace keel {
 namespace {
 
 // A smaller op with its features cleared, without a plan.
-template <typename Args>
-Args plain(const Args &args, uint64_t features) {
+template <typename Args> Args plain(const Args &args, uint64_t features) {
     Args copy = args;
     copy.features = features;
     copy.plan = nullptr;
@@ -267,8 +266,7 @@ std::unique_ptr<Composition> compose(Ladder &ladder, keel_op op, const keel_op_a
     case KEEL_OP_ATTENTION:
         return ComposedAttention::make(ladder, *reinterpret_cast<const keel_attention_args *>(args),
                                        tag);
-    default:
-        return nullptr;
+    default: return nullptr;
     }
 }
 

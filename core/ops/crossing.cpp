@@ -19,9 +19,7 @@ Crossing::Crossing(std::shared_ptr<Device> from, std::shared_ptr<Device> to)
     from_->add_watch(this);
 }
 
-Crossing::~Crossing() {
-    from_->remove_watch(this);
-}
+Crossing::~Crossing() { from_->remove_watch(this); }
 
 bool Crossing::shares(bool whole_pages) {
     if (!may_share_) return false;
@@ -98,8 +96,7 @@ uint64_t Crossing::bytes(keel_op op, const keel_op_args *args) {
         uint64_t held = r.end - r.begin;
         if (const Buffer *source = from_->find(r.source)) {
             held = 0;
-            for (const auto &[begin, end] : source->resident(r.begin, r.end))
-                held += end - begin;
+            for (const auto &[begin, end] : source->resident(r.begin, r.end)) held += end - begin;
         }
         bytes += held * ((r.fill ? 1u : 0u) + (r.back ? 1u : 0u));
     }

@@ -26,19 +26,14 @@ std::string Executor::why_not_recorded(size_t ops) const {
     switch (not_recorded(ops)) {
     case NotRecorded::no_extension:
         return fmt::format("backend {} has no {}", device().plugin(), KEEL_EXT_REPLAY);
-    case NotRecorded::off:
-        return "sync.replay: off";
-    case NotRecorded::eager:
-        return "sync: eager waits after every op";
+    case NotRecorded::off: return "sync.replay: off";
+    case NotRecorded::eager: return "sync: eager waits after every op";
     case NotRecorded::batched:
         return fmt::format("sync: {} submits in the midst of a step of {} ops and its argmax",
                            to_string(stream().strategy()), ops);
-    case NotRecorded::traced:
-        return "a trace shows each op";
-    case NotRecorded::observed:
-        return "each op is watched";
-    case NotRecorded::none:
-        break;
+    case NotRecorded::traced: return "a trace shows each op";
+    case NotRecorded::observed: return "each op is watched";
+    case NotRecorded::none: break;
     }
     return {};
 }

@@ -49,8 +49,7 @@ class Executor {
         return ladder_.settle(op, reinterpret_cast<keel_op_args *>(&args), tag, weight);
     }
     // Queues the op. Fills in the args' plan and weight.
-    template <typename Args>
-    void run(PlannedOp &op, Args args) {
+    template <typename Args> void run(PlannedOp &op, Args args) {
         run_any(op, reinterpret_cast<keel_op_args *>(&args));
     }
     void run_any(PlannedOp &op, keel_op_args *args);

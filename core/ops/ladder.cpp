@@ -202,8 +202,7 @@ const Device *Ladder::lost_device() const {
 
 uint64_t Ladder::crossed_bytes() const {
     uint64_t bytes = 0;
-    for (const auto &crossing : crossings_)
-        bytes += crossing->copied_bytes();
+    for (const auto &crossing : crossings_) bytes += crossing->copied_bytes();
     return bytes;
 }
 

@@ -21,8 +21,7 @@ void OpCall::assign(keel_op op, const keel_op_args *args) {
         break;
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
-    default:
-        throw_error(ErrorKind::internal, "op {} is not in the table", op);
+    default: throw_error(ErrorKind::internal, "op {} is not in the table", op);
     }
     visit_linear(op);
     visit_attention(op);
@@ -40,10 +39,8 @@ void OpCall::set_pointer(uint16_t at, const void *value) {
 
 keel_op_args *OpCall::args() {
     auto *begin = reinterpret_cast<std::byte *>(&body_);
-    for (size_t i = 0; i < links_; ++i)
-        set_pointer(link_[i].at, begin + link_[i].to);
-    for (const Operand &operand : operands_)
-        set_pointer(operand.at, &operand.tensor);
+    for (size_t i = 0; i < links_; ++i) set_pointer(link_[i].at, begin + link_[i].to);
+    for (const Operand &operand : operands_) set_pointer(operand.at, &operand.tensor);
     return reinterpret_cast<keel_op_args *>(body_.args);
 }
 
@@ -63,8 +60,7 @@ void OpCall::set_weight(keel_weight *weight, const keel_tensor *shape) {
 
 OpCall OpCall::without_memory() const {
     OpCall copy = *this;
-    for (Operand &operand : copy.operands_)
-        operand.tensor.buffer = nullptr;
+    for (Operand &operand : copy.operands_) operand.tensor.buffer = nullptr;
     copy.args()->plan = nullptr;
     return copy;
 }
@@ -78,10 +74,8 @@ void OpCall::bytes(std::vector<std::byte> &out) const {
     append(body_);
     // Where the descriptors are stored makes no difference.
     const auto clear = [&](uint16_t at) { std::memset(out.data() + at, 0, sizeof(void *)); };
-    for (size_t i = 0; i < links_; ++i)
-        clear(link_[i].at);
-    for (const Operand &operand : operands_)
-        clear(operand.at);
+    for (size_t i = 0; i < links_; ++i) clear(link_[i].at);
+    for (const Operand &operand : operands_) clear(operand.at);
     append(op_);
     for (const Operand &operand : operands_) {
         append(operand.name); // says which one it is: absent tensors are no operands
@@ -103,8 +97,7 @@ void OpCall::add(const keel_tensor *const &tensor, Access access, const char *na
     if (tensor != nullptr) operands_.push_back({*tensor, access, name, tensor, offset(&tensor)});
 }
 
-template <typename T>
-void OpCall::link(const T *const &pointer, const T &target) {
+template <typename T> void OpCall::link(const T *const &pointer, const T &target) {
     link_[links_++] = {offset(&pointer), offset(&target)};
 }
 
@@ -209,8 +202,7 @@ void OpCall::visit_linear(keel_op op) {
         add(a.index, Access::out, "index");
         break;
     }
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -293,8 +285,7 @@ void OpCall::visit_attention(keel_op op) {
         add(a.source, Access::in, "source");
         break;
     }
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -326,8 +317,7 @@ void OpCall::visit_policy(keel_op op) {
         add(a.second, Access::in_out, "second");
         break;
     }
-    default:
-        break;
+    default: break;
     }
 }
 

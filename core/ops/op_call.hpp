@@ -36,10 +36,7 @@ class OpCall {
     keel_op op() const { return op_; }
     // Valid until the call is moved, copied to or destroyed, or its operands change.
     keel_op_args *args();
-    template <typename Args>
-    Args &as() {
-        return *reinterpret_cast<Args *>(args());
-    }
+    template <typename Args> Args &as() { return *reinterpret_cast<Args *>(args()); }
     // The tensors that the args name, in the order of their members.
     std::span<Operand> tensors() { return operands_; }
     std::span<const Operand> tensors() const { return operands_; }
@@ -54,8 +51,7 @@ class OpCall {
     // backend.
     void bytes(std::vector<std::byte> &out) const;
     // Calls visit(handle) for each buffer, weight and plan that the call names.
-    template <typename Visit>
-    void list_handles(const Visit &visit) const {
+    template <typename Visit> void list_handles(const Visit &visit) const {
         for (const Operand &operand : operands_)
             visit(static_cast<const void *>(operand.tensor.buffer));
         visit(static_cast<const void *>(weight()));
@@ -79,15 +75,11 @@ class OpCall {
         uint16_t at, to;
     };
 
-    template <typename Args>
-    Args &member_as() {
-        return *reinterpret_cast<Args *>(body_.args);
-    }
+    template <typename Args> Args &member_as() { return *reinterpret_cast<Args *>(body_.args); }
     uint16_t offset(const void *member) const;
     void set_pointer(uint16_t at, const void *value);
     void add(const keel_tensor *const &tensor, Access access, const char *name);
-    template <typename T>
-    void link(const T *const &pointer, const T &target);
+    template <typename T> void link(const T *const &pointer, const T &target);
     void add_weight(keel_weight *const &weight, const keel_tensor *&tensor);
     void add_kv(const keel_kv_view *const &view, keel_kv_view &copy, Access access,
                 const char *const (&names)[5]);

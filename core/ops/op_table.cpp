@@ -7,24 +7,20 @@ namespace keel {
 const char *op_name(keel_op op) {
     switch (op) {
 #define KEEL_X(ID, slot, Args)                                                                     \
-    case KEEL_OP_##ID:                                                                             \
-        return #slot;
+    case KEEL_OP_##ID: return #slot;
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
-    default:
-        return "?";
+    default: return "?";
     }
 }
 
 bool has_op(const keel_backend &table, keel_op op) {
     switch (op) {
 #define KEEL_X(ID, slot, Args)                                                                     \
-    case KEEL_OP_##ID:                                                                             \
-        return table.slot != nullptr;
+    case KEEL_OP_##ID: return table.slot != nullptr;
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -33,12 +29,10 @@ keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx,
     HostServices::drop_error(); // a store to a thread's own memory
     switch (op) {
 #define KEEL_X(ID, slot, Args)                                                                     \
-    case KEEL_OP_##ID:                                                                             \
-        return table.slot(ctx, reinterpret_cast<const Args *>(args));
+    case KEEL_OP_##ID: return table.slot(ctx, reinterpret_cast<const Args *>(args));
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
-    default:
-        return KEEL_E_UNSUPPORTED;
+    default: return KEEL_E_UNSUPPORTED;
     }
 }
 

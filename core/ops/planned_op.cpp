@@ -4,14 +4,10 @@ namespace keel {
 
 const char *rung_name(Rung rung) {
     switch (rung) {
-    case Rung::native:
-        return "native";
-    case Rung::composed:
-        return "composed";
-    case Rung::fallback:
-        return "fallback";
-    case Rung::reference:
-        break;
+    case Rung::native: return "native";
+    case Rung::composed: return "composed";
+    case Rung::fallback: return "fallback";
+    case Rung::reference: break;
     }
     return "reference";
 }

@@ -37,8 +37,7 @@ StepRecorder::StepRecorder(Device &device, const keel_replay &table)
 StepRecorder::~StepRecorder() {
     abandon();
     device_.remove_watch(this);
-    for (const auto &recording : kept_)
-        destroy(*recording);
+    for (const auto &recording : kept_) destroy(*recording);
 }
 
 void StepRecorder::destroy(Recording &recording) noexcept {
@@ -46,9 +45,7 @@ void StepRecorder::destroy(Recording &recording) noexcept {
     recording.handle = nullptr;
 }
 
-uint64_t StepRecorder::recorded() const {
-    return recorded_;
-}
+uint64_t StepRecorder::recorded() const { return recorded_; }
 
 void StepRecorder::begin() {
     ++step_;

@@ -19,7 +19,8 @@ uint32_t affinity_cpus() {
         std::vector<unsigned long> mask(bits / (8 * sizeof(unsigned long)));
         const size_t bytes = mask.size() * sizeof(unsigned long);
         auto *set = reinterpret_cast<cpu_set_t *>(mask.data());
-        if (::sched_getaffinity(0, bytes, set) == 0) return static_cast<uint32_t>(CPU_COUNT_S(bytes, set));
+        if (::sched_getaffinity(0, bytes, set) == 0)
+            return static_cast<uint32_t>(CPU_COUNT_S(bytes, set));
     }
     return std::thread::hardware_concurrency();
 }
@@ -43,7 +44,8 @@ uint32_t usable_cpus(const fs::path &proc, const fs::path &cgroup) {
     for (std::string line; std::getline(in, line);) {
         if (line.rfind("0::/", 0) != 0) continue;
         // A quota may sit on any level from the leaf to the root.
-        for (fs::path group = fs::path(line.substr(4)).lexically_normal();; group = group.parent_path()) {
+        for (fs::path group = fs::path(line.substr(4)).lexically_normal();;
+             group = group.parent_path()) {
             cpus = std::min(cpus, quota_cpus(cgroup / group));
             if (group.empty() || group == group.parent_path()) break;
         }

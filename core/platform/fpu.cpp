@@ -10,9 +10,7 @@ namespace keel {
 
 constexpr uint32_t sticky_flags = 0x3f; // "an operation was inexact": a result, not a mode
 
-uint32_t fpu_mode() noexcept {
-    return _mm_getcsr() & ~sticky_flags;
-}
+uint32_t fpu_mode() noexcept { return _mm_getcsr() & ~sticky_flags; }
 void set_fpu_mode(uint32_t mode) noexcept {
     _mm_setcsr((_mm_getcsr() & sticky_flags) | (mode & ~sticky_flags));
 }
@@ -30,9 +28,7 @@ void set_fpu_mode(uint32_t mode) noexcept {
 
 #else
 
-uint32_t fpu_mode() noexcept {
-    return 0;
-}
+uint32_t fpu_mode() noexcept { return 0; }
 void set_fpu_mode(uint32_t) noexcept {}
 
 #endif

@@ -25,7 +25,8 @@ std::string cpu_name(const fs::path &proc) {
         std::string line;
         while (std::getline(in, line)) {
             const size_t colon = line.find(':');
-            if (colon == std::string::npos || trimmed(std::string_view(line).substr(0, colon)) != key)
+            if (colon == std::string::npos ||
+                trimmed(std::string_view(line).substr(0, colon)) != key)
                 continue;
             return printable(trimmed(std::string_view(line).substr(colon + 1)), 80);
         }

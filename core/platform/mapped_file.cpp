@@ -16,10 +16,12 @@ namespace keel {
 namespace {
 
 [[noreturn]] void refuse(const std::string &path, const char *action, int error) {
-    throw_error(ErrorKind::input, "{}: cannot {}: {}", path, action, std::generic_category().message(error));
+    throw_error(ErrorKind::input, "{}: cannot {}: {}", path, action,
+                std::generic_category().message(error));
 }
 
-// Closes the descriptor when the constructor leaves, in whatever way: a mapping outlives its descriptor.
+// Closes the descriptor when the constructor leaves, in whatever way: a mapping outlives its
+// descriptor.
 class Descriptor {
   public:
     explicit Descriptor(int fd) : fd_(fd) {}
@@ -36,14 +38,10 @@ class Descriptor {
 
 int system_advice(MappedFile::Advice advice) {
     switch (advice) {
-    case MappedFile::Advice::sequential:
-        return POSIX_MADV_SEQUENTIAL;
-    case MappedFile::Advice::random:
-        return POSIX_MADV_RANDOM;
-    case MappedFile::Advice::will_need:
-        return POSIX_MADV_WILLNEED;
-    case MappedFile::Advice::normal:
-        break;
+    case MappedFile::Advice::sequential: return POSIX_MADV_SEQUENTIAL;
+    case MappedFile::Advice::random: return POSIX_MADV_RANDOM;
+    case MappedFile::Advice::will_need: return POSIX_MADV_WILLNEED;
+    case MappedFile::Advice::normal: break;
     }
     return POSIX_MADV_NORMAL;
 }
@@ -56,23 +54,25 @@ MappedFile::MappedFile(const std::filesystem::path &path) : path_(path.string())
     if (fd.get() < 0) refuse(path_, "open", errno);
     struct stat info {};
     if (::fstat(fd.get(), &info) != 0) refuse(path_, "read its size", errno);
-    if (S_ISDIR(info.st_mode)) throw_error(ErrorKind::input, "{}: expected a file, found a folder", path_);
+    if (S_ISDIR(info.st_mode))
+        throw_error(ErrorKind::input, "{}: expected a file, found a folder", path_);
     if (!S_ISREG(info.st_mode)) {
-        throw_error(ErrorKind::input, "{}: expected a regular file, found a device, pipe or socket", path_);
+        throw_error(ErrorKind::input, "{}: expected a regular file, found a device, pipe or socket",
+                    path_);
     }
     size_ = static_cast<uint64_t>(info.st_size);
     if (size_ == 0) return;
     if (size_ > std::numeric_limits<size_t>::max() / 2) {
-        throw_error(ErrorKind::input, "{}: {} bytes are more than this system can map", path_, size_);
+        throw_error(ErrorKind::input, "{}: {} bytes are more than this system can map", path_,
+                    size_);
     }
-    void *mapping = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    void *mapping =
+        ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_PRIVATE, fd.get(), 0);
     if (mapping == MAP_FAILED) refuse(path_, "map into memory", errno);
     data_ = static_cast<const std::byte *>(mapping);
 }
 
-MappedFile::~MappedFile() {
-    close();
-}
+MappedFile::~MappedFile() { close(); }
 
 MappedFile::MappedFile(MappedFile &&other) noexcept
     : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)),
@@ -110,8 +110,10 @@ void MappedFile::drop(uint64_t offset, uint64_t length) const noexcept {
     if (end != size_) end -= end % page;
     const uint64_t begin = (offset + page - 1) / page * page;
     if (begin >= end) return;
-    // Not posix_madvise: glibc makes its DONTNEED do nothing. On a read-only file mapping no data can be lost.
-    ::madvise(const_cast<std::byte *>(data_ + begin), static_cast<size_t>(end - begin), MADV_DONTNEED);
+    // Not posix_madvise: glibc makes its DONTNEED do nothing. On a read-only file mapping no data
+    // can be lost.
+    ::madvise(const_cast<std::byte *>(data_ + begin), static_cast<size_t>(end - begin),
+              MADV_DONTNEED);
 }
 
 } // namespace keel

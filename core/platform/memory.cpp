@@ -18,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr uint64_t huge_page = uint64_t{2} << 20;
 
-// The number in a file that holds one, such as memory.current; "max" and everything else that is no number give none.
+// The number in a file that holds one, such as memory.current; "max" and everything else that is no
+// number give none.
 std::optional<uint64_t> read_number(const fs::path &path) {
     std::ifstream in(path);
     uint64_t value = 0;
@@ -45,13 +46,15 @@ std::optional<uint64_t> read_field(const fs::path &path, std::string_view key) {
 struct GroupFiles {
     std::vector<const char *> limits;
     const char *used;
-    const char *idle_cache; // in memory.stat: pages that are counted as used but given back on demand
+    const char
+        *idle_cache; // in memory.stat: pages that are counted as used but given back on demand
 };
 const GroupFiles version_2 = {{"memory.max", "memory.high"}, "memory.current", "inactive_file "};
-const GroupFiles version_1 = {{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file "};
+const GroupFiles version_1 = {
+    {"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file "};
 
-// Every group from the leaf to the root may hold a limit. Inside a container the path may not exist below the mount;
-// the mount's own root is the container's group then.
+// Every group from the leaf to the root may hold a limit. Inside a container the path may not exist
+// below the mount; the mount's own root is the container's group then.
 std::vector<fs::path> up_to_root(const fs::path &mount, const std::string &path) {
     std::vector<fs::path> groups;
     for (fs::path group = fs::path(path).lexically_normal();; group = group.parent_path()) {
@@ -62,8 +65,9 @@ std::vector<fs::path> up_to_root(const fs::path &mount, const std::string &path)
 }
 
 struct Groups {
-    std::vector<fs::path> unified; // version 2, leaf first; on hybrid systems it lies in a folder of its own
-    std::vector<fs::path> memory;  // version 1, where that has the memory controller
+    std::vector<fs::path>
+        unified; // version 2, leaf first; on hybrid systems it lies in a folder of its own
+    std::vector<fs::path> memory; // version 1, where that has the memory controller
 };
 
 // From lines such as "0::/path" (version 2) and "4:memory:/path" (version 1).
@@ -74,7 +78,8 @@ Groups find_groups(const fs::path &proc, const fs::path &cgroup) {
     while (std::getline(in, line)) {
         const size_t first = line.find(':'), second = line.find(":/", first + 1);
         if (first == std::string::npos || second == std::string::npos) continue;
-        const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+        const std::string controllers =
+            fmt::format(",{},", line.substr(first + 1, second - first - 1));
         const std::string path = line.substr(second + 2);
         if (controllers == ",,") {
             std::error_code error;
@@ -95,7 +100,8 @@ void apply_group(MemoryInfo &info, const fs::path &group, const GroupFiles &file
     }
     if (limit >= info.total && limit >= info.available) return;
     const uint64_t current = read_number(group / files.used).value_or(0);
-    const uint64_t cache = std::min(current, read_field(group / "memory.stat", files.idle_cache).value_or(0));
+    const uint64_t cache =
+        std::min(current, read_field(group / "memory.stat", files.idle_cache).value_or(0));
     const uint64_t used = current - cache;
     const uint64_t free = limit > used ? limit - used : 0;
     info.total = std::min(info.total, limit);
@@ -115,9 +121,7 @@ uint64_t page_size() noexcept {
     return size;
 }
 
-void PageBuffer::Free::operator()(std::byte *p) const noexcept {
-    std::free(p);
-}
+void PageBuffer::Free::operator()(std::byte *p) const noexcept { std::free(p); }
 
 PageBuffer::PageBuffer(uint64_t bytes, std::string_view what) {
     if (bytes == 0) return;
@@ -125,8 +129,10 @@ PageBuffer::PageBuffer(uint64_t bytes, std::string_view what) {
     const uint64_t alignment = huge ? std::max(huge_page, page_size()) : page_size();
     void *block = nullptr;
     const bool fits = bytes <= std::numeric_limits<size_t>::max() / 2;
-    if (!fits || ::posix_memalign(&block, static_cast<size_t>(alignment), static_cast<size_t>(bytes)) != 0) {
-        throw_error(ErrorKind::resource, "{}: the system refused {} of memory", what, format_bytes(bytes));
+    if (!fits ||
+        ::posix_memalign(&block, static_cast<size_t>(alignment), static_cast<size_t>(bytes)) != 0) {
+        throw_error(ErrorKind::resource, "{}: the system refused {} of memory", what,
+                    format_bytes(bytes));
     }
     // A hint: without huge pages large weights spend their time in address translation.
     if (huge) ::madvise(block, static_cast<size_t>(bytes / huge_page * huge_page), MADV_HUGEPAGE);
@@ -156,13 +162,12 @@ MemoryInfo memory_info(const fs::path &proc, const fs::path &cgroup) {
     const auto total = read_field(proc / "meminfo", "MemTotal:");
     if (!total) return info;
     info.total = *total;
-    info.available = std::min(*total, read_field(proc / "meminfo", "MemAvailable:").value_or(*total));
+    info.available =
+        std::min(*total, read_field(proc / "meminfo", "MemAvailable:").value_or(*total));
     info.limited_by = "system memory";
     const Groups groups = find_groups(proc, cgroup);
-    for (const fs::path &group : groups.unified)
-        apply_group(info, group, version_2);
-    for (const fs::path &group : groups.memory)
-        apply_group(info, group, version_1);
+    for (const fs::path &group : groups.unified) apply_group(info, group, version_2);
+    for (const fs::path &group : groups.memory) apply_group(info, group, version_1);
     return info;
 }
 
@@ -170,7 +175,8 @@ std::vector<fs::path> memory_groups(const fs::path &proc, const fs::path &cgroup
     return find_groups(proc, cgroup).unified;
 }
 
-void require_memory(uint64_t bytes, std::string_view what, std::string_view cure, const MemoryInfo &info) {
+void require_memory(uint64_t bytes, std::string_view what, std::string_view cure,
+                    const MemoryInfo &info) {
     if (info.total == 0 || bytes <= info.available) return;
     throw_error(ErrorKind::resource, "{}: needs {} of memory, {} is available ({}); {}", what,
                 format_bytes(bytes), format_bytes(info.available), info.limited_by, cure);

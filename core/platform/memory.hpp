@@ -14,12 +14,13 @@ namespace keel {
 // Bytes of a page of memory, a power of two.
 uint64_t page_size() noexcept;
 
-// A block of memory that begins on a page boundary (large blocks: on a huge page, which the system is asked to use).
-// Content is not initialized. Movable, not copyable.
+// A block of memory that begins on a page boundary (large blocks: on a huge page, which the system
+// is asked to use). Content is not initialized. Movable, not copyable.
 class PageBuffer {
   public:
     PageBuffer() = default;
-    // Throws Error(resource) that names `what` and the size if the system refuses. 0 bytes give an empty buffer.
+    // Throws Error(resource) that names `what` and the size if the system refuses. 0 bytes give an
+    // empty buffer.
     PageBuffer(uint64_t bytes, std::string_view what);
 
     std::byte *data() noexcept { return data_.get(); }
@@ -41,23 +42,29 @@ uint64_t resident_bytes() noexcept;
 uint64_t peak_resident_bytes() noexcept;
 
 struct MemoryInfo {
-    uint64_t total = 0; // bytes that this process could ever use: RAM, or the control group's limit if lower
+    uint64_t total =
+        0; // bytes that this process could ever use: RAM, or the control group's limit if lower
     uint64_t available =
         0; // bytes that it can take now without swapping or being killed; file cache counts as free
     std::string limited_by; // "system memory", or the control group whose limit is the tightest
 };
 
-// What the system offers now. Linux: MemAvailable of /proc/meminfo and memory.max, memory.high and memory.current of the
-// process's cgroup v2 and its parents, or memory.limit_in_bytes and so on where version 1 has the memory. total == 0 means unknown. The arguments let tests give a made-up system.
+// What the system offers now. Linux: MemAvailable of /proc/meminfo and memory.max, memory.high and
+// memory.current of the process's cgroup v2 and its parents, or memory.limit_in_bytes and so on
+// where version 1 has the memory. total == 0 means unknown. The arguments let tests give a made-up
+// system.
 MemoryInfo memory_info(const std::filesystem::path &proc = "/proc",
                        const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 
 // The folders of the process's cgroup v2 and its parents, leaf first; they need not exist.
-std::vector<std::filesystem::path> memory_groups(const std::filesystem::path &proc = "/proc",
-                                                 const std::filesystem::path &cgroup = "/sys/fs/cgroup");
+std::vector<std::filesystem::path>
+memory_groups(const std::filesystem::path &proc = "/proc",
+              const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 
-// Throws Error(resource) "WHAT: needs 4.1 GiB of memory, 1.0 GiB is available (system memory); CURE" if `bytes` is more
-// than is available. To be asked before anything is allocated. Unknown memory refuses nothing.
-void require_memory(uint64_t bytes, std::string_view what, std::string_view cure, const MemoryInfo &info);
+// Throws Error(resource) "WHAT: needs 4.1 GiB of memory, 1.0 GiB is available (system memory);
+// CURE" if `bytes` is more than is available. To be asked before anything is allocated. Unknown
+// memory refuses nothing.
+void require_memory(uint64_t bytes, std::string_view what, std::string_view cure,
+                    const MemoryInfo &info);
 
 } // namespace keel

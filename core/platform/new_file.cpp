@@ -20,7 +20,8 @@ NewFile::NewFile(std::filesystem::path path, Readers readers) : path_(std::move(
         throw_error(ErrorKind::input, "{}: not a file; nothing is written over it",
                     printable(path_.string(), 400));
     const mode_t mode = readers == Readers::owner ? 0600 : 0666;
-    for (int attempt = 0; attempt < 100; ++attempt) { // names of programs that were killed may be taken
+    for (int attempt = 0; attempt < 100;
+         ++attempt) { // names of programs that were killed may be taken
         beside_ = fmt::format("{}.part-{}-{}", path_.string(), ::getpid(), attempt);
         fd_ = ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (fd_ >= 0 || errno != EEXIST) break;

@@ -8,8 +8,9 @@
 
 namespace keel {
 
-// A file that appears whole or not at all: written beside its place and renamed by publish(); without it, removed. Throws Error(input) where there is something other than a file already, or the folder does not take one, Error(runtime)
-// where it cannot be written.
+// A file that appears whole or not at all: written beside its place and renamed by publish();
+// without it, removed. Throws Error(input) where there is something other than a file already, or
+// the folder does not take one, Error(runtime) where it cannot be written.
 class NewFile {
   public:
     enum class Readers { owner, as_usual }; // as_usual: what the process' umask leaves

@@ -44,8 +44,8 @@ fs::path resolve_path(const fs::path &folder, const fs::path &path) {
 std::string read_text_file(const fs::path &path, uint64_t limit) {
     const MappedFile file(path);
     if (file.size() > limit) {
-        throw_error(ErrorKind::input, "{}: expected at most {}, found {}", path.string(), format_bytes(limit),
-                    format_bytes(file.size()));
+        throw_error(ErrorKind::input, "{}: expected at most {}, found {}", path.string(),
+                    format_bytes(limit), format_bytes(file.size()));
     }
     const auto bytes = file.bytes();
     return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};

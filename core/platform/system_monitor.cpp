@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 std::optional<double> some_avg10(const fs::path &path) {
     std::ifstream in(path);
     std::string word, value;
-    if (!(in >> word >> value) || word != "some" || value.compare(0, 6, "avg10=") != 0) return std::nullopt;
+    if (!(in >> word >> value) || word != "some" || value.compare(0, 6, "avg10=") != 0)
+        return std::nullopt;
     char *end = nullptr;
     const double percent = std::strtod(value.c_str() + 6, &end);
     // Also false for a NaN.

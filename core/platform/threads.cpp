@@ -29,7 +29,8 @@ std::atomic<uint32_t> fork_count{0};
 void count_forks() {
     static std::once_flag once;
     std::call_once(once, [] {
-        ::pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
+        ::pthread_atfork(nullptr, nullptr,
+                         [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
     });
 }
 
@@ -37,8 +38,9 @@ void pause_cpu() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
     _mm_pause();
 #elif defined(__aarch64__)
-    asm volatile("isb" ::
-                     : "memory"); // `yield` is a no-op on most cores; isb waits about as long as x86's pause
+    asm volatile(
+        "isb" ::
+            : "memory"); // `yield` is a no-op on most cores; isb waits about as long as x86's pause
 #endif
 }
 
@@ -48,10 +50,11 @@ int64_t now_ns() noexcept {
         .count();
 }
 
-// How long a thread spins before it parks. Halved when the wait outlasted the spinning (the one it waits for is not
-// running, or far away): with more runnable threads than cores it falls to spin_min_ns. A wake-up takes longer than that,
-// so two threads that park would park for ever though both could run: now and then one spins for long again, and if that
-// paid off, it stays with it.
+// How long a thread spins before it parks. Halved when the wait outlasted the spinning (the one it
+// waits for is not running, or far away): with more runnable threads than cores it falls to
+// spin_min_ns. A wake-up takes longer than that, so two threads that park would park for ever
+// though both could run: now and then one spins for long again, and if that paid off, it stays with
+// it.
 class alignas(cache_line) Spin {
   public:
     // Returns when `word` is no longer `old`.
@@ -80,8 +83,8 @@ class alignas(cache_line) Spin {
                 end = now + (probe ? spin_max_ns : budget_ns_);
             } else if (now >= end) {
                 ++failures_;
-                budget_ns_ =
-                    failures_ % probe_every == 0 ? spin_max_ns : std::max(spin_min_ns, budget_ns_ / 2);
+                budget_ns_ = failures_ % probe_every == 0 ? spin_max_ns
+                                                          : std::max(spin_min_ns, budget_ns_ / 2);
                 return false;
             }
         }
@@ -95,7 +98,8 @@ class alignas(cache_line) Spin {
 std::vector<int> cpus_after_mine() {
     std::vector<int> cpus;
     cpu_set_t set;
-    if (::sched_getaffinity(0, sizeof set, &set) != 0) return cpus; // more than 1024 processors: do without
+    if (::sched_getaffinity(0, sizeof set, &set) != 0)
+        return cpus; // more than 1024 processors: do without
     const int mine = ::sched_getcpu();
     for (int i = 1; i <= CPU_SETSIZE; ++i) {
         const int cpu = (mine + i) % CPU_SETSIZE;
@@ -134,7 +138,8 @@ struct ThreadTeam::State {
     Body body = nullptr;
     void *user = nullptr;
     uint32_t size = 0;
-    bool crowded = false; // more workers than processors: spinning would keep the others from running
+    bool crowded =
+        false; // more workers than processors: spinning would keep the others from running
     std::atomic<bool> stop{false};
 
     Word pending; // workers that have not finished
@@ -157,15 +162,17 @@ void ThreadTeam::State::work(ThreadTeam &team, Worker &self, uint32_t index) noe
         if (stop.load(std::memory_order_acquire)) return;
         was_crowded = crowded;
         body(user, Region(team, index, size));
-        // After the last decrement the caller may go on and write the members above: nothing is read here after it.
+        // After the last decrement the caller may go on and write the members above: nothing is
+        // read here after it.
         if (pending.value.fetch_sub(1, std::memory_order_seq_cst) == 1) pending.value.notify_one();
     }
 }
 
-// A team of all processors is pinned, one worker each: woken threads tend to be put beside their waker, and two that wait
-// for each other on one processor are slow. The caller is never pinned: threads that it makes later would inherit that.
-// Smaller teams are left to the scheduler, as two processes that pin to the same few processors would share them for ever.
-// Makes threads until a region of `wanted` workers can run; false if the system refuses.
+// A team of all processors is pinned, one worker each: woken threads tend to be put beside their
+// waker, and two that wait for each other on one processor are slow. The caller is never pinned:
+// threads that it makes later would inherit that. Smaller teams are left to the scheduler, as two
+// processes that pin to the same few processors would share them for ever. Makes threads until a
+// region of `wanted` workers can run; false if the system refuses.
 bool ThreadTeam::State::grow(ThreadTeam &team, uint32_t wanted) noexcept {
     try {
         std::vector<int> cpus = cpus_after_mine();
@@ -206,8 +213,7 @@ ThreadTeam::State::~State() {
         worker->go.value.fetch_add(1, std::memory_order_seq_cst);
         worker->go.value.notify_one();
     }
-    for (const auto &worker : workers)
-        worker->thread.join();
+    for (const auto &worker : workers) worker->thread.join();
 }
 
 ThreadTeam::ThreadTeam(uint32_t cpus)
@@ -216,13 +222,13 @@ ThreadTeam::ThreadTeam(uint32_t cpus)
 }
 
 ThreadTeam::~ThreadTeam() {
-    // A forked child has the handles but not the threads: nothing to join, and destroying a joinable handle terminates.
-    if (state_->forks != fork_count.load(std::memory_order_relaxed)) static_cast<void>(state_.release());
+    // A forked child has the handles but not the threads: nothing to join, and destroying a
+    // joinable handle terminates.
+    if (state_->forks != fork_count.load(std::memory_order_relaxed))
+        static_cast<void>(state_.release());
 }
 
-bool ThreadTeam::inside_region() noexcept {
-    return running_region;
-}
+bool ThreadTeam::inside_region() noexcept { return running_region; }
 
 void ThreadTeam::Region::barrier() const noexcept {
     if (size_ > 1) team_->state_->barrier(worker_);

@@ -25,44 +25,44 @@ void require_slots(std::span<const Slot> slots, const char *struct_name, const s
         missing += slot.name;
     }
     if (missing.empty()) return;
-    throw_error(ErrorKind::plugin, "{}: required slots of its {} table are NULL: {}; {}", who, struct_name,
-                missing, blame);
+    throw_error(ErrorKind::plugin, "{}: required slots of its {} table are NULL: {}; {}", who,
+                struct_name, missing, blame);
 }
 
 template <typename T>
 T adopt(const void *vtable, uint32_t required, const char *struct_name, const std::string &who) {
     if (vtable == nullptr)
-        throw_error(ErrorKind::plugin, "{}: has no {} table (vtable is NULL); {}", who, struct_name, blame);
+        throw_error(ErrorKind::plugin, "{}: has no {} table (vtable is NULL); {}", who, struct_name,
+                    blame);
     const keel_header theirs = *static_cast<const keel_header *>(vtable);
     T mine;
     if (keel_adopt(&mine, sizeof mine, vtable, required) == KEEL_OK) {
         // A size that ends inside a pointer would leave half of one.
         if (mine.h.struct_size % sizeof(void *) == 0) return mine;
         throw_error(ErrorKind::plugin,
-                    "{}: the size of its {} table, {} bytes, is no multiple of a pointer's; {}", who,
-                    struct_name, theirs.struct_size, blame);
+                    "{}: the size of its {} table, {} bytes, is no multiple of a pointer's; {}",
+                    who, struct_name, theirs.struct_size, blame);
     }
     if (theirs.abi_version >> 16 != KEEL_ABI_MAJOR) {
-        throw_error(ErrorKind::plugin, "{}: its {} table speaks ABI {}, this Keel speaks {}; {}", who,
-                    struct_name, abi_text(theirs.abi_version), abi_text(KEEL_ABI_VERSION),
+        throw_error(ErrorKind::plugin, "{}: its {} table speaks ABI {}, this Keel speaks {}; {}",
+                    who, struct_name, abi_text(theirs.abi_version), abi_text(KEEL_ABI_VERSION),
                     "build the plugin with the headers of this Keel");
     }
-    throw_error(ErrorKind::plugin, "{}: its {} table is too small: {} bytes, {} are required; {}", who,
-                struct_name, theirs.struct_size, required, blame);
+    throw_error(ErrorKind::plugin, "{}: its {} table is too small: {} bytes, {} are required; {}",
+                who, struct_name, theirs.struct_size, required, blame);
 }
 
 } // namespace
 
-#define SLOT(name)                                                                                           \
-    Slot {                                                                                                   \
-#name, table.name != nullptr                                                                         \
-    }
+#define SLOT(name)                                                                                 \
+    Slot { #name, table.name != nullptr }
 
 keel_backend adopt_backend(const void *vtable, const std::string &who) {
     const auto table = adopt<keel_backend>(vtable, KEEL_PREFIX(keel_backend, wait), "backend", who);
-    const Slot required[] = {
-        SLOT(device_count),   SLOT(device_info),  SLOT(ctx_create),  SLOT(ctx_destroy), SLOT(buffer_create),
-        SLOT(buffer_destroy), SLOT(buffer_write), SLOT(buffer_read), SLOT(flush),       SLOT(wait)};
+    const Slot required[] = {SLOT(device_count), SLOT(device_info),   SLOT(ctx_create),
+                             SLOT(ctx_destroy),  SLOT(buffer_create), SLOT(buffer_destroy),
+                             SLOT(buffer_write), SLOT(buffer_read),   SLOT(flush),
+                             SLOT(wait)};
     require_slots(required, "backend", who);
     const Slot with_weights[] = {SLOT(weight_destroy), SLOT(weight_info)};
     if (table.weight_prepare != nullptr)
@@ -82,7 +82,8 @@ keel_policy adopt_policy(const void *vtable, const std::string &who) {
 }
 
 keel_allocator adopt_allocator(const void *vtable, const std::string &who) {
-    const auto table = adopt<keel_allocator>(vtable, KEEL_PREFIX(keel_allocator, allocate), "allocator", who);
+    const auto table =
+        adopt<keel_allocator>(vtable, KEEL_PREFIX(keel_allocator, allocate), "allocator", who);
     const Slot required[] = {SLOT(create), SLOT(destroy), SLOT(allocate)};
     require_slots(required, "allocator", who);
     return table;

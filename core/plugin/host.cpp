@@ -34,9 +34,9 @@ thread_local ErrorSlot last_error;
 
 void KEEL_CALL write_log(const keel_host *, keel_log_level level, const char *utf8) {
     if (utf8 == nullptr) return;
-    static constexpr spdlog::level::level_enum levels[] = {spdlog::level::trace, spdlog::level::debug,
-                                                           spdlog::level::info, spdlog::level::warn,
-                                                           spdlog::level::err};
+    static constexpr spdlog::level::level_enum levels[] = {
+        spdlog::level::trace, spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+        spdlog::level::err};
     try {
         const auto to = levels[std::clamp<keel_log_level>(level, KEEL_LOG_TRACE, KEEL_LOG_ERROR)];
         if (log().should_log(to)) log().log(to, "{}", printable(utf8, 2000));
@@ -59,9 +59,7 @@ void *KEEL_CALL allocate(const keel_host *, uint64_t size, uint64_t align) {
     return ::posix_memalign(&block, aligned, wanted) == 0 ? block : nullptr;
 }
 
-void KEEL_CALL release(const keel_host *, void *block) {
-    std::free(block);
-}
+void KEEL_CALL release(const keel_host *, void *block) { std::free(block); }
 
 // A keel_region_fn and what its workers have to say, for the time of a region.
 struct RegionCall {
@@ -78,7 +76,8 @@ void KEEL_CALL region_barrier(const keel_region *region) {
 void region_body(void *user, const ThreadTeam::Region &at) {
     auto &call = *static_cast<RegionCall *>(user);
     auto *core = const_cast<ThreadTeam::Region *>(&at); // the ABI's void*; only read through it
-    const keel_region region = {KEEL_HEADER(keel_region), at.worker(), at.size(), region_barrier, core};
+    const keel_region region = {KEEL_HEADER(keel_region), at.worker(), at.size(), region_barrier,
+                                core};
     if (at.worker() == 0) return call.fn(call.user, &region);
     last_error.set = false;
     call.fn(call.user, &region);
@@ -98,7 +97,9 @@ HostServices::HostServices(uint32_t threads) : team_(threads) {
     table_.free = release;
     table_.worker_count = [](const keel_host *host) -> uint32_t { return self(host).team_.cpus(); };
     table_.parallel_region = run_region;
-    table_.cancelled = [](const keel_host *host) -> int32_t { return self(host).cancelled() ? 1 : 0; };
+    table_.cancelled = [](const keel_host *host) -> int32_t {
+        return self(host).cancelled() ? 1 : 0;
+    };
     table_.get_extension = find_extension;
 }
 
@@ -112,18 +113,17 @@ keel_status KEEL_CALL HostServices::run_region(const keel_host *host, uint32_t n
     const ThreadTeam::Result result = self(host).team_.run(n, region_body, &call);
     if (call.error.set && !last_error.set) last_error = call.error;
     switch (result) {
-    case ThreadTeam::Result::done:
-        return KEEL_OK;
+    case ThreadTeam::Result::done: return KEEL_OK;
     case ThreadTeam::Result::nested:
         store_error(host, KEEL_E_INVALID_ARG, "parallel_region: regions do not nest");
         return KEEL_E_INVALID_ARG;
     case ThreadTeam::Result::bad_size:
         store_error(host, KEEL_E_INVALID_ARG, "parallel_region: more than 256 workers");
         return KEEL_E_INVALID_ARG;
-    case ThreadTeam::Result::no_threads:
-        break;
+    case ThreadTeam::Result::no_threads: break;
     }
-    store_error(host, KEEL_E_OUT_OF_MEMORY, "parallel_region: the system refused to start a thread");
+    store_error(host, KEEL_E_OUT_OF_MEMORY,
+                "parallel_region: the system refused to start a thread");
     return KEEL_E_OUT_OF_MEMORY;
 }
 
@@ -139,62 +139,38 @@ std::optional<HostError> HostServices::take_error() {
     return HostError{last_error.status, printable(last_error.text, ErrorSlot::capacity)};
 }
 
-void HostServices::drop_error() noexcept {
-    last_error.set = false;
-}
+void HostServices::drop_error() noexcept { last_error.set = false; }
 
 std::string status_name(keel_status status) {
     switch (status) {
-    case KEEL_OK:
-        return "KEEL_OK";
-    case KEEL_E_UNSUPPORTED:
-        return "KEEL_E_UNSUPPORTED";
-    case KEEL_E_INVALID_ARG:
-        return "KEEL_E_INVALID_ARG";
-    case KEEL_E_OUT_OF_MEMORY:
-        return "KEEL_E_OUT_OF_MEMORY";
-    case KEEL_E_DEVICE_LOST:
-        return "KEEL_E_DEVICE_LOST";
-    case KEEL_E_CANCELLED:
-        return "KEEL_E_CANCELLED";
-    case KEEL_E_INTERNAL:
-        return "KEEL_E_INTERNAL";
-    case KEEL_E_VERSION:
-        return "KEEL_E_VERSION";
-    case KEEL_E_NOT_FOUND:
-        return "KEEL_E_NOT_FOUND";
-    case KEEL_E_NOT_READY:
-        return "KEEL_E_NOT_READY";
-    default:
-        break;
+    case KEEL_OK: return "KEEL_OK";
+    case KEEL_E_UNSUPPORTED: return "KEEL_E_UNSUPPORTED";
+    case KEEL_E_INVALID_ARG: return "KEEL_E_INVALID_ARG";
+    case KEEL_E_OUT_OF_MEMORY: return "KEEL_E_OUT_OF_MEMORY";
+    case KEEL_E_DEVICE_LOST: return "KEEL_E_DEVICE_LOST";
+    case KEEL_E_CANCELLED: return "KEEL_E_CANCELLED";
+    case KEEL_E_INTERNAL: return "KEEL_E_INTERNAL";
+    case KEEL_E_VERSION: return "KEEL_E_VERSION";
+    case KEEL_E_NOT_FOUND: return "KEEL_E_NOT_FOUND";
+    case KEEL_E_NOT_READY: return "KEEL_E_NOT_READY";
+    default: break;
     }
     return (status >= 0x10000 ? "plugin status " : "status ") + std::to_string(status);
 }
 
 std::string status_text(keel_status status) {
     switch (status) {
-    case KEEL_OK:
-        return "no error";
-    case KEEL_E_UNSUPPORTED:
-        return "not supported";
-    case KEEL_E_INVALID_ARG:
-        return "invalid argument";
-    case KEEL_E_OUT_OF_MEMORY:
-        return "out of memory";
-    case KEEL_E_DEVICE_LOST:
-        return "the device was lost";
-    case KEEL_E_CANCELLED:
-        return "cancelled";
-    case KEEL_E_INTERNAL:
-        return "an internal error";
-    case KEEL_E_VERSION:
-        return "the wrong ABI version";
-    case KEEL_E_NOT_FOUND:
-        return "not found";
-    case KEEL_E_NOT_READY:
-        return "not ready";
-    default:
-        return status_name(status);
+    case KEEL_OK: return "no error";
+    case KEEL_E_UNSUPPORTED: return "not supported";
+    case KEEL_E_INVALID_ARG: return "invalid argument";
+    case KEEL_E_OUT_OF_MEMORY: return "out of memory";
+    case KEEL_E_DEVICE_LOST: return "the device was lost";
+    case KEEL_E_CANCELLED: return "cancelled";
+    case KEEL_E_INTERNAL: return "an internal error";
+    case KEEL_E_VERSION: return "the wrong ABI version";
+    case KEEL_E_NOT_FOUND: return "not found";
+    case KEEL_E_NOT_READY: return "not ready";
+    default: return status_name(status);
     }
 }
 

@@ -19,11 +19,13 @@ struct HostError {
     std::string message; // one line, fit for a terminal
 };
 
-// The services that the core gives to plugins: owner of a keel_host table and of the thread team behind it. One for a
-// process is enough; a test may make its own. It must outlive every object that a plugin made with its table.
+// The services that the core gives to plugins: owner of a keel_host table and of the thread team
+// behind it. One for a process is enough; a test may make its own. It must outlive every object
+// that a plugin made with its table.
 class HostServices {
   public:
-    // `threads`: processors to count on, what worker_count() tells plugins. 0: all that the process may use.
+    // `threads`: processors to count on, what worker_count() tells plugins. 0: all that the process
+    // may use.
     explicit HostServices(uint32_t threads = 0);
     HostServices(const HostServices &) = delete;
     HostServices &operator=(const HostServices &) = delete;
@@ -32,8 +34,9 @@ class HostServices {
     const keel_host *table() const noexcept { return &table_; }
     ThreadTeam &team() noexcept { return team_; }
 
-    // The last error that a plugin set on this thread, or on a worker of a region that this thread ran; reading clears
-    // it. Errors are per thread, not per host: to be taken right after a call failed, and dropped before one is made.
+    // The last error that a plugin set on this thread, or on a worker of a region that this thread
+    // ran; reading clears it. Errors are per thread, not per host: to be taken right after a call
+    // failed, and dropped before one is made.
     static std::optional<HostError> take_error();
     static void drop_error() noexcept;
 
@@ -42,15 +45,16 @@ class HostServices {
     void clear_cancel() noexcept { cancelled_.store(0, std::memory_order_relaxed); }
     bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed) != 0; }
 
-    // Adds a service that plugins find by name ("keel.name/1"). To be called before plugins use the table; `service`
-    // outlives this object.
+    // Adds a service that plugins find by name ("keel.name/1"). To be called before plugins use the
+    // table; `service` outlives this object.
     void add_extension(const std::string &id, const void *service) { extensions_[id] = service; }
 
   private:
     static const HostServices &self(const keel_host *host) noexcept {
         return *static_cast<const HostServices *>(host->host_data);
     }
-    static keel_status KEEL_CALL run_region(const keel_host *, uint32_t n, keel_region_fn fn, void *user);
+    static keel_status KEEL_CALL run_region(const keel_host *, uint32_t n, keel_region_fn fn,
+                                            void *user);
     static const void *KEEL_CALL find_extension(const keel_host *, const char *id);
 
     keel_host table_{};

@@ -28,14 +28,10 @@ constexpr keel_sanitizer own_sanitizer = KEEL_SANITIZER_HERE;
 
 std::string sanitizer_name(keel_sanitizer sanitizer) {
     switch (sanitizer) {
-    case KEEL_SANITIZER_NONE:
-        return "no sanitizer";
-    case KEEL_SANITIZER_ADDRESS:
-        return "AddressSanitizer";
-    case KEEL_SANITIZER_THREAD:
-        return "ThreadSanitizer";
-    default:
-        return fmt::format("an unknown sanitizer ({})", sanitizer);
+    case KEEL_SANITIZER_NONE: return "no sanitizer";
+    case KEEL_SANITIZER_ADDRESS: return "AddressSanitizer";
+    case KEEL_SANITIZER_THREAD: return "ThreadSanitizer";
+    default: return fmt::format("an unknown sanitizer ({})", sanitizer);
     }
 }
 
@@ -58,19 +54,21 @@ void refuse_sanitizer(keel_sanitizer theirs, const std::string &who) {
     // A plain plugin runs in any host; the reverse does not.
     if (theirs == KEEL_SANITIZER_NONE || theirs == own_sanitizer) return;
     throw_error(ErrorKind::plugin,
-                "{}: was built with {}, this Keel with {}; build both with the same KEEL_SANITIZE", who,
-                sanitizer_name(theirs), sanitizer_name(own_sanitizer));
+                "{}: was built with {}, this Keel with {}; build both with the same KEEL_SANITIZE",
+                who, sanitizer_name(theirs), sanitizer_name(own_sanitizer));
 }
 
-// What has to be known before the library is mapped: a sanitizer's runtime that comes second ends the process.
+// What has to be known before the library is mapped: a sanitizer's runtime that comes second ends
+// the process.
 void check_file(const fs::path &path, const std::string &who) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     if (!fs::exists(status))
-        throw_error(ErrorKind::plugin, "{}: no such file; correct the path, or build or install the plugin",
-                    who);
+        throw_error(ErrorKind::plugin,
+                    "{}: no such file; correct the path, or build or install the plugin", who);
     if (!fs::is_regular_file(status))
-        throw_error(ErrorKind::plugin, "{}: is not a file but a folder or device; name the .so file", who);
+        throw_error(ErrorKind::plugin,
+                    "{}: is not a file but a folder or device; name the .so file", who);
     try {
         const MappedFile file(path);
         const std::string_view bytes(reinterpret_cast<const char *>(file.bytes().data()),
@@ -79,7 +77,8 @@ void check_file(const fs::path &path, const std::string &who) {
         if (holds(bytes, "__tsan_init")) refuse_sanitizer(KEEL_SANITIZER_THREAD, who);
     } catch (const Error &failure) {
         if (failure.kind() == ErrorKind::plugin) throw;
-        throw_error(ErrorKind::plugin, "{}: cannot be read ({}); check its permissions", who, failure.what());
+        throw_error(ErrorKind::plugin, "{}: cannot be read ({}); check its permissions", who,
+                    failure.what());
     }
 }
 
@@ -94,10 +93,13 @@ std::string loader_words(std::string_view what) {
 }
 
 std::string_view loader_cure(std::string_view words) {
-    const auto has = [&](std::string_view text) { return words.find(text) != std::string_view::npos; };
+    const auto has = [&](std::string_view text) {
+        return words.find(text) != std::string_view::npos;
+    };
     if (has("undefined symbol"))
         return "link what the plugin uses into it (keel_add_plugin() has the linker check that)";
-    if (has("cannot open shared object file")) return "install the library that it needs (ldd lists them)";
+    if (has("cannot open shared object file"))
+        return "install the library that it needs (ldd lists them)";
     if (has("wrong ELF class") || has("cannot open shared object"))
         return "build the plugin for this processor";
     return "build the plugin anew for this system";
@@ -111,19 +113,22 @@ SharedLibrary open_library(const fs::path &path, const std::string &who) {
     } catch (const std::exception &failure) {
         set_fpu_mode(mode);
         const std::string words = loader_words(failure.what());
-        throw_error(ErrorKind::plugin, "{}: cannot be loaded: {}; {}", who, words, loader_cure(words));
+        throw_error(ErrorKind::plugin, "{}: cannot be loaded: {}; {}", who, words,
+                    loader_cure(words));
     }
     if (fpu_mode() != mode) {
         set_fpu_mode(mode);
-        log().warn("{}: changed the floating-point mode when it was loaded; restored. It was linked with "
-                   "-ffast-math: "
-                   "give that flag to the compiler only",
-                   who);
+        log().warn(
+            "{}: changed the floating-point mode when it was loaded; restored. It was linked with "
+            "-ffast-math: "
+            "give that flag to the compiler only",
+            who);
     }
     return library;
 }
 
-// Holds on to a library to the end of the process. The list is never destroyed, but can be reached: no leak to report.
+// Holds on to a library to the end of the process. The list is never destroyed, but can be reached:
+// no leak to report.
 void keep_mapped(SharedLibrary library) {
     static std::mutex mutex;
     static auto *const libraries = new std::vector<SharedLibrary>;
@@ -144,63 +149,71 @@ keel_plugin query(SharedLibrary &library, const std::string &who) {
     if (!library.has(KEEL_PLUGIN_QUERY_SYMBOL)) {
         if (const auto major = other_major(library)) {
             throw_error(ErrorKind::plugin,
-                        "{}: was built for ABI major {}, this Keel speaks {}; take a build of the plugin for "
+                        "{}: was built for ABI major {}, this Keel speaks {}; take a build of the "
+                        "plugin for "
                         "this Keel, or a {} Keel",
-                        who, *major, abi_text(KEEL_ABI_VERSION), *major > KEEL_ABI_MAJOR ? "newer" : "older");
+                        who, *major, abi_text(KEEL_ABI_VERSION),
+                        *major > KEEL_ABI_MAJOR ? "newer" : "older");
         }
         throw_error(ErrorKind::plugin,
-                    "{}: is a library, but exports no {}: it is not a Keel plugin, or hides its entry; build "
+                    "{}: is a library, but exports no {}: it is not a Keel plugin, or hides its "
+                    "entry; build "
                     "it with keel_add_plugin()",
                     who, KEEL_PLUGIN_QUERY_SYMBOL);
     }
     const keel_plugin *theirs =
         library.get<const keel_plugin *(uint32_t)>(KEEL_PLUGIN_QUERY_SYMBOL)(KEEL_ABI_VERSION);
     if (theirs == nullptr) {
-        throw_error(
-            ErrorKind::plugin,
-            "{}: refuses to serve this Keel (ABI {}); update Keel, or take an older build of the plugin", who,
-            abi_text(KEEL_ABI_VERSION));
+        throw_error(ErrorKind::plugin,
+                    "{}: refuses to serve this Keel (ABI {}); update Keel, or take an older build "
+                    "of the plugin",
+                    who, abi_text(KEEL_ABI_VERSION));
     }
     keel_plugin mine;
     const uint32_t required = KEEL_PREFIX(keel_plugin, vtable);
     if (keel_adopt(&mine, sizeof mine, theirs, required) == KEEL_OK) return mine;
     if (theirs->h.abi_version >> 16 != KEEL_ABI_MAJOR) {
-        throw_error(
-            ErrorKind::plugin,
-            "{}: its descriptor speaks ABI {}, this Keel speaks {}; take a build of the plugin for this Keel",
-            who, abi_text(theirs->h.abi_version), abi_text(KEEL_ABI_VERSION));
+        throw_error(ErrorKind::plugin,
+                    "{}: its descriptor speaks ABI {}, this Keel speaks {}; take a build of the "
+                    "plugin for this Keel",
+                    who, abi_text(theirs->h.abi_version), abi_text(KEEL_ABI_VERSION));
     }
     throw_error(ErrorKind::plugin,
-                "{}: its descriptor is too small: {} bytes, {} are required; this is a fault of the plugin: "
+                "{}: its descriptor is too small: {} bytes, {} are required; this is a fault of "
+                "the plugin: "
                 "report it to its author",
                 who, theirs->h.struct_size, required);
 }
 
 bool good_id(std::string_view id) {
     return !id.empty() && id.size() <= 64 && id[0] >= 'a' && id[0] <= 'z' &&
-           std::all_of(id.begin(), id.end(),
-                       [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+           std::all_of(id.begin(), id.end(), [](char c) {
+               return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+           });
 }
 
 void check_descriptor(const keel_plugin &plugin, const std::string &id, const std::string &who) {
     if (plugin.h.struct_size % sizeof(void *) != 0) {
-        throw_error(ErrorKind::plugin,
-                    "{}: the size of its descriptor, {} bytes, is no multiple of a pointer's; this is a "
-                    "fault of the plugin: report it to its author",
-                    who, plugin.h.struct_size);
+        throw_error(
+            ErrorKind::plugin,
+            "{}: the size of its descriptor, {} bytes, is no multiple of a pointer's; this is a "
+            "fault of the plugin: report it to its author",
+            who, plugin.h.struct_size);
     }
     if (plugin.min_host_abi > KEEL_ABI_VERSION) {
         throw_error(ErrorKind::plugin,
-                    "{}: needs ABI {} or newer, this Keel speaks {}; update Keel, or take an older build of "
+                    "{}: needs ABI {} or newer, this Keel speaks {}; update Keel, or take an older "
+                    "build of "
                     "the plugin",
                     who, abi_text(plugin.min_host_abi), abi_text(KEEL_ABI_VERSION));
     }
     refuse_sanitizer(plugin.sanitizer, who);
     if (!good_id(id)) {
-        throw_error(ErrorKind::plugin,
-                    "{}: its id '{}' is not of the form [a-z][a-z0-9_]*; this is a fault of the plugin: "
-                    "report it to its author",
-                    who, id);
+        throw_error(
+            ErrorKind::plugin,
+            "{}: its id '{}' is not of the form [a-z][a-z0-9_]*; this is a fault of the plugin: "
+            "report it to its author",
+            who, id);
     }
 }
 
@@ -208,14 +221,10 @@ void check_descriptor(const keel_plugin &plugin, const std::string &id, const st
 
 std::string kind_name(keel_plugin_kind kind) {
     switch (kind) {
-    case KEEL_PLUGIN_BACKEND:
-        return "backend";
-    case KEEL_PLUGIN_POLICY:
-        return "policy";
-    case KEEL_PLUGIN_ALLOCATOR:
-        return "budget allocator";
-    default:
-        return fmt::format("plugin of kind {}", kind);
+    case KEEL_PLUGIN_BACKEND: return "backend";
+    case KEEL_PLUGIN_POLICY: return "policy";
+    case KEEL_PLUGIN_ALLOCATOR: return "budget allocator";
+    default: return fmt::format("plugin of kind {}", kind);
     }
 }
 
@@ -226,7 +235,8 @@ std::string abi_text(uint32_t version) {
 PluginLibrary::PluginLibrary(const fs::path &path, const SourceLocation &at) : path_(path) {
     const std::string who = who_text(at, path);
     if (!path.is_absolute())
-        throw_error(ErrorKind::plugin, "{}: the path must be absolute; give the whole path, or a name", who);
+        throw_error(ErrorKind::plugin,
+                    "{}: the path must be absolute; give the whole path, or a name", who);
     check_file(path, who);
     SharedLibrary library = open_library(path, who);
     descriptor_ = query(library, who);
@@ -239,26 +249,21 @@ PluginLibrary::PluginLibrary(const fs::path &path, const SourceLocation &at) : p
     build_info_ = copy_text(descriptor_.build_info);
     const std::string named = fmt::format("{} ('{}')", who, id_);
     switch (kind()) {
-    case KEEL_PLUGIN_BACKEND:
-        table_ = adopt_backend(descriptor_.vtable, named);
-        break;
-    case KEEL_PLUGIN_POLICY:
-        table_ = adopt_policy(descriptor_.vtable, named);
-        break;
-    case KEEL_PLUGIN_ALLOCATOR:
-        table_ = adopt_allocator(descriptor_.vtable, named);
-        break;
+    case KEEL_PLUGIN_BACKEND: table_ = adopt_backend(descriptor_.vtable, named); break;
+    case KEEL_PLUGIN_POLICY: table_ = adopt_policy(descriptor_.vtable, named); break;
+    case KEEL_PLUGIN_ALLOCATOR: table_ = adopt_allocator(descriptor_.vtable, named); break;
     default:
         throw_error(ErrorKind::plugin,
-                    "{}: is of kind {}, which this Keel (ABI {}) does not know; update Keel", named, kind(),
-                    abi_text(KEEL_ABI_VERSION));
+                    "{}: is of kind {}, which this Keel (ABI {}) does not know; update Keel", named,
+                    kind(), abi_text(KEEL_ABI_VERSION));
     }
     try {
         params_ = ParamTable(name(), descriptor_.params, descriptor_.n_params);
     } catch (const Error &failure) {
         throw_error(ErrorKind::plugin, "{}: {}", who, failure.what());
     }
-    // Accepted: from here on the library stays mapped. Refused ones were closed by `library` on the way out.
+    // Accepted: from here on the library stays mapped. Refused ones were closed by `library` on the
+    // way out.
     keep_mapped(std::move(library));
 }
 
@@ -269,8 +274,9 @@ const void *PluginLibrary::extension(const char *id) const {
 void PluginLibrary::require_kind(keel_plugin_kind wanted, const SourceLocation &at) const {
     if (kind() == wanted) return;
     const std::string want = kind_name(wanted);
-    throw_error(ErrorKind::plugin, "{}: {} is a {}, a {} is wanted here; name a {} (plugin file: {})",
-                to_string(at), id_, kind_name(kind()), want, want, printable(path_.string(), 400));
+    throw_error(ErrorKind::plugin,
+                "{}: {} is a {}, a {} is wanted here; name a {} (plugin file: {})", to_string(at),
+                id_, kind_name(kind()), want, want, printable(path_.string(), 400));
 }
 
 void PluginLibrary::throw_wrong_table() const {

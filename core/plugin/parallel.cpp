@@ -28,8 +28,7 @@ ParallelFor parallel_on(HostServices &host) {
             }
         };
         if (host.team().run(0, work, &shared) != ThreadTeam::Result::done) {
-            for (size_t task = 0; task < tasks; ++task)
-                body(task);
+            for (size_t task = 0; task < tasks; ++task) body(task);
         }
         if (shared.error) std::rethrow_exception(shared.error);
     };

@@ -18,15 +18,17 @@ constexpr uint32_t max_params = 1000;
 constexpr size_t max_text = 4096;
 constexpr double int64_edge = 9223372036854775808.0; // 2^63
 
-// A plugin's string, cut at a sane length, so that a missing NUL cannot run through memory for long.
+// A plugin's string, cut at a sane length, so that a missing NUL cannot run through memory for
+// long.
 std::string copy_text(const char *text) {
     return text == nullptr ? std::string() : std::string(text, ::strnlen(text, max_text));
 }
 
 bool snake_case(std::string_view key) {
     return !key.empty() && key.size() <= 64 && key[0] >= 'a' && key[0] <= 'z' &&
-           std::all_of(key.begin(), key.end(),
-                       [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+           std::all_of(key.begin(), key.end(), [](char c) {
+               return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+           });
 }
 
 std::optional<int64_t> parse_int(std::string_view text) {
@@ -96,8 +98,7 @@ std::optional<Parsed> parse(const ParamSpec &spec, std::string_view text) {
     case KEEL_PARAM_CHOICE:
         if (!is_choice(spec, text)) return std::nullopt;
         return value;
-    default:
-        return value;
+    default: return value;
     }
     if (value.f < spec.min || value.f > spec.max) return std::nullopt;
     return value;
@@ -109,21 +110,17 @@ std::string number_text(const ParamSpec &spec, double value) {
 
 std::string found_text(const GivenParam &given) {
     switch (given.form) {
-    case GivenParam::Form::null:
-        return "nothing";
-    case GivenParam::Form::list:
-        return "a list";
-    case GivenParam::Form::map:
-        return "a map";
-    case GivenParam::Form::quoted:
-        return fmt::format("the string \"{}\"", printable(given.text));
-    default:
-        return fmt::format("'{}'", printable(given.text));
+    case GivenParam::Form::null: return "nothing";
+    case GivenParam::Form::list: return "a list";
+    case GivenParam::Form::map: return "a map";
+    case GivenParam::Form::quoted: return fmt::format("the string \"{}\"", printable(given.text));
+    default: return fmt::format("'{}'", printable(given.text));
     }
 }
 
 bool has_text(const ParamSpec &spec) {
-    return spec.type == KEEL_PARAM_STRING || spec.type == KEEL_PARAM_CHOICE || spec.type == KEEL_PARAM_PATH;
+    return spec.type == KEEL_PARAM_STRING || spec.type == KEEL_PARAM_CHOICE ||
+           spec.type == KEEL_PARAM_PATH;
 }
 
 // A quoted number is a string: taking it would hide that YAML and Keel see different things.
@@ -133,10 +130,10 @@ bool form_fits(const ParamSpec &spec, GivenParam::Form form) {
 
 ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_spec *theirs) {
     const auto refuse = [&](const std::string &why) {
-        throw_error(
-            ErrorKind::plugin,
-            "{}: row {} of its parameter table {}; this is a fault of the plugin: report it to its author",
-            owner, index, why);
+        throw_error(ErrorKind::plugin,
+                    "{}: row {} of its parameter table {}; this is a fault of the plugin: report "
+                    "it to its author",
+                    owner, index, why);
     };
     keel_param_spec row;
     if (keel_adopt(&row, sizeof row, theirs, KEEL_PREFIX(keel_param_spec, default_utf8)) != KEEL_OK)
@@ -151,7 +148,9 @@ ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_
                    .choices = {}};
     if (!snake_case(spec.key))
         refuse(fmt::format("has the key '{}', which is not snake_case", printable(spec.key)));
-    const auto refuse_key = [&](const std::string &why) { refuse(fmt::format("('{}') {}", spec.key, why)); };
+    const auto refuse_key = [&](const std::string &why) {
+        refuse(fmt::format("('{}') {}", spec.key, why));
+    };
     if (spec.type < KEEL_PARAM_INT || spec.type > KEEL_PARAM_PATH)
         refuse_key(fmt::format("has the unknown type {}", spec.type));
     const bool number = spec.type == KEEL_PARAM_INT || spec.type == KEEL_PARAM_FLOAT;
@@ -167,11 +166,11 @@ ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_
     if (row.default_utf8 == nullptr) refuse_key("has no default and is not required");
     if (spec.type == KEEL_PARAM_PATH && !spec.default_text.empty() && spec.default_text[0] != '/' &&
         !is_choice(spec, spec.default_text))
-        refuse_key(
-            fmt::format("has the default '{}', which is no absolute path", printable(spec.default_text)));
+        refuse_key(fmt::format("has the default '{}', which is no absolute path",
+                               printable(spec.default_text)));
     if (!parse(spec, spec.default_text))
-        refuse_key(
-            fmt::format("expects {}, but its default is '{}'", spec.expects(), printable(spec.default_text)));
+        refuse_key(fmt::format("expects {}, but its default is '{}'", spec.expects(),
+                               printable(spec.default_text)));
     return spec;
 }
 
@@ -179,22 +178,20 @@ ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_
 
 std::string ParamSpec::expects() const {
     switch (type) {
-    case KEEL_PARAM_BOOL:
-        return "true or false";
-    case KEEL_PARAM_CHOICE:
-        return fmt::format("one of: {}", fmt::join(choices, ", "));
-    case KEEL_PARAM_STRING:
-        return "text";
+    case KEEL_PARAM_BOOL: return "true or false";
+    case KEEL_PARAM_CHOICE: return fmt::format("one of: {}", fmt::join(choices, ", "));
+    case KEEL_PARAM_STRING: return "text";
     case KEEL_PARAM_PATH:
-        return choices.empty() ? "a path" : fmt::format("a path, or one of: {}", fmt::join(choices, ", "));
-    default:
-        break;
+        return choices.empty() ? "a path"
+                               : fmt::format("a path, or one of: {}", fmt::join(choices, ", "));
+    default: break;
     }
     const std::string what = type == KEEL_PARAM_INT ? "an integer" : "a number";
     const bool below = min > -int64_edge;
     const bool above = max < int64_edge;
     if (below && above)
-        return fmt::format("{} from {} to {}", what, number_text(*this, min), number_text(*this, max));
+        return fmt::format("{} from {} to {}", what, number_text(*this, min),
+                           number_text(*this, max));
     if (below) return fmt::format("{} of at least {}", what, number_text(*this, min));
     if (above) return fmt::format("{} of at most {}", what, number_text(*this, max));
     return what;
@@ -209,16 +206,18 @@ const keel_param *ParamValues::find(std::string_view key) const noexcept {
 ParamTable::ParamTable(std::string owner, const keel_param_spec *const *specs, uint32_t n)
     : owner_(std::move(owner)) {
     if (n > max_params || (n != 0 && specs == nullptr)) {
-        throw_error(ErrorKind::plugin,
-                    "{}: declares {} parameters {}; this is a fault of the plugin: report it to its author",
-                    owner_, n, specs == nullptr ? "but no table" : "which is more than 1000");
+        throw_error(
+            ErrorKind::plugin,
+            "{}: declares {} parameters {}; this is a fault of the plugin: report it to its author",
+            owner_, n, specs == nullptr ? "but no table" : "which is more than 1000");
     }
     for (uint32_t i = 0; i < n; ++i) {
         ParamSpec spec = adopt_spec(owner_, i, specs[i]);
         for (const ParamSpec &other : specs_) {
             if (other.key == spec.key)
                 throw_error(ErrorKind::plugin,
-                            "{}: declares the parameter '{}' twice; this is a fault of the plugin: report it "
+                            "{}: declares the parameter '{}' twice; this is a fault of the plugin: "
+                            "report it "
                             "to its author",
                             owner_, spec.key);
         }
@@ -229,23 +228,23 @@ ParamTable::ParamTable(std::string owner, const keel_param_spec *const *specs, u
 ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLocation &where) const {
     std::vector<const GivenParam *> by_row(specs_.size(), nullptr);
     for (const GivenParam &param : given) {
-        const auto row =
-            std::find_if(specs_.begin(), specs_.end(), [&](const auto &s) { return s.key == param.key; });
+        const auto row = std::find_if(specs_.begin(), specs_.end(),
+                                      [&](const auto &s) { return s.key == param.key; });
         if (row == specs_.end()) {
             std::vector<std::string> keys;
-            for (const ParamSpec &spec : specs_)
-                keys.push_back(spec.key);
+            for (const ParamSpec &spec : specs_) keys.push_back(spec.key);
             std::string cure = did_you_mean(param.key, keys);
             if (cure.empty())
                 cure = keys.empty() ? "; it takes no parameters"
                                     : fmt::format("; it takes: {}", fmt::join(keys, ", "));
-            throw_error(ErrorKind::input, "{}: unknown key '{}' for {}{}", to_string(param.where_key()),
-                        printable(param.key), owner_, cure);
+            throw_error(ErrorKind::input, "{}: unknown key '{}' for {}{}",
+                        to_string(param.where_key()), printable(param.key), owner_, cure);
         }
         const GivenParam *&slot = by_row[static_cast<size_t>(row - specs_.begin())];
         if (slot != nullptr) {
             throw_error(ErrorKind::input, "{}: '{}' of {} is given twice, first at {}; remove one",
-                        to_string(param.where_key()), param.key, owner_, to_string(slot->where_key()));
+                        to_string(param.where_key()), param.key, owner_,
+                        to_string(slot->where_key()));
         }
         slot = &param;
     }
@@ -257,16 +256,17 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
         const ParamSpec &spec = specs_[i];
         const GivenParam *param = by_row[i];
         if (param == nullptr && spec.required) {
-            throw_error(ErrorKind::input, "{}: {} needs the parameter '{}' ({}): {}", to_string(where),
-                        owner_, spec.key, spec.expects(), printable(spec.doc));
+            throw_error(ErrorKind::input, "{}: {} needs the parameter '{}' ({}): {}",
+                        to_string(where), owner_, spec.key, spec.expects(), printable(spec.doc));
         }
         const std::string &text = param != nullptr ? param->text : spec.default_text;
         const auto parsed =
             param == nullptr || form_fits(spec, param->form) ? parse(spec, text) : std::nullopt;
         if (!parsed) {
-            const char *cure = param->form == GivenParam::Form::quoted ? "; write it without quotes" : "";
-            throw_error(ErrorKind::input, "{}: '{}' of {} expects {}, found {}{}", to_string(param->at),
-                        spec.key, owner_, spec.expects(), found_text(*param),
+            const char *cure =
+                param->form == GivenParam::Form::quoted ? "; write it without quotes" : "";
+            throw_error(ErrorKind::input, "{}: '{}' of {} expects {}, found {}{}",
+                        to_string(param->at), spec.key, owner_, spec.expects(), found_text(*param),
                         spec.type == KEEL_PARAM_CHOICE ? did_you_mean(text, spec.choices) : cure);
         }
         const bool relative = spec.type == KEEL_PARAM_PATH && param != nullptr && !text.empty() &&
@@ -274,11 +274,10 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
         const std::string shown = relative ? resolve_path(param->folder, text).string() : text;
         const char *key = result.texts_.emplace_back(spec.key).c_str();
         const char *value = has_text(spec) ? result.texts_.emplace_back(shown).c_str() : nullptr;
-        result.values_.push_back({KEEL_HEADER(keel_param), key, spec.type, param == nullptr ? 1u : 0u,
-                                  parsed->i, parsed->f, value});
+        result.values_.push_back({KEEL_HEADER(keel_param), key, spec.type,
+                                  param == nullptr ? 1u : 0u, parsed->i, parsed->f, value});
     }
-    for (const keel_param &value : result.values_)
-        result.pointers_.push_back(&value);
+    for (const keel_param &value : result.values_) result.pointers_.push_back(&value);
     return result;
 }
 

@@ -13,7 +13,8 @@ bool has_word(std::string_view text, std::string_view word) {
     if (word.empty()) return false;
     for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
         const size_t end = at + word.size();
-        if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
+        if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end])))
+            return true;
     }
     return false;
 }
@@ -21,8 +22,9 @@ bool has_word(std::string_view text, std::string_view word) {
 } // namespace
 
 const SourceLocation &PluginPlaces::of(std::string_view message) const {
-    const auto found = std::find_if(params.begin(), params.end(),
-                                    [&](const auto &param) { return has_word(message, param.first); });
+    const auto found = std::find_if(params.begin(), params.end(), [&](const auto &param) {
+        return has_word(message, param.first);
+    });
     return found == params.end() ? plugin : found->second;
 }
 
@@ -34,8 +36,9 @@ bool PluginPlaces::begin(std::string_view text) const {
     const auto is_first = [&](const SourceLocation &at) {
         return !at.file.empty() && text.starts_with(prefix(at));
     };
-    return is_first(plugin) || std::any_of(params.begin(), params.end(),
-                                           [&](const auto &param) { return is_first(param.second); });
+    return is_first(plugin) || std::any_of(params.begin(), params.end(), [&](const auto &param) {
+               return is_first(param.second);
+           });
 }
 
 } // namespace keel

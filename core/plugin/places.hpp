@@ -9,8 +9,8 @@
 
 namespace keel {
 
-// Where a config names a plugin and gives its parameters, so that a call that fails later still names the line to look at. Empty for a
-// plugin that no config names.
+// Where a config names a plugin and gives its parameters, so that a call that fails later still
+// names the line to look at. Empty for a plugin that no config names.
 struct PluginPlaces {
     SourceLocation plugin;
     std::vector<std::pair<std::string, SourceLocation>>

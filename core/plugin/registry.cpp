@@ -33,11 +33,12 @@ void add_environment(std::vector<fs::path> &folders) {
         if (folder.empty())
             continue; // "a::b": an empty entry means the working directory elsewhere; not here
         if (!folder.is_absolute()) {
-            throw_error(ErrorKind::usage,
-                        "KEEL_PLUGIN_PATH: '{}' is relative; write absolute folders with ':' between them, "
-                        "as code is "
-                        "never loaded from the working directory",
-                        printable(folder.string()));
+            throw_error(
+                ErrorKind::usage,
+                "KEEL_PLUGIN_PATH: '{}' is relative; write absolute folders with ':' between them, "
+                "as code is "
+                "never loaded from the working directory",
+                printable(folder.string()));
         }
         add_once(folders, folder);
     }
@@ -52,7 +53,8 @@ std::vector<PluginFile> files_in(const fs::path &folder) {
         if (it->path().extension() == suffix && it->is_regular_file(ignored))
             files.push_back({it->path().stem().string(), it->path(), false});
     }
-    std::sort(files.begin(), files.end(), [](const auto &a, const auto &b) { return a.name < b.name; });
+    std::sort(files.begin(), files.end(),
+              [](const auto &a, const auto &b) { return a.name < b.name; });
     return files;
 }
 
@@ -60,25 +62,27 @@ std::vector<PluginFile> files_in(const fs::path &folder) {
                                   const std::vector<fs::path> &folders) {
     std::set<std::string> known;
     for (const fs::path &folder : folders)
-        for (const PluginFile &file : files_in(folder))
-            known.insert(file.name);
+        for (const PluginFile &file : files_in(folder)) known.insert(file.name);
     const std::vector<std::string> names(known.begin(), known.end());
     std::string looked;
-    for (const fs::path &folder : folders)
-        looked += (looked.empty() ? "" : ", ") + folder.string();
+    for (const fs::path &folder : folders) looked += (looked.empty() ? "" : ", ") + folder.string();
     std::string cure = did_you_mean(name, names);
     if (cure.empty())
-        cure = "; install it into one of them, name its folder in KEEL_PLUGIN_PATH, or give an absolute path";
-    throw_error(ErrorKind::plugin, "{}: no plugin '{}': no {}{} in {}{}", to_string(at), printable(name),
-                printable(name), suffix, looked.empty() ? "any folder (none is set)" : looked, cure);
+        cure = "; install it into one of them, name its folder in KEEL_PLUGIN_PATH, or give an "
+               "absolute path";
+    throw_error(ErrorKind::plugin, "{}: no plugin '{}': no {}{} in {}{}", to_string(at),
+                printable(name), printable(name), suffix,
+                looked.empty() ? "any folder (none is set)" : looked, cure);
 }
 
-// The folder of the library that this code is part of, where that is none of a program's own: libkeel. Empty for a program. Only what is
-// known by an absolute path counts, so that the working directory never does.
+// The folder of the library that this code is part of, where that is none of a program's own:
+// libkeel. Empty for a program. Only what is known by an absolute path counts, so that the working
+// directory never does.
 fs::path library_folder() {
     static const char here = 0;
     Dl_info info{};
-    if (::dladdr(&here, &info) == 0 || info.dli_fname == nullptr || info.dli_fname[0] != '/') return {};
+    if (::dladdr(&here, &info) == 0 || info.dli_fname == nullptr || info.dli_fname[0] != '/')
+        return {};
     std::error_code error;
     const fs::path path = fs::canonical(info.dli_fname, error);
     return error || path == executable_path() ? fs::path() : path.parent_path();
@@ -108,7 +112,8 @@ fs::path find_plugin(const std::string &name_or_path, const SourceLocation &at,
         const fs::path path = name_or_path;
         if (!path.is_absolute()) {
             throw_error(ErrorKind::plugin,
-                        "{}: plugin '{}': the path is relative to nothing; write it absolute, or give a name",
+                        "{}: plugin '{}': the path is relative to nothing; write it absolute, or "
+                        "give a name",
                         to_string(at), printable(name_or_path));
         }
         return path.lexically_normal();
@@ -128,14 +133,16 @@ PluginRegistry &PluginRegistry::process() {
     return *registry;
 }
 
-const PluginLibrary &PluginRegistry::get(const std::string &name_or_path, const SourceLocation &at) {
+const PluginLibrary &PluginRegistry::get(const std::string &name_or_path,
+                                         const SourceLocation &at) {
     const fs::path path = find_plugin(name_or_path, at, folders_);
     std::error_code error;
     fs::path key = fs::canonical(path, error);
     if (error) key = path; // PluginLibrary says what is wrong with it
     const std::lock_guard lock(mutex_);
     auto found = loaded_.find(key);
-    if (found == loaded_.end()) found = loaded_.emplace(key, std::make_unique<PluginLibrary>(path, at)).first;
+    if (found == loaded_.end())
+        found = loaded_.emplace(key, std::make_unique<PluginLibrary>(path, at)).first;
     const PluginLibrary &plugin = *found->second;
     if (!is_plugin_path(name_or_path) && plugin.id() != name_or_path) {
         throw_error(ErrorKind::plugin, "{}: plugin {} calls itself '{}'; rename the file to {}{}",
@@ -160,7 +167,8 @@ std::vector<PluginFile> PluginRegistry::list() const {
             all.push_back(std::move(file));
         }
     }
-    std::stable_sort(all.begin(), all.end(), [](const auto &a, const auto &b) { return a.name < b.name; });
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto &a, const auto &b) { return a.name < b.name; });
     return all;
 }
 

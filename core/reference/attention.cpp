@@ -14,12 +14,12 @@ constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 // Which slots query i of m sees, of a head of `length` slots.
 std::vector<bool> seen_slots(bool causal, int64_t i, int64_t m, int64_t length) {
     std::vector<bool> seen(static_cast<size_t>(length), true);
-    for (int64_t j = 0; j < length && causal; ++j)
-        seen[j] = j <= length - m + i;
+    for (int64_t j = 0; j < length && causal; ++j) seen[j] = j <= length - m + i;
     return seen;
 }
 
-// Softmax over the seen slots, in place; the others become 0. Returns log(sum of exp), -inf if none is seen.
+// Softmax over the seen slots, in place; the others become 0. Returns log(sum of exp), -inf if none
+// is seen.
 double softmax_seen(Row &logits, const std::vector<bool> &seen) {
     double largest = minus_infinity;
     double sum = 0;
@@ -33,27 +33,25 @@ double softmax_seen(Row &logits, const std::vector<bool> &seen) {
         sum += logits[j];
     }
     if (!any) return minus_infinity;
-    for (double &value : logits)
-        value /= sum;
+    for (double &value : logits) value /= sum;
     return largest + std::log(sum);
 }
 
 std::vector<Row> keys_of(const Cache &cache, int64_t head, int64_t length) {
     std::vector<Row> keys;
-    for (int64_t j = 0; j < length; ++j)
-        keys.push_back(cache.k(head, j));
+    for (int64_t j = 0; j < length; ++j) keys.push_back(cache.k(head, j));
     return keys;
 }
 
 std::vector<Row> values_of(const Cache &cache, int64_t head, int64_t length) {
     std::vector<Row> values;
-    for (int64_t j = 0; j < length; ++j)
-        values.push_back(cache.v(head, j));
+    for (int64_t j = 0; j < length; ++j) values.push_back(cache.v(head, j));
     return values;
 }
 
 // scale * q . K[j] for the seen slots.
-Row logits_of(const Row &q, const std::vector<Row> &keys, const std::vector<bool> &seen, double scale) {
+Row logits_of(const Row &q, const std::vector<Row> &keys, const std::vector<bool> &seen,
+              double scale) {
     Row logits(keys.size(), 0.0);
     for (size_t j = 0; j < keys.size(); ++j) {
         if (seen[j]) logits[j] = scale * dot(q, keys[j]);
@@ -62,11 +60,11 @@ Row logits_of(const Row &q, const std::vector<Row> &keys, const std::vector<bool
 }
 
 // sum_j p[j] V[j] over the seen slots.
-Row weighted_sum(const Row &p, const std::vector<Row> &values, const std::vector<bool> &seen, int64_t n) {
+Row weighted_sum(const Row &p, const std::vector<Row> &values, const std::vector<bool> &seen,
+                 int64_t n) {
     Row sum(static_cast<size_t>(n), 0.0);
     for (size_t j = 0; j < p.size(); ++j) {
-        for (size_t e = 0; e < sum.size() && seen[j]; ++e)
-            sum[e] += p[j] * values[j][e];
+        for (size_t e = 0; e < sum.size() && seen[j]; ++e) sum[e] += p[j] * values[j][e];
     }
     return sum;
 }
@@ -74,13 +72,12 @@ Row weighted_sum(const Row &p, const std::vector<Row> &values, const std::vector
 void need_queries(const keel_tensor *q, const keel_kv_view *kv) {
     need(q, "q", types_float, {any_size, any_size, any_size});
     need_cache(kv, "kv");
-    need_that(kv->kv_heads > 0 && q->shape[1] % kv->kv_heads == 0, "heads are no multiple of kv_heads");
+    need_that(kv->kv_heads > 0 && q->shape[1] % kv->kv_heads == 0,
+              "heads are no multiple of kv_heads");
     need_that(kv->k->shape[2] == q->shape[2], "q and K differ in head_dim");
 }
 
-bool has(uint64_t features, uint64_t bit) {
-    return (features & bit) != 0;
-}
+bool has(uint64_t features, uint64_t bit) { return (features & bit) != 0; }
 
 } // namespace
 
@@ -112,20 +109,22 @@ void run_attention(const keel_attention_args &a) {
         const std::vector<Row> keys = keys_of(cache, head, length);
         const std::vector<Row> values = values_of(cache, head, length);
         std::optional<ScoreReducer> scores;
-        if (has(a.features, KEEL_ATTENTION_SCORES)) scores.emplace(*a.scores, m, head, group, length);
+        if (has(a.features, KEEL_ATTENTION_SCORES))
+            scores.emplace(*a.scores, m, head, group, length);
         for (int64_t h = head * group; h < (head + 1) * group; ++h) {
             if (scores) scores->begin_query_head();
             for (int64_t i = 0; i < m; ++i) {
-                std::vector<bool> seen = seen_slots(has(a.features, KEEL_ATTENTION_CAUSAL), i, m, length);
+                std::vector<bool> seen =
+                    seen_slots(has(a.features, KEEL_ATTENTION_CAUSAL), i, m, length);
                 for (int64_t j = 0; j < length && windowed; ++j) {
                     seen[j] =
-                        seen[j] && int64_t{positions[0].at(i, head)} - cache.position(head, j) < a.window;
+                        seen[j] &&
+                        int64_t{positions[0].at(i, head)} - cache.position(head, j) < a.window;
                 }
                 Row p = logits_of(load(q, q.row(i, h)), keys, seen, a.scale);
                 if (has(a.features, KEEL_ATTENTION_SOFTCAP)) {
                     const double cap = a.softcap;
-                    for (double &logit : p)
-                        logit = cap * std::tanh(logit / cap);
+                    for (double &logit : p) logit = cap * std::tanh(logit / cap);
                 }
                 const double lse = softmax_seen(p, seen);
                 store(out, out.row(i, h), weighted_sum(p, values, seen, cache.v_head_dim()));
@@ -143,7 +142,8 @@ void check_attention_scores(const keel_attention_scores_args &a) {
     if (has(a.features, KEEL_SCORES_RANGES)) need(a.ranges, "ranges", types_i32, {any_size, 2});
     if (has(a.features, KEEL_SCORES_WEIGHTS)) {
         need(a.weights, "weights", types_f32, {a.kv->kv_heads, any_size});
-        need_that(a.weights->shape[1] >= a.kv->max_length, "weights have fewer slots than max_length");
+        need_that(a.weights->shape[1] >= a.kv->max_length,
+                  "weights have fewer slots than max_length");
     }
     need_scores(a.scores, a.q->shape[1], a.kv->kv_heads, a.kv->max_length);
 }
@@ -157,8 +157,7 @@ std::vector<bool> in_ranges(const keel_tensor *ranges, int64_t length) {
     for (int64_t r = 0; r < view.outer[2]; ++r) {
         const int64_t begin = std::max(view.integer(r, 0), 0);
         const int64_t end = std::min<int64_t>(view.integer(r, 1), length);
-        for (int64_t j = begin; j < end; ++j)
-            inside[j] = true;
+        for (int64_t j = begin; j < end; ++j) inside[j] = true;
     }
     return inside;
 }
@@ -187,9 +186,9 @@ void run_attention_scores(const keel_attention_scores_args &a) {
             scores.begin_query_head();
             for (int64_t i = 0; i < m; ++i) {
                 if (!scores.contributes(i)) continue;
-                std::vector<bool> seen = seen_slots(has(a.features, KEEL_SCORES_CAUSAL), i, m, length);
-                for (int64_t j = 0; j < length; ++j)
-                    seen[j] = seen[j] && inside[j];
+                std::vector<bool> seen =
+                    seen_slots(has(a.features, KEEL_SCORES_CAUSAL), i, m, length);
+                for (int64_t j = 0; j < length; ++j) seen[j] = seen[j] && inside[j];
                 Row p = logits_of(load(q, q.row(i, h)), keys, seen, a.scale);
                 if (!logits_only) softmax_seen(p, seen);
                 for (int64_t j = 0; j < length && has(a.features, KEEL_SCORES_WEIGHTS); ++j) {

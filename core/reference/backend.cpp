@@ -38,8 +38,7 @@ constexpr const char *op_names[] = {"",
 };
 
 // Our layout of their args, with what they lack zeroed; features that we do not know are refused.
-template <typename Args>
-Args adopt_args(keel_op op, const Args *theirs) {
+template <typename Args> Args adopt_args(keel_op op, const Args *theirs) {
     Args args;
     if (keel_adopt(&args, sizeof(Args), theirs, sizeof(keel_op_args)) != KEEL_OK) {
         refuse(KEEL_E_INVALID_ARG, "the args have another ABI version or are too small");
@@ -62,18 +61,16 @@ keel_status KEEL_CALL call(keel_ctx *ctx, const Args *theirs) {
 
 void check_op(keel_op op, const keel_op_args *args) {
     switch (op) {
-#define KEEL_CASE(ID, slot, type)                                                                            \
-    case KEEL_OP_##ID:                                                                                       \
-        check_##slot(adopt_args(op, reinterpret_cast<const type *>(args)));                                  \
-        return;
+#define KEEL_CASE(ID, slot, type)                                                                  \
+    case KEEL_OP_##ID: check_##slot(adopt_args(op, reinterpret_cast<const type *>(args))); return;
         KEEL_FOR_EACH_OP(KEEL_CASE)
 #undef KEEL_CASE
-    default:
-        refuse(KEEL_E_UNSUPPORTED, "op " + std::to_string(op) + " is not known");
+    default: refuse(KEEL_E_UNSUPPORTED, "op " + std::to_string(op) + " is not known");
     }
 }
 
-keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_args *args, keel_plan **out) {
+keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_args *args,
+                              keel_plan **out) {
     *out = nullptr;
     return guarded(&of(ctx), [&] {
         check_op(op, args);
@@ -84,9 +81,7 @@ keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_args *arg
     });
 }
 
-void KEEL_CALL plan_destroy(keel_ctx *, keel_plan *plan) {
-    delete reinterpret_cast<Plan *>(plan);
-}
+void KEEL_CALL plan_destroy(keel_ctx *, keel_plan *plan) { delete reinterpret_cast<Plan *>(plan); }
 
 keel_status KEEL_CALL plan_info(keel_ctx *, const keel_plan *plan, keel_plan_info *out) {
     keel_plan_info info = {};
@@ -129,7 +124,8 @@ const keel_plugin *reference_plugin() {
         p.version = "0.1.0";
         p.vendor = "Keel";
         p.license = "MIT";
-        p.doc = "The core's own backend: every op as plain float64 loops; slow, exact, always there.";
+        p.doc =
+            "The core's own backend: every op as plain float64 loops; slow, exact, always there.";
         p.build_info = "part of the core";
         p.vtable = reference_backend();
         return p;

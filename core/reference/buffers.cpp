@@ -26,7 +26,8 @@ keel_status KEEL_CALL device_info(const keel_host *, uint32_t index, keel_device
     return KEEL_OK;
 }
 
-keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs, keel_ctx **out) {
+keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs,
+                                 keel_ctx **out) {
     *out = nullptr;
     return guarded(nullptr, [&] {
         auto context = std::make_unique<Context>();
@@ -41,9 +42,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     });
 }
 
-void KEEL_CALL ctx_destroy(keel_ctx *ctx) {
-    delete reinterpret_cast<Context *>(ctx);
-}
+void KEEL_CALL ctx_destroy(keel_ctx *ctx) { delete reinterpret_cast<Context *>(ctx); }
 
 void free_buffer(Context &context, Buffer *buffer) {
     if (buffer == nullptr) return;
@@ -54,14 +53,17 @@ void free_buffer(Context &context, Buffer *buffer) {
     delete buffer;
 }
 
-keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *theirs, keel_buffer **out) {
+keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *theirs,
+                                    keel_buffer **out) {
     *out = nullptr;
     return guarded(&of(ctx), [&] {
         keel_buffer_desc desc;
-        need_that(keel_adopt(&desc, sizeof(desc), theirs, KEEL_PREFIX(keel_buffer_desc, kind)) == KEEL_OK,
+        need_that(keel_adopt(&desc, sizeof(desc), theirs, KEEL_PREFIX(keel_buffer_desc, kind)) ==
+                      KEEL_OK,
                   "the buffer description has another ABI version or is too small");
         need_that(desc.size > 0, "a buffer of 0 bytes was asked for");
-        if (desc.kind > KEEL_BUFFER_RESERVE) refuse(KEEL_E_UNSUPPORTED, "a buffer kind that is not known");
+        if (desc.kind > KEEL_BUFFER_RESERVE)
+            refuse(KEEL_E_UNSUPPORTED, "a buffer kind that is not known");
         auto buffer = std::make_unique<Buffer>();
         buffer->size = desc.size;
         buffer->kind = desc.kind;
@@ -69,8 +71,10 @@ keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *their
             need_that(desc.host != nullptr, "IMPORT without memory");
             buffer->data = static_cast<std::byte *>(desc.host);
         } else {
-            // A RESERVE buffer is plain memory too: the system backs its pages when they are first touched.
-            if (desc.size > most_bytes) refuse(KEEL_E_OUT_OF_MEMORY, "a buffer beyond any machine's memory");
+            // A RESERVE buffer is plain memory too: the system backs its pages when they are first
+            // touched.
+            if (desc.size > most_bytes)
+                refuse(KEEL_E_OUT_OF_MEMORY, "a buffer beyond any machine's memory");
             const uint64_t rounded = (desc.size + alignment - 1) / alignment * alignment;
             buffer->data = static_cast<std::byte *>(std::aligned_alloc(alignment, rounded));
             if (buffer->data == nullptr) {
@@ -89,11 +93,12 @@ void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *buffer) {
 }
 
 void need_range(const Buffer &buffer, uint64_t offset, uint64_t n) {
-    need_that(offset <= buffer.size && n <= buffer.size - offset, "the range reaches beyond the buffer");
+    need_that(offset <= buffer.size && n <= buffer.size - offset,
+              "the range reaches beyond the buffer");
 }
 
-keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *buffer, uint64_t offset, const void *src,
-                                   uint64_t n) {
+keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *buffer, uint64_t offset,
+                                   const void *src, uint64_t n) {
     return guarded(&of(ctx), [&] {
         need_range(of(buffer), offset, n);
         if (n != 0) std::memcpy(of(buffer).data + offset, src, n);

@@ -11,20 +11,13 @@ bool is_float(keel_dtype t) {
 
 bool is_in(keel_dtype t, Types types) {
     switch (types) {
-    case types_f32:
-        return t == KEEL_DTYPE_F32;
-    case types_float:
-        return is_float(t);
-    case types_weight:
-        return is_float(t) || t == KEEL_DTYPE_Q8_0 || t == KEEL_DTYPE_Q4_0;
-    case types_i32:
-        return t == KEEL_DTYPE_I32;
-    case types_number:
-        return t == KEEL_DTYPE_F32 || t == KEEL_DTYPE_I32;
-    case types_any:
-        return keel_dtype_block(t) != 0 && keel_dtype_weights_only(t) == 0;
-    case types_matrix:
-        return is_in(t, types_weight) || keel_dtype_weights_only(t) != 0;
+    case types_f32: return t == KEEL_DTYPE_F32;
+    case types_float: return is_float(t);
+    case types_weight: return is_float(t) || t == KEEL_DTYPE_Q8_0 || t == KEEL_DTYPE_Q4_0;
+    case types_i32: return t == KEEL_DTYPE_I32;
+    case types_number: return t == KEEL_DTYPE_F32 || t == KEEL_DTYPE_I32;
+    case types_any: return keel_dtype_block(t) != 0 && keel_dtype_weights_only(t) == 0;
+    case types_matrix: return is_in(t, types_weight) || keel_dtype_weights_only(t) != 0;
     }
     return false;
 }
@@ -57,11 +50,12 @@ void need(const keel_tensor *t, const char *name, Types types) {
                                                            : ", which is not taken here"));
     }
     for (uint32_t i = 0; i < t->rank; ++i) {
-        if (t->shape[i] < 0) refuse(KEEL_E_INVALID_ARG, std::string(name) + " has a negative dimension");
+        if (t->shape[i] < 0)
+            refuse(KEEL_E_INVALID_ARG, std::string(name) + " has a negative dimension");
     }
     if (t->shape[t->rank - 1] % keel_dtype_block(t->dtype) != 0) {
-        refuse(KEEL_E_INVALID_ARG,
-               std::string(name) + " has rows that are no whole blocks of " + keel_dtype_name(t->dtype));
+        refuse(KEEL_E_INVALID_ARG, std::string(name) + " has rows that are no whole blocks of " +
+                                       keel_dtype_name(t->dtype));
     }
 }
 
@@ -72,15 +66,14 @@ void need(const keel_tensor *t, const char *name, Types types, Shape shape) {
         fits = shape.begin()[i] == any_size || shape.begin()[i] == t->shape[i];
     }
     if (!fits) {
-        refuse(KEEL_E_INVALID_ARG, std::string(name) + " is " + sizes(t->shape, t->rank) + ", expected " +
-                                       sizes(shape.begin(), shape.size()));
+        refuse(KEEL_E_INVALID_ARG, std::string(name) + " is " + sizes(t->shape, t->rank) +
+                                       ", expected " + sizes(shape.begin(), shape.size()));
     }
 }
 
 void need_same_shape(const keel_tensor *a, const keel_tensor *b, const char *what) {
     bool same = a->rank == b->rank;
-    for (uint32_t i = 0; same && i < a->rank; ++i)
-        same = a->shape[i] == b->shape[i];
+    for (uint32_t i = 0; same && i < a->rank; ++i) same = a->shape[i] == b->shape[i];
     if (!same) refuse(KEEL_E_INVALID_ARG, std::string(what) + " differ in shape");
 }
 
@@ -98,7 +91,8 @@ void need_positions(const keel_tensor *t, const char *name, int64_t m, int64_t k
 
 void need_tables(const keel_rope_tables *tables, int64_t head_dim) {
     need_that(tables != nullptr, "tables are missing");
-    need_that(tables->rot % 2 == 0 && tables->rot <= head_dim, "tables.rot is odd or above the head's size");
+    need_that(tables->rot % 2 == 0 && tables->rot <= head_dim,
+              "tables.rot is odd or above the head's size");
     if (tables->mode != KEEL_ROPE_HALF_SPLIT && tables->mode != KEEL_ROPE_INTERLEAVED) {
         refuse(KEEL_E_UNSUPPORTED, "tables.mode " + std::to_string(tables->mode) + " is not known");
     }
@@ -119,8 +113,6 @@ void need_cache(const keel_kv_view *kv, const char *name) {
     need_that(kv->max_length >= 0, "max_length is negative");
 }
 
-int64_t last_dim(const keel_tensor *t) {
-    return t->shape[t->rank - 1];
-}
+int64_t last_dim(const keel_tensor *t) { return t->shape[t->rank - 1]; }
 
 } // namespace keel::reference

@@ -6,8 +6,9 @@
 
 namespace keel::reference {
 
-// Checks of an op's args, from shapes and dtypes alone, so that they serve op_plan (no buffers yet) and calls alike.
-// They refuse with KEEL_E_INVALID_ARG what breaks the contract and with KEEL_E_UNSUPPORTED a dtype that is not taken.
+// Checks of an op's args, from shapes and dtypes alone, so that they serve op_plan (no buffers yet)
+// and calls alike. They refuse with KEEL_E_INVALID_ARG what breaks the contract and with
+// KEEL_E_UNSUPPORTED a dtype that is not taken.
 
 // Sets of dtypes.
 enum Types : uint32_t {
@@ -23,7 +24,8 @@ enum Types : uint32_t {
 constexpr int64_t any_size = -1;
 using Shape = std::initializer_list<int64_t>;
 
-// Refuses a NULL tensor, another rank or size than `shape`, a dtype outside `types`, rows that are no whole blocks.
+// Refuses a NULL tensor, another rank or size than `shape`, a dtype outside `types`, rows that are
+// no whole blocks.
 void need(const keel_tensor *t, const char *name, Types types, Shape shape);
 // The same for a tensor of any rank and shape.
 void need(const keel_tensor *t, const char *name, Types types);

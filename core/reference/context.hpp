@@ -37,21 +37,11 @@ struct Plan {
     std::string kernel;
 };
 
-inline Context &of(keel_ctx *c) {
-    return *reinterpret_cast<Context *>(c);
-}
-inline Buffer &of(keel_buffer *b) {
-    return *reinterpret_cast<Buffer *>(b);
-}
-inline Weight &of(keel_weight *w) {
-    return *reinterpret_cast<Weight *>(w);
-}
-inline const Weight &of(const keel_weight *w) {
-    return *reinterpret_cast<const Weight *>(w);
-}
-inline const Plan &of(const keel_plan *p) {
-    return *reinterpret_cast<const Plan *>(p);
-}
+inline Context &of(keel_ctx *c) { return *reinterpret_cast<Context *>(c); }
+inline Buffer &of(keel_buffer *b) { return *reinterpret_cast<Buffer *>(b); }
+inline Weight &of(keel_weight *w) { return *reinterpret_cast<Weight *>(w); }
+inline const Weight &of(const keel_weight *w) { return *reinterpret_cast<const Weight *>(w); }
+inline const Plan &of(const keel_plan *p) { return *reinterpret_cast<const Plan *>(p); }
 
 // Why a call is refused. Thrown by checks, caught at the border.
 struct Refusal {
@@ -67,12 +57,12 @@ struct Refusal {
 void fill_memory_slots(keel_backend &table);
 void fill_weight_slots(keel_backend &table);
 
-// Reports a refusal through the host and returns its status; maps what else was thrown. Call inside catch (...).
+// Reports a refusal through the host and returns its status; maps what else was thrown. Call inside
+// catch (...).
 keel_status report(const Context *context) noexcept;
 
 // Runs body() at the border: nothing is thrown across it.
-template <typename Body>
-keel_status guarded(const Context *context, const Body &body) noexcept {
+template <typename Body> keel_status guarded(const Context *context, const Body &body) noexcept {
     try {
         body();
         return KEEL_OK;

@@ -8,7 +8,8 @@ namespace keel::reference {
 namespace {
 
 // Writes one token's K, V and position into its slot of a head, if the slot exists.
-void append(const Cache &cache, int64_t head, int64_t slot, const Row &k, const Row &v, int32_t position) {
+void append(const Cache &cache, int64_t head, int64_t slot, const Row &k, const Row &v,
+            int32_t position) {
     if (slot < 0) return;
     store(cache.k_row(head, slot), cache.k_dtype(), k);
     store(cache.v_row(head, slot), cache.v_dtype(), v);
@@ -47,7 +48,8 @@ void check_qkv_prepare(const keel_qkv_args &a) {
     const int64_t m = a.q->shape[0];
     need(a.k, "k", types_float, {m, a.kv->kv_heads, head_dim});
     need(a.v, "v", types_float, {m, a.kv->kv_heads, a.kv->v->shape[2]});
-    need_that(a.kv->kv_heads > 0 && a.q->shape[1] % a.kv->kv_heads == 0, "heads are no multiple of kv_heads");
+    need_that(a.kv->kv_heads > 0 && a.q->shape[1] % a.kv->kv_heads == 0,
+              "heads are no multiple of kv_heads");
     need_positions(a.positions, "positions", m, a.kv->kv_heads);
     need_tables(a.tables, head_dim);
     need(a.q_out, "q_out", types_float);
@@ -77,9 +79,10 @@ struct HeadSteps {
     explicit HeadSteps(const keel_qkv_args &args)
         : a(args), rotation(*args.tables), positions(args.positions) {}
 
-    Row prepare(Row row, const keel_tensor *norm, const keel_tensor *unrotated, int64_t i, int64_t h,
-                int32_t position) const {
-        if ((a.features & KEEL_QKV_NORM) != 0) rms_normalize(row, load(bind(norm), bind(norm).data), a.eps);
+    Row prepare(Row row, const keel_tensor *norm, const keel_tensor *unrotated, int64_t i,
+                int64_t h, int32_t position) const {
+        if ((a.features & KEEL_QKV_NORM) != 0)
+            rms_normalize(row, load(bind(norm), bind(norm).data), a.eps);
         if ((a.features & KEEL_QKV_UNROTATED) != 0 && unrotated != nullptr) {
             const View copy = bind(unrotated);
             store(copy, copy.row(i, h), row);
@@ -148,7 +151,8 @@ void run_kv_gather(const keel_kv_gather_args &a) {
             for (uint32_t s = 0; s < a.n_sides; ++s) {
                 const View side = bind(a.sides[s]);
                 need_that(source < side.n, "a side array has fewer slots than an index names");
-                View::set(side.row(head), j, side.integer(head, source)); // f32 or i32: four bytes either way
+                View::set(side.row(head), j,
+                          side.integer(head, source)); // f32 or i32: four bytes either way
             }
         }
     }
@@ -175,7 +179,8 @@ void run_kv_rerotate(const keel_kv_rerotate_args &a) {
     const View source = from_source ? bind(a.source) : View();
     for (int64_t head = 0; head < cache.heads(); ++head) {
         const int64_t end = std::min(a.end, cache.length(head));
-        need_that(end <= rows.n && end <= new_positions.n, "row or new_positions have too few slots");
+        need_that(end <= rows.n && end <= new_positions.n,
+                  "row or new_positions have too few slots");
         for (int64_t j = a.begin; j < end; ++j) {
             const int32_t row = rows.integer(head, j);
             if (row < 0) continue;

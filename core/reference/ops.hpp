@@ -4,10 +4,11 @@
 
 namespace keel::reference {
 
-// For each op of the table: check_NAME(args) refuses what breaks the contract, from shapes and dtypes alone;
-// run_NAME(args) computes. Meaning, shapes and bounds stand in <keel/ops.h>, ops_attention.h and ops_policy.h.
-#define KEEL_DECLARE(ID, slot, type)                                                                         \
-    void check_##slot(const type &args);                                                                     \
+// For each op of the table: check_NAME(args) refuses what breaks the contract, from shapes and
+// dtypes alone; run_NAME(args) computes. Meaning, shapes and bounds stand in <keel/ops.h>,
+// ops_attention.h and ops_policy.h.
+#define KEEL_DECLARE(ID, slot, type)                                                               \
+    void check_##slot(const type &args);                                                           \
     void run_##slot(const type &args);
 KEEL_FOR_EACH_OP(KEEL_DECLARE)
 #undef KEEL_DECLARE
@@ -15,31 +16,21 @@ KEEL_FOR_EACH_OP(KEEL_DECLARE)
 // The feature bits that each op knows.
 constexpr uint64_t features_of(keel_op op) {
     switch (op) {
-    case KEEL_OP_MATMUL:
-        return KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE;
-    case KEEL_OP_SILU_MUL:
-        return KEEL_GATE_INTERLEAVED;
-    case KEEL_OP_GELU_MUL:
-        return KEEL_GATE_INTERLEAVED | KEEL_GELU_TANH;
-    case KEEL_OP_ROPE:
-        return KEEL_ROPE_INVERSE;
-    case KEEL_OP_QKV_PREPARE:
-        return KEEL_QKV_NORM | KEEL_QKV_UNROTATED;
+    case KEEL_OP_MATMUL: return KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE;
+    case KEEL_OP_SILU_MUL: return KEEL_GATE_INTERLEAVED;
+    case KEEL_OP_GELU_MUL: return KEEL_GATE_INTERLEAVED | KEEL_GELU_TANH;
+    case KEEL_OP_ROPE: return KEEL_ROPE_INVERSE;
+    case KEEL_OP_QKV_PREPARE: return KEEL_QKV_NORM | KEEL_QKV_UNROTATED;
     case KEEL_OP_ATTENTION:
-        return KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP | KEEL_ATTENTION_LSE |
-               KEEL_ATTENTION_SCORES;
+        return KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP |
+               KEEL_ATTENTION_LSE | KEEL_ATTENTION_SCORES;
     case KEEL_OP_ATTENTION_SCORES:
         return KEEL_SCORES_CAUSAL | KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS | KEEL_SCORES_LOGITS;
-    case KEEL_OP_KEY_PROJECT:
-        return KEEL_KEYS_UNROTATED | KEEL_KEYS_NORMS;
-    case KEEL_OP_KEY_SUM:
-        return KEEL_KEYS_NORMALIZED;
-    case KEEL_OP_VALUE_NORMS:
-        return KEEL_KEYS_L1;
-    case KEEL_OP_KV_REROTATE:
-        return KEEL_REROTATE_SOURCE;
-    default:
-        return 0;
+    case KEEL_OP_KEY_PROJECT: return KEEL_KEYS_UNROTATED | KEEL_KEYS_NORMS;
+    case KEEL_OP_KEY_SUM: return KEEL_KEYS_NORMALIZED;
+    case KEEL_OP_VALUE_NORMS: return KEEL_KEYS_L1;
+    case KEEL_OP_KV_REROTATE: return KEEL_REROTATE_SOURCE;
+    default: return 0;
     }
 }
 

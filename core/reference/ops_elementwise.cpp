@@ -50,17 +50,13 @@ void need_pair(const keel_elementwise_args &a) {
 
 } // namespace
 
-void check_silu_mul(const keel_gate_args &a) {
-    need_gate(a, false);
-}
+void check_silu_mul(const keel_gate_args &a) { need_gate(a, false); }
 
 void run_silu_mul(const keel_gate_args &a) {
     run_gate(a, [](double g) { return g / (1 + std::exp(-g)); });
 }
 
-void check_gelu_mul(const keel_gate_args &a) {
-    need_gate(a, true);
-}
+void check_gelu_mul(const keel_gate_args &a) { need_gate(a, true); }
 
 void run_gelu_mul(const keel_gate_args &a) {
     constexpr double root_half = 0.70710678118654752440;        // sqrt(1/2)
@@ -87,8 +83,7 @@ void run_add(const keel_elementwise_args &args) {
     a.each_row([&](int64_t i, int64_t j, int64_t k) {
         Row row = load_row(a, i, j, k);
         const Row other = load_row(b, i, j, k);
-        for (size_t e = 0; e < row.size(); ++e)
-            row[e] += other[e];
+        for (size_t e = 0; e < row.size(); ++e) row[e] += other[e];
         store(out, out.row(i, j, k), row);
     });
 }
@@ -104,30 +99,24 @@ void run_add_bias(const keel_elementwise_args &args) {
     const Row bias = load(bind(args.b), bind(args.b).data);
     a.each_row([&](int64_t i, int64_t j, int64_t k) {
         Row row = load_row(a, i, j, k);
-        for (size_t e = 0; e < row.size(); ++e)
-            row[e] += bias[e];
+        for (size_t e = 0; e < row.size(); ++e) row[e] += bias[e];
         store(out, out.row(i, j, k), row);
     });
 }
 
-void check_scale(const keel_elementwise_args &a) {
-    need_pair(a);
-}
+void check_scale(const keel_elementwise_args &a) { need_pair(a); }
 
 void run_scale(const keel_elementwise_args &args) {
     const View a = bind(args.a);
     const View out = bind(args.out);
     a.each_row([&](int64_t i, int64_t j, int64_t k) {
         Row row = load_row(a, i, j, k);
-        for (double &value : row)
-            value *= static_cast<double>(args.factor);
+        for (double &value : row) value *= static_cast<double>(args.factor);
         store(out, out.row(i, j, k), row);
     });
 }
 
-void check_scaled_add(const keel_elementwise_args &a) {
-    need_pair(a);
-}
+void check_scaled_add(const keel_elementwise_args &a) { need_pair(a); }
 
 void run_scaled_add(const keel_elementwise_args &args) {
     const View a = bind(args.a);
@@ -135,8 +124,7 @@ void run_scaled_add(const keel_elementwise_args &args) {
     a.each_row([&](int64_t i, int64_t j, int64_t k) {
         const Row row = load_row(a, i, j, k);
         Row sum = load_row(out, i, j, k);
-        for (size_t e = 0; e < row.size(); ++e)
-            sum[e] += static_cast<double>(args.factor) * row[e];
+        for (size_t e = 0; e < row.size(); ++e) sum[e] += static_cast<double>(args.factor) * row[e];
         store(out, out.row(i, j, k), sum);
     });
 }

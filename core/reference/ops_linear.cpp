@@ -19,8 +19,8 @@ struct Rows {
 Rows rows_of(const keel_weight *handle, const keel_tensor *tensor) {
     if (handle != nullptr) {
         const Weight &weight = of(handle);
-        const auto stride =
-            static_cast<int64_t>(keel_dtype_row_bytes(weight.dtype, static_cast<uint64_t>(weight.cols)));
+        const auto stride = static_cast<int64_t>(
+            keel_dtype_row_bytes(weight.dtype, static_cast<uint64_t>(weight.cols)));
         return {weight.data, weight.dtype, weight.rows, weight.cols, stride};
     }
     const View view = bind(tensor);
@@ -31,7 +31,8 @@ void need_weight(const keel_weight *handle, const keel_tensor *tensor, int64_t r
     if (handle == nullptr) {
         need(tensor, "w", types_matrix, {rows, cols});
     } else {
-        need_that(rows == any_size || of(handle).rows == rows, "the weight has another number of rows");
+        need_that(rows == any_size || of(handle).rows == rows,
+                  "the weight has another number of rows");
         need_that(of(handle).cols == cols, "the weight has another number of columns");
     }
 }
@@ -65,10 +66,10 @@ void run_matmul(const keel_matmul_args &a) {
     }
     for (int64_t j = 0; j < out.n && m != 0; ++j) {
         const Row right = w.load_row(j);
-        for (int64_t i = 0; i < m; ++i)
-            sums[i][j] = dot(left[i], right);
+        for (int64_t i = 0; i < m; ++i) sums[i][j] = dot(left[i], right);
     }
-    const Row bias = (a.features & KEEL_MATMUL_BIAS) != 0 ? load(bind(a.bias), bind(a.bias).data) : Row();
+    const Row bias =
+        (a.features & KEEL_MATMUL_BIAS) != 0 ? load(bind(a.bias), bind(a.bias).data) : Row();
     for (int64_t i = 0; i < m; ++i) {
         const Row old = (a.features & KEEL_MATMUL_ACCUMULATE) != 0 ? load(out, out.row(i)) : Row();
         for (size_t j = 0; j < sums[i].size(); ++j) {
@@ -95,8 +96,7 @@ void run_embed(const keel_embed_args &a) {
         Row row(static_cast<size_t>(out.n), std::numeric_limits<double>::quiet_NaN());
         if (id >= 0 && id < w.rows) {
             row = w.load_row(id);
-            for (double &value : row)
-                value *= static_cast<double>(a.scale);
+            for (double &value : row) value *= static_cast<double>(a.scale);
         }
         store(out, out.row(t), row);
     }

@@ -9,8 +9,7 @@ namespace keel::reference {
 void rms_normalize(Row &x, const Row &weight, double eps) {
     const double mean_square = dot(x, x) / static_cast<double>(x.size());
     const double scale = 1 / std::sqrt(mean_square + eps);
-    for (size_t i = 0; i < x.size(); ++i)
-        x[i] = x[i] * scale * weight[i];
+    for (size_t i = 0; i < x.size(); ++i) x[i] = x[i] * scale * weight[i];
 }
 
 namespace {
@@ -26,11 +25,9 @@ void need_norm(const keel_norm_args &a) {
 void layer_normalize(Row &x, const Row &weight, const Row &bias, double eps) {
     const auto n = static_cast<double>(x.size());
     double mean = 0;
-    for (const double value : x)
-        mean += value / n;
+    for (const double value : x) mean += value / n;
     double variance = 0;
-    for (const double value : x)
-        variance += (value - mean) * (value - mean) / n;
+    for (const double value : x) variance += (value - mean) * (value - mean) / n;
     const double scale = 1 / std::sqrt(variance + eps);
     for (size_t i = 0; i < x.size(); ++i) {
         x[i] = (x[i] - mean) * scale * weight[i] + (bias.empty() ? 0.0 : bias[i]);
@@ -39,9 +36,7 @@ void layer_normalize(Row &x, const Row &weight, const Row &bias, double eps) {
 
 } // namespace
 
-void check_rms_norm(const keel_norm_args &a) {
-    need_norm(a);
-}
+void check_rms_norm(const keel_norm_args &a) { need_norm(a); }
 
 // out = x / sqrt(mean(x^2) + eps) * weight
 void run_rms_norm(const keel_norm_args &a) {
@@ -70,8 +65,7 @@ void run_add_rms_norm(const keel_norm_args &a) {
     x.each_row([&](int64_t i, int64_t j, int64_t k) {
         Row row = load(x, x.row(i, j, k));
         const Row old = load(residual, residual.row(i, j, k));
-        for (size_t e = 0; e < row.size(); ++e)
-            row[e] += old[e];
+        for (size_t e = 0; e < row.size(); ++e) row[e] += old[e];
         store(residual, residual.row(i, j, k), row);
         row = load(residual, residual.row(i, j, k)); // the sum as it is kept, in f32
         rms_normalize(row, weight, a.eps);

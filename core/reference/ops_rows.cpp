@@ -42,11 +42,9 @@ void run_softmax(const keel_move_args &a) {
             std::fill(row.begin(), row.end(), 0.0); // nothing but -inf
             sum = 1;
         } else {
-            for (double &value : row)
-                sum += value = std::exp(value - largest);
+            for (double &value : row) sum += value = std::exp(value - largest);
         }
-        for (double &value : row)
-            value /= sum;
+        for (double &value : row) value /= sum;
         store(out, out.row(r), row);
     }
 }
@@ -57,7 +55,8 @@ void check_cast(const keel_move_args &a) {
     need_same_shape(a.x, a.out, "x and out");
     const bool x_plain = is_float_type(a.x->dtype);
     const bool out_plain = is_float_type(a.out->dtype);
-    if ((!x_plain && a.out->dtype != KEEL_DTYPE_F32) || (!out_plain && a.x->dtype != KEEL_DTYPE_F32)) {
+    if ((!x_plain && a.out->dtype != KEEL_DTYPE_F32) ||
+        (!out_plain && a.x->dtype != KEEL_DTYPE_F32)) {
         refuse(KEEL_E_UNSUPPORTED, "block types are cast to and from f32 only");
     }
 }
@@ -65,8 +64,9 @@ void check_cast(const keel_move_args &a) {
 void run_cast(const keel_move_args &a) {
     const View x = bind(a.x);
     const View out = bind(a.out);
-    x.each_row(
-        [&](int64_t i, int64_t j, int64_t k) { store(out, out.row(i, j, k), load(x, x.row(i, j, k))); });
+    x.each_row([&](int64_t i, int64_t j, int64_t k) {
+        store(out, out.row(i, j, k), load(x, x.row(i, j, k)));
+    });
 }
 
 void check_copy(const keel_move_args &a) {
@@ -101,9 +101,7 @@ void run_transpose(const keel_move_args &a) {
     }
 }
 
-void check_zero(const keel_move_args &a) {
-    need(a.out, "out", types_any);
-}
+void check_zero(const keel_move_args &a) { need(a.out, "out", types_any); }
 
 void run_zero(const keel_move_args &a) {
     const View out = bind(a.out);

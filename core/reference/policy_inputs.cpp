@@ -8,13 +8,9 @@
 namespace keel::reference {
 namespace {
 
-bool has(uint64_t features, uint64_t bit) {
-    return (features & bit) != 0;
-}
+bool has(uint64_t features, uint64_t bit) { return (features & bit) != 0; }
 
-double l2_norm(const Row &row) {
-    return std::sqrt(dot(row, row));
-}
+double l2_norm(const Row &row) { return std::sqrt(dot(row, row)); }
 
 void need_range(const keel_keys_args &a) {
     need_cache(a.kv, "kv");
@@ -27,8 +23,7 @@ void each_slot(const keel_keys_args &a, const Cache &cache, int64_t out_slots, c
     for (int64_t head = 0; head < cache.heads(); ++head) {
         const int64_t end = std::min(a.end, cache.length(head));
         need_that(end <= out_slots, "out has too few slots");
-        for (int64_t slot = a.begin; slot < end; ++slot)
-            body(head, slot);
+        for (int64_t slot = a.begin; slot < end; ++slot) body(head, slot);
     }
 }
 
@@ -70,8 +65,7 @@ void run_key_project(const keel_keys_args &a) {
         } else {
             Row product(static_cast<size_t>(out.n), 0.0);
             for (size_t i = 0; i < key.size(); ++i) {
-                for (size_t c = 0; c < product.size(); ++c)
-                    product[c] += key[i] * projection[i][c];
+                for (size_t c = 0; c < product.size(); ++c) product[c] += key[i] * projection[i][c];
             }
             store(out, out.row(head, slot), product);
         }
@@ -93,11 +87,9 @@ void run_key_sum(const keel_keys_args &a) {
         const Row key = cache.k(head, slot);
         const double norm = has(a.features, KEEL_KEYS_NORMALIZED) ? l2_norm(key) : 1.0;
         if (norm == 0) return;
-        for (size_t i = 0; i < key.size(); ++i)
-            sums[head][i] += key[i] / norm;
+        for (size_t i = 0; i < key.size(); ++i) sums[head][i] += key[i] / norm;
     });
-    for (int64_t head = 0; head < cache.heads(); ++head)
-        store(out, out.row(head), sums[head]);
+    for (int64_t head = 0; head < cache.heads(); ++head) store(out, out.row(head), sums[head]);
 }
 
 void check_value_norms(const keel_keys_args &a) {
@@ -112,8 +104,7 @@ void run_value_norms(const keel_keys_args &a) {
     each_slot(a, cache, out.n, [&](int64_t head, int64_t slot) {
         const Row value = cache.v(head, slot);
         double norm = 0;
-        for (const double e : value)
-            norm += std::fabs(e);
+        for (const double e : value) norm += std::fabs(e);
         if (!has(a.features, KEEL_KEYS_L1)) norm = l2_norm(value);
         View::set(out.row(head), slot, static_cast<float>(norm));
     });
@@ -133,20 +124,17 @@ void run_query_stats(const keel_query_stats_args &a) {
     const View sum = bind(a.sum);
     for (int64_t h = 0; h < a.q->shape[1]; ++h) {
         std::vector<Row> queries;
-        for (int64_t i = 0; i < a.q->shape[0]; ++i)
-            queries.push_back(load(q, q.row(i, h)));
+        for (int64_t i = 0; i < a.q->shape[0]; ++i) queries.push_back(load(q, q.row(i, h)));
         Row total = load(sum, sum.row(h));
         for (const Row &query : queries) {
-            for (size_t e = 0; e < total.size(); ++e)
-                total[e] += query[e];
+            for (size_t e = 0; e < total.size(); ++e) total[e] += query[e];
         }
         store(sum, sum.row(h), total);
         for (int64_t e = 0; e < q.n && a.second != nullptr; ++e) {
             const View second = bind(a.second);
             Row products = load(second, second.row(h, e));
             for (const Row &query : queries) {
-                for (size_t f = 0; f < products.size(); ++f)
-                    products[f] += query[e] * query[f];
+                for (size_t f = 0; f < products.size(); ++f) products[f] += query[e] * query[f];
             }
             store(second, second.row(h, e), products);
         }

@@ -52,7 +52,8 @@ void run_rope(const keel_rope_args &a) {
     for (int64_t t = 0; t < a.x->shape[0]; ++t) {
         for (int64_t h = 0; h < heads; ++h) {
             Row row = load(x, x.row(t, h));
-            rotation.at_position(row, positions.at(t, h / group), (a.features & KEEL_ROPE_INVERSE) != 0);
+            rotation.at_position(row, positions.at(t, h / group),
+                                 (a.features & KEEL_ROPE_INVERSE) != 0);
             store(out, out.row(t, h), row);
         }
     }

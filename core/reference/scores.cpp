@@ -5,9 +5,7 @@
 
 namespace keel::reference {
 
-double larger(double a, double b) {
-    return std::isnan(a) || a > b ? a : b;
-}
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 void need_scores(const keel_scores *scores, int64_t heads, int64_t kv_heads, int64_t max_length) {
     need_that(scores != nullptr, "scores are missing");
@@ -23,14 +21,15 @@ void need_scores(const keel_scores *scores, int64_t heads, int64_t kv_heads, int
 ScoreReducer::ScoreReducer(const keel_scores &scores, int64_t m, int64_t kv_head, int64_t group,
                            int64_t length)
     : scores_(scores), out_(bind(scores.out)), m_(m),
-      contributing_(scores.window == 0 ? m : std::min<int64_t>(scores.window, m)), kv_head_(kv_head),
-      group_(group), length_(length), excluded_(static_cast<size_t>(length), false) {}
+      contributing_(scores.window == 0 ? m : std::min<int64_t>(scores.window, m)),
+      kv_head_(kv_head), group_(group), length_(length),
+      excluded_(static_cast<size_t>(length), false) {}
 
 void ScoreReducer::begin_query_head() {
     const bool is_max = scores_.reduce_queries == KEEL_REDUCE_MAX;
     const double start = is_max ? -std::numeric_limits<double>::infinity() : 0.0;
-    heads_.push_back(
-        {Row(static_cast<size_t>(length_), start), std::vector<int64_t>(static_cast<size_t>(length_), 0)});
+    heads_.push_back({Row(static_cast<size_t>(length_), start),
+                      std::vector<int64_t>(static_cast<size_t>(length_), 0)});
 }
 
 void ScoreReducer::add(const Row &row, const std::vector<bool> &seen, bool count_unseen) {
@@ -38,8 +37,8 @@ void ScoreReducer::add(const Row &row, const std::vector<bool> &seen, bool count
     for (size_t j = 0; j < row.size(); ++j) {
         if (!seen[j] && !count_unseen) continue;
         const double value = seen[j] ? row[j] : 0.0;
-        head.value[j] =
-            scores_.reduce_queries == KEEL_REDUCE_MAX ? larger(head.value[j], value) : head.value[j] + value;
+        head.value[j] = scores_.reduce_queries == KEEL_REDUCE_MAX ? larger(head.value[j], value)
+                                                                  : head.value[j] + value;
         head.count[j] += 1;
     }
 }

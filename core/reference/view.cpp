@@ -12,8 +12,8 @@ View bind(const keel_tensor *t) {
     view.n = t->shape[t->rank - 1];
     bool empty = view.n == 0;
     __int128 first = t->offset; // 128 bits: hostile strides cannot wrap
-    __int128 last =
-        first + static_cast<__int128>(view.n) / keel_dtype_block(t->dtype) * keel_dtype_bytes(t->dtype);
+    __int128 last = first + static_cast<__int128>(view.n) / keel_dtype_block(t->dtype) *
+                                keel_dtype_bytes(t->dtype);
     for (uint32_t i = 0; i + 1 < t->rank; ++i) {
         const size_t place = 3 - (t->rank - 1) + i;
         view.outer[place] = t->shape[i];
@@ -42,8 +42,7 @@ void store(std::byte *at, keel_dtype dtype, const Row &values) {
 
 double dot(const Row &a, const Row &b) {
     double sum = 0;
-    for (size_t i = 0; i < a.size(); ++i)
-        sum += a[i] * b[i];
+    for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
     return sum;
 }
 
@@ -62,17 +61,20 @@ int64_t Cache::length(int64_t head) const {
 std::byte *Cache::row(const View &arena, int64_t head, int64_t slot) const {
     const int64_t place = slot / block_slots_;
     const int32_t block = slot >= 0 && place < table_.n ? table_.integer(head, place) : -1;
-    if (block < 0 || block >= arena.outer[1]) refuse(KEEL_E_INVALID_ARG, "a cache slot has no block");
+    if (block < 0 || block >= arena.outer[1])
+        refuse(KEEL_E_INVALID_ARG, "a cache slot has no block");
     return arena.row(block, slot % block_slots_);
 }
 
 int32_t Cache::position(int64_t head, int64_t slot) const {
-    if (slot < 0 || slot >= positions_.n) refuse(KEEL_E_INVALID_ARG, "a cache slot has no position");
+    if (slot < 0 || slot >= positions_.n)
+        refuse(KEEL_E_INVALID_ARG, "a cache slot has no position");
     return positions_.integer(head, slot);
 }
 
 void Cache::set_position(int64_t head, int64_t slot, int32_t position) const {
-    if (slot < 0 || slot >= positions_.n) refuse(KEEL_E_INVALID_ARG, "a cache slot has no position");
+    if (slot < 0 || slot >= positions_.n)
+        refuse(KEEL_E_INVALID_ARG, "a cache slot has no position");
     View::set(positions_.row(head), slot, position);
 }
 

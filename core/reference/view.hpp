@@ -10,8 +10,9 @@ namespace keel::reference {
 // One row of any tensor, as numbers.
 using Row = std::vector<double>;
 
-// A tensor bound to its memory: up to three outer dimensions with strides, and a contiguous innermost one of n elements.
-// Outer dimensions are right-aligned: row(i) counts the one next to the innermost, row(i, j) the two next to it.
+// A tensor bound to its memory: up to three outer dimensions with strides, and a contiguous
+// innermost one of n elements. Outer dimensions are right-aligned: row(i) counts the one next to
+// the innermost, row(i, j) the two next to it.
 struct View {
     std::byte *data = nullptr; // of element 0
     keel_dtype dtype = KEEL_DTYPE_NONE;
@@ -27,12 +28,10 @@ struct View {
     uint64_t row_bytes() const { return keel_dtype_row_bytes(dtype, static_cast<uint64_t>(n)); }
 
     // Calls body(i, j, k) for each row.
-    template <typename Body>
-    void each_row(const Body &body) const {
+    template <typename Body> void each_row(const Body &body) const {
         for (int64_t i = 0; i < outer[0]; ++i)
             for (int64_t j = 0; j < outer[1]; ++j)
-                for (int64_t k = 0; k < outer[2]; ++k)
-                    body(i, j, k);
+                for (int64_t k = 0; k < outer[2]; ++k) body(i, j, k);
     }
 
     int32_t integer(int64_t place) const { return element<int32_t>(data, place); }
@@ -40,14 +39,12 @@ struct View {
     double number(int64_t place) const { return element<float>(data, place); } // f32 only
     double number(int64_t i, int64_t place) const { return element<float>(row(i), place); }
 
-    template <typename T>
-    static T element(const std::byte *at, int64_t place) {
+    template <typename T> static T element(const std::byte *at, int64_t place) {
         T value;
         std::memcpy(&value, at + place * static_cast<int64_t>(sizeof(T)), sizeof(T));
         return value;
     }
-    template <typename T>
-    static void set(std::byte *at, int64_t place, T value) {
+    template <typename T> static void set(std::byte *at, int64_t place, T value) {
         std::memcpy(at + place * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
     }
 };
@@ -57,9 +54,7 @@ View bind(const keel_tensor *t);
 
 // n elements of a row as numbers, and back: rounded to f32 and from there to the dtype.
 Row load(const std::byte *at, keel_dtype dtype, int64_t n);
-inline Row load(const View &view, const std::byte *at) {
-    return load(at, view.dtype, view.n);
-}
+inline Row load(const View &view, const std::byte *at) { return load(at, view.dtype, view.n); }
 void store(std::byte *at, keel_dtype dtype, const Row &values);
 inline void store(const View &view, std::byte *at, const Row &values) {
     store(at, view.dtype, values);

@@ -18,12 +18,11 @@ const std::byte *rows_of(const keel_weight_source &source) {
     case KEEL_DTYPE_Q4_0:
     case KEEL_DTYPE_Q4_K:
     case KEEL_DTYPE_Q5_K:
-    case KEEL_DTYPE_Q6_K:
-        break;
-    default:
-        refuse(KEEL_E_UNSUPPORTED, std::string("weights of ") + keel_dtype_name(source.dtype));
+    case KEEL_DTYPE_Q6_K: break;
+    default: refuse(KEEL_E_UNSUPPORTED, std::string("weights of ") + keel_dtype_name(source.dtype));
     }
-    need_that(source.cols % keel_dtype_block(source.dtype) == 0, "a weight's columns are no whole blocks");
+    need_that(source.cols % keel_dtype_block(source.dtype) == 0,
+              "a weight's columns are no whole blocks");
     const __int128 bytes = static_cast<__int128>(source.cols / keel_dtype_block(source.dtype)) *
                            keel_dtype_bytes(source.dtype) * source.rows;
     need_that(source.offset <= source.mapping_bytes &&
@@ -74,11 +73,13 @@ std::unique_ptr<Weight> join(const keel_weight_desc &desc) {
     return weight;
 }
 
-keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *theirs, keel_weight **out) {
+keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *theirs,
+                                     keel_weight **out) {
     *out = nullptr;
     return guarded(&of(ctx), [&] {
         keel_weight_desc desc;
-        need_that(keel_adopt(&desc, sizeof(desc), theirs, KEEL_PREFIX(keel_weight_desc, use)) == KEEL_OK,
+        need_that(keel_adopt(&desc, sizeof(desc), theirs, KEEL_PREFIX(keel_weight_desc, use)) ==
+                      KEEL_OK,
                   "the weight description has another ABI version or is too small");
         if (desc.join != KEEL_JOIN_ROWS && desc.join != KEEL_JOIN_INTERLEAVE)
             refuse(KEEL_E_UNSUPPORTED, "a join that is not known");
@@ -105,8 +106,8 @@ keel_status KEEL_CALL weight_info(keel_ctx *, const keel_weight *handle, keel_we
                  static_cast<uint64_t>(weight.rows);
     info.source_needed = weight.joined.empty() ? 1 : 0;
     info.dtype = weight.dtype;
-    const std::string layout =
-        std::string(keel_dtype_name(weight.dtype)) + (weight.joined.empty() ? ", in place" : ", joined");
+    const std::string layout = std::string(keel_dtype_name(weight.dtype)) +
+                               (weight.joined.empty() ? ", in place" : ", joined");
     layout.copy(info.layout, sizeof(info.layout) - 1);
     keel_emit(out, &info, sizeof(info));
     return KEEL_OK;

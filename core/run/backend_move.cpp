@@ -9,16 +9,11 @@ namespace {
 // The name of the key, or what happened, for people.
 const char *reason_text(BackendMove::Why why) {
     switch (why) {
-    case BackendMove::Why::phase:
-        return "prefill and decode";
-    case BackendMove::Why::tokens:
-        return "switch.after_tokens";
-    case BackendMove::Why::pressure:
-        return "memory pressure";
-    case BackendMove::Why::command:
-        return "/switch";
-    case BackendMove::Why::lost:
-        break;
+    case BackendMove::Why::phase: return "prefill and decode";
+    case BackendMove::Why::tokens: return "switch.after_tokens";
+    case BackendMove::Why::pressure: return "memory pressure";
+    case BackendMove::Why::command: return "/switch";
+    case BackendMove::Why::lost: break;
     }
     return "the device was lost";
 }
@@ -27,16 +22,11 @@ const char *reason_text(BackendMove::Why why) {
 
 const char *move_reason_name(BackendMove::Why why) {
     switch (why) {
-    case BackendMove::Why::phase:
-        return "phase";
-    case BackendMove::Why::tokens:
-        return "tokens";
-    case BackendMove::Why::pressure:
-        return "pressure";
-    case BackendMove::Why::command:
-        return "command";
-    case BackendMove::Why::lost:
-        break;
+    case BackendMove::Why::phase: return "phase";
+    case BackendMove::Why::tokens: return "tokens";
+    case BackendMove::Why::pressure: return "pressure";
+    case BackendMove::Why::command: return "command";
+    case BackendMove::Why::lost: break;
     }
     return "device_lost";
 }

@@ -24,8 +24,7 @@ PressureConfig pressure_config(const pipeline::PressureSection &section) {
 
 void set_budget(CacheConfig &c, const pipeline::BudgetSection &budget) {
     switch (budget.kind()) {
-    case pipeline::BudgetKind::none:
-        break;
+    case pipeline::BudgetKind::none: break;
     case pipeline::BudgetKind::tokens:
         c.budget_unit = BudgetUnit::tokens;
         c.budget = static_cast<double>(budget.tokens->value());

@@ -69,8 +69,7 @@ int64_t Conversation::system_tokens() const {
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
     const auto with = [&](std::string_view question) {
         std::vector<ChatPiece> pieces = chat_.begin(system_);
-        for (ChatPiece &piece : chat_.user_turn(question, true))
-            pieces.push_back(std::move(piece));
+        for (ChatPiece &piece : chat_.user_turn(question, true)) pieces.push_back(std::move(piece));
         return chat_.encode(tokenizer, pieces, false);
     };
     // Tokens may reach across the border: those that a question behind it leaves as they are.
@@ -147,8 +146,7 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     GenerateOptions options = given;
     options.pin.clear(); // parts of a prompt, not of each question
     options.end_ids = chat_.end_ids(tokenizer);
-    for (std::string &mark : chat_.stop_strings(tokenizer))
-        options.stop.push_back(std::move(mark));
+    for (std::string &mark : chat_.stop_strings(tokenizer)) options.stop.push_back(std::move(mark));
     if (random_) options.random = random_;
     // What an answer begins with in this template is not part of it.
     const std::string &lead = chat_.format().answer_lead;
@@ -204,8 +202,7 @@ void Conversation::save(const std::filesystem::path &path) {
     note.put(static_cast<uint32_t>(system_ ? 1 : 0));
     note.put_text(system_.value_or(""));
     note.put(static_cast<uint64_t>(turns_.size()));
-    for (const ChatMessage &turn : turns_)
-        note.put_text(turn.content);
+    for (const ChatMessage &turn : turns_) note.put_text(turn.content);
     save_session(session_, path, {random_, {{note_name, std::move(note.text)}}});
 }
 

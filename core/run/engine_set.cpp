@@ -25,14 +25,12 @@ const Device *EngineSet::lost_device() const {
 
 Stream::Counters EngineSet::counters() const {
     Stream::Counters sum;
-    for (const auto &device : devices_)
-        sum += device->stream().counters();
+    for (const auto &device : devices_) sum += device->stream().counters();
     return sum;
 }
 
 void EngineSet::set_trace(Trace *trace) {
-    for (const auto &engine : engines_)
-        engine->executor->set_trace(trace);
+    for (const auto &engine : engines_) engine->executor->set_trace(trace);
 }
 
 void EngineSet::set_observer(const Observer &observer) {
@@ -60,31 +58,27 @@ std::vector<const PlannedOp *> EngineSet::ops() const {
 
 uint32_t EngineSet::step_tokens() const {
     uint32_t least = UINT32_MAX;
-    for (const auto &engine : engines_)
-        least = std::min(least, engine->graph->max_tokens());
+    for (const auto &engine : engines_) least = std::min(least, engine->graph->max_tokens());
     return least;
 }
 
 uint64_t EngineSet::weight_bytes() const {
     uint64_t bytes = 0;
-    for (const auto &engine : engines_)
-        bytes += engine->weights->bytes(engine->device());
+    for (const auto &engine : engines_) bytes += engine->weights->bytes(engine->device());
     return bytes;
 }
 
 uint64_t EngineSet::weight_bytes_per_token() const {
     if (takes_turns_) return decode().weights->bytes_per_token(decode().device());
     uint64_t bytes = 0;
-    for (const auto &engine : engines_)
-        bytes += engine->weights->bytes_per_token(engine->device());
+    for (const auto &engine : engines_) bytes += engine->weights->bytes_per_token(engine->device());
     return bytes;
 }
 
 uint64_t EngineSet::kv_bytes_per_token() const {
     if (takes_turns_) return decode().kv_shape.bytes_per_token();
     uint64_t bytes = 0;
-    for (const auto &engine : engines_)
-        bytes += engine->kv_shape.bytes_per_token();
+    for (const auto &engine : engines_) bytes += engine->kv_shape.bytes_per_token();
     return bytes;
 }
 

@@ -61,7 +61,8 @@ std::string explain_engine(const Pipeline &pipeline, const Engine &engine) {
                                                         explain_rows(graph.taps().list()))) +
            (engine.policy_setup->ops().empty()
                 ? std::string{}
-                : explain_table("KV cache, when slots go", explain_rows(engine.policy_setup->ops())));
+                : explain_table("KV cache, when slots go",
+                                explain_rows(engine.policy_setup->ops())));
 }
 
 // Who does what, and what crosses between backends.
@@ -112,8 +113,7 @@ uint64_t crossing_bytes_per_token(const Pipeline &pipeline) {
 std::string explain_pipeline(const Pipeline &pipeline) {
     if (!pipeline.config().hybrid.is_given()) return explain_engine(pipeline, pipeline.engine());
     std::string text = explain_hybrid(pipeline);
-    for (const auto &engine : pipeline.engines())
-        text += explain_engine(pipeline, *engine);
+    for (const auto &engine : pipeline.engines()) text += explain_engine(pipeline, *engine);
     return text;
 }
 

@@ -11,18 +11,12 @@ namespace keel {
 
 const char *stop_reason_name(StopReason reason) {
     switch (reason) {
-    case StopReason::end_token:
-        return "end_token";
-    case StopReason::stop_string:
-        return "stop_string";
-    case StopReason::max_tokens:
-        return "max_tokens";
-    case StopReason::cache_full:
-        return "cache_full";
-    case StopReason::device_lost:
-        return "device_lost";
-    case StopReason::cancelled:
-        break;
+    case StopReason::end_token: return "end_token";
+    case StopReason::stop_string: return "stop_string";
+    case StopReason::max_tokens: return "max_tokens";
+    case StopReason::cache_full: return "cache_full";
+    case StopReason::device_lost: return "device_lost";
+    case StopReason::cancelled: break;
     }
     return "cancelled";
 }
@@ -107,9 +101,7 @@ void Generation::take_prompt(std::span<const int32_t> prompt) {
              : fmt::format("{} of the prompt's {} tokens were read and stay", stay, input.size()));
 }
 
-bool Generation::is_cancelled() const {
-    return session_.pipeline().host().cancelled();
-}
+bool Generation::is_cancelled() const { return session_.pipeline().host().cancelled(); }
 
 void Generation::emit(const std::string &text) {
     result_.text += text;
@@ -177,8 +169,7 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt,
     Generation generation(session, prompt, options);
     generation.run_ahead();
     try {
-        while (const auto id = generation.next())
-            session.decode(*id);
+        while (const auto id = generation.next()) session.decode(*id);
     } catch (const Error &error) { // what was written is there all the same
         if (!session.is_broken() || !generation.has_text()) throw;
         generation.stop(StopReason::device_lost, error.what());

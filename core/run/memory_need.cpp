@@ -39,8 +39,6 @@ bool can_be(const ModelSource &source, keel_dtype weights) {
         });
 }
 
-uint64_t usable_bytes(const MemoryInfo &info) {
-    return info.available - info.available / 8;
-}
+uint64_t usable_bytes(const MemoryInfo &info) { return info.available - info.available / 8; }
 
 } // namespace keel

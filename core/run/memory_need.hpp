@@ -32,8 +32,7 @@ uint64_t usable_bytes(const MemoryInfo &info);
 
 // The longest context up to `wanted` for which need(context), which grows with it, is at most
 // `bytes`: `wanted` itself, or a multiple of 256. 0: none.
-template <typename Need>
-int64_t longest_context(int64_t wanted, uint64_t bytes, const Need &need) {
+template <typename Need> int64_t longest_context(int64_t wanted, uint64_t bytes, const Need &need) {
     constexpr int64_t step = 256;
     if (need(wanted) <= bytes) return wanted;
     int64_t fits = 0, too_much = (wanted + step - 1) / step;

@@ -60,10 +60,8 @@ LoadOptions MemoryPlan::load_options(const Engine &engine) const {
 bool MemoryPlan::fit_context() const {
     int64_t slots = engines_.decode().kv_shape.max_slots;
     bool changed = false;
-    for (const auto &engine : engines_)
-        changed = fit_context(*engine, slots) || changed;
-    for (const auto &engine : engines_)
-        engine->kv_shape.max_slots = slots;
+    for (const auto &engine : engines_) changed = fit_context(*engine, slots) || changed;
+    for (const auto &engine : engines_) engine->kv_shape.max_slots = slots;
     return changed;
 }
 

@@ -64,8 +64,7 @@ std::optional<NonFinite> recompute_text(const Sequence &sequence, StepRunner &ru
         step.ids.assign(ids.begin(), ids.end());
         step.positions.resize(n);
         std::iota(step.positions.begin(), step.positions.end(), static_cast<int32_t>(done));
-        for (const auto &cache : caches)
-            cache->append(step.positions, static_cast<int64_t>(n));
+        for (const auto &cache : caches) cache->append(step.positions, static_cast<int64_t>(n));
         auto found = probe_step(step, runner);
         if (found) {
             found->position += static_cast<int64_t>(done);
@@ -108,8 +107,7 @@ std::string probable_cause(const Sequence &sequence, int64_t layer) {
 bool all_finite(std::span<const float> values) {
     // One sum is faster than a test of each value. Infinity or NaN times zero is NaN.
     float sum = 0;
-    for (const float v : values)
-        sum += v * 0.0F;
+    for (const float v : values) sum += v * 0.0F;
     return sum == 0;
 }
 

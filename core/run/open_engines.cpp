@@ -14,14 +14,11 @@ using pipeline::HybridMode;
 
 SyncStrategy sync_of(const pipeline::SyncSection &section) {
     switch (*section.strategy) {
-    case pipeline::SyncStrategy::lazy:
-        return {SyncStrategy::Kind::lazy, 0};
-    case pipeline::SyncStrategy::eager:
-        return {SyncStrategy::Kind::eager, 0};
+    case pipeline::SyncStrategy::lazy: return {SyncStrategy::Kind::lazy, 0};
+    case pipeline::SyncStrategy::eager: return {SyncStrategy::Kind::eager, 0};
     case pipeline::SyncStrategy::batched:
         return {SyncStrategy::Kind::batched, static_cast<uint32_t>(section.ops_per_submit())};
-    case pipeline::SyncStrategy::automatic:
-        break;
+    case pipeline::SyncStrategy::automatic: break;
     }
     return {};
 }
@@ -41,16 +38,12 @@ class Opening {
 
     EngineSet open() {
         switch (config_.hybrid.mode()) {
-        case HybridMode::none:
-            open_one();
-            break;
+        case HybridMode::none: open_one(); break;
         case HybridMode::by_layers:
             executor_options_.fallback = open_fallback();
             open_layers();
             break;
-        case HybridMode::taking_turns:
-            executor_options_.fallback = open_fallback();
-            open_turns();
+        case HybridMode::taking_turns: executor_options_.fallback = open_fallback(); open_turns();
         }
         return std::move(set_);
     }

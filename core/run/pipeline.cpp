@@ -62,8 +62,7 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     const auto end = std::chrono::steady_clock::now();
     load_seconds_ = std::chrono::duration<double>(end - start).count();
     if (options.quiet_fallbacks) return;
-    for (const auto &engine : engines_)
-        warn_of_fallbacks(engine->device(), engine->ops());
+    for (const auto &engine : engines_) warn_of_fallbacks(engine->device(), engine->ops());
 }
 
 Pipeline::~Pipeline() = default;

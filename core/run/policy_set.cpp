@@ -18,14 +18,14 @@ PolicySet::PolicySet(const pipeline::PipelineConfig &config, BoundPlugin policy,
 }
 
 void PolicySet::make_own_plans() {
-    for (const auto &engine : engines_)
-        engine->policy_setup.reset(); // a log has one writer
+    for (const auto &engine : engines_) engine->policy_setup.reset(); // a log has one writer
     at_its_line(config_, config_.policy.plugin.where, [&] {
         for (const auto &engine : engines_) {
             CacheConfig c = cache_of_layers(own_.cache, context_.model, engine->part);
-            if (engine != engines_.front()) c.shared_log = engines_.front()->policy_setup->log_ptr();
-            engine->policy_setup = std::make_unique<PolicySetup>(*engine->executor, engine->kv_shape,
-                                                             context_.host, std::move(c));
+            if (engine != engines_.front())
+                c.shared_log = engines_.front()->policy_setup->log_ptr();
+            engine->policy_setup = std::make_unique<PolicySetup>(
+                *engine->executor, engine->kv_shape, context_.host, std::move(c));
         }
     });
 }
@@ -99,7 +99,7 @@ PolicySetup &PolicySet::add(const pipeline::PolicySection &section) {
                                  engine().kv_shape);
     at_its_line(config, config.policy.plugin.where, [&] {
         added->plan = std::make_unique<PolicySetup>(*engine().executor, engine().kv_shape,
-                                                  context_.host, added->binding.cache);
+                                                    context_.host, added->binding.cache);
     });
     return keep(std::move(added));
 }
@@ -123,8 +123,8 @@ PolicySetup &PolicySet::add_shared_prefill(std::span<PolicySetup *const> plans) 
     config.pinned.clear();
     config.log.clear();
     auto added = std::make_unique<Added>();
-    added->plan = std::make_unique<PolicySetup>(*engine().executor, engine().kv_shape, context_.host,
-                                              std::move(config), all);
+    added->plan = std::make_unique<PolicySetup>(*engine().executor, engine().kv_shape,
+                                                context_.host, std::move(config), all);
     return keep(std::move(added));
 }
 

@@ -158,9 +158,7 @@ AnswerFile::AnswerFile(std::string file, const std::vector<BatchPrompt> &prompts
     }
 }
 
-AnswerFile::~AnswerFile() {
-    ::close(fd_);
-}
+AnswerFile::~AnswerFile() { ::close(fd_); }
 
 void AnswerFile::read_done(const std::vector<BatchPrompt> &prompts) {
     std::string text(static_cast<size_t>(::lseek(fd_, 0, SEEK_END)), '\0');
@@ -180,8 +178,7 @@ void AnswerFile::read_done(const std::vector<BatchPrompt> &prompts) {
                     "{}: not a file of answers; name another file for the answers",
                     printable(file_, 400));
     std::map<std::string, const BatchPrompt *> by_id;
-    for (const BatchPrompt &prompt : prompts)
-        by_id[prompt.id] = &prompt;
+    for (const BatchPrompt &prompt : prompts) by_id[prompt.id] = &prompt;
     for_each_line(
         file_, std::string_view(text).substr(0, whole),
         [&](const Line &line, std::string_view words) {

@@ -39,8 +39,7 @@ std::string closing_line(const GenerateResult &r) {
         line += fmt::format(" | decode steps replayed: {}{}{}", s.decode_stream.replays, of,
                             s.no_replay.empty() ? "" : " (" + s.no_replay + ")");
     }
-    for (const BackendMove &move : s.moves)
-        line += "\nswitch: " + move_text(move);
+    for (const BackendMove &move : s.moves) line += "\nswitch: " + move_text(move);
     return line;
 }
 

@@ -41,16 +41,13 @@ bool SequenceCache::can_take(int64_t n, bool prompt, std::string *why) const {
 
 int64_t SequenceCache::next_chunk(int64_t left) const {
     int64_t n = left;
-    for (const Stage &stage : stages_)
-        n = std::min<int64_t>(n, stage.engine->graph->max_tokens());
-    for (const Stage &stage : stages_)
-        n = std::min(n, stage.cache->next_chunk(left, n));
+    for (const Stage &stage : stages_) n = std::min<int64_t>(n, stage.engine->graph->max_tokens());
+    for (const Stage &stage : stages_) n = std::min(n, stage.cache->next_chunk(left, n));
     return n;
 }
 
 void SequenceCache::make_room(int64_t n, StepKind kind) {
-    for (const Stage &stage : stages_)
-        stage.cache->before_append(n, kind);
+    for (const Stage &stage : stages_) stage.cache->before_append(n, kind);
 }
 
 void SequenceCache::append(SequenceRows &step, StepKind kind) {
@@ -79,8 +76,7 @@ void SequenceCache::keep_ahead(SequenceRows &step) {
 
 void SequenceCache::find_stages(SequenceRows &step) const {
     step.stages.clear();
-    for (const Stage &stage : stages_)
-        step.stages.push_back({stage.engine, &stage.cache->cache()});
+    for (const Stage &stage : stages_) step.stages.push_back({stage.engine, &stage.cache->cache()});
 }
 
 void SequenceCache::finish_step() {
@@ -94,8 +90,7 @@ void SequenceCache::finish_step() {
 }
 
 void SequenceCache::end_prompt() {
-    for (const Stage &stage : stages_)
-        stage.cache->after_step(StepKind::prefill_end);
+    for (const Stage &stage : stages_) stage.cache->after_step(StepKind::prefill_end);
 }
 
 bool SequenceCache::can_truncate(int64_t n, std::string *why) const {
@@ -104,40 +99,33 @@ bool SequenceCache::can_truncate(int64_t n, std::string *why) const {
 }
 
 void SequenceCache::truncate(int64_t n) {
-    for (const Stage &stage : stages_)
-        stage.cache->truncate(n);
+    for (const Stage &stage : stages_) stage.cache->truncate(n);
 }
 
 void SequenceCache::reset() {
-    for (const Stage &stage : stages_)
-        stage.cache->reset();
+    for (const Stage &stage : stages_) stage.cache->reset();
 }
 
 void SequenceCache::pin(int64_t from, int64_t to, std::string_view what) {
-    for (const Stage &stage : stages_)
-        stage.cache->pin(from, to, what);
+    for (const Stage &stage : stages_) stage.cache->pin(from, to, what);
 }
 
 void SequenceCache::unpin(int64_t from) {
-    for (const Stage &stage : stages_)
-        stage.cache->unpin(from);
+    for (const Stage &stage : stages_) stage.cache->unpin(from);
 }
 
 void SequenceCache::protect_prefix(int64_t tokens, std::string_view what) {
-    for (const Stage &stage : stages_)
-        stage.cache->protect_prefix(tokens, what);
+    for (const Stage &stage : stages_) stage.cache->protect_prefix(tokens, what);
 }
 
 uint64_t SequenceCache::bytes_in_use() const {
     uint64_t bytes = 0;
-    for (const Stage &stage : stages_)
-        bytes += stage.cache->bytes_in_use();
+    for (const Stage &stage : stages_) bytes += stage.cache->bytes_in_use();
     return bytes;
 }
 
 void SequenceCache::save(StateWriter &out) const {
-    for (const Stage &stage : stages_)
-        stage.cache->save(out);
+    for (const Stage &stage : stages_) stage.cache->save(out);
 }
 
 void SequenceCache::load(StateReader &in, int64_t tokens) {
@@ -150,8 +138,7 @@ void SequenceCache::load(StateReader &in, int64_t tokens) {
 
 std::vector<Stage> SequenceCache::fork() const {
     std::vector<Stage> copies;
-    for (const Stage &stage : stages_)
-        copies.push_back({stage.engine, stage.cache->fork()});
+    for (const Stage &stage : stages_) copies.push_back({stage.engine, stage.cache->fork()});
     return copies;
 }
 

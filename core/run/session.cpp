@@ -20,8 +20,7 @@ Session::Session(Pipeline &pipeline, PolicySetup &plan, std::shared_ptr<KvArena>
             {&pipeline.engine(), std::make_unique<CacheManager>(plan, std::move(arena))});
         cache.assign(std::move(stages));
     } else if (mode == HybridMode::by_layers) {
-        for (const auto &engine : pipeline.engines())
-            cache.add(*engine, *engine->policy_setup);
+        for (const auto &engine : pipeline.engines()) cache.add(*engine, *engine->policy_setup);
     } else if (mode == HybridMode::taking_turns) {
         rules_ = std::make_unique<SwitchRules>(pipeline);
         Engine &start = rules_->start();
@@ -179,8 +178,7 @@ void Session::forget_step() {
 // ---- results ------------------------------------------------------------------------------------
 
 // Reads results of the last step. If its device is lost, the step is taken again on another one.
-template <typename Read>
-void Session::read_results(const Read &read) {
+template <typename Read> void Session::read_results(const Read &read) {
     const int64_t before = tokens() - std::ssize(sequence_.step.ids);
     const std::optional<int32_t> pending = this->pending();
     const StepKind kind = sequence_.step.kind;

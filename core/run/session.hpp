@@ -113,8 +113,7 @@ class Session {
     void take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions);
     void finish_step();
     void forget_step();
-    template <typename Read>
-    void read_results(const Read &read);
+    template <typename Read> void read_results(const Read &read);
     void read_logits();
     int32_t read_token(bool go_on);
     void repeat_step();

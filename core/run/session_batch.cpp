@@ -84,8 +84,7 @@ SessionBatch::decode(std::span<Session *const> sessions, std::span<const int32_t
         throw;
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    for (Sequence *sequence : sequences_)
-        sequence->meter.count_decode(seconds);
+    for (Sequence *sequence : sequences_) sequence->meter.count_decode(seconds);
     if (!sequences_.empty()) ++stats_.steps;
     stats_.tokens += sequences_.size();
     stats_.seconds += seconds;
@@ -116,8 +115,7 @@ void SessionBatch::take_in(std::span<Session *const> sessions, std::span<const i
     }
 }
 
-template <typename Action>
-void SessionBatch::for_each(const Action &action) {
+template <typename Action> void SessionBatch::for_each(const Action &action) {
     for (size_t i = 0; i < sequences_.size(); ++i) {
         Sequence &sequence = *sequences_[i];
         if (sequence.is_broken) continue;

@@ -79,8 +79,7 @@ class SessionBatch {
     void finish_step();
     // Runs `action` for each sequence of the step that is not broken. If it throws Error, that
     // sequence alone fails.
-    template <typename Action>
-    void for_each(const Action &action);
+    template <typename Action> void for_each(const Action &action);
 
     Pipeline &pipeline_;
     PolicySetup &plan_;

@@ -100,8 +100,7 @@ class FileWriter final : public StateWriter {
 std::string weights_fingerprint(const ModelSource &source) {
     constexpr size_t piece = 64, pieces = 4;
     std::vector<const TensorInfo *> tensors;
-    for (const TensorInfo &tensor : source.tensors())
-        tensors.push_back(&tensor);
+    for (const TensorInfo &tensor : source.tensors()) tensors.push_back(&tensor);
     std::sort(tensors.begin(), tensors.end(),
               [](const TensorInfo *a, const TensorInfo *b) { return a->name < b->name; });
     Checksum sum;
@@ -161,17 +160,10 @@ std::string params_text(const BoundPlugin &plugin) {
     for (const keel_param &param : plugin.params.rows()) {
         if (!text.empty()) text += ", ";
         switch (param.type) {
-        case KEEL_PARAM_FLOAT:
-            text += fmt::format("{}: {}", param.key, param.f);
-            break;
-        case KEEL_PARAM_BOOL:
-            text += fmt::format("{}: {}", param.key, param.i != 0);
-            break;
-        case KEEL_PARAM_INT:
-            text += fmt::format("{}: {}", param.key, param.i);
-            break;
-        default:
-            text += fmt::format("{}: {}", param.key, param.s != nullptr ? param.s : "");
+        case KEEL_PARAM_FLOAT: text += fmt::format("{}: {}", param.key, param.f); break;
+        case KEEL_PARAM_BOOL: text += fmt::format("{}: {}", param.key, param.i != 0); break;
+        case KEEL_PARAM_INT: text += fmt::format("{}: {}", param.key, param.i); break;
+        default: text += fmt::format("{}: {}", param.key, param.s != nullptr ? param.s : "");
         }
     }
     return "{" + text + "}";
@@ -260,8 +252,7 @@ SessionExtras read_extras(StateReader &in) {
     SessionExtras extras;
     if (in.get<uint32_t>("the sampler") != 0) {
         Rng::State state;
-        for (uint64_t &word : state)
-            word = in.get<uint64_t>("the sampler");
+        for (uint64_t &word : state) word = in.get<uint64_t>("the sampler");
         extras.random = state;
     }
     const auto notes = in.get<uint32_t>("notes");

@@ -47,8 +47,7 @@ void StepRunner::run(std::span<const SequenceRows *const> rows, BatchView *view)
 // Gives each segment its rows of what the engine before left.
 void StepRunner::share_residual() {
     size_t tokens = 0;
-    for (const Segment &segment : segments_)
-        tokens += segment.tokens();
+    for (const Segment &segment : segments_) tokens += segment.tokens();
     const size_t hidden = residual_.size() / tokens;
     std::span<const float> left = residual_;
     for (Segment &segment : segments_) {

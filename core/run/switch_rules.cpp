@@ -12,9 +12,7 @@ using Why = BackendMove::Why;
 using pipeline::SwitchTrigger;
 
 // The wanted engine, or the current one if the device of the wanted one is lost.
-Engine &alive(Engine &wanted, Engine &current) {
-    return wanted.is_lost() ? current : wanted;
-}
+Engine &alive(Engine &wanted, Engine &current) { return wanted.is_lost() ? current : wanted; }
 
 } // namespace
 
@@ -63,8 +61,7 @@ std::vector<Engine *> SwitchRules::candidates() const {
         if (std::find(all.begin(), all.end(), &engine) == all.end()) all.push_back(&engine);
     };
     add(pipeline_.engines().prefill());
-    for (const auto &engine : pipeline_.engines())
-        add(*engine);
+    for (const auto &engine : pipeline_.engines()) add(*engine);
     return all;
 }
 

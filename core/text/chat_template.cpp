@@ -137,9 +137,7 @@ std::string this_day() {
 }
 
 // What Python's str.strip() takes away, as Jinja's trim does.
-bool is_blank(char32_t c) {
-    return is_unicode_space(c) || (c >= 0x1C && c <= 0x1F);
-}
+bool is_blank(char32_t c) { return is_unicode_space(c) || (c >= 0x1C && c <= 0x1F); }
 
 std::string_view trimmed(std::string_view text) {
     while (!text.empty()) {
@@ -149,8 +147,7 @@ std::string_view trimmed(std::string_view text) {
     }
     while (!text.empty()) {
         std::size_t last = text.size() - 1;
-        while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80)
-            --last;
+        while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) --last;
         std::size_t at = last;
         if (!is_blank(next_code_point(text, at))) break;
         text.remove_suffix(text.size() - last);
@@ -173,17 +170,20 @@ void add_markup(std::vector<ChatPiece> &pieces, const std::string &text) {
 }
 
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
-    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    for (std::size_t at = text.find(what); at != std::string::npos;
+         at = text.find(what, at + by.size()))
         text.replace(at, what.size(), by);
     return text;
 }
 
 void append(std::vector<ChatPiece> &pieces, std::vector<ChatPiece> more) {
-    pieces.insert(pieces.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    pieces.insert(pieces.end(), std::make_move_iterator(more.begin()),
+                  std::make_move_iterator(more.end()));
 }
 
 // Markup with the tokenizer's own begin and end marks in it.
-std::string with_marks(const std::string &markup, const Tokenizer &tokenizer, const std::string &name) {
+std::string with_marks(const std::string &markup, const Tokenizer &tokenizer,
+                       const std::string &name) {
     std::string text = markup;
     if (text.find("{bos}") != std::string::npos) {
         // some families' fine-tunes have no begin token; Jinja then writes nothing
@@ -193,11 +193,11 @@ std::string with_marks(const std::string &markup, const Tokenizer &tokenizer, co
     if (text.find("{eos}") != std::string::npos) {
         const auto eos = tokenizer.eos_id();
         if (!eos)
-            throw_error(
-                ErrorKind::usage,
-                "the chat template {} ends turns with the tokenizer's end token, and the model's files "
-                "name none; choose another template",
-                name);
+            throw_error(ErrorKind::usage,
+                        "the chat template {} ends turns with the tokenizer's end token, and the "
+                        "model's files "
+                        "name none; choose another template",
+                        name);
         text = replaced(std::move(text), "{eos}", tokenizer.piece(*eos));
     }
     return text;
@@ -214,8 +214,7 @@ std::optional<ChatTemplate> ChatTemplate::by_name(std::string_view name) {
 std::vector<std::string> ChatTemplate::names() {
     std::vector<std::string> out;
     out.reserve(families.size());
-    for (const Named &family : families)
-        out.emplace_back(family.name);
+    for (const Named &family : families) out.emplace_back(family.name);
     return out;
 }
 
@@ -233,7 +232,8 @@ std::vector<ChatPiece> ChatTemplate::begin(std::optional<std::string_view> syste
     } else {
         add(pieces, {format_.preamble, false});
     }
-    // within a user turn the prompt stands as it is; families that trim do so to the turn as a whole
+    // within a user turn the prompt stands as it is; families that trim do so to the turn as a
+    // whole
     if (system) add(pieces, written(*system, format_.trim && !format_.system_in_user));
     add_markup(pieces, format_.system_close);
     return pieces;
@@ -265,12 +265,14 @@ std::vector<ChatPiece> ChatTemplate::conversation(std::span<const ChatMessage> m
                                                   std::string_view today) const {
     const bool has_system = !messages.empty() && messages.front().role == ChatRole::system;
     std::vector<ChatPiece> pieces =
-        begin(has_system ? std::optional<std::string_view>(messages.front().content) : std::nullopt, today);
+        begin(has_system ? std::optional<std::string_view>(messages.front().content) : std::nullopt,
+              today);
     const auto turns = messages.subspan(has_system ? 1 : 0);
     for (std::size_t i = 0; i < turns.size(); ++i) {
         if (turns[i].role != (i % 2 == 0 ? ChatRole::user : ChatRole::assistant))
             throw_error(ErrorKind::input,
-                        "message {} of the conversation: expected one of the {}; a conversation is a system "
+                        "message {} of the conversation: expected one of the {}; a conversation is "
+                        "a system "
                         "prompt, if any, then user and assistant by turns",
                         i + (has_system ? 2 : 1), i % 2 == 0 ? "user" : "assistant");
         if (turns[i].role == ChatRole::user) {
@@ -283,7 +285,8 @@ std::vector<ChatPiece> ChatTemplate::conversation(std::span<const ChatMessage> m
     return pieces;
 }
 
-std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer &tokenizer, std::span<const ChatPiece> pieces,
+std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer &tokenizer,
+                                               std::span<const ChatPiece> pieces,
                                                bool continues) const {
     std::vector<std::string> texts;
     texts.reserve(pieces.size());
@@ -306,7 +309,8 @@ std::vector<std::int32_t> ChatTemplate::end_ids(const Tokenizer &tokenizer) cons
 }
 
 std::vector<std::string> ChatTemplate::stop_strings(const Tokenizer &tokenizer) const {
-    // the first mark is the one that models of the family write; the others are only known as tokens
+    // the first mark is the one that models of the family write; the others are only known as
+    // tokens
     const std::string &mark = format_.end_marks.front();
     if (mark == "{eos}" || tokenizer.find_token(mark)) return {};
     return {mark};

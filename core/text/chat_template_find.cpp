@@ -1,5 +1,6 @@
-// Recognizing a template by the Jinja text that a model's files carry. The text is never run: it is brought into one
-// spelling and searched for the expressions that write a turn. Whatever writes its turns otherwise is not recognized.
+// Recognizing a template by the Jinja text that a model's files carry. The text is never run: it is
+// brought into one spelling and searched for the expressions that write a turn. Whatever writes its
+// turns otherwise is not recognized.
 #include "text/chat_template.hpp"
 
 #include "base/error.hpp"
@@ -20,7 +21,8 @@ constexpr std::size_t max_jinja_bytes = 1 << 20;
 constexpr char quote = '\x01';
 
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
-    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    for (std::size_t at = text.find(what); at != std::string::npos;
+         at = text.find(what, at + by.size()))
         text.replace(at, what.size(), by);
     return text;
 }
@@ -33,9 +35,7 @@ std::string pattern(std::string_view text) {
 }
 
 // The character behind a backslash of a Jinja string.
-char unescaped(char c) {
-    return c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c;
-}
+char unescaped(char c) { return c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c; }
 
 // Whether the text behind a {{ }} begins with a line break that stays: no tag behind it strips it.
 bool keeps_newline(std::string_view jinja, std::size_t at) {
@@ -45,8 +45,9 @@ bool keeps_newline(std::string_view jinja, std::size_t at) {
            jinja[tag + 2] != '-';
 }
 
-// The code of a Jinja text (what stands between {{ and }} or {% and %}) without white space outside strings, with one
-// kind of quotes, escapes resolved, and message.role written as message['role']. A line break right behind a {{ }} is kept.
+// The code of a Jinja text (what stands between {{ and }} or {% and %}) without white space outside
+// strings, with one kind of quotes, escapes resolved, and message.role written as message['role'].
+// A line break right behind a {{ }} is kept.
 std::string canonical(std::string_view jinja) {
     std::string out;
     bool in_code = false;
@@ -96,10 +97,12 @@ class JinjaText {
 
     bool has(std::string_view what) const { return text_.find(pattern(what)) != std::string::npos; }
 
-    // What stands between `opening` and `closing` in the first string that begins and ends with them and is longer.
+    // What stands between `opening` and `closing` in the first string that begins and ends with
+    // them and is longer.
     std::optional<std::string> literal(std::string_view opening, std::string_view closing) const {
         const std::string begin = quote + std::string(opening);
-        for (std::size_t at = text_.find(begin); at != std::string::npos; at = text_.find(begin, at + 1)) {
+        for (std::size_t at = text_.find(begin); at != std::string::npos;
+             at = text_.find(begin, at + 1)) {
             const std::size_t from = at + begin.size();
             const std::size_t end = text_.find(quote, from);
             if (end == std::string::npos) break;
@@ -114,10 +117,12 @@ class JinjaText {
     std::vector<std::string> assigned(std::string_view name) const {
         const std::string begin = fmt::format("set{}=", name);
         std::vector<std::string> values;
-        for (std::size_t at = text_.find(begin); at != std::string::npos; at = text_.find(begin, at)) {
+        for (std::size_t at = text_.find(begin); at != std::string::npos;
+             at = text_.find(begin, at)) {
             at += begin.size();
             std::size_t end = at;
-            for (bool in_string = false; end < text_.size() && (in_string || text_[end] != ' '); ++end)
+            for (bool in_string = false; end < text_.size() && (in_string || text_[end] != ' ');
+                 ++end)
                 if (text_[end] == quote) in_string = !in_string;
             values.push_back(text_.substr(at, end - at));
             at = end;
@@ -136,15 +141,15 @@ std::optional<std::string> string_of(const std::string &value) {
     return value.substr(1, value.size() - 2);
 }
 
-ChatTemplate named(std::string_view name) {
-    return *ChatTemplate::by_name(name);
-}
+ChatTemplate named(std::string_view name) { return *ChatTemplate::by_name(name); }
 
-// The date that a template writes where nobody gives one: "26 Jul 2024" in Meta's files, "26 July 2024" in many others.
+// The date that a template writes where nobody gives one: "26 Jul 2024" in Meta's files, "26 July
+// 2024" in many others.
 std::optional<std::string> literal_date(const JinjaText &text) {
     constexpr std::size_t longest = 40;
     const std::vector<std::string> values = text.assigned("date_string");
-    if (values.empty() || std::count(values.begin(), values.end(), values.front()) != std::ssize(values))
+    if (values.empty() ||
+        std::count(values.begin(), values.end(), values.front()) != std::ssize(values))
         return std::nullopt;
     const std::optional<std::string> date = string_of(values.front());
     if (!date || date->empty() || date->size() > longest || replace_invalid_utf8(*date) != *date)
@@ -157,12 +162,10 @@ std::optional<std::string> literal_date(const JinjaText &text) {
     return date;
 }
 
-bool is_space(char c) {
-    return std::string_view(" \t\r\n\v\f").find(c) != std::string_view::npos;
-}
+bool is_space(char c) { return std::string_view(" \t\r\n\v\f").find(c) != std::string_view::npos; }
 
-// The system prompt of Llama 3.1 and later: what is given, and what stands there if nothing is. False if the text does
-// anything else with it, or trims it other than its turns.
+// The system prompt of Llama 3.1 and later: what is given, and what stands there if nothing is.
+// False if the text does anything else with it, or trims it other than its turns.
 bool read_llama3_system(const JinjaText &text, ChatTemplate::Format &format) {
     const std::string given = pattern("messages[0]['content']");
     bool found = false;
@@ -170,7 +173,8 @@ bool read_llama3_system(const JinjaText &text, ChatTemplate::Format &format) {
         if (const auto literal = string_of(value)) {
             if (literal->empty()) continue;
             if (format.default_system && *format.default_system != *literal) return false;
-            if (format.trim && (is_space(literal->front()) || is_space(literal->back()))) return false;
+            if (format.trim && (is_space(literal->front()) || is_space(literal->back())))
+                return false;
             format.default_system = *literal;
         } else {
             if (value != (format.trim ? given + "|trim" : given)) return false;
@@ -214,7 +218,8 @@ std::optional<ChatTemplate> as_chatml(const JinjaText &text) {
                 format.trim = format.trim_answer = std::string_view(content).ends_with("|trim");
             }
     // a system prompt that is put together from more than one text is not understood
-    if (!found || !text.has("'<|im_start|>assistant\n'") || text.has("system_message='")) return std::nullopt;
+    if (!found || !text.has("'<|im_start|>assistant\n'") || text.has("system_message='"))
+        return std::nullopt;
     if (text.has("bos_token")) format.begin = "{bos}";
     format.default_system = text.literal("<|im_start|>system\n", "<|im_end|>\n");
     if (!format.default_system && text.literal("<|im_start|>system\n", "")) return std::nullopt;
@@ -226,7 +231,8 @@ std::optional<ChatTemplate> as_chatml(const JinjaText &text) {
 std::optional<ChatTemplate> as_llama2(const JinjaText &text) {
     if (!text.has("bos_token+'[INST] '+content|trim+' [/INST]'") ||
         !text.has("' '+content|trim+' '+eos_token") ||
-        !text.has("'<<SYS>>\n'+system_message+'\n<</SYS>>\n\n'+message['content']") || text.has("true==true"))
+        !text.has("'<<SYS>>\n'+system_message+'\n<</SYS>>\n\n'+message['content']") ||
+        text.has("true==true"))
         return std::nullopt;
     return named("llama2");
 }
@@ -293,7 +299,8 @@ std::optional<ChatTemplate> ChatTemplate::recognize(std::string_view jinja) {
 }
 
 FoundChatTemplate find_chat_template(std::string_view chat_template_jinja,
-                                     std::string_view tokenizer_config_json, std::string_view config_name) {
+                                     std::string_view tokenizer_config_json,
+                                     std::string_view config_name) {
     FoundChatTemplate found;
     if (!chat_template_jinja.empty()) {
         found.jinja = chat_template_jinja;

@@ -9,8 +9,7 @@ namespace keel {
 LogSoftmax::LogSoftmax(std::span<const float> logits)
     : highest_(*std::max_element(logits.begin(), logits.end())) {
     double sum = 0;
-    for (const float logit : logits)
-        sum += std::exp(static_cast<double>(logit) - highest_);
+    for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - highest_);
     log_sum_ = std::log(sum);
 }
 

@@ -40,8 +40,7 @@ double portable_exp(double x) noexcept {
                             1.0,
                             1.0};
     double sum = c[0];
-    for (int n = 1; n < 14; ++n)
-        sum = sum * r + c[n];
+    for (int n = 1; n < 14; ++n) sum = sum * r + c[n];
     const auto power = (std::bit_cast<std::uint64_t>(shifted) + 1023) << 52; // 2^k, k >= -87
     return sum * std::bit_cast<double>(power);
 }
@@ -60,8 +59,7 @@ void check_range(const char *name, double value, const SamplingRange &range) {
 std::size_t checked_argmax(std::span<const float> logits) {
     // Inf and NaN times zero are NaN, and NaN stays: one pass without branches
     float poison = 0.0F;
-    for (const float logit : logits)
-        poison += logit * 0.0F;
+    for (const float logit : logits) poison += logit * 0.0F;
     if (poison != 0.0F || std::isnan(poison)) {
         for (std::size_t i = 0; i < logits.size(); ++i)
             if (!std::isfinite(logits[i]))
@@ -211,8 +209,7 @@ void Sampler::keep_top_p(double total) {
 
 std::int32_t Sampler::draw() {
     double total = 0.0;
-    for (const Candidate &c : candidates_)
-        total += c.weight;
+    for (const Candidate &c : candidates_) total += c.weight;
     const double target = rng_.uniform() * total;
     double sum = 0.0;
     std::int32_t last = candidates_.front().id;
@@ -243,8 +240,7 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
         keep_all(scored, scored[best]);
     if (params_.top_p < 1.0F) {
         double total = 0.0;
-        for (const Candidate &c : candidates_)
-            total += c.weight;
+        for (const Candidate &c : candidates_) total += c.weight;
         keep_top_p(total);
     }
     if (params_.min_p > 0.0F)

@@ -23,7 +23,8 @@ std::string read_text_file(const fs::path &path, bool required) {
         throw_error(ErrorKind::input, "{}: no such file; a model folder holds its tokenizer there",
                     path.string());
     }
-    if (!fs::is_regular_file(status)) throw_error(ErrorKind::input, "{}: not a regular file", path.string());
+    if (!fs::is_regular_file(status))
+        throw_error(ErrorKind::input, "{}: not a regular file", path.string());
     const std::uintmax_t size = fs::file_size(path, error);
     if (error) throw_error(ErrorKind::input, "{}: {}", path.string(), error.message());
     if (size > max_file_bytes)
@@ -34,7 +35,8 @@ std::string read_text_file(const fs::path &path, bool required) {
     in.read(text.data(), static_cast<std::streamsize>(size));
     if (!in || static_cast<std::uintmax_t>(in.gcount()) != size)
         throw_error(ErrorKind::input, "{}: cannot be read", path.string());
-    if (required && text.empty()) throw_error(ErrorKind::input, "{}: the file is empty", path.string());
+    if (required && text.empty())
+        throw_error(ErrorKind::input, "{}: the file is empty", path.string());
     return text;
 }
 

@@ -10,17 +10,18 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
     for (std::size_t i = 0; i < stops_.size(); ++i) {
         const std::string &stop = stops_[i];
         if (stop.empty())
-            throw_error(ErrorKind::usage,
-                        "stop string {} is empty; it would end every text before its first character", i);
+            throw_error(
+                ErrorKind::usage,
+                "stop string {} is empty; it would end every text before its first character", i);
         if (!is_valid_utf8(stop))
             throw_error(ErrorKind::usage,
                         "stop string {} is not valid UTF-8; it could never be found in a text", i);
-        if (stop.size() > 65536) throw_error(ErrorKind::usage, "stop string {} is longer than 64 KiB", i);
+        if (stop.size() > 65536)
+            throw_error(ErrorKind::usage, "stop string {} is longer than 64 KiB", i);
         std::vector<std::uint32_t> border(stop.size(), 0);
         for (std::size_t k = 1; k < stop.size(); ++k) {
             std::uint32_t length = border[k - 1];
-            while (length > 0 && stop[k] != stop[length])
-                length = border[length - 1];
+            while (length > 0 && stop[k] != stop[length]) length = border[length - 1];
             border[k] = stop[k] == stop[length] ? length + 1 : 0;
         }
         borders_.push_back(std::move(border));
@@ -76,7 +77,8 @@ void StopMatcher::reset() {
 
 std::string TextStream::push(std::int32_t token) {
     std::string out;
-    if (stops_.hit() || (options_.skip_special && tokenizer_->kind(token) == TokenKind::special)) return out;
+    if (stops_.hit() || (options_.skip_special && tokenizer_->kind(token) == TokenKind::special))
+        return out;
     std::string text;
     utf8_.push(tokenizer_->without_leading_space(token, at_start_), text);
     stops_.push(text, out);

@@ -52,7 +52,8 @@ void Utf8Stream::finish(std::string &out) {
 
 namespace {
 
-// The offset of the first byte that is not part of a well-formed character; size() if there is none.
+// The offset of the first byte that is not part of a well-formed character; size() if there is
+// none.
 std::size_t valid_prefix(std::string_view bytes) noexcept {
     std::size_t i = 0;
     while (i < bytes.size()) {
@@ -68,11 +69,12 @@ std::size_t valid_prefix(std::string_view bytes) noexcept {
         };
         if (b >= 0xC2 && b <= 0xDF && in(1, 0x80, 0xBF)) {
             i += 2;
-        } else if (b >= 0xE0 && b <= 0xEF && in(1, b == 0xE0 ? 0xA0 : 0x80, b == 0xED ? 0x9F : 0xBF) &&
-                   in(2, 0x80, 0xBF)) {
+        } else if (b >= 0xE0 && b <= 0xEF &&
+                   in(1, b == 0xE0 ? 0xA0 : 0x80, b == 0xED ? 0x9F : 0xBF) && in(2, 0x80, 0xBF)) {
             i += 3;
-        } else if (b >= 0xF0 && b <= 0xF4 && in(1, b == 0xF0 ? 0x90 : 0x80, b == 0xF4 ? 0x8F : 0xBF) &&
-                   in(2, 0x80, 0xBF) && in(3, 0x80, 0xBF)) {
+        } else if (b >= 0xF0 && b <= 0xF4 &&
+                   in(1, b == 0xF0 ? 0x90 : 0x80, b == 0xF4 ? 0x8F : 0xBF) && in(2, 0x80, 0xBF) &&
+                   in(3, 0x80, 0xBF)) {
             i += 4;
         } else {
             return i;
@@ -83,9 +85,7 @@ std::size_t valid_prefix(std::string_view bytes) noexcept {
 
 } // namespace
 
-bool is_valid_utf8(std::string_view bytes) noexcept {
-    return valid_prefix(bytes) == bytes.size();
-}
+bool is_valid_utf8(std::string_view bytes) noexcept { return valid_prefix(bytes) == bytes.size(); }
 
 std::string replace_invalid_utf8(std::string_view bytes) {
     const std::size_t good = valid_prefix(bytes);
@@ -123,16 +123,15 @@ char32_t next_code_point(std::string_view text, std::size_t &offset) noexcept {
     const std::size_t length = utf8_length(text, offset);
     const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[offset + k]); };
     char32_t c = length == 1 ? byte(0) : byte(0) & (0xFFU >> (length + 1));
-    for (std::size_t k = 1; k < length; ++k)
-        c = (c << 6) | (byte(k) & 0x3F);
+    for (std::size_t k = 1; k < length; ++k) c = (c << 6) | (byte(k) & 0x3F);
     offset += length;
     return c;
 }
 
 bool is_unicode_space(char32_t c) noexcept {
     return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-           c == 0x3000;
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+           c == 0x205F || c == 0x3000;
 }
 
 } // namespace keel

@@ -11,24 +11,27 @@ namespace keel {
 // U+FFFD REPLACEMENT CHARACTER in UTF-8.
 inline constexpr std::string_view utf8_replacement = "\xEF\xBF\xBD";
 
-// Well-formed per the Unicode standard (table 3-7): no overlong forms, no surrogates, nothing above U+10FFFF.
+// Well-formed per the Unicode standard (table 3-7): no overlong forms, no surrogates, nothing above
+// U+10FFFF.
 bool is_valid_utf8(std::string_view bytes) noexcept;
 
-// What Keel does with text that is not UTF-8, everywhere: each maximal subpart of an ill-formed sequence becomes one
-// U+FFFD. A maximal subpart is the longest run of bytes that begins some well-formed sequence, or one byte where
-// none does. This is what Python's bytes.decode("utf-8", errors="replace") and Rust's String::from_utf8_lossy do:
+// What Keel does with text that is not UTF-8, everywhere: each maximal subpart of an ill-formed
+// sequence becomes one U+FFFD. A maximal subpart is the longest run of bytes that begins some
+// well-formed sequence, or one byte where none does. This is what Python's bytes.decode("utf-8",
+// errors="replace") and Rust's String::from_utf8_lossy do:
 //   41 F0 9F 98 42   ->  A U+FFFD B          (a character cut short: one replacement)
 //   C0 80            ->  U+FFFD U+FFFD       (an overlong form: no byte of it begins anything)
 //   ED A0 80         ->  U+FFFD U+FFFD U+FFFD (a surrogate)
 std::string replace_invalid_utf8(std::string_view bytes);
 
-// The same, for bytes that come in pieces: a sequence that may still become a character is held back (three bytes at
-// the most); what can no longer become one is replaced at once. All outputs together equal replace_invalid_utf8() of
-// all inputs together, however they are cut.
+// The same, for bytes that come in pieces: a sequence that may still become a character is held
+// back (three bytes at the most); what can no longer become one is replaced at once. All outputs
+// together equal replace_invalid_utf8() of all inputs together, however they are cut.
 class Utf8Stream {
   public:
     void push(std::string_view bytes, std::string &out);
-    // Ends the text: an unfinished sequence becomes U+FFFD. The stream can then be used for another text.
+    // Ends the text: an unfinished sequence becomes U+FFFD. The stream can then be used for another
+    // text.
     void finish(std::string &out);
     bool holds_back() const noexcept { return needed_ > 0; }
 
@@ -42,8 +45,8 @@ class Utf8Stream {
     unsigned char high_ = 0;
 };
 
-// The number of bytes of the character that begins at `text[offset]`; `text` must be valid UTF-8 and offset a
-// character's first byte.
+// The number of bytes of the character that begins at `text[offset]`; `text` must be valid UTF-8
+// and offset a character's first byte.
 inline std::size_t utf8_length(std::string_view text, std::size_t offset) noexcept {
     const auto lead = static_cast<unsigned char>(text[offset]);
     return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;

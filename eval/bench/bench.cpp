@@ -34,18 +34,19 @@ uint64_t kv_in_use(const KvCache &cache) {
 
 void require_context(const Pipeline &pipeline, int64_t tokens, const std::string &what) {
     if (tokens <= pipeline.context() || !pipeline.policy_setup().keeps_all()) return;
-    throw_error(
-        ErrorKind::usage,
-        "{} needs a context of {} tokens, the pipeline has {}; ask for less or set model.context (the "
-        "model was made for {})",
-        what, tokens, pipeline.context(), pipeline.model().max_positions);
+    throw_error(ErrorKind::usage,
+                "{} needs a context of {} tokens, the pipeline has {}; ask for less or set "
+                "model.context (the "
+                "model was made for {})",
+                what, tokens, pipeline.context(), pipeline.model().max_positions);
 }
 
 void check(const Pipeline &pipeline, const BenchOptions &o) {
     constexpr int64_t most = int64_t{1} << 24;
     const auto in_range = [](const char *what, int64_t value, int64_t low, int64_t high) {
         if (value < low || value > high)
-            throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", what, low, high, value);
+            throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", what, low, high,
+                        value);
     };
     in_range("--repeat", o.repeat, 1, 1000);
     in_range("--decode", o.decode, 0, most);
@@ -59,10 +60,10 @@ void check(const Pipeline &pipeline, const BenchOptions &o) {
             require_context(pipeline, bench_tokens_before(depth) + o.decode,
                             fmt::format("decoding {} tokens at depth {}", o.decode, depth));
     }
-    for (const int64_t n : o.sequences)
-        in_range("--batch", n, 1, pipeline.batch());
+    for (const int64_t n : o.sequences) in_range("--batch", n, 1, pipeline.batch());
     if (o.prefill.empty() && (o.depths.empty() || o.decode == 0))
-        throw_error(ErrorKind::usage, "nothing to measure: no prefill length, and no depth to decode at");
+        throw_error(ErrorKind::usage,
+                    "nothing to measure: no prefill length, and no depth to decode at");
 }
 
 class Bench {
@@ -71,15 +72,13 @@ class Bench {
         : pipeline_(pipeline), options_(options), session_(pipeline) {
         std::mt19937_64 random(options.seed);
         int64_t longest = 1;
-        for (const int64_t n : options.prefill)
-            longest = std::max(longest, n);
+        for (const int64_t n : options.prefill) longest = std::max(longest, n);
         for (const int64_t depth : options.depths)
             longest = std::max(longest, bench_tokens_before(depth) + options.decode);
         const auto vocab = static_cast<uint64_t>(pipeline.model().vocab_size);
         for (int64_t i = 0; i < longest; ++i)
             ids_.push_back(static_cast<int32_t>(random() % vocab));
-        for (const int64_t n : options.prefill)
-            total_ += n;
+        for (const int64_t n : options.prefill) total_ += n;
         if (options.decode > 0) {
             for (const int64_t depth : options.depths) {
                 for (const int64_t n : options.sequences) {
@@ -103,13 +102,11 @@ class Bench {
             measure_peak();
             for (size_t i = 0; i < prefill.size(); ++i)
                 prefill[i].push_back(prefill_rate(options_.prefill[i]));
-            for (DecodeSamples &samples : decode_)
-                decode_once(samples);
+            for (DecodeSamples &samples : decode_) decode_once(samples);
         }
         for (size_t i = 0; i < prefill.size(); ++i)
             add_prefill(options_.prefill[i], std::move(prefill[i]));
-        for (const DecodeSamples &samples : decode_)
-            add_decode(samples);
+        for (const DecodeSamples &samples : decode_) add_decode(samples);
         if (options_.ops) watch_ops();
         describe();
         return std::move(report_);
@@ -130,8 +127,8 @@ class Bench {
         report_.memory_bytes = memory.total;
         ThreadTeam &team = pipeline_.host().team();
         report_.threads = team.cpus();
-        const uint64_t bytes =
-            options_.probe_bytes.value_or(probe_buffer_bytes(machine.last_level_cache, memory.available));
+        const uint64_t bytes = options_.probe_bytes.value_or(
+            probe_buffer_bytes(machine.last_level_cache, memory.available));
         peak_before_probe_ = peak_resident_bytes();
         if (bytes == 0) return;
         require_memory(bytes, "the bandwidth probe", "give it a smaller buffer, or none", memory);
@@ -144,12 +141,14 @@ class Bench {
         report_.probe_bytes = probe_->bytes();
     }
 
-    // The first steps touch memory for the first time, and make what is made once: as much of it as a chunk of the longest prompt needs.
+    // The first steps touch memory for the first time, and make what is made once: as much of it as
+    // a chunk of the longest prompt needs.
     void warm_up() {
         int64_t most = 16;
         for (const int64_t tokens : options_.prefill)
             most = std::max<int64_t>(most, std::min<int64_t>(tokens, 512));
-        const auto n = static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(ids_.size()), most));
+        const auto n =
+            static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(ids_.size()), most));
         session_.prefill(std::span(ids_).first(n));
         for (int i = 0; i < 2 && session_.can_take(1); ++i) {
             session_.decode(ids_.front());
@@ -234,7 +233,8 @@ class Bench {
         const auto n = static_cast<size_t>(samples.sequences);
         const int64_t before = bench_tokens_before(samples.depth);
         if (!batch_)
-            batch_ = std::make_unique<SessionBatch>(pipeline_); // its memory is used again, as session_'s is
+            batch_ = std::make_unique<SessionBatch>(
+                pipeline_); // its memory is used again, as session_'s is
         SessionBatch &batch = *batch_;
         const SessionBatch::Stats stats_before = batch.stats();
         std::vector<std::unique_ptr<Session>> owned;
@@ -246,8 +246,7 @@ class Bench {
         }
         const auto in_use = [&] {
             uint64_t bytes = 0;
-            for (Session *session : sessions)
-                bytes += kv_in_use(session->cache().cache());
+            for (Session *session : sessions) bytes += kv_in_use(session->cache().cache());
             return bytes;
         };
         const uint64_t kv_before = in_use();
@@ -264,8 +263,7 @@ class Bench {
         const double seconds = seconds_since(start);
         samples.kv_read = (kv_before + in_use()) / 2;
         samples.kv_bytes = 0;
-        for (Session *session : sessions)
-            samples.kv_bytes += session->kv_bytes();
+        for (Session *session : sessions) samples.kv_bytes += session->kv_bytes();
         const auto steps = static_cast<double>(options_.decode);
         const Stream::Counters counters = batch.stats().stream - stats_before.stream;
         samples.submits = static_cast<double>(counters.submits) / steps;
@@ -294,7 +292,8 @@ class Bench {
             const OpTimes times(pipeline_);
             (void)prefill_rate(result.tokens);
             for (const PrefillResult &p : report_.prefill)
-                if (p.tokens == result.tokens) result.seconds = static_cast<double>(p.tokens) / p.rate.median;
+                if (p.tokens == result.tokens)
+                    result.seconds = static_cast<double>(p.tokens) / p.rate.median;
             add_ops(std::move(result), times);
         }
         if (const DecodeSamples *deepest = deepest_decode()) {
@@ -354,9 +353,10 @@ class Bench {
 
     // How many times as fast as one sequence: in each round they were measured one after the other.
     std::optional<double> of_one(const DecodeSamples &samples) const {
-        const auto one = std::find_if(decode_.begin(), decode_.end(), [&](const DecodeSamples &other) {
-            return other.depth == samples.depth && other.sequences == 1;
-        });
+        const auto one =
+            std::find_if(decode_.begin(), decode_.end(), [&](const DecodeSamples &other) {
+                return other.depth == samples.depth && other.sequences == 1;
+            });
         if (samples.sequences == 1 || one == decode_.end()) return std::nullopt;
         std::vector<double> ratios;
         for (size_t i = 0; i < samples.rates.size(); ++i)
@@ -390,13 +390,15 @@ class Bench {
         r.read_prefetched = Spread::of(prefetched_).median;
         // The probe's buffer is resident all the time; what came before it stands by itself.
         const uint64_t peak = peak_resident_bytes();
-        r.peak_resident_bytes = std::max(peak_before_probe_, peak > r.probe_bytes ? peak - r.probe_bytes : 0);
+        r.peak_resident_bytes =
+            std::max(peak_before_probe_, peak > r.probe_bytes ? peak - r.probe_bytes : 0);
     }
 
     Pipeline &pipeline_;
     const BenchOptions &options_;
     Session session_;
-    std::unique_ptr<SessionBatch> batch_; // of several sequences at once; NULL: none was measured yet
+    std::unique_ptr<SessionBatch>
+        batch_; // of several sequences at once; NULL: none was measured yet
     std::unique_ptr<BandwidthProbe> probe_;
     std::vector<int32_t> ids_;
     std::vector<DecodeSamples> decode_; // by depth, then by sequences at once

@@ -5,9 +5,7 @@
 
 namespace keel {
 
-int64_t bench_tokens_before(int64_t depth) {
-    return std::max<int64_t>(depth, 1);
-}
+int64_t bench_tokens_before(int64_t depth) { return std::max<int64_t>(depth, 1); }
 
 double prefill_flop(const ModelConfig &m, int64_t tokens) {
     const auto d = [](int64_t value) { return static_cast<double>(value); };

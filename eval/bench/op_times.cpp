@@ -10,14 +10,11 @@
 namespace keel {
 namespace {
 
-double d(int64_t value) {
-    return static_cast<double>(value);
-}
+double d(int64_t value) { return static_cast<double>(value); }
 
 double elements(const keel_tensor &t) {
     double n = 1;
-    for (uint32_t i = 0; i < t.rank; ++i)
-        n *= d(t.shape[i]);
+    for (uint32_t i = 0; i < t.rank; ++i) n *= d(t.shape[i]);
     return n;
 }
 
@@ -26,7 +23,9 @@ double row_bytes(const keel_tensor &t) {
 }
 
 double tensor_bytes(const keel_tensor &t) {
-    return t.rank == 0 || t.shape[t.rank - 1] == 0 ? 0 : elements(t) / d(t.shape[t.rank - 1]) * row_bytes(t);
+    return t.rank == 0 || t.shape[t.rank - 1] == 0
+               ? 0
+               : elements(t) / d(t.shape[t.rank - 1]) * row_bytes(t);
 }
 
 // As it lies on the device, or on one that the op falls back to.
@@ -39,8 +38,9 @@ double weight_bytes(const Device &device, const Weight &weight) {
 struct Cache {
     // `begin` to `end`: which slots count.
     Cache(Device &device, const keel_kv_view &view, int64_t begin = 0, int64_t end = INT64_MAX)
-        : lengths(read_ints(device, *view.lengths)), key(row_bytes(*view.k)), value(row_bytes(*view.v)),
-          key_size(d(view.k->shape[2])), value_size(d(view.v->shape[2])) {
+        : lengths(read_ints(device, *view.lengths)), key(row_bytes(*view.k)),
+          value(row_bytes(*view.v)), key_size(d(view.k->shape[2])),
+          value_size(d(view.v->shape[2])) {
         for (const int32_t length : lengths)
             slots += d(std::max<int64_t>(std::min<int64_t>(length, end) - begin, 0));
     }
@@ -50,7 +50,8 @@ struct Cache {
     double slots = 0;            // of all heads
 };
 
-// Pairs of a query and a slot that it sees, over all heads; `first`: of m queries those before it do not count.
+// Pairs of a query and a slot that it sees, over all heads; `first`: of m queries those before it
+// do not count.
 double pairs_seen(const Cache &cache, int64_t m, int64_t first, int64_t heads, bool is_causal,
                   int64_t window) {
     double pairs = 0;
@@ -69,15 +70,20 @@ void add_attention(Device &device, const keel_attention_args &a, OpWork &work) {
     const int64_t m = a.q->shape[0], heads = a.q->shape[1];
     const bool is_causal = (a.features & KEEL_ATTENTION_CAUSAL) != 0;
     const int64_t window = (a.features & KEEL_ATTENTION_WINDOW) != 0 ? a.window : 0;
-    work.flop += 2 * pairs_seen(cache, m, 0, heads, is_causal, window) * (cache.key_size + cache.value_size);
-    for (const int32_t length : cache.lengths) // what no query of a model with a window sees need not be read
-        work.bytes +=
-            d(window > 0 ? std::min<int64_t>(length, m - 1 + window) : length) * (cache.key + cache.value);
+    work.flop +=
+        2 * pairs_seen(cache, m, 0, heads, is_causal, window) * (cache.key_size + cache.value_size);
+    for (const int32_t length :
+         cache.lengths) // what no query of a model with a window sees need not be read
+        work.bytes += d(window > 0 ? std::min<int64_t>(length, m - 1 + window) : length) *
+                      (cache.key + cache.value);
     if ((a.features & KEEL_ATTENTION_SCORES) == 0) return;
     work.bytes += cache.slots * 4;
-    // One query's probabilities are those of the attention itself; of several the keys are multiplied again.
+    // One query's probabilities are those of the attention itself; of several the keys are
+    // multiplied again.
     const int64_t counted = a.scores->window == 0 ? m : std::min<int64_t>(a.scores->window, m);
-    if (m > 1) work.flop += 2 * pairs_seen(cache, m, m - counted, heads, is_causal, window) * cache.key_size;
+    if (m > 1)
+        work.flop +=
+            2 * pairs_seen(cache, m, m - counted, heads, is_causal, window) * cache.key_size;
 }
 
 void add_scores(Device &device, const keel_attention_scores_args &a, OpWork &work) {
@@ -94,7 +100,8 @@ bool is_of_keys(keel_op op) {
 }
 
 bool is_counted(keel_op op, const keel_op_args *args) {
-    const bool ranges = op == KEEL_OP_ATTENTION_SCORES && (args->features & KEEL_SCORES_RANGES) != 0;
+    const bool ranges =
+        op == KEEL_OP_ATTENTION_SCORES && (args->features & KEEL_SCORES_RANGES) != 0;
     return op != KEEL_OP_KV_GATHER && op != KEEL_OP_KV_REROTATE && !ranges;
 }
 
@@ -106,7 +113,8 @@ OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
     OpCall copy(op.op(), args);
     for (const OpCall::Operand &slot : copy.tensors()) {
         const std::string_view name = slot.name;
-        if (name == "w" || name == "scores.out" || name.starts_with("kv.") || name.starts_with("tables."))
+        if (name == "w" || name == "scores.out" || name.starts_with("kv.") ||
+            name.starts_with("tables."))
             continue; // counted below
         if (name == "out" && is_of_keys(op.op())) continue;
         work.bytes += tensor_bytes(slot.tensor) * (slot.access == OpCall::Access::in_out ? 2 : 1);
@@ -114,29 +122,31 @@ OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
     switch (op.op()) {
     case KEEL_OP_MATMUL: {
         const auto &a = copy.as<keel_matmul_args>();
-        work.bytes += op.weight() != nullptr ? weight_bytes(device, *op.weight()) : tensor_bytes(*a.w);
+        work.bytes +=
+            op.weight() != nullptr ? weight_bytes(device, *op.weight()) : tensor_bytes(*a.w);
         work.flop += 2 * elements(*a.x) * d(a.out->shape[a.out->rank - 1]);
         break;
     }
     case KEEL_OP_EMBED: { // a row of the matrix for each id
         const auto &a = copy.as<keel_embed_args>();
-        work.bytes += elements(*a.ids) * row_bytes(op.weight() != nullptr ? *op.weight()->shape() : *a.w);
+        work.bytes +=
+            elements(*a.ids) * row_bytes(op.weight() != nullptr ? *op.weight()->shape() : *a.w);
         break;
     }
-    case KEEL_OP_ATTENTION:
-        add_attention(device, copy.as<keel_attention_args>(), work);
-        break;
+    case KEEL_OP_ATTENTION: add_attention(device, copy.as<keel_attention_args>(), work); break;
     case KEEL_OP_ATTENTION_SCORES:
         add_scores(device, copy.as<keel_attention_scores_args>(), work);
         break;
     case KEEL_OP_QKV_PREPARE: {
         const auto &a = copy.as<keel_qkv_args>();
-        work.bytes += d(a.k->shape[0]) * d(a.kv->kv_heads) * (row_bytes(*a.kv->k) + row_bytes(*a.kv->v));
+        work.bytes +=
+            d(a.k->shape[0]) * d(a.kv->kv_heads) * (row_bytes(*a.kv->k) + row_bytes(*a.kv->v));
         break;
     }
     case KEEL_OP_KV_APPEND: {
         const auto &a = copy.as<keel_kv_append_args>();
-        work.bytes += d(a.k->shape[0]) * d(a.kv->kv_heads) * (row_bytes(*a.kv->k) + row_bytes(*a.kv->v));
+        work.bytes +=
+            d(a.k->shape[0]) * d(a.kv->kv_heads) * (row_bytes(*a.kv->k) + row_bytes(*a.kv->v));
         break;
     }
     case KEEL_OP_KEY_PROJECT:
@@ -145,12 +155,12 @@ OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
         const auto &a = copy.as<keel_keys_args>();
         const Cache cache(device, *a.kv, a.begin, a.end);
         work.bytes += cache.slots * (op.op() == KEEL_OP_VALUE_NORMS ? cache.value : cache.key);
-        work.bytes += op.op() == KEEL_OP_KEY_SUM ? tensor_bytes(*a.out)
-                                                 : cache.slots * (a.out->rank == 3 ? row_bytes(*a.out) : 4);
+        work.bytes += op.op() == KEEL_OP_KEY_SUM
+                          ? tensor_bytes(*a.out)
+                          : cache.slots * (a.out->rank == 3 ? row_bytes(*a.out) : 4);
         break;
     }
-    default:
-        break;
+    default: break;
     }
     return work;
 }
@@ -163,13 +173,12 @@ OpTimes::OpTimes(Pipeline &pipeline) : pipeline_(pipeline) {
                 return;
             }
             executor.stream().wait();
-            add(executor.device(), op, args, std::chrono::duration<double>(Clock::now() - begin_).count());
+            add(executor.device(), op, args,
+                std::chrono::duration<double>(Clock::now() - begin_).count());
         });
 }
 
-OpTimes::~OpTimes() {
-    pipeline_.engines().set_observer({});
-}
+OpTimes::~OpTimes() { pipeline_.engines().set_observer({}); }
 
 void OpTimes::add(Device &device, const PlannedOp &op, const keel_op_args *args, double seconds) {
     const std::string_view part = op.part();

@@ -12,12 +12,12 @@ namespace keel {
 
 // What a call of an op has to do, whatever does it. 0: not counted.
 struct OpWork {
-    double flop =
-        0; // of matmul, attention, and scores of several queries (keys once more): two for each product that is summed
+    double flop = 0;  // of matmul, attention, and scores of several queries (keys once more): two
+                      // for each product that is summed
     double bytes = 0; // weights, K and V of the slots in use, and each input and output once
 };
-// `args` as the op was called with; the slots in use are read back from the device. Ops that move a cache (kv_gather, kv_rerotate), and
-// scores over ranges of slots, are not counted.
+// `args` as the op was called with; the slots in use are read back from the device. Ops that move a
+// cache (kv_gather, kv_rerotate), and scores over ranges of slots, are not counted.
 OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args);
 
 // The calls of a part of the model ("down", of all layers) with one kernel.
@@ -30,10 +30,11 @@ struct OpTotal {
     double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; } // as flops
 };
 
-// Times every op of a pipeline's engines while it lives: from the call until the device is done, for which it waits after each op. So a
-// device that queues shows what an op takes by itself, not what it adds to a step. Steps are not recorded and submitted again then, nor
-// queued ahead. Not those that sequences share in a batch (keel.batched_decode/1).
-// For the thread that runs the pipeline, which outlives this.
+// Times every op of a pipeline's engines while it lives: from the call until the device is done,
+// for which it waits after each op. So a device that queues shows what an op takes by itself, not
+// what it adds to a step. Steps are not recorded and submitted again then, nor queued ahead. Not
+// those that sequences share in a batch (keel.batched_decode/1). For the thread that runs the
+// pipeline, which outlives this.
 class OpTimes {
   public:
     explicit OpTimes(Pipeline &pipeline);

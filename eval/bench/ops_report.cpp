@@ -22,9 +22,7 @@ std::string percent(const std::optional<double> &share) {
     return share ? fmt::format("{:.0f}%", 100 * *share) : "-";
 }
 
-std::string giga(double value) {
-    return value > 0 ? rate_text(value / 1e9) : "-";
-}
+std::string giga(double value) { return value > 0 ? rate_text(value / 1e9) : "-"; }
 
 OpTotal sum(const std::vector<OpTotal> &ops) {
     OpTotal all;
@@ -42,7 +40,8 @@ double passes(const OpsResult &r) {
     return r.is_prefill ? 1 : static_cast<double>(std::max<int64_t>(r.tokens, 1));
 }
 
-std::vector<std::string> row(const std::string &name, const OpTotal &op, const OpsResult &r, double peak) {
+std::vector<std::string> row(const std::string &name, const OpTotal &op, const OpsResult &r,
+                             double peak) {
     return {name,
             rate_text(static_cast<double>(op.calls) / passes(r)),
             rate_text(1000 * op.seconds / passes(r)),
@@ -76,12 +75,11 @@ Json op_json(const OpTotal &op, const OpsResult &r, double peak) {
 std::string ops_tables(const BenchReport &report) {
     std::string out;
     for (const OpsResult &r : report.ops) {
-        const std::string name =
-            r.is_prefill ? fmt::format("prefill of {}", r.tokens) : fmt::format("a token at {}", r.depth);
+        const std::string name = r.is_prefill ? fmt::format("prefill of {}", r.tokens)
+                                              : fmt::format("a token at {}", r.depth);
         std::vector<std::vector<std::string>> rows{
             {name, "calls", "ms", "share", "GB/s", "of read", "GFLOP/s", "of peak", "kernel"}};
-        for (const OpTotal &op : r.ops)
-            rows.push_back(row(op.part, op, r, report.peak_flops));
+        for (const OpTotal &op : r.ops) rows.push_back(row(op.part, op, r, report.peak_flops));
         rows.push_back(row("all ops", sum(r.ops), r, report.peak_flops));
         out.append(1, '\n').append(aligned_table(rows));
     }
@@ -92,8 +90,7 @@ Json ops_json(const BenchReport &report) {
     Json out = Json::array();
     for (const OpsResult &r : report.ops) {
         Json ops = Json::array();
-        for (const OpTotal &op : r.ops)
-            ops.push_back(op_json(op, r, report.peak_flops));
+        for (const OpTotal &op : r.ops) ops.push_back(op_json(op, r, report.peak_flops));
         out.push_back({{"pass", r.is_prefill ? "prefill" : "decode"},
                        {"tokens", r.tokens},
                        {"depth", r.depth},

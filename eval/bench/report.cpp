@@ -17,14 +17,13 @@ std::string percent(const std::optional<double> &share) {
     return share ? fmt::format("{:.0f}%", 100 * *share) : "-";
 }
 
-std::string giga(double value) {
-    return rate_text(value / 1e9);
-}
+std::string giga(double value) { return rate_text(value / 1e9); }
 
 std::string spread_text(const Spread &s) {
     // One reading has no spread.
-    return s.median > 0 && s.samples.size() > 1 ? fmt::format("+-{:.1f}%", 100 * s.deviation / s.median)
-                                                : "-";
+    return s.median > 0 && s.samples.size() > 1
+               ? fmt::format("+-{:.1f}%", 100 * s.deviation / s.median)
+               : "-";
 }
 
 std::string range_text(const Spread &s) {
@@ -39,15 +38,18 @@ std::string parameters_text(uint64_t n) {
 std::string heading(const BenchReport &r, std::string_view version) {
     std::string out =
         fmt::format("keel {}{}\n", version, r.commit.empty() ? "" : fmt::format(" ({})", r.commit));
-    out += fmt::format("machine: {}, {} processor{}, {}\n", r.cpu.empty() ? "unknown processor" : r.cpu,
-                       r.threads, r.threads == 1 ? "" : "s",
+    out += fmt::format("machine: {}, {} processor{}, {}\n",
+                       r.cpu.empty() ? "unknown processor" : r.cpu, r.threads,
+                       r.threads == 1 ? "" : "s",
                        r.memory_bytes == 0 ? "unknown memory" : format_bytes(r.memory_bytes));
-    out += fmt::format("backend: {} on '{}': {}; sync {}\n", r.backend, r.device, r.description, r.sync);
-    out +=
-        fmt::format("model: {}: {}, {} parameters, weights {}, {} read per token\n", r.model, r.architecture,
-                    parameters_text(r.parameters), r.weights, format_bytes(r.weight_bytes_per_token));
+    out += fmt::format("backend: {} on '{}': {}; sync {}\n", r.backend, r.device, r.description,
+                       r.sync);
+    out += fmt::format("model: {}: {}, {} parameters, weights {}, {} read per token\n", r.model,
+                       r.architecture, parameters_text(r.parameters), r.weights,
+                       format_bytes(r.weight_bytes_per_token));
     const std::string key = keel_dtype_name(r.key_dtype), value = keel_dtype_name(r.value_dtype);
-    out += fmt::format("cache: KV {}, {} per token, policy {}\n", key == value ? key : key + " and " + value,
+    out += fmt::format("cache: KV {}, {} per token, policy {}\n",
+                       key == value ? key : key + " and " + value,
                        format_bytes(r.kv_bytes_per_token), r.policy);
     out += fmt::format("loaded in {:.2f} s, at most {} of memory in use\n", r.load_seconds,
                        format_bytes(r.peak_resident_bytes));
@@ -64,39 +66,41 @@ std::string prefill_table(const BenchReport &r) {
         rows.push_back(
             {fmt::format("{} tokens", p.tokens), rate_text(p.rate.median), spread_text(p.rate),
              range_text(p.rate),
-             rate_text(p.rate.median > 0 ? 1000 * static_cast<double>(p.tokens) / p.rate.median : 0),
+             rate_text(p.rate.median > 0 ? 1000 * static_cast<double>(p.tokens) / p.rate.median
+                                         : 0),
              giga(p.flops), percent(p.of_peak)});
     }
     return aligned_table(rows);
 }
 
 std::string decode_table(const BenchReport &r) {
-    std::vector<Row> rows{
-        {"decode", "tokens/s", "spread", "range", "ms/token", "GB/s", "of read", "KV", "submits", "waits"}};
+    std::vector<Row> rows{{"decode", "tokens/s", "spread", "range", "ms/token", "GB/s", "of read",
+                           "KV", "submits", "waits"}};
     for (const DecodeResult &d : r.decode) {
         if (d.sequences > 1) continue;
         rows.push_back({fmt::format("{} tokens at {}", d.tokens, d.depth), rate_text(d.rate.median),
                         spread_text(d.rate), range_text(d.rate),
-                        rate_text(d.rate.median > 0 ? 1000 / d.rate.median : 0), giga(d.bytes_per_second),
-                        percent(d.of_bandwidth), format_bytes(d.kv_bytes), fmt::format("{:.1f}", d.submits),
-                        fmt::format("{:.1f}", d.waits)});
+                        rate_text(d.rate.median > 0 ? 1000 / d.rate.median : 0),
+                        giga(d.bytes_per_second), percent(d.of_bandwidth), format_bytes(d.kv_bytes),
+                        fmt::format("{:.1f}", d.submits), fmt::format("{:.1f}", d.waits)});
     }
     return aligned_table(rows);
 }
 
 // Several sequences in one step.
 std::string batch_table(const BenchReport &r) {
-    std::vector<Row> rows{{"decode at once", "tokens/s", "spread", "range", "each", "x one", "ms/step",
-                           "GB/s", "of read", "KV", "submits", "waits"}};
+    std::vector<Row> rows{{"decode at once", "tokens/s", "spread", "range", "each", "x one",
+                           "ms/step", "GB/s", "of read", "KV", "submits", "waits"}};
     for (const DecodeResult &d : r.decode) {
         if (d.sequences == 1) continue;
         const double each = d.rate.median / static_cast<double>(d.sequences);
-        rows.push_back({fmt::format("{} sequences, {} tokens at {}", d.sequences, d.tokens, d.depth),
-                        rate_text(d.rate.median), spread_text(d.rate), range_text(d.rate), rate_text(each),
-                        d.of_one ? fmt::format("{:.2f}", *d.of_one) : "-",
-                        rate_text(each > 0 ? 1000 / each : 0), giga(d.bytes_per_second),
-                        percent(d.of_bandwidth), format_bytes(d.kv_bytes), fmt::format("{:.1f}", d.submits),
-                        fmt::format("{:.1f}", d.waits)});
+        rows.push_back(
+            {fmt::format("{} sequences, {} tokens at {}", d.sequences, d.tokens, d.depth),
+             rate_text(d.rate.median), spread_text(d.rate), range_text(d.rate), rate_text(each),
+             d.of_one ? fmt::format("{:.2f}", *d.of_one) : "-",
+             rate_text(each > 0 ? 1000 / each : 0), giga(d.bytes_per_second),
+             percent(d.of_bandwidth), format_bytes(d.kv_bytes), fmt::format("{:.1f}", d.submits),
+             fmt::format("{:.1f}", d.waits)});
     }
     return aligned_table(rows);
 }
@@ -108,8 +112,9 @@ bool has_sequences(const BenchReport &r, bool several) {
 
 std::string probe_text(const BenchReport &r) {
     if (r.probe_isa.empty()) return "no probes: the ratios to the machine's limits are missing\n";
-    std::string out = fmt::format("limits of this machine, measured in between ({} loops, {} thread{}):\n",
-                                  r.probe_isa, r.threads, r.threads == 1 ? "" : "s");
+    std::string out =
+        fmt::format("limits of this machine, measured in between ({} loops, {} thread{}):\n",
+                    r.probe_isa, r.threads, r.threads == 1 ? "" : "s");
     if (r.read_plain > 0) {
         out += fmt::format("  read {} GB/s ({} plain, {} with prefetch, {} buffer)\n",
                            giga(std::max(r.read_plain, r.read_prefetched)), giga(r.read_plain),
@@ -160,48 +165,49 @@ Json bench_json(const BenchReport &r, std::string_view version) {
                            {"of_peak", optional_json(p.of_peak)}});
     }
     for (const DecodeResult &d : r.decode) {
-        decode.push_back(
-            {{"depth", d.depth},
-             {"tokens", d.tokens},
-             {"sequences", d.sequences},
-             {"tokens_per_second", spread_json(d.rate)},
-             {"of_one", optional_json(d.of_one)},
-             {"bytes_per_second", d.bytes_per_second},
-             {"kv_bytes_read_per_token", d.kv_read_per_token},
-             {"read_probe_bytes_per_second", d.probe.samples.empty() ? Json(nullptr) : spread_json(d.probe)},
-             {"of_bandwidth", optional_json(d.of_bandwidth)},
-             {"kv_bytes", d.kv_bytes},
-             {"submits_per_token", d.submits / static_cast<double>(d.sequences)},
-             {"waits_per_token", d.waits / static_cast<double>(d.sequences)}});
+        decode.push_back({{"depth", d.depth},
+                          {"tokens", d.tokens},
+                          {"sequences", d.sequences},
+                          {"tokens_per_second", spread_json(d.rate)},
+                          {"of_one", optional_json(d.of_one)},
+                          {"bytes_per_second", d.bytes_per_second},
+                          {"kv_bytes_read_per_token", d.kv_read_per_token},
+                          {"read_probe_bytes_per_second",
+                           d.probe.samples.empty() ? Json(nullptr) : spread_json(d.probe)},
+                          {"of_bandwidth", optional_json(d.of_bandwidth)},
+                          {"kv_bytes", d.kv_bytes},
+                          {"submits_per_token", d.submits / static_cast<double>(d.sequences)},
+                          {"waits_per_token", d.waits / static_cast<double>(d.sequences)}});
     }
-    return {{"version", version},
-            {"commit", r.commit.empty() ? Json(nullptr) : Json(r.commit)},
-            {"machine", {{"cpu", r.cpu}, {"processors", r.threads}, {"memory_bytes", r.memory_bytes}}},
-            {"backend",
-             {{"plugin", r.backend},
-              {"device", r.device},
-              {"description", r.description},
-              {"sync", r.sync},
-              {"fallback_ops", r.fallbacks}}},
-            {"model",
-             {{"path", r.model},
-              {"architecture", r.architecture},
-              {"parameters", r.parameters},
-              {"weights", r.weights},
-              {"weight_bytes", r.weight_bytes},
-              {"weight_bytes_per_token", r.weight_bytes_per_token}}},
-            {"kv",
-             {{"key_dtype", keel_dtype_name(r.key_dtype)},
-              {"value_dtype", keel_dtype_name(r.value_dtype)},
-              {"bytes_per_token", r.kv_bytes_per_token},
-              {"policy", r.policy}}},
-            {"load_seconds", r.load_seconds},
-            {"peak_resident_bytes", r.peak_resident_bytes},
-            {"repeat", r.repeat},
-            {"probe", probe_json(r)},
-            {"prefill", std::move(prefill)},
-            {"decode", std::move(decode)},
-            {"ops", ops_json(r)}};
+    return {
+        {"version", version},
+        {"commit", r.commit.empty() ? Json(nullptr) : Json(r.commit)},
+        {"machine", {{"cpu", r.cpu}, {"processors", r.threads}, {"memory_bytes", r.memory_bytes}}},
+        {"backend",
+         {{"plugin", r.backend},
+          {"device", r.device},
+          {"description", r.description},
+          {"sync", r.sync},
+          {"fallback_ops", r.fallbacks}}},
+        {"model",
+         {{"path", r.model},
+          {"architecture", r.architecture},
+          {"parameters", r.parameters},
+          {"weights", r.weights},
+          {"weight_bytes", r.weight_bytes},
+          {"weight_bytes_per_token", r.weight_bytes_per_token}}},
+        {"kv",
+         {{"key_dtype", keel_dtype_name(r.key_dtype)},
+          {"value_dtype", keel_dtype_name(r.value_dtype)},
+          {"bytes_per_token", r.kv_bytes_per_token},
+          {"policy", r.policy}}},
+        {"load_seconds", r.load_seconds},
+        {"peak_resident_bytes", r.peak_resident_bytes},
+        {"repeat", r.repeat},
+        {"probe", probe_json(r)},
+        {"prefill", std::move(prefill)},
+        {"decode", std::move(decode)},
+        {"ops", ops_json(r)}};
 }
 
 } // namespace keel

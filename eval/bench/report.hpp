@@ -8,7 +8,8 @@
 
 namespace keel {
 
-// What a person reads: lines on the machine and the model, a table of the tests, a line on the probes. `version` is the program's.
+// What a person reads: lines on the machine and the model, a table of the tests, a line on the
+// probes. `version` is the program's.
 std::string bench_table(const BenchReport &report, std::string_view version);
 // The same and all samples, for programs. Rates are per second, sizes in bytes.
 nlohmann::ordered_json bench_json(const BenchReport &report, std::string_view version);

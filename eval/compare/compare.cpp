@@ -10,15 +10,16 @@
 namespace keel {
 namespace {
 
-constexpr uint64_t record_bytes = uint64_t{256}
-                                  << 20; // outputs of a step of the second pipeline, kept on the host
-constexpr int64_t largest_chunk = 32;    // tokens
+constexpr uint64_t record_bytes =
+    uint64_t{256} << 20;              // outputs of a step of the second pipeline, kept on the host
+constexpr int64_t largest_chunk = 32; // tokens
 
 void require_same(const char *what, int64_t a, int64_t b) {
     if (a == b) return;
-    throw_error(ErrorKind::input,
-                "the two pipelines cannot be compared op by op: {} is {} in the first and {} in the second",
-                what, a, b);
+    throw_error(
+        ErrorKind::input,
+        "the two pipelines cannot be compared op by op: {} is {} in the first and {} in the second",
+        what, a, b);
 }
 
 std::string value_text(const keel_param *p) {
@@ -27,7 +28,8 @@ std::string value_text(const keel_param *p) {
     return p->type == KEEL_PARAM_FLOAT ? fmt::format("{}", p->f) : fmt::format("{}", p->i);
 }
 
-// Policies that choose otherwise keep other slots, and every op behind an eviction would differ for that.
+// Policies that choose otherwise keep other slots, and every op behind an eviction would differ for
+// that.
 void check_policies(const pipeline::PolicySection &a, const pipeline::PolicySection &b) {
     const auto check = [](const char *section, const pipeline::PluginSection &x,
                           const pipeline::PluginSection &y, keel_plugin_kind kind) {
@@ -37,7 +39,8 @@ void check_policies(const pipeline::PolicySection &a, const pipeline::PolicySect
             const std::string first = value_text(&p), second = value_text(of_y.params.find(p.key));
             if (first != second)
                 throw_error(ErrorKind::input,
-                            "the two pipelines cannot be compared op by op: {}.params.{} is {} in the first "
+                            "the two pipelines cannot be compared op by op: {}.params.{} is {} in "
+                            "the first "
                             "and {} in the "
                             "second, so they keep other slots",
                             section, p.key, first, second);
@@ -58,7 +61,8 @@ void check_models(Pipeline &a, Pipeline &b) {
     require_same("the vocabulary", m.vocab_size, n.vocab_size);
     if (*a.config().policy.plugin != *b.config().policy.plugin) {
         throw_error(ErrorKind::input,
-                    "the two pipelines cannot be compared op by op: the first has policy {}, the second {}; "
+                    "the two pipelines cannot be compared op by op: the first has policy {}, the "
+                    "second {}; "
                     "--set policy.plugin=none for both compares the computation alone",
                     *a.config().policy.plugin, *b.config().policy.plugin);
     }
@@ -66,7 +70,8 @@ void check_models(Pipeline &a, Pipeline &b) {
 }
 
 void check_tokens(Pipeline &a, Pipeline &b, const CompareOptions &o) {
-    if (o.prompt.empty()) throw_error(ErrorKind::usage, "nothing to compare: the prompt has no tokens");
+    if (o.prompt.empty())
+        throw_error(ErrorKind::usage, "nothing to compare: the prompt has no tokens");
     if (o.steps < 0 || o.steps > 100000)
         throw_error(ErrorKind::usage, "steps: expected 0 to 100000, found {}", o.steps);
     if (o.bound && !(*o.bound >= 0))
@@ -79,15 +84,16 @@ void check_tokens(Pipeline &a, Pipeline &b, const CompareOptions &o) {
     const auto needed = static_cast<int64_t>(o.prompt.size()) + o.steps;
     for (Pipeline *p : {&a, &b}) {
         if (p->policy_setup().keeps_all() && needed > p->context())
-            throw_error(ErrorKind::usage, "{} tokens and {} steps need a context of {}, a pipeline has {}",
+            throw_error(ErrorKind::usage,
+                        "{} tokens and {} steps need a context of {}, a pipeline has {}",
                         o.prompt.size(), o.steps, needed, p->context());
     }
 }
 
 int64_t chunk_tokens(Pipeline &a, Pipeline &b) {
     const ModelConfig &m = a.model();
-    const auto per_layer =
-        static_cast<uint64_t>(4 * m.hidden_size + 4 * (m.q_size() + m.kv_size()) + 3 * m.intermediate_size);
+    const auto per_layer = static_cast<uint64_t>(
+        4 * m.hidden_size + 4 * (m.q_size() + m.kv_size()) + 3 * m.intermediate_size);
     const uint64_t per_token = per_layer * static_cast<uint64_t>(m.layers) * sizeof(float);
     const auto fits = static_cast<int64_t>(record_bytes / per_token);
     const int64_t planned = std::min<int64_t>(a.graph().max_tokens(), b.graph().max_tokens());
@@ -110,7 +116,8 @@ std::string dtypes_of(Pipeline &p) {
 // One more row of both: KL of the first from the second.
 void add_logits(CompareLogits &sums, std::span<const float> a, std::span<const float> b) {
     for (size_t i = 0; i < a.size(); ++i)
-        sums.max_difference = std::max(sums.max_difference, std::abs(static_cast<double>(a[i]) - b[i]));
+        sums.max_difference =
+            std::max(sums.max_difference, std::abs(static_cast<double>(a[i]) - b[i]));
     const RowDifference d = compare_rows(a, b, 0);
     sums.max_kl = std::max(sums.max_kl, d.kl);
     sums.mean_kl += (d.kl - sums.mean_kl) / static_cast<double>(++sums.rows);
@@ -120,8 +127,10 @@ void add_logits(CompareLogits &sums, std::span<const float> a, std::span<const f
 class Comparison {
   public:
     Comparison(Pipeline &a, Pipeline &b, const CompareOptions &options)
-        : a_(a), b_(b), options_(options), judge_(a, b, options, report_), session_a_(a), session_b_(b) {
-        // Op by op the first computes with the second's numbers; how far it gets with its own is a run of its own.
+        : a_(a), b_(b), options_(options), judge_(a, b, options, report_), session_a_(a),
+          session_b_(b) {
+        // Op by op the first computes with the second's numbers; how far it gets with its own is a
+        // run of its own.
         if (options.resync) free_ = std::make_unique<Session>(a);
     }
 
@@ -129,8 +138,10 @@ class Comparison {
         report_.dtypes_first = dtypes_of(a_);
         report_.dtypes_second = dtypes_of(b_);
         report_.is_across_dtypes = report_.dtypes_first != report_.dtypes_second;
-        report_.first = fmt::format("{} ({})", a_.device().plugin(), a_.device().info().description);
-        report_.second = fmt::format("{} ({})", b_.device().plugin(), b_.device().info().description);
+        report_.first =
+            fmt::format("{} ({})", a_.device().plugin(), a_.device().info().description);
+        report_.second =
+            fmt::format("{} ({})", b_.device().plugin(), b_.device().info().description);
         const std::span<const int32_t> prompt = options_.prompt;
         const auto total = static_cast<int64_t>(prompt.size());
         const int64_t chunk = chunk_tokens(a_, b_);
@@ -203,7 +214,8 @@ class Comparison {
     void add_layer(const PlannedOp &op, const keel_op_args *args) {
         const keel_tensor *x = residual_after(op, args);
         if (x == nullptr || layer_ >= residuals_.size()) return;
-        const std::vector<float> a = read_values(a_.device(), *x, {}).values, &b = residuals_[layer_];
+        const std::vector<float> a = read_values(a_.device(), *x, {}).values,
+                                 &b = residuals_[layer_];
         if (report_.layers.size() <= layer_) report_.layers.resize(layer_ + 1);
         CompareLayer &sums = report_.layers[layer_++];
         sums.layer = op.tag().layer;
@@ -235,13 +247,9 @@ class Comparison {
 
 } // namespace
 
-double CompareRow::relative() const {
-    return share(squares, scale);
-}
+double CompareRow::relative() const { return share(squares, scale); }
 
-double CompareLayer::relative() const {
-    return share(squares, scale);
-}
+double CompareLayer::relative() const { return share(squares, scale); }
 
 CompareReport compare_pipelines(Pipeline &first, Pipeline &second, const CompareOptions &options) {
     check_models(first, second);

@@ -13,8 +13,8 @@ namespace keel {
 struct CompareOptions {
     std::vector<int32_t> prompt; // at least one token
     int64_t steps = 8;           // decoded behind it, with the second pipeline's greedy tokens
-    bool resync =
-        true; // give the first the second's outputs after each op: every op is judged on equal inputs
+    bool resync = true; // give the first the second's outputs after each op: every op is judged on
+                        // equal inputs
     std::optional<double> bound; // for all ops, instead of the table's
     std::optional<std::filesystem::path>
         save;          // folder for the inputs of the first op beyond its bound; unset: not saved
@@ -44,7 +44,8 @@ struct CompareRow {
     std::string where; // label and place of it
 };
 
-// The residual stream behind a layer, where each pipeline goes its own way: how differences grow through the model.
+// The residual stream behind a layer, where each pipeline goes its own way: how differences grow
+// through the model.
 struct CompareLayer {
     int64_t layer = -1;            // -1: behind the embedding
     double squares = 0, scale = 0; // as in CompareRow
@@ -56,7 +57,7 @@ struct CompareLayer {
 struct CompareLogits {
     uint64_t rows = 0;
     double max_difference = 0, mean_kl = 0, max_kl = 0; // KL(second || first), nats
-    uint64_t same_top = 0;                              // rows in which both have the same most likely token
+    uint64_t same_top = 0; // rows in which both have the same most likely token
 };
 
 struct CompareReport {
@@ -66,14 +67,16 @@ struct CompareReport {
     uint64_t beyond = 0;                   // calls beyond their bounds
     std::vector<CompareRow> rows;          // in the order of their first call
     std::vector<CompareLayer> layers;      // each pipeline on its own numbers
-    // The two hold other weights or another cache: differences are what those dtypes cost, and the bounds are wide.
+    // The two hold other weights or another cache: differences are what those dtypes cost, and the
+    // bounds are wide.
     bool is_across_dtypes = false;
     std::string dtypes_first, dtypes_second; // "weights q4_0, KV f16"
     CompareLogits logits;
     bool passed() const { return !finding; }
 };
 
-// Runs both over the same tokens, op by op. Throws Error(input) if the two do not do the same ops: other models, policies or chunks.
+// Runs both over the same tokens, op by op. Throws Error(input) if the two do not do the same ops:
+// other models, policies or chunks.
 CompareReport compare_pipelines(Pipeline &first, Pipeline &second, const CompareOptions &options);
 
 } // namespace keel

@@ -30,8 +30,10 @@ keel_dtype weight_dtype(const PlannedOp &op) {
 
 } // namespace
 
-OpJudge::OpJudge(Pipeline &first, Pipeline &second, const CompareOptions &options, CompareReport &report)
-    : a_(first), b_(second), options_(options), report_(report), fast_(is_fast(first) || is_fast(second)) {}
+OpJudge::OpJudge(Pipeline &first, Pipeline &second, const CompareOptions &options,
+                 CompareReport &report)
+    : a_(first), b_(second), options_(options), report_(report),
+      fast_(is_fast(first) || is_fast(second)) {}
 
 void OpJudge::begin_step(const std::string &name) {
     step_ = name;
@@ -41,17 +43,18 @@ void OpJudge::begin_step(const std::string &name) {
 }
 
 void OpJudge::record(const PlannedOp &op, const keel_op_args *args) {
-    records_.push_back(
-        {op.tag(), op.kernel(), op.op(), weight_dtype(op), read_outputs(b_.device(), op.op(), args)});
+    records_.push_back({op.tag(), op.kernel(), op.op(), weight_dtype(op),
+                        read_outputs(b_.device(), op.op(), args)});
 }
 
 void OpJudge::before(const PlannedOp &op, const keel_op_args *args) {
-    if (options_.save && !report_.finding) inputs_ = std::make_unique<OpDump>(a_.device(), op, args);
+    if (options_.save && !report_.finding)
+        inputs_ = std::make_unique<OpDump>(a_.device(), op, args);
 }
 
 void OpJudge::after(const PlannedOp &op, const keel_op_args *args) {
-    if (next_ >=
-        records_.size()) { // told at the step's end: it may be a second look at numbers that are not finite
+    if (next_ >= records_.size()) { // told at the step's end: it may be a second look at numbers
+                                    // that are not finite
         if (surplus_.empty()) surplus_ = op.label();
         return;
     }
@@ -72,11 +75,12 @@ void OpJudge::end_step() {
 }
 
 void OpJudge::mismatch(const std::string &mine, const std::string &theirs) const {
-    throw_error(
-        ErrorKind::input,
-        "{}: the two pipelines do not do the same ops: the first has {}, the second {}; the same model, "
-        "policy and budget are needed to compare them op by op",
-        step_, mine.empty() ? "no more" : "'" + mine + "'", theirs.empty() ? "no more" : "'" + theirs + "'");
+    throw_error(ErrorKind::input,
+                "{}: the two pipelines do not do the same ops: the first has {}, the second {}; "
+                "the same model, "
+                "policy and budget are needed to compare them op by op",
+                step_, mine.empty() ? "no more" : "'" + mine + "'",
+                theirs.empty() ? "no more" : "'" + theirs + "'");
 }
 
 OpDifference OpJudge::difference(const PlannedOp &op, const Record &other) const {
@@ -99,11 +103,13 @@ OpJudge::Worst OpJudge::judge(const PlannedOp &op, const Record &other,
         const TensorValues &a = mine[i].values, &b = other.outputs[i].values;
         if (a.shape != b.shape || a.rows != b.rows || a.values.size() != b.values.size())
             mismatch(op.label() + " of another shape", label_text(other.tag));
-        const bool whole = a.dtype == KEEL_DTYPE_I32; // a place in a list: another one is wrong, however near
-        const double bound = whole ? 0
-                             : options_.bound
-                                 ? *options_.bound
-                                 : op_bound(op.op(), differs, coarser(a.dtype, b.dtype), mine[i].is_kv_row);
+        const bool whole =
+            a.dtype == KEEL_DTYPE_I32; // a place in a list: another one is wrong, however near
+        const double bound =
+            whole ? 0
+            : options_.bound
+                ? *options_.bound
+                : op_bound(op.op(), differs, coarser(a.dtype, b.dtype), mine[i].is_kv_row);
         const OutputError e = output_error(mine[i], b, bound);
         if (e.ratio > worst.ratio) {
             worst.output = i;
@@ -139,9 +145,10 @@ void OpJudge::note(const PlannedOp &op, const Record &other, const std::vector<O
         row.worst = worst.error;
         row.bound = worst.bound;
         row.ratio = worst.ratio;
-        row.where = worst.ratio == 0 ? std::string{}
-                                     : fmt::format("{}: {} {}", op.label(), mine[worst.output].values.name,
-                                                   mine[worst.output].values.place(worst.element));
+        row.where = worst.ratio == 0
+                        ? std::string{}
+                        : fmt::format("{}: {} {}", op.label(), mine[worst.output].values.name,
+                                      mine[worst.output].values.place(worst.element));
     }
     if (worst.ratio <= 1) return;
     ++row.beyond;

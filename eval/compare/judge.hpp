@@ -12,10 +12,12 @@
 
 namespace keel {
 
-// Holds the ops of one step of the first pipeline against those of the second, and keeps the report.
+// Holds the ops of one step of the first pipeline against those of the second, and keeps the
+// report.
 class OpJudge {
   public:
-    OpJudge(Pipeline &first, Pipeline &second, const CompareOptions &options, CompareReport &report);
+    OpJudge(Pipeline &first, Pipeline &second, const CompareOptions &options,
+            CompareReport &report);
 
     void begin_step(const std::string &name);
     void record(const PlannedOp &op, const keel_op_args *args); // the second's, after it ran
@@ -39,10 +41,10 @@ class OpJudge {
 
     OpDifference difference(const PlannedOp &op, const Record &other) const;
     Worst judge(const PlannedOp &op, const Record &other, const std::vector<OpOutput> &mine) const;
-    void note(const PlannedOp &op, const Record &other, const std::vector<OpOutput> &mine, const Worst &worst,
-              const keel_op_args *args);
-    void find(const PlannedOp &op, const Record &other, const std::vector<OpOutput> &mine, const Worst &worst,
-              const keel_op_args *args);
+    void note(const PlannedOp &op, const Record &other, const std::vector<OpOutput> &mine,
+              const Worst &worst, const keel_op_args *args);
+    void find(const PlannedOp &op, const Record &other, const std::vector<OpOutput> &mine,
+              const Worst &worst, const keel_op_args *args);
     [[noreturn]] void mismatch(const std::string &mine, const std::string &theirs) const;
 
     Pipeline &a_;

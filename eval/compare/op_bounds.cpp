@@ -9,14 +9,17 @@ namespace {
 struct Coarseness {
     keel_dtype dtype;
     double rounding; // of a stored value: a whole step, where equal inputs may fall to either side
-    double products; // of dot products with values in this dtype where the other side has better ones
     double
-        softmax; // of attention over such keys and values: the exponential multiplies what a logit is off by, so near ties between
-    // keys turn. Four times what was seen on models/tiny with prompts of random tokens; 2 judges nothing but NaN
+        products; // of dot products with values in this dtype where the other side has better ones
+    double softmax; // of attention over such keys and values: the exponential multiplies what a
+                    // logit is off by, so near ties between
+    // keys turn. Four times what was seen on models/tiny with prompts of random tokens; 2 judges
+    // nothing but NaN
 };
 constexpr Coarseness table[] = {
-    {KEEL_DTYPE_F32, 1e-6, 1e-4, 1e-4},   {KEEL_DTYPE_F16, 1e-3, 4e-3, 5e-2}, // 11 bits: a step is 2^-10
-    {KEEL_DTYPE_BF16, 8e-3, 3e-2, 0.2},                                       // 8 bits: 2^-7
+    {KEEL_DTYPE_F32, 1e-6, 1e-4, 1e-4},
+    {KEEL_DTYPE_F16, 1e-3, 4e-3, 5e-2},   // 11 bits: a step is 2^-10
+    {KEEL_DTYPE_BF16, 8e-3, 3e-2, 0.2},   // 8 bits: 2^-7
     {KEEL_DTYPE_Q8_0, 1.2e-2, 3e-2, 0.9}, // a step is 1/127 of the block's largest
     {KEEL_DTYPE_Q4_0, 0.15, 0.3, 2},      // 1/8 of it
     {KEEL_DTYPE_Q6_K, 5e-2, 0.1, 2},      // of weights only: 1/32, 1/31 and 1/15 of it
@@ -33,15 +36,14 @@ const Coarseness &coarseness(keel_dtype dtype) {
 
 constexpr double exact_sums = 1e-4;   // float sums in another order: matmul, attention, scores
 constexpr double exact_others = 1e-5; // one or two roundings
-constexpr double fast_blocks = 3e-2; // activations quantized to 8 bits for products with 8- and 4-bit weights
-constexpr double fast_sums = 8e-3;   // both sides rounded to bf16 for the products
-// Queries, keys, probabilities and values in bf16 at most. The exponential multiplies what a logit is off by: four times what was seen on
-// models/tiny (0.018).
+constexpr double fast_blocks =
+    3e-2; // activations quantized to 8 bits for products with 8- and 4-bit weights
+constexpr double fast_sums = 8e-3; // both sides rounded to bf16 for the products
+// Queries, keys, probabilities and values in bf16 at most. The exponential multiplies what a logit
+// is off by: four times what was seen on models/tiny (0.018).
 constexpr double fast_attention = 7e-2;
 
-bool is_attention(keel_op op) {
-    return op == KEEL_OP_ATTENTION || op == KEEL_OP_ATTENTION_SCORES;
-}
+bool is_attention(keel_op op) { return op == KEEL_OP_ATTENTION || op == KEEL_OP_ATTENTION_SCORES; }
 
 } // namespace
 

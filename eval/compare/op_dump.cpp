@@ -25,8 +25,7 @@ bool is_late(std::string_view name) { // never written by the op, or read apart
            name == "w";
 }
 
-template <typename Args>
-const Args &as(const keel_op_args *args) {
+template <typename Args> const Args &as(const keel_op_args *args) {
     return *reinterpret_cast<const Args *>(args);
 }
 
@@ -39,7 +38,8 @@ std::vector<std::pair<std::string, double>> scalars_of(keel_op op, const keel_op
         list.emplace_back("rope_rot", tables->rot);
         return list;
     };
-    const auto with_scores = [](std::vector<std::pair<std::string, double>> list, const keel_scores *scores) {
+    const auto with_scores = [](std::vector<std::pair<std::string, double>> list,
+                                const keel_scores *scores) {
         if (scores == nullptr) return list;
         list.emplace_back("scores_window", scores->window);
         list.emplace_back("reduce_queries", scores->reduce_queries);
@@ -52,19 +52,15 @@ std::vector<std::pair<std::string, double>> scalars_of(keel_op op, const keel_op
                                                            {"end", static_cast<double>(end)}};
     };
     switch (op) {
-    case KEEL_OP_EMBED:
-        return {{"scale", as<keel_embed_args>(args).scale}};
+    case KEEL_OP_EMBED: return {{"scale", as<keel_embed_args>(args).scale}};
     case KEEL_OP_RMS_NORM:
     case KEEL_OP_ADD_RMS_NORM:
-    case KEEL_OP_LAYER_NORM:
-        return {{"eps", as<keel_norm_args>(args).eps}};
+    case KEEL_OP_LAYER_NORM: return {{"eps", as<keel_norm_args>(args).eps}};
     case KEEL_OP_ADD:
     case KEEL_OP_ADD_BIAS:
     case KEEL_OP_SCALE:
-    case KEEL_OP_SCALED_ADD:
-        return {{"factor", as<keel_elementwise_args>(args).factor}};
-    case KEEL_OP_ROPE:
-        return with_rope({}, as<keel_rope_args>(args).tables);
+    case KEEL_OP_SCALED_ADD: return {{"factor", as<keel_elementwise_args>(args).factor}};
+    case KEEL_OP_ROPE: return with_rope({}, as<keel_rope_args>(args).tables);
     case KEEL_OP_QKV_PREPARE:
         return with_rope({{"eps", as<keel_qkv_args>(args).eps}}, as<keel_qkv_args>(args).tables);
     case KEEL_OP_ATTENTION: {
@@ -94,8 +90,7 @@ std::vector<std::pair<std::string, double>> scalars_of(keel_op op, const keel_op
                               a.from->block_table->offset == a.to->block_table->offset;
         return {{"in_place", in_place ? 1 : 0}, {"sides", a.n_sides}};
     }
-    default:
-        return {};
+    default: return {};
     }
 }
 
@@ -120,8 +115,7 @@ void write_file(const std::filesystem::path &file, const void *data, size_t byte
     if (!out) throw_error(ErrorKind::runtime, "{}: cannot write {} bytes", file.string(), bytes);
 }
 
-template <typename T>
-std::vector<std::byte> bytes_of(const std::vector<T> &values) {
+template <typename T> std::vector<std::byte> bytes_of(const std::vector<T> &values) {
     std::vector<std::byte> bytes(values.size() * sizeof(T));
     if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
     return bytes;
@@ -131,7 +125,8 @@ std::vector<std::byte> bytes_of(const std::vector<T> &values) {
 
 namespace {
 
-// How many slots of each head a compaction reads from: lengths say nothing to it, they may be those of before or of after.
+// How many slots of each head a compaction reads from: lengths say nothing to it, they may be those
+// of before or of after.
 std::vector<int32_t> gathered_slots(Device &device, const keel_kv_gather_args &a) {
     std::vector<int32_t> slots = read_ints(device, *a.count);
     const std::vector<int32_t> index = read_ints(device, *a.index);
@@ -150,10 +145,8 @@ bool only_reads(keel_op op) {
     case KEEL_OP_ATTENTION_SCORES:
     case KEEL_OP_KEY_PROJECT:
     case KEEL_OP_KEY_SUM:
-    case KEEL_OP_VALUE_NORMS:
-        return true;
-    default:
-        return false;
+    case KEEL_OP_VALUE_NORMS: return true;
+    default: return false;
     }
 }
 
@@ -161,24 +154,16 @@ bool only_reads(keel_op op) {
 
 const keel_kv_view *cache_of(keel_op op, const keel_op_args *args) {
     switch (op) {
-    case KEEL_OP_QKV_PREPARE:
-        return as<keel_qkv_args>(args).kv;
-    case KEEL_OP_ATTENTION:
-        return as<keel_attention_args>(args).kv;
-    case KEEL_OP_ATTENTION_SCORES:
-        return as<keel_attention_scores_args>(args).kv;
+    case KEEL_OP_QKV_PREPARE: return as<keel_qkv_args>(args).kv;
+    case KEEL_OP_ATTENTION: return as<keel_attention_args>(args).kv;
+    case KEEL_OP_ATTENTION_SCORES: return as<keel_attention_scores_args>(args).kv;
     case KEEL_OP_KEY_PROJECT:
     case KEEL_OP_KEY_SUM:
-    case KEEL_OP_VALUE_NORMS:
-        return as<keel_keys_args>(args).kv;
-    case KEEL_OP_KV_APPEND:
-        return as<keel_kv_append_args>(args).kv;
-    case KEEL_OP_KV_REROTATE:
-        return as<keel_kv_rerotate_args>(args).kv;
-    case KEEL_OP_KV_GATHER:
-        return as<keel_kv_gather_args>(args).to;
-    default:
-        return nullptr;
+    case KEEL_OP_VALUE_NORMS: return as<keel_keys_args>(args).kv;
+    case KEEL_OP_KV_APPEND: return as<keel_kv_append_args>(args).kv;
+    case KEEL_OP_KV_REROTATE: return as<keel_kv_rerotate_args>(args).kv;
+    case KEEL_OP_KV_GATHER: return as<keel_kv_gather_args>(args).to;
+    default: return nullptr;
     }
 }
 
@@ -215,7 +200,8 @@ void OpDump::add(Device &device, const keel_tensor &tensor, const char *name, co
 }
 
 void OpDump::add_values(const std::string &role, const TensorValues &values) {
-    entries_.push_back({values.name, role, KEEL_DTYPE_F32, values.shape, bytes_of(values.values), true});
+    entries_.push_back(
+        {values.name, role, KEEL_DTYPE_F32, values.shape, bytes_of(values.values), true});
 }
 
 void OpDump::add_shape(const keel_kv_view &view) {
@@ -227,11 +213,13 @@ void OpDump::add_shape(const keel_kv_view &view) {
     scalars_.emplace_back("value_dtype", view.v->dtype);
 }
 
-// The cache as heads of rows, the slots of a head one after the other; blocks are made anew by whoever reads it.
+// The cache as heads of rows, the slots of a head one after the other; blocks are made anew by
+// whoever reads it.
 void OpDump::add_view(Device &device, const keel_kv_view &view, std::vector<int32_t> lengths) {
     if (lengths.empty()) lengths = read_ints(device, *view.lengths);
     add_shape(view);
-    entries_.push_back({"kv.lengths", "in", KEEL_DTYPE_I32, {std::ssize(lengths)}, bytes_of(lengths), true});
+    entries_.push_back(
+        {"kv.lengths", "in", KEEL_DTYPE_I32, {std::ssize(lengths)}, bytes_of(lengths), true});
     std::vector<SlotRange> ranges;
     uint64_t rows = 0;
     for (const int32_t length : lengths) {
@@ -256,7 +244,8 @@ void OpDump::add_view(Device &device, const keel_kv_view &view, std::vector<int3
     std::vector<int32_t> used;
     for (size_t head = 0; head < lengths.size(); ++head) {
         const auto row = all.begin() + static_cast<std::ptrdiff_t>(head * slots);
-        used.insert(used.end(), row, row + std::min<int64_t>(lengths[head], view.positions->shape[1]));
+        used.insert(used.end(), row,
+                    row + std::min<int64_t>(lengths[head], view.positions->shape[1]));
     }
     positions.shape = {std::ssize(used)};
     positions.bytes = bytes_of(used);
@@ -268,7 +257,8 @@ void OpDump::add_weight(Pipeline &pipeline, const PlannedOp &op) {
     const Weight *weight = find_weight(pipeline, op.weight());
     if (weight == nullptr) return;
     Entry entry{"weight", "in", weight->dtype(), {weight->rows(), weight->cols()}, {}, false};
-    const uint64_t row = keel_dtype_row_bytes(weight->dtype(), static_cast<uint64_t>(weight->cols()));
+    const uint64_t row =
+        keel_dtype_row_bytes(weight->dtype(), static_cast<uint64_t>(weight->cols()));
     if (static_cast<uint64_t>(weight->rows()) <= largest_weight / std::max<uint64_t>(row, 1)) {
         entry.bytes = weight->joined();
         entry.present = true;
@@ -300,16 +290,16 @@ void OpDump::write(const std::filesystem::path &folder, const Json &more) const 
     Json json = {{"format", "keel-op/1"}, {"op", op_},
                  {"label", label_},       {"kernel", kernel_},
                  {"features", features_}, {"scalars", Json::object()}};
-    for (const auto &[name, value] : scalars_)
-        json["scalars"][name] = value;
+    for (const auto &[name, value] : scalars_) json["scalars"][name] = value;
     json.update(more);
     json["tensors"] = Json::array();
     for (const Entry &entry : entries_) {
         const std::string file = fmt::format("{}.{}.bin", entry.role, entry.name);
         std::vector<uint64_t> strides(entry.shape.size());
-        uint64_t stride = entry.shape.empty()
-                              ? 0
-                              : keel_dtype_row_bytes(entry.dtype, static_cast<uint64_t>(entry.shape.back()));
+        uint64_t stride =
+            entry.shape.empty()
+                ? 0
+                : keel_dtype_row_bytes(entry.dtype, static_cast<uint64_t>(entry.shape.back()));
         for (size_t i = entry.shape.size(); i-- > 0;) {
             strides[i] = i + 1 == entry.shape.size() ? keel_dtype_bytes(entry.dtype) : stride;
             if (i + 1 < entry.shape.size()) stride *= static_cast<uint64_t>(entry.shape[i]);
@@ -324,8 +314,9 @@ void OpDump::write(const std::filesystem::path &folder, const Json &more) const 
     }
     json["outputs"] = Json::array();
     for (const Entry &entry : outputs_)
-        json["outputs"].push_back(
-            {{"name", entry.name}, {"dtype", keel_dtype_name(entry.dtype)}, {"shape", entry.shape}});
+        json["outputs"].push_back({{"name", entry.name},
+                                   {"dtype", keel_dtype_name(entry.dtype)},
+                                   {"shape", entry.shape}});
     const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
     write_file(folder / "op.json", text.data(), text.size());
 }

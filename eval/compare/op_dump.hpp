@@ -10,20 +10,22 @@
 
 namespace keel {
 
-// The inputs of one call of an op, taken before it ran, to be written to a folder: op.json and a .bin file per tensor, dense. The form
-// is described in docs/bench.md.
+// The inputs of one call of an op, taken before it ran, to be written to a folder: op.json and a
+// .bin file per tensor, dense. The form is described in docs/bench.md.
 class OpDump {
   public:
-    // Reads inputs that the op may overwrite. Large tables, weights and a cache that is only read are read by complete(), if it comes to
-    // that.
+    // Reads inputs that the op may overwrite. Large tables, weights and a cache that is only read
+    // are read by complete(), if it comes to that.
     OpDump(Device &device, const PlannedOp &op, const keel_op_args *args);
 
-    // Adds the rest: RoPE tables, the cache (of ops that only read it), the weight up to 1 GiB. After the op ran.
+    // Adds the rest: RoPE tables, the cache (of ops that only read it), the weight up to 1 GiB.
+    // After the op ran.
     void complete(Pipeline &pipeline, const PlannedOp &op, const keel_op_args *args);
     // Adds numbers as an f32 tensor: "expected", "actual".
     void add_values(const std::string &role, const TensorValues &values);
 
-    // Writes; the folder is made. `more` goes into op.json as it is. Throws Error(runtime) where it cannot be written.
+    // Writes; the folder is made. `more` goes into op.json as it is. Throws Error(runtime) where it
+    // cannot be written.
     void write(const std::filesystem::path &folder, const nlohmann::ordered_json &more) const;
 
   private:
@@ -47,7 +49,8 @@ class OpDump {
     std::vector<Entry> outputs_; // names, dtypes and shapes alone
 };
 
-// The view that an op reads or writes its cache through, NULL if it has none; of kv_gather the target.
+// The view that an op reads or writes its cache through, NULL if it has none; of kv_gather the
+// target.
 const keel_kv_view *cache_of(keel_op op, const keel_op_args *args);
 
 } // namespace keel

@@ -14,7 +14,8 @@ bool is_view_part(std::string_view name) {
 }
 
 bool is_output(const OpCall::Operand &slot) {
-    return slot.access != OpCall::Access::in && !is_view_part(slot.name) && is_readable(slot.tensor.dtype);
+    return slot.access != OpCall::Access::in && !is_view_part(slot.name) &&
+           is_readable(slot.tensor.dtype);
 }
 
 // Which slots of the cache the op wrote; empty: none.
@@ -33,7 +34,8 @@ std::vector<SlotRange> written_slots(Device &device, keel_op op, const keel_op_a
         last(reinterpret_cast<const keel_kv_append_args *>(args)->k->shape[0]);
         break;
     case KEEL_OP_KV_GATHER:
-        for (const int32_t n : read_ints(device, *reinterpret_cast<const keel_kv_gather_args *>(args)->count))
+        for (const int32_t n :
+             read_ints(device, *reinterpret_cast<const keel_kv_gather_args *>(args)->count))
             ranges.emplace_back(0, n);
         break;
     case KEEL_OP_KV_REROTATE: {
@@ -42,8 +44,7 @@ std::vector<SlotRange> written_slots(Device &device, keel_op op, const keel_op_a
             ranges.emplace_back(a.begin, std::min<int64_t>(a.end, length));
         break;
     }
-    default:
-        break;
+    default: break;
     }
     return ranges;
 }
@@ -65,8 +66,7 @@ void set_limits(OpOutput &output, keel_op op, const std::vector<int32_t> &length
 bool OpOutput::counts(size_t element) const {
     if (limits.empty()) return true;
     size_t within = 1; // elements of one entry of the second dimension
-    for (size_t i = 2; i < values.shape.size(); ++i)
-        within *= static_cast<size_t>(values.shape[i]);
+    for (size_t i = 2; i < values.shape.size(); ++i) within *= static_cast<size_t>(values.shape[i]);
     const auto columns = static_cast<size_t>(values.shape[1]);
     const size_t row = element / (within * columns), column = element / within % columns;
     return static_cast<int64_t>(column) < limits[row];

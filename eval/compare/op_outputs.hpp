@@ -12,8 +12,8 @@ namespace keel {
 struct OpOutput {
     TensorValues values;
     bool is_kv_row = false, is_key = false; // rows of the cache: written back through the view
-    std::vector<int64_t>
-        limits; // per entry of the outermost dimension how many of the next one mean something; empty: all
+    std::vector<int64_t> limits; // per entry of the outermost dimension how many of the next one
+                                 // mean something; empty: all
 
     // Does this element of the values mean something?
     bool counts(size_t element) const;

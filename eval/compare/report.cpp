@@ -10,9 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string number(double value) {
-    return fmt::format("{:.2g}", value);
-}
+std::string number(double value) { return fmt::format("{:.2g}", value); }
 
 std::string rows_text(const std::vector<CompareRow> &rows) {
     size_t part = 4, op = 2;
@@ -21,14 +19,14 @@ std::string rows_text(const std::vector<CompareRow> &rows) {
         op = std::max(op, row.op.size());
     }
     std::string out =
-        fmt::format("{:<{}}  {:<{}}  {:>6}  {:>8}  {:>8}  {:>8}  {:>8}  {:>6}  {}\n", "part", part, "op", op,
-                    "calls", "relative", "worst", "bound", "of bound", "beyond", "where");
+        fmt::format("{:<{}}  {:<{}}  {:>6}  {:>8}  {:>8}  {:>8}  {:>8}  {:>6}  {}\n", "part", part,
+                    "op", op, "calls", "relative", "worst", "bound", "of bound", "beyond", "where");
     for (const CompareRow &row : rows) {
-        out +=
-            fmt::format("{:<{}}  {:<{}}  {:>6}  {:>8}  {:>8}  {:>8}  {:>8}  {:>6}  {}", row.part, part,
-                        row.op, op, row.calls, number(row.relative()), number(row.worst), number(row.bound),
-                        std::isfinite(row.ratio) ? fmt::format("{:.1f}%", 100 * row.ratio) : "inf",
-                        row.beyond, row.where);
+        out += fmt::format(
+            "{:<{}}  {:<{}}  {:>6}  {:>8}  {:>8}  {:>8}  {:>8}  {:>6}  {}", row.part, part, row.op,
+            op, row.calls, number(row.relative()), number(row.worst), number(row.bound),
+            std::isfinite(row.ratio) ? fmt::format("{:.1f}%", 100 * row.ratio) : "inf", row.beyond,
+            row.where);
         out.erase(out.find_last_not_of(' ') + 1);
         out += '\n';
     }
@@ -36,20 +34,20 @@ std::string rows_text(const std::vector<CompareRow> &rows) {
 }
 
 std::string layers_text(const CompareReport &r) {
-    std::string out =
-        "\nresidual stream, each pipeline on its own (relative: root mean square of the differences)\n";
+    std::string out = "\nresidual stream, each pipeline on its own (relative: root mean square of "
+                      "the differences)\n";
     out += fmt::format("{:<9}  {:>8}  {:>8}\n", "behind", "relative", "largest");
     for (const CompareLayer &l : r.layers)
-        out +=
-            fmt::format("{:<9}  {:>8}  {:>8}\n", l.layer < 0 ? "embedding" : fmt::format("layer {}", l.layer),
-                        number(l.relative()), number(l.largest));
+        out += fmt::format("{:<9}  {:>8}  {:>8}\n",
+                           l.layer < 0 ? "embedding" : fmt::format("layer {}", l.layer),
+                           number(l.relative()), number(l.largest));
     return out;
 }
 
 std::string finding_text(const CompareReport &r) {
     const CompareFinding &f = *r.finding;
-    std::string out =
-        fmt::format("BEYOND ITS BOUND, first of {}: {} ({}), {}\n", r.beyond, f.label, f.op, f.step);
+    std::string out = fmt::format("BEYOND ITS BOUND, first of {}: {} ({}), {}\n", r.beyond, f.label,
+                                  f.op, f.step);
     out += fmt::format("  {} {}: {} against {}: error {}, bound {}\n", f.tensor, f.place, f.a, f.b,
                        number(f.error), number(f.bound));
     out += fmt::format("  kernels: {} against {}\n", f.kernel_a, f.kernel_b);
@@ -58,29 +56,28 @@ std::string finding_text(const CompareReport &r) {
 }
 
 // Infinities are no JSON numbers; null says as much.
-Json number_json(double value) {
-    return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
+Json number_json(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 } // namespace
 
 std::string compare_table(const CompareReport &r) {
-    std::string out =
-        fmt::format("first:  {}\nsecond: {}\n{} tokens, {} ops\n\n", r.first, r.second, r.tokens, r.ops);
+    std::string out = fmt::format("first:  {}\nsecond: {}\n{} tokens, {} ops\n\n", r.first,
+                                  r.second, r.tokens, r.ops);
     if (r.is_across_dtypes) {
         out.pop_back();
-        out +=
-            fmt::format("first holds {}; second {}: what differs is mostly what these dtypes cost, and the "
-                        "bounds are as wide\n\n",
-                        r.dtypes_first, r.dtypes_second);
+        out += fmt::format(
+            "first holds {}; second {}: what differs is mostly what these dtypes cost, and the "
+            "bounds are as wide\n\n",
+            r.dtypes_first, r.dtypes_second);
     }
     out += rows_text(r.rows);
     if (!r.layers.empty()) out += layers_text(r);
-    out += fmt::format(
-        "\nlogits, each pipeline on its own, {} row{}: largest difference {}, KL {} on average and {} at "
-        "most, the same most likely token in {} of {}\n",
-        r.logits.rows, r.logits.rows == 1 ? "" : "s", number(r.logits.max_difference),
-        number(r.logits.mean_kl), number(r.logits.max_kl), r.logits.same_top, r.logits.rows);
+    out += fmt::format("\nlogits, each pipeline on its own, {} row{}: largest difference {}, KL {} "
+                       "on average and {} at "
+                       "most, the same most likely token in {} of {}\n",
+                       r.logits.rows, r.logits.rows == 1 ? "" : "s",
+                       number(r.logits.max_difference), number(r.logits.mean_kl),
+                       number(r.logits.max_kl), r.logits.same_top, r.logits.rows);
     if (r.passed()) return out + "every op is within its bound\n";
     return out + finding_text(r);
 }

@@ -18,29 +18,26 @@ Buffer &buffer_of(Device &device, const keel_tensor &tensor) {
 
 int64_t row_count(const keel_tensor &tensor) {
     int64_t rows = 1;
-    for (uint32_t i = 0; i + 1 < tensor.rank; ++i)
-        rows *= tensor.shape[i];
+    for (uint32_t i = 0; i + 1 < tensor.rank; ++i) rows *= tensor.shape[i];
     return rows;
 }
 
 // Calls visit(row, byte offset from the tensor's first element) for each innermost row.
-template <typename Visit>
-void for_each_row(const keel_tensor &tensor, const Visit &visit) {
+template <typename Visit> void for_each_row(const keel_tensor &tensor, const Visit &visit) {
     const int64_t rows = row_count(tensor);
     for (int64_t row = 0; row < rows; ++row) {
         int64_t rest = row;
         uint64_t at = 0;
         for (uint32_t i = tensor.rank - 1; i-- > 0;) {
-            at += static_cast<uint64_t>(rest % tensor.shape[i]) * static_cast<uint64_t>(tensor.stride[i]);
+            at += static_cast<uint64_t>(rest % tensor.shape[i]) *
+                  static_cast<uint64_t>(tensor.stride[i]);
             rest /= tensor.shape[i];
         }
         visit(static_cast<size_t>(row), at);
     }
 }
 
-bool is_int(keel_dtype dtype) {
-    return dtype == KEEL_DTYPE_I32;
-}
+bool is_int(keel_dtype dtype) { return dtype == KEEL_DTYPE_I32; }
 
 void to_floats(keel_dtype dtype, const std::byte *from, float *to, size_t n) {
     if (!is_int(dtype)) return convert_to_f32(dtype, from, to, n);
@@ -67,7 +64,8 @@ class KvPlaces {
   public:
     KvPlaces(Device &device, const keel_kv_view &view, bool keys)
         : arena_(keys ? *view.k : *view.v), block_slots_(view.block_slots),
-          table_(read_ints(device, *view.block_table)), table_columns_(view.block_table->shape[1]) {}
+          table_(read_ints(device, *view.block_table)), table_columns_(view.block_table->shape[1]) {
+    }
 
     const keel_tensor &arena() const { return arena_; }
     uint64_t row_bytes() const {
@@ -78,8 +76,9 @@ class KvPlaces {
         if (slot < 0 || column >= table_columns_) return false;
         const int32_t block = table_[static_cast<size_t>(head * table_columns_ + column)];
         if (block < 0 || block >= arena_.shape[0]) return false;
-        *offset = arena_.offset + static_cast<uint64_t>(block) * static_cast<uint64_t>(arena_.stride[0]) +
-                  static_cast<uint64_t>(slot % block_slots_) * static_cast<uint64_t>(arena_.stride[1]);
+        *offset =
+            arena_.offset + static_cast<uint64_t>(block) * static_cast<uint64_t>(arena_.stride[0]) +
+            static_cast<uint64_t>(slot % block_slots_) * static_cast<uint64_t>(arena_.stride[1]);
         return true;
     }
 
@@ -102,10 +101,8 @@ bool is_readable(keel_dtype dtype) {
     case KEEL_DTYPE_Q4_K:
     case KEEL_DTYPE_Q5_K:
     case KEEL_DTYPE_Q6_K:
-    case KEEL_DTYPE_I32:
-        return true;
-    default:
-        return false;
+    case KEEL_DTYPE_I32: return true;
+    default: return false;
     }
 }
 
@@ -188,13 +185,15 @@ TensorValues read_kv(Device &device, const keel_kv_view &view, bool keys,
     const Buffer &buffer = buffer_of(device, arena);
     std::vector<std::byte> row(places.row_bytes());
     for (size_t head = 0; head < ranges.size(); ++head) {
-        for (int64_t slot = std::max<int64_t>(ranges[head].first, 0); slot < ranges[head].second; ++slot) {
+        for (int64_t slot = std::max<int64_t>(ranges[head].first, 0); slot < ranges[head].second;
+             ++slot) {
             uint64_t offset = 0;
             if (!places.find(static_cast<int64_t>(head), slot, &offset)) continue;
             buffer.read(offset, row.data(), row.size());
             out.rows.emplace_back(head, slot);
             out.values.resize(out.values.size() + inner);
-            to_floats(arena.dtype, row.data(), out.values.data() + out.values.size() - inner, inner);
+            to_floats(arena.dtype, row.data(), out.values.data() + out.values.size() - inner,
+                      inner);
         }
     }
     out.shape = {static_cast<int64_t>(out.rows.size()), arena.shape[2]};

@@ -11,7 +11,8 @@
 
 namespace keel {
 
-// A tensor's elements as numbers on the host, whatever its dtype, strides and device; or rows of a KV cache.
+// A tensor's elements as numbers on the host, whatever its dtype, strides and device; or rows of a
+// KV cache.
 struct TensorValues {
     std::string name;                              // "out", "kv.k"
     keel_dtype dtype = KEEL_DTYPE_NONE;            // as stored

@@ -150,8 +150,7 @@ LogHistory read_eviction_log(const std::filesystem::path &path) {
 
 uint64_t longest_sequence(const LogHistory &history) {
     std::map<uint64_t, size_t> counts;
-    for (const LogLine &line : history.lines)
-        ++counts[line.sequence];
+    for (const LogLine &line : history.lines) ++counts[line.sequence];
     uint64_t longest = 0;
     size_t most = 0;
     for (const auto &[sequence, count] : counts) {
@@ -173,8 +172,7 @@ std::vector<LogLayer> log_layers(const LogHistory &history, std::optional<uint64
         layer.lines.push_back(i);
     }
     std::vector<LogLayer> out;
-    for (auto &[index, layer] : layers)
-        out.push_back(std::move(layer));
+    for (auto &[index, layer] : layers) out.push_back(std::move(layer));
     return out;
 }
 
@@ -298,8 +296,7 @@ LogTotals log_totals(const LogHistory &history) {
     totals.policies.assign(policies.begin(), policies.end());
     totals.allocators.assign(allocators.begin(), allocators.end());
     totals.sequences = sequences.size();
-    for (auto &[index, layer] : layers)
-        totals.layers.push_back(std::move(layer));
+    for (auto &[index, layer] : layers) totals.layers.push_back(std::move(layer));
     return totals;
 }
 

@@ -39,7 +39,8 @@ struct LogHistory {
     bool is_cut_off = false;    // the last line had no end and was left out: the run was killed
 };
 
-// Reads a log. Nothing in it is trusted: Error(input) "FILE:LINE: expected ..., found ..." for the first line that is none.
+// Reads a log. Nothing in it is trusted: Error(input) "FILE:LINE: expected ..., found ..." for the
+// first line that is none.
 LogHistory read_eviction_log(const std::filesystem::path &path);
 // The same of what a file holds; `name` is what messages show.
 LogHistory parse_eviction_log(std::string_view content, const std::string &name);
@@ -50,10 +51,12 @@ struct LogLayer {
     std::vector<size_t> lines; // into LogHistory::lines
 };
 // The layers of a sequence; NULL picks the sequence with the most lines.
-std::vector<LogLayer> log_layers(const LogHistory &history, std::optional<uint64_t> sequence = std::nullopt);
+std::vector<LogLayer> log_layers(const LogHistory &history,
+                                 std::optional<uint64_t> sequence = std::nullopt);
 uint64_t longest_sequence(const LogHistory &history);
 
-// Which of the tokens so far one head (or all heads of a layer) had left, over the evictions of a sequence.
+// Which of the tokens so far one head (or all heads of a layer) had left, over the evictions of a
+// sequence.
 struct KeepPicture {
     uint32_t layer = 0;
     std::optional<uint32_t> head; // nullopt: the mean over the heads
@@ -61,11 +64,13 @@ struct KeepPicture {
     std::vector<int64_t> at;      // [columns] tokens seen at each of these evictions
     std::vector<std::string> why; // [columns] triggers
     size_t bins = 0;              // of equal width over the positions
-    std::vector<float> share; // [columns, bins] of a bin's tokens that were left; below 0: none had come yet
+    std::vector<float>
+        share; // [columns, bins] of a bin's tokens that were left; below 0: none had come yet
 };
-// At most `columns` evictions, evenly chosen (the last one among them), in at most `bins` stretches. No columns if the log has no positions.
-KeepPicture keep_picture(const LogHistory &history, const LogLayer &layer, std::optional<uint32_t> head,
-                         size_t columns, size_t bins);
+// At most `columns` evictions, evenly chosen (the last one among them), in at most `bins`
+// stretches. No columns if the log has no positions.
+KeepPicture keep_picture(const LogHistory &history, const LogLayer &layer,
+                         std::optional<uint32_t> head, size_t columns, size_t bins);
 
 // What a log comes to, for people and as JSON. `layer` and `head` choose what the text draws.
 struct LogView {
@@ -92,7 +97,8 @@ struct LogTotals {
     };
     uint64_t evictions = 0, sequences = 0, freed_bytes = 0;
     uint64_t slots = 0,
-             slots_in_all = 0; // of the head that lost most, summed over evictions; of all layers and heads
+             slots_in_all =
+                 0; // of the head that lost most, summed over evictions; of all layers and heads
     std::vector<std::pair<std::string, uint64_t>> triggers; // by count
     std::vector<std::string> policies, allocators;
     std::vector<Layer> layers;

@@ -67,8 +67,7 @@ void write_panels(JsonWriter &json, const LogHistory &history, const LogView &vi
     std::erase_if(layers, [&](const LogLayer &l) { return view.layer && l.layer != *view.layer; });
     if (layers.size() > most_panels) layers.resize(most_panels);
     size_t heads = 0;
-    for (const LogLayer &layer : layers)
-        heads += view.head ? 1 : layer.heads;
+    for (const LogLayer &layer : layers) heads += view.head ? 1 : layer.heads;
     const bool means = heads > most_panels;
     const size_t count = std::max<size_t>(means ? layers.size() : heads, 1);
     const size_t cells = std::max<size_t>(most_cells / count, 400);

@@ -27,8 +27,7 @@ std::string draw(const KeepPicture &picture) {
     std::string out;
     for (size_t c = 0; c < picture.at.size(); ++c) {
         out += fmt::format("  {:>9} |", picture.at[c]);
-        for (size_t b = 0; b < picture.bins; ++b)
-            out += shade(picture.share[c * picture.bins + b]);
+        for (size_t b = 0; b < picture.bins; ++b) out += shade(picture.share[c * picture.bins + b]);
         out += fmt::format("| {}\n", picture.why[c]);
     }
     return out;
@@ -40,8 +39,8 @@ std::string picture_title(const KeepPicture &picture) {
 }
 
 const LogLayer *find_layer(const std::vector<LogLayer> &layers, uint32_t index) {
-    const auto found =
-        std::find_if(layers.begin(), layers.end(), [&](const LogLayer &l) { return l.layer == index; });
+    const auto found = std::find_if(layers.begin(), layers.end(),
+                                    [&](const LogLayer &l) { return l.layer == index; });
     return found == layers.end() ? nullptr : &*found;
 }
 
@@ -49,7 +48,8 @@ const LogLayer *find_layer(const std::vector<LogLayer> &layers, uint32_t index) 
 std::vector<LogLayer> chosen_layers(const LogHistory &history, const LogView &view) {
     std::vector<LogLayer> layers = log_layers(history, view.sequence);
     if (layers.empty() && !history.lines.empty() && view.sequence)
-        throw_error(ErrorKind::usage, "{}: there is no sequence {} in it", history.file, *view.sequence);
+        throw_error(ErrorKind::usage, "{}: there is no sequence {} in it", history.file,
+                    *view.sequence);
     if (view.layer) {
         const LogLayer *layer = find_layer(layers, *view.layer);
         if (layer == nullptr)
@@ -60,8 +60,8 @@ std::vector<LogLayer> chosen_layers(const LogHistory &history, const LogView &vi
     if (view.head) {
         for (const LogLayer &layer : layers) {
             if (*view.head >= layer.heads)
-                throw_error(ErrorKind::usage, "{}: layer {} has {} heads, there is no head {}", history.file,
-                            layer.layer, layer.heads, *view.head);
+                throw_error(ErrorKind::usage, "{}: layer {} has {} heads, there is no head {}",
+                            history.file, layer.layer, layer.heads, *view.head);
         }
     }
     return layers;
@@ -71,8 +71,7 @@ std::vector<LogLayer> chosen_layers(const LogHistory &history, const LogView &vi
 std::string pictures(const LogHistory &history, const LogView &view) {
     const std::vector<LogLayer> layers = chosen_layers(history, view);
     size_t heads = 0;
-    for (const LogLayer &layer : layers)
-        heads += layer.heads;
+    for (const LogLayer &layer : layers) heads += layer.heads;
     const bool single = view.head.has_value() || view.layer.has_value() || heads <= 4;
     std::string out;
     size_t drawn = 0;
@@ -92,13 +91,16 @@ std::string pictures(const LogHistory &history, const LogView &view) {
         }
     }
     if (out.empty())
-        return "\nThe log does not say which tokens were kept; policy.log_positions: true makes it.\n";
-    out = "\nWhat was left after evictions: '#' all of a stretch, '*' '+' ':' less and less, '.' nothing, ' "
+        return "\nThe log does not say which tokens were kept; policy.log_positions: true makes "
+               "it.\n";
+    out = "\nWhat was left after evictions: '#' all of a stretch, '*' '+' ':' less and less, '.' "
+          "nothing, ' "
           "' not there "
           "yet\n" +
           out;
     if (drawn > most_pictures)
-        out += fmt::format("\n{} more are not drawn; --layer and --head choose one\n", drawn - most_pictures);
+        out += fmt::format("\n{} more are not drawn; --layer and --head choose one\n",
+                           drawn - most_pictures);
     else if (!single)
         out += "\n--layer N draws its heads one by one\n";
     return out;
@@ -121,11 +123,13 @@ std::string log_text(const LogHistory &history, const LogView &view) {
     for (const auto &[name, count] : t.triggers)
         triggers += fmt::format("{}{} {}", triggers.empty() ? "" : ", ", name, count);
     out += fmt::format(
-        "triggers: {}\nevicted: {} tokens (of the head that lost most), {} keys of all heads, {} freed\n"
+        "triggers: {}\nevicted: {} tokens (of the head that lost most), {} keys of all heads, {} "
+        "freed\n"
         "time of an eviction: median {:.0f} us, p99 {:.0f} us, longest {:.0f} us, all {:.1f} ms\n",
-        triggers, t.slots, t.slots_in_all, format_bytes(t.freed_bytes), t.us_median, t.us_p99, t.us_max,
-        t.us_total / 1000);
-    if (history.is_cut_off) out += "the last line is cut off and left out: the run ended while it wrote\n";
+        triggers, t.slots, t.slots_in_all, format_bytes(t.freed_bytes), t.us_median, t.us_p99,
+        t.us_max, t.us_total / 1000);
+    if (history.is_cut_off)
+        out += "the last line is cut off and left out: the run ended while it wrote\n";
     size_t told = 0;
     for (const LogEviction &e : log_evictions(history)) {
         const LogLine &line = history.lines[e.begin];
@@ -133,12 +137,12 @@ std::string log_text(const LogHistory &history, const LogView &view) {
         out += fmt::format("memory was short at {} tokens: {}\n", line.tokens, line.pressure);
     }
     if (told > 10) out += fmt::format("... and {} times more\n", told - 10);
-    out += fmt::format("\n{:>7} {:>6} {:>10} {:>10} {:>10} {:>10} {:>12}\n", "layer", "heads", "evictions",
-                       "kept min", "kept mean", "kept max", "freed");
+    out += fmt::format("\n{:>7} {:>6} {:>10} {:>10} {:>10} {:>10} {:>12}\n", "layer", "heads",
+                       "evictions", "kept min", "kept mean", "kept max", "freed");
     for (const LogTotals::Layer &l : t.layers)
-        out += fmt::format("{:>7} {:>6} {:>10} {:>10} {:>10.1f} {:>10} {:>12}\n", l.layer, l.heads, l.lines,
-                           l.kept_min, l.kept_sum / static_cast<double>(l.lines), l.kept_max,
-                           format_bytes(l.freed_bytes));
+        out += fmt::format("{:>7} {:>6} {:>10} {:>10} {:>10.1f} {:>10} {:>12}\n", l.layer, l.heads,
+                           l.lines, l.kept_min, l.kept_sum / static_cast<double>(l.lines),
+                           l.kept_max, format_bytes(l.freed_bytes));
     bool ragged = false;
     for (const LogTotals::Layer &l : t.layers)
         ragged = ragged || std::adjacent_find(l.head_kept_sum.begin(), l.head_kept_sum.end(),
@@ -170,8 +174,7 @@ nlohmann::ordered_json log_json(const LogHistory &history) {
     json["policies"] = t.policies;
     json["allocators"] = t.allocators;
     json["triggers"] = Json::object();
-    for (const auto &[name, count] : t.triggers)
-        json["triggers"][name] = count;
+    for (const auto &[name, count] : t.triggers) json["triggers"][name] = count;
     json["evicted_tokens"] = t.slots;
     json["evicted_keys"] = t.slots_in_all;
     json["freed_bytes"] = t.freed_bytes;
@@ -189,10 +192,13 @@ nlohmann::ordered_json log_json(const LogHistory &history) {
     }
     json["layers"] = Json::array();
     for (const LogTotals::Layer &l : t.layers) {
-        Json layer = {
-            {"layer", l.layer}, {"heads", l.heads}, {"evictions", l.lines}, {"freed_bytes", l.freed_bytes}};
-        layer["kept"] = {
-            {"min", l.kept_min}, {"mean", l.kept_sum / static_cast<double>(l.lines)}, {"max", l.kept_max}};
+        Json layer = {{"layer", l.layer},
+                      {"heads", l.heads},
+                      {"evictions", l.lines},
+                      {"freed_bytes", l.freed_bytes}};
+        layer["kept"] = {{"min", l.kept_min},
+                         {"mean", l.kept_sum / static_cast<double>(l.lines)},
+                         {"max", l.kept_max}};
         layer["kept_per_head"] = Json::array();
         for (const double sum : l.head_kept_sum)
             layer["kept_per_head"].push_back(sum / static_cast<double>(l.lines));

@@ -17,8 +17,7 @@ std::string columns(const TableRows &rows, std::string_view indent, bool numbers
     std::vector<size_t> widths;
     for (const auto &row : rows) {
         widths.resize(std::max(widths.size(), row.size()));
-        for (size_t i = 0; i < row.size(); ++i)
-            widths[i] = std::max(widths[i], width(row[i]));
+        for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
     }
     std::string out;
     for (const auto &row : rows) {
@@ -28,8 +27,7 @@ std::string columns(const TableRows &rows, std::string_view indent, bool numbers
             if (i > 0) out += "  ";
             out += numbers_right && i > 0 ? padding + row[i] : row[i] + padding;
         }
-        while (out.ends_with(' '))
-            out.pop_back();
+        while (out.ends_with(' ')) out.pop_back();
         out += '\n';
     }
     return out;
@@ -49,9 +47,7 @@ std::string duration_text(double seconds) {
                           : fmt::format("{:.1f} h", seconds / 3600);
 }
 
-std::string aligned_table(const TableRows &rows) {
-    return columns(rows, "", true);
-}
+std::string aligned_table(const TableRows &rows) { return columns(rows, "", true); }
 
 std::string left_table(const TableRows &rows, std::string_view indent) {
     return columns(rows, indent, false);

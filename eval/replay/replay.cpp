@@ -14,13 +14,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string number(double value) {
-    return fmt::format("{:.3g}", value);
-}
+std::string number(double value) { return fmt::format("{:.3g}", value); }
 
-Json number_json(double value) {
-    return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
+Json number_json(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 std::optional<double> saved_error(const SavedOp &saved, const OpOutput &reference, double bound) {
     const SavedTensor *actual = saved.find("actual", reference.values.name);
@@ -42,15 +38,16 @@ bool ReplayReport::passed() const {
 ReplayReport replay_op(const SavedOp &saved, const std::shared_ptr<Device> &device,
                        const ReplayOptions &options) {
     const SavedWeight weight = saved_weight(saved);
-    // The reference first: it checks shapes, lengths and indices before a backend, which need not, sees them.
+    // The reference first: it checks shapes, lengths and indices before a backend, which need not,
+    // sees them.
     std::vector<OpOutput> expected;
     try {
         OpStage reference(saved, weight, Device::open_reference(device->host()));
         expected = reference.run();
     } catch (const Error &e) {
         if (e.kind() == ErrorKind::input || e.kind() == ErrorKind::resource) throw;
-        throw_error(ErrorKind::input, "{}: the saved op does not fit together: {}", saved.file.string(),
-                    e.what());
+        throw_error(ErrorKind::input, "{}: the saved op does not fit together: {}",
+                    saved.file.string(), e.what());
     }
     OpStage stage(saved, weight, device);
     const std::vector<OpOutput> mine = stage.run();
@@ -75,9 +72,9 @@ ReplayReport replay_op(const SavedOp &saved, const std::shared_ptr<Device> &devi
         out.name = a.name;
         out.dtype = a.dtype;
         out.bound = a.dtype == KEEL_DTYPE_I32 ? 0
-                    : options.bound
-                        ? *options.bound
-                        : op_bound(saved.op, difference, coarser(a.dtype, b.dtype), mine[i].is_kv_row);
+                    : options.bound           ? *options.bound
+                                    : op_bound(saved.op, difference, coarser(a.dtype, b.dtype),
+                                               mine[i].is_kv_row);
         out.error = output_error(mine[i], b, out.bound);
         if (!a.values.empty()) {
             out.place = a.place(out.error.element);
@@ -96,15 +93,16 @@ std::string replay_text(const ReplayReport &r) {
     if (!r.saved_backend.empty())
         out += fmt::format("saved: {}, kernel {}\n", r.saved_backend, r.saved_kernel);
     if (r.weight_as_f32)
-        out += "the saved weight holds values that its dtype does not; f32 was used, so another kernel may "
+        out += "the saved weight holds values that its dtype does not; f32 was used, so another "
+               "kernel may "
                "have run\n";
     for (const ReplayOutput &o : r.outputs) {
-        out +=
-            fmt::format("{} ({}): largest difference from the reference {}, largest error {} at {} ({} "
-                        "against {}), bound {}: {}\n",
-                        o.name, keel_dtype_name(o.dtype), number(o.error.largest), number(o.error.error),
-                        o.place.empty() ? "-" : o.place, o.here, o.reference, number(o.bound),
-                        o.error.ratio <= 1 ? "within" : fmt::format("BEYOND, {} elements", o.error.beyond));
+        out += fmt::format(
+            "{} ({}): largest difference from the reference {}, largest error {} at {} ({} "
+            "against {}), bound {}: {}\n",
+            o.name, keel_dtype_name(o.dtype), number(o.error.largest), number(o.error.error),
+            o.place.empty() ? "-" : o.place, o.here, o.reference, number(o.bound),
+            o.error.ratio <= 1 ? "within" : fmt::format("BEYOND, {} elements", o.error.beyond));
         if (o.saved_error)
             out += fmt::format("  what was saved had an error of {} against this reference\n",
                                number(*o.saved_error));
@@ -115,15 +113,16 @@ std::string replay_text(const ReplayReport &r) {
 Json replay_json(const ReplayReport &r, std::string_view version) {
     Json outputs = Json::array();
     for (const ReplayOutput &o : r.outputs) {
-        outputs.push_back({{"name", o.name},
-                           {"dtype", keel_dtype_name(o.dtype)},
-                           {"max_abs_difference", number_json(o.error.largest)},
-                           {"error", number_json(o.error.error)},
-                           {"bound", o.bound},
-                           {"beyond", o.error.beyond},
-                           {"place", o.place},
-                           {"values", {number_json(o.here), number_json(o.reference)}},
-                           {"saved_error", o.saved_error ? number_json(*o.saved_error) : Json(nullptr)}});
+        outputs.push_back(
+            {{"name", o.name},
+             {"dtype", keel_dtype_name(o.dtype)},
+             {"max_abs_difference", number_json(o.error.largest)},
+             {"error", number_json(o.error.error)},
+             {"bound", o.bound},
+             {"beyond", o.error.beyond},
+             {"place", o.place},
+             {"values", {number_json(o.here), number_json(o.reference)}},
+             {"saved_error", o.saved_error ? number_json(*o.saved_error) : Json(nullptr)}});
     }
     return {{"version", version},
             {"passed", r.passed()},

@@ -14,7 +14,7 @@ namespace keel {
 
 struct ReplayOptions {
     std::optional<double> bound; // for all outputs, instead of the table's (op_bounds.hpp)
-    bool fast = false;           // the backend trades exactness for speed: its parameter compute is fast
+    bool fast = false; // the backend trades exactness for speed: its parameter compute is fast
 };
 
 // One output of the op, from the device and from the reference.
@@ -25,7 +25,8 @@ struct ReplayOutput {
     double bound = 0;
     std::string place; // of the worst element
     float here = 0, reference = 0;
-    // What was saved as `actual`, against the reference's result of now; nothing where it was not saved.
+    // What was saved as `actual`, against the reference's result of now; nothing where it was not
+    // saved.
     std::optional<double> saved_error;
 };
 
@@ -33,13 +34,15 @@ struct ReplayReport {
     std::string op, label, file, backend, kernel;
     std::string saved_backend, saved_kernel; // where the saved numbers come from
     keel_dtype weight = KEEL_DTYPE_NONE;     // NONE: no weight
-    bool weight_as_f32 = false; // the saved values are no values of the weight's own dtype: f32 was used
+    bool weight_as_f32 =
+        false; // the saved values are no values of the weight's own dtype: f32 was used
     std::vector<ReplayOutput> outputs;
     bool passed() const;
 };
 
-// Repeats a saved op on a device and on the core's reference, with the same inputs. Throws Error(input) for an op that a save does not
-// hold enough of, or whose numbers do not fit together; Error(plugin) if the backend does not run it itself.
+// Repeats a saved op on a device and on the core's reference, with the same inputs. Throws
+// Error(input) for an op that a save does not hold enough of, or whose numbers do not fit together;
+// Error(plugin) if the backend does not run it itself.
 ReplayReport replay_op(const SavedOp &saved, const std::shared_ptr<Device> &device,
                        const ReplayOptions &options);
 

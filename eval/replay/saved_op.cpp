@@ -98,7 +98,8 @@ class Reader {
         }
         object.at("dtype").expected("f32, f16, bf16, q8_0, q4_0, q4_k, q5_k, q6_k or i32");
     }
-    // Of 1 to 4 dimensions; what it holds is at most largest_tensor bytes as f32, or `most` elements.
+    // Of 1 to 4 dimensions; what it holds is at most largest_tensor bytes as f32, or `most`
+    // elements.
     static std::vector<int64_t> shape(const JsonNode &object,
                                       int64_t most = static_cast<int64_t>(largest_tensor /
                                                                           sizeof(float))) {
@@ -167,8 +168,7 @@ class Reader {
 
 int64_t SavedTensor::elements() const {
     int64_t n = 1;
-    for (const int64_t dim : shape)
-        n *= dim;
+    for (const int64_t dim : shape) n *= dim;
     return n;
 }
 
@@ -221,8 +221,6 @@ double SavedOp::scalar(std::string_view name, double low, double high) const {
     return found->second;
 }
 
-SavedOp load_saved_op(const fs::path &path) {
-    return Reader(path).read();
-}
+SavedOp load_saved_op(const fs::path &path) { return Reader(path).read(); }
 
 } // namespace keel

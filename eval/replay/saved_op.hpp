@@ -40,15 +40,16 @@ struct SavedOp {
     std::vector<SavedTensor> tensors;
     std::vector<SavedOutput> outputs;
 
-    const SavedTensor *find(std::string_view role, std::string_view name) const; // NULL if there is none
+    const SavedTensor *find(std::string_view role,
+                            std::string_view name) const; // NULL if there is none
     // Throws Error(input) with the file's name if there is none, or it was too large to be saved.
     const SavedTensor &need(std::string_view role, std::string_view name) const;
     // A number of `scalars`, finite; throws Error(input) if it is missing or out of range.
     double scalar(std::string_view name, double low, double high) const;
 };
 
-// Reads op.json (or the folder that holds it) and its tensors. Throws Error(input) for whatever is not as docs/bench.md says: sizes,
-// types and names are checked before anything is allocated.
+// Reads op.json (or the folder that holds it) and its tensors. Throws Error(input) for whatever is
+// not as docs/bench.md says: sizes, types and names are checked before anything is allocated.
 SavedOp load_saved_op(const std::filesystem::path &path);
 
 } // namespace keel

@@ -23,12 +23,13 @@ void misfit(const SavedOp &saved, const std::string &what) {
 
 keel_dtype saved_dtype(const SavedOp &saved, const char *name) {
     const double number = saved.scalar(name, 0, 1e9);
-    for (const keel_dtype type : {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
-                                  KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}) {
+    for (const keel_dtype type :
+         {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0,
+          KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}) {
         if (number == static_cast<double>(type)) return type;
     }
-    throw_error(ErrorKind::input, "{}: scalar '{}': {} is no dtype that can be repeated", saved.file.string(),
-                name, number);
+    throw_error(ErrorKind::input, "{}: scalar '{}': {} is no dtype that can be repeated",
+                saved.file.string(), name, number);
 }
 
 SavedWeight saved_weight(const SavedOp &saved) {
@@ -37,7 +38,8 @@ SavedWeight saved_weight(const SavedOp &saved) {
     const SavedTensor &t = saved.need("in", "weight");
     w.dtype = saved_dtype(saved, "weight_dtype");
     if ((t.dtype != w.dtype && t.dtype != KEEL_DTYPE_F32) || t.shape.size() != 2)
-        misfit(saved, fmt::format("expected [n, k] in {} or f32 for its weight", keel_dtype_name(w.dtype)));
+        misfit(saved, fmt::format("expected [n, k] in {} or f32 for its weight",
+                                  keel_dtype_name(w.dtype)));
     w.rows = t.shape[0];
     w.cols = t.shape[1];
     if (t.dtype == w.dtype) {
@@ -64,13 +66,15 @@ OpStage::OpStage(const SavedOp &saved, const SavedWeight &weight, std::shared_pt
     if (weight.dtype != KEEL_DTYPE_NONE) {
         const SavedTensor &x = saved.need("in", saved.op == KEEL_OP_EMBED ? "ids" : "x");
         WeightSource source;
-        source.keep_alive = std::shared_ptr<const void>(&weight, [](const void *) {}); // it outlives this
+        source.keep_alive =
+            std::shared_ptr<const void>(&weight, [](const void *) {}); // it outlives this
         source.mapping = weight.bytes.data();
         source.mapping_bytes = weight.bytes.size();
         source.dtype = weight.dtype;
         source.rows = weight.rows;
         source.cols = weight.cols;
-        const auto m = static_cast<uint32_t>(std::clamp<int64_t>(x.shape.empty() ? 1 : x.shape[0], 1, 65536));
+        const auto m =
+            static_cast<uint32_t>(std::clamp<int64_t>(x.shape.empty() ? 1 : x.shape[0], 1, 65536));
         weight_ = std::make_unique<Weight>(
             "saved", weight.dtype, weight.rows, weight.cols,
             [source] { return std::vector<WeightSource>{source}; }, KEEL_JOIN_ROWS,
@@ -81,7 +85,8 @@ OpStage::OpStage(const SavedOp &saved, const SavedWeight &weight, std::shared_pt
 
 OpStage::~OpStage() = default;
 
-Tensor OpStage::make(keel_dtype dtype, const std::vector<int64_t> &s, const std::vector<std::byte> &bytes) {
+Tensor OpStage::make(keel_dtype dtype, const std::vector<int64_t> &s,
+                     const std::vector<std::byte> &bytes) {
     Tensor t = s.size() == 1   ? Tensor::allocate(*device_, dtype, {s[0]})
                : s.size() == 2 ? Tensor::allocate(*device_, dtype, {s[0], s[1]})
                : s.size() == 3 ? Tensor::allocate(*device_, dtype, {s[0], s[1], s[2]})
@@ -138,14 +143,11 @@ std::vector<OpOutput> OpStage::run() {
         op = executor_.plan(saved_.op, *of, {.role = Role::replay}, weight_.get());
     };
     switch (saved_.op) {
-#define KEEL_X(ID, slot, Args)                                                                               \
-    case KEEL_OP_##ID:                                                                                       \
-        plan(reinterpret_cast<Args *>(copy.data()));                                                         \
-        break;
+#define KEEL_X(ID, slot, Args)                                                                     \
+    case KEEL_OP_##ID: plan(reinterpret_cast<Args *>(copy.data())); break;
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
-    default:
-        break;
+    default: break;
     }
     kernel_ = op->kernel();
     executor_.run_any(*op, args);

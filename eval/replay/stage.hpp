@@ -29,7 +29,8 @@ keel_dtype saved_dtype(const SavedOp &saved, const char *name);
 // A saved op placed on a device: tensors, cache and weight are made anew there.
 class OpStage {
   public:
-    // Both arguments outlive this. Throws Error(input) for what a save does not hold or does not fit together.
+    // Both arguments outlive this. Throws Error(input) for what a save does not hold or does not
+    // fit together.
     OpStage(const SavedOp &saved, const SavedWeight &weight, std::shared_ptr<Device> device);
     ~OpStage();
 
@@ -42,7 +43,8 @@ class OpStage {
     const keel_tensor *output(const char *name, bool is_needed = true);
     const keel_rope_tables *tables();
     const keel_scores *scores();
-    Tensor make(keel_dtype dtype, const std::vector<int64_t> &shape, const std::vector<std::byte> &bytes);
+    Tensor make(keel_dtype dtype, const std::vector<int64_t> &shape,
+                const std::vector<std::byte> &bytes);
 
     // op_stage_cache.cpp
     enum class Rows { saved, none };
@@ -58,8 +60,7 @@ class OpStage {
     float number(const char *name) const;
     int64_t whole(const char *name) const;
     bool has(uint64_t feature) const { return (saved_.features & feature) != 0; }
-    template <typename Args>
-    Args &args();
+    template <typename Args> Args &args();
 
     const SavedOp &saved_;
     const SavedWeight &saved_weight_;

@@ -5,8 +5,7 @@
 
 namespace keel {
 
-template <typename Args>
-Args &OpStage::args() {
+template <typename Args> Args &OpStage::args() {
     storage_.assign(sizeof(Args), std::byte{0});
     auto &a = *reinterpret_cast<Args *>(storage_.data());
     a.h = KEEL_HEADER(Args);
@@ -90,7 +89,8 @@ bool OpStage::build_plain() {
     case KEEL_OP_TOP_K_ROWS: {
         auto &a = args<keel_rows_args>();
         a.x = input("x");
-        if (saved_.op == KEEL_OP_TOP_K_ROWS) a.values = output("values", false); // argmax writes none
+        if (saved_.op == KEEL_OP_TOP_K_ROWS)
+            a.values = output("values", false); // argmax writes none
         a.index = output("index");
         return true;
     }
@@ -109,8 +109,7 @@ bool OpStage::build_plain() {
         a.second = output("second", false);
         return true;
     }
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -160,7 +159,8 @@ bool OpStage::build_on_cache() {
     case KEEL_OP_VALUE_NORMS: {
         auto &a = args<keel_keys_args>();
         a.kv = cache(view_, Rows::saved);
-        a.tables = saved_.op == KEEL_OP_KEY_PROJECT && has(KEEL_KEYS_UNROTATED) ? tables() : nullptr;
+        a.tables =
+            saved_.op == KEEL_OP_KEY_PROJECT && has(KEEL_KEYS_UNROTATED) ? tables() : nullptr;
         a.projection = input("projection", false);
         a.out = output("out");
         a.begin = whole("begin");
@@ -186,11 +186,8 @@ bool OpStage::build_on_cache() {
         a.end = whole("end");
         return true;
     }
-    case KEEL_OP_KV_GATHER:
-        build_gather();
-        return true;
-    default:
-        return false;
+    case KEEL_OP_KV_GATHER: build_gather(); return true;
+    default: return false;
     }
 }
 
@@ -208,7 +205,8 @@ void OpStage::build_gather() {
     a.n_sides = sides;
 }
 
-// What a backend need not expect: positions below 0, which are rows of tables; slots that a cache does not have; ranges that overlap.
+// What a backend need not expect: positions below 0, which are rows of tables; slots that a cache
+// does not have; ranges that overlap.
 void OpStage::check_indices() const {
     const auto ints = [&](const char *name) {
         const SavedTensor &t = saved_.need("in", name);
@@ -217,7 +215,8 @@ void OpStage::check_indices() const {
     };
     for (const char *name : {"positions", "kv.positions"}) {
         if (saved_.find("in", name) == nullptr) continue;
-        if (name[0] == 'k' && saved_.op != KEEL_OP_KEY_PROJECT) continue; // numbers to keep, or to subtract
+        if (name[0] == 'k' && saved_.op != KEEL_OP_KEY_PROJECT)
+            continue; // numbers to keep, or to subtract
         for (const int32_t p : ints(name)) {
             if (p < 0) misfit(saved_, fmt::format("a position of {}", p));
         }
@@ -236,10 +235,12 @@ void OpStage::check_indices() const {
         }
     }
     if (saved_.op != KEEL_OP_KV_GATHER) return;
-    const std::vector<int32_t> lengths = ints("kv.lengths"), count = ints("count"), index = ints("index");
+    const std::vector<int32_t> lengths = ints("kv.lengths"), count = ints("count"),
+                               index = ints("index");
     const SavedTensor &lists = saved_.need("in", "index");
     const size_t columns = lists.shape.size() == 2 ? static_cast<size_t>(lists.shape[1]) : 0;
-    if (lists.shape.size() != 2 || count.size() != lengths.size() || index.size() != columns * count.size())
+    if (lists.shape.size() != 2 || count.size() != lengths.size() ||
+        index.size() != columns * count.size())
         misfit(saved_, "expected i32 [kv_heads, n] and [kv_heads] for index and count");
     for (size_t head = 0; head < count.size(); ++head) {
         if (count[head] < 0 || static_cast<size_t>(count[head]) > columns)
@@ -248,8 +249,8 @@ void OpStage::check_indices() const {
         for (size_t j = 0; j < static_cast<size_t>(count[head]); ++j) {
             const int32_t slot = index[head * columns + j];
             if (slot <= before || slot >= lengths[head])
-                misfit(saved_,
-                       fmt::format("index lists slot {} behind {} of {}", slot, before, lengths[head]));
+                misfit(saved_, fmt::format("index lists slot {} behind {} of {}", slot, before,
+                                           lengths[head]));
             before = slot;
         }
     }

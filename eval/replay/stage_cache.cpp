@@ -19,7 +19,8 @@ std::vector<std::byte> zeros(keel_dtype dtype, int64_t n) {
 
 } // namespace
 
-// Blocks one after the other, each head its own; rows as they were saved, or zeros where the op writes them.
+// Blocks one after the other, each head its own; rows as they were saved, or zeros where the op
+// writes them.
 const keel_kv_view *OpStage::cache(keel_kv_view &view, Rows rows) {
     const SavedTensor &lengths = saved_.need("in", "kv.lengths");
     if (lengths.dtype != KEEL_DTYPE_I32 || lengths.shape.size() != 1)
@@ -31,7 +32,8 @@ const keel_kv_view *OpStage::cache(keel_kv_view &view, Rows rows) {
     int64_t longest = 0;
     for (const int32_t length : held) {
         if (length < 0 || length > most_slots)
-            misfit(saved_, fmt::format("a head's length of {}: expected 0 to {}", length, most_slots));
+            misfit(saved_,
+                   fmt::format("a head's length of {}: expected 0 to {}", length, most_slots));
         longest = std::max<int64_t>(longest, length);
     }
     const int64_t slots = device_->info().kv_block_slots;
@@ -45,20 +47,19 @@ const keel_kv_view *OpStage::cache(keel_kv_view &view, Rows rows) {
     if (head_dim % keel_dtype_block(key) != 0 || value_dim % keel_dtype_block(value) != 0)
         misfit(saved_, "its head's size is no multiple of the cache dtype's block");
     std::vector<int32_t> table(static_cast<size_t>(heads * blocks));
-    for (size_t i = 0; i < table.size(); ++i)
-        table[i] = static_cast<int32_t>(i);
+    for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
     const auto place = [&](Tensor t) {
         tensors_.push_back(std::move(t));
         return tensors_.back().c();
     };
-    view.k =
-        place(make(key, {heads * blocks, slots, head_dim}, zeros(key, heads * blocks * slots * head_dim)));
-    view.v = place(
-        make(value, {heads * blocks, slots, value_dim}, zeros(value, heads * blocks * slots * value_dim)));
+    view.k = place(make(key, {heads * blocks, slots, head_dim},
+                        zeros(key, heads * blocks * slots * head_dim)));
+    view.v = place(make(value, {heads * blocks, slots, value_dim},
+                        zeros(value, heads * blocks * slots * value_dim)));
     view.block_table = place(make(KEEL_DTYPE_I32, {heads, blocks}, as_bytes(table)));
     view.lengths = place(make(KEEL_DTYPE_I32, {heads}, as_bytes(held)));
-    view.positions =
-        place(make(KEEL_DTYPE_I32, {heads, blocks * slots}, zeros(KEEL_DTYPE_I32, heads * blocks * slots)));
+    view.positions = place(make(KEEL_DTYPE_I32, {heads, blocks * slots},
+                                zeros(KEEL_DTYPE_I32, heads * blocks * slots)));
     view.block_slots = static_cast<uint32_t>(slots);
     view.kv_heads = static_cast<uint32_t>(heads);
     view.max_length = longest;
@@ -71,8 +72,7 @@ void OpStage::fill_cache(const keel_kv_view &view, const std::vector<int32_t> &l
     std::vector<std::pair<int64_t, int64_t>> rows;
     for (size_t head = 0; head < lengths.size(); ++head) {
         total += lengths[head];
-        for (int64_t slot = 0; slot < lengths[head]; ++slot)
-            rows.emplace_back(head, slot);
+        for (int64_t slot = 0; slot < lengths[head]; ++slot) rows.emplace_back(head, slot);
     }
     for (const bool keys : {true, false}) {
         const SavedTensor &t = saved_.need("in", keys ? "kv.k" : "kv.v");
@@ -90,9 +90,11 @@ void OpStage::fill_cache(const keel_kv_view &view, const std::vector<int32_t> &l
     if (positions->dtype != KEEL_DTYPE_I32 || positions->elements() != total)
         misfit(saved_, fmt::format("expected i32 [{}] for kv.positions", total));
     const std::vector<int32_t> given = positions->ints();
-    std::vector<int32_t> placed(static_cast<size_t>(view.positions->shape[0] * view.positions->shape[1]));
+    std::vector<int32_t> placed(
+        static_cast<size_t>(view.positions->shape[0] * view.positions->shape[1]));
     for (size_t i = 0; i < rows.size(); ++i)
-        placed[static_cast<size_t>(rows[i].first * view.positions->shape[1] + rows[i].second)] = given[i];
+        placed[static_cast<size_t>(rows[i].first * view.positions->shape[1] + rows[i].second)] =
+            given[i];
     for (const Tensor &t : tensors_) {
         if (t.c() == view.positions) t.write(placed.data());
     }

@@ -17,21 +17,23 @@ using Json = nlohmann::ordered_json;
 std::string describe(Pipeline &p) {
     const std::string key = keel_dtype_name(p.kv_shape().key_dtype),
                       value = keel_dtype_name(p.kv_shape().value_dtype);
-    return fmt::format("{}: backend {}, weights {}, KV {}, policy {}", p.source().path(), p.device().plugin(),
-                       p.weights().dtype_name(), key == value ? key : key + " and " + value,
-                       *p.config().policy.plugin);
+    return fmt::format("{}: backend {}, weights {}, KV {}, policy {}", p.source().path(),
+                       p.device().plugin(), p.weights().dtype_name(),
+                       key == value ? key : key + " and " + value, *p.config().policy.plugin);
 }
 
-void check_same_tokens(Pipeline &a, Pipeline &b, const ScoringText &mine, const ScoringText &theirs) {
+void check_same_tokens(Pipeline &a, Pipeline &b, const ScoringText &mine,
+                       const ScoringText &theirs) {
     if (a.model().vocab_size != b.model().vocab_size) {
-        throw_error(
-            ErrorKind::input,
-            "the two models have vocabularies of {} and {} tokens; a KL divergence needs the same one",
-            a.model().vocab_size, b.model().vocab_size);
+        throw_error(ErrorKind::input,
+                    "the two models have vocabularies of {} and {} tokens; a KL divergence needs "
+                    "the same one",
+                    a.model().vocab_size, b.model().vocab_size);
     }
     if (mine.ids != theirs.ids || mine.bos != theirs.bos)
-        throw_error(ErrorKind::input, "the two models' tokenizers make different tokens of the text; a KL "
-                                      "divergence needs the same ones");
+        throw_error(ErrorKind::input,
+                    "the two models' tokenizers make different tokens of the text; a KL "
+                    "divergence needs the same ones");
 }
 
 std::string plus_minus(const std::optional<double> &error) {
@@ -56,14 +58,14 @@ struct Samples {
     void add(const Samples &more) {
         for (const auto member :
              {&Samples::kl, &Samples::same_top, &Samples::delta, &Samples::nll, &Samples::nll_ref})
-            (this->*member).insert((this->*member).end(), (more.*member).begin(), (more.*member).end());
+            (this->*member)
+                .insert((this->*member).end(), (more.*member).begin(), (more.*member).end());
     }
 };
 
 double mean(const std::vector<double> &values) {
     double sum = 0;
-    for (const double value : values)
-        sum += value;
+    for (const double value : values) sum += value;
     return sum / static_cast<double>(values.size());
 }
 
@@ -95,8 +97,10 @@ DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::s
 
     r.windows.resize(walk.windows().size());
     std::vector<Samples> of_windows(walk.windows().size());
-    const auto note_row = [&](size_t window, int64_t target, std::span<const std::span<const float>> rows) {
-        of_windows[window].add(compare_rows(rows[0], rows[1], ready.ids[static_cast<size_t>(target)]));
+    const auto note_row = [&](size_t window, int64_t target,
+                              std::span<const std::span<const float>> rows) {
+        of_windows[window].add(
+            compare_rows(rows[0], rows[1], ready.ids[static_cast<size_t>(target)]));
     };
     const auto note_window = [&](size_t index, std::span<Session *const> sessions) {
         const Samples &samples = of_windows[index];
@@ -119,13 +123,14 @@ DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::s
     } else {
         Session *const sessions[] = {mine.session.get(), theirs.session.get()};
         size_t index = 0;
-        walk.run([&](int64_t target,
-                     std::span<const std::span<const float>> rows) { note_row(index, target, rows); },
-                 [&](const ScoreWindow &) { note_window(index++, sessions); });
+        walk.run(
+            [&](int64_t target, std::span<const std::span<const float>> rows) {
+                note_row(index, target, rows);
+            },
+            [&](const ScoreWindow &) { note_window(index++, sessions); });
     }
     Samples samples;
-    for (const Samples &of_window : of_windows)
-        samples.add(of_window);
+    for (const Samples &of_window : of_windows) samples.add(of_window);
     r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
     const std::vector<size_t> blocks = score_blocks(r.options, walk.windows());
@@ -139,12 +144,13 @@ DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::s
     r.kl_max = sorted.back();
     for (const double q : {0.5, 0.9, 0.99}) {
         const auto of_resample = [q](std::vector<double> &values) {
-            const auto at = values.begin() + static_cast<std::ptrdiff_t>(
-                                                 std::lround(q * static_cast<double>(values.size() - 1)));
+            const auto at = values.begin() + static_cast<std::ptrdiff_t>(std::lround(
+                                                 q * static_cast<double>(values.size() - 1)));
             std::nth_element(values.begin(), at, values.end());
             return *at;
         };
-        r.quantiles.push_back({q, quantile(sorted, q), bootstrap_error(samples.kl, blocks, of_resample)});
+        r.quantiles.push_back(
+            {q, quantile(sorted, q), bootstrap_error(samples.kl, blocks, of_resample)});
     }
     return r;
 }
@@ -152,30 +158,34 @@ DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::s
 std::string divergence_text(const DivergenceReport &r) {
     std::string out = fmt::format("this:      {}\nreference: {}\n", r.first, r.reference);
     out += scoring_text_line(r.options, r.has_bos, r.windows.size());
-    out += fmt::format("{} of {} tokens scored in {:.1f} s{}; evictions {}, reference {}\n", r.kl.count,
-                       r.text_tokens, r.seconds, r.batch > 1 ? fmt::format(", {} at once", r.batch) : "",
-                       r.evictions, r.evictions_ref);
+    out += fmt::format("{} of {} tokens scored in {:.1f} s{}; evictions {}, reference {}\n",
+                       r.kl.count, r.text_tokens, r.seconds,
+                       r.batch > 1 ? fmt::format(", {} at once", r.batch) : "", r.evictions,
+                       r.evictions_ref);
     if (!r.keeps_all && r.evictions == 0)
-        out +=
-            "the policy evicted nothing here: a smaller budget, longer windows, --step 1 or --prefix let it "
-            "act\n";
+        out += "the policy evicted nothing here: a smaller budget, longer windows, --step 1 or "
+               "--prefix let it "
+               "act\n";
     out += fmt::format("\nKL(reference || this), nats a token\n  mean    {:.6f}{}\n", r.kl.mean,
                        plus_minus(r.kl.error));
     for (const Quantile &q : r.quantiles) {
-        out += fmt::format("  {:<7} {:.6f}{}\n", q.q == 0.5 ? "median" : fmt::format("{:.0f}%", 100 * q.q),
-                           q.value, plus_minus(q.error));
+        out += fmt::format("  {:<7} {:.6f}{}\n",
+                           q.q == 0.5 ? "median" : fmt::format("{:.0f}%", 100 * q.q), q.value,
+                           plus_minus(q.error));
     }
     out += fmt::format("  max     {:.6f}\n", r.kl_max);
     out += fmt::format("same most likely token: {:.2f}%", 100 * r.same_top.mean);
     if (r.same_top.error) out += fmt::format(" +- {:.2f}%", 100 * *r.same_top.error);
-    out += fmt::format("\nlog p of the true token, this minus reference: {:.5f}{}\n", r.delta_log_p.mean,
-                       plus_minus(r.delta_log_p.error));
-    out += fmt::format("perplexity: {:.4f}, reference {:.4f}, ratio {:.5f}{}\n", std::exp(r.nll.mean),
-                       std::exp(r.nll_ref.mean), std::exp(-r.delta_log_p.mean),
-                       r.delta_log_p.error ? plus_minus(std::exp(-r.delta_log_p.mean) * *r.delta_log_p.error)
-                                           : std::string{});
+    out += fmt::format("\nlog p of the true token, this minus reference: {:.5f}{}\n",
+                       r.delta_log_p.mean, plus_minus(r.delta_log_p.error));
+    out += fmt::format(
+        "perplexity: {:.4f}, reference {:.4f}, ratio {:.5f}{}\n", std::exp(r.nll.mean),
+        std::exp(r.nll_ref.mean), std::exp(-r.delta_log_p.mean),
+        r.delta_log_p.error ? plus_minus(std::exp(-r.delta_log_p.mean) * *r.delta_log_p.error)
+                            : std::string{});
     if (r.kl.error)
-        out += fmt::format("errors are standard errors over {} blocks of neighbouring tokens\n", r.kl.blocks);
+        out += fmt::format("errors are standard errors over {} blocks of neighbouring tokens\n",
+                           r.kl.blocks);
     return out;
 }
 

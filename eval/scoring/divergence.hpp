@@ -27,8 +27,9 @@ struct DivergenceReport {
     Estimate kl;                     // KL(reference || first), nats
     std::vector<Quantile> quantiles; // of it: median, 90 %, 99 %
     double kl_max = 0;
-    Estimate same_top;    // share of tokens where both have the same most likely one
-    Estimate delta_log_p; // log p of the true token, first minus reference: below 0, the first is worse
+    Estimate same_top; // share of tokens where both have the same most likely one
+    Estimate
+        delta_log_p; // log p of the true token, first minus reference: below 0, the first is worse
     Estimate nll, nll_ref;
     double seconds = 0;
     uint64_t evictions = 0, evictions_ref = 0;
@@ -36,8 +37,9 @@ struct DivergenceReport {
     std::vector<DivergenceWindow> windows;
 };
 
-// Both pipelines were made with scoring_rows(), and for the same number of sequences at once (PipelineOptions::batch): above 1 so many
-// windows or places are scored side by side. Throws Error(input) if they do not have the same vocabulary and tokens.
+// Both pipelines were made with scoring_rows(), and for the same number of sequences at once
+// (PipelineOptions::batch): above 1 so many windows or places are scored side by side. Throws
+// Error(input) if they do not have the same vocabulary and tokens.
 DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::string_view text,
                                     const ScoringOptions &options);
 

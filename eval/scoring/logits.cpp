@@ -15,7 +15,8 @@ double log_probability(std::span<const float> row, int32_t id) {
     return LogSoftmax(row)(row[static_cast<size_t>(id)]);
 }
 
-RowDifference compare_rows(std::span<const float> row, std::span<const float> reference, int32_t truth) {
+RowDifference compare_rows(std::span<const float> row, std::span<const float> reference,
+                           int32_t truth) {
     const LogSoftmax ours(row), theirs(reference);
     double kl = 0;
     for (size_t i = 0; i < row.size(); ++i) {

@@ -19,6 +19,7 @@ struct RowDifference {
     double log_p_ref = 0; // and by the reference
     bool same_top = false;
 };
-RowDifference compare_rows(std::span<const float> row, std::span<const float> reference, int32_t truth);
+RowDifference compare_rows(std::span<const float> row, std::span<const float> reference,
+                           int32_t truth);
 
 } // namespace keel

@@ -30,16 +30,15 @@ WindowCache window_cache(Session &session) {
     return {stats.evictions, session.cache().cache().max_length(), stats.kv_bytes};
 }
 
-double PerplexityReport::perplexity() const {
-    return std::exp(nll.mean);
-}
+double PerplexityReport::perplexity() const { return std::exp(nll.mean); }
 
 std::optional<double> PerplexityReport::perplexity_error() const {
     if (!nll.error) return std::nullopt;
     return perplexity() * *nll.error;
 }
 
-std::vector<size_t> score_blocks(const ScoringOptions &options, const std::vector<ScoreWindow> &windows) {
+std::vector<size_t> score_blocks(const ScoringOptions &options,
+                                 const std::vector<ScoreWindow> &windows) {
     std::vector<size_t> blocks;
     size_t tokens = 0;
     for (const ScoreWindow &w : windows) {
@@ -92,12 +91,16 @@ PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
             [&](size_t window, int64_t target, std::span<const std::span<const float>> rows) {
                 note_row(window, target, rows[0]);
             },
-            [&](size_t window, std::span<Session *const> sessions) { note_window(window, *sessions[0]); });
+            [&](size_t window, std::span<Session *const> sessions) {
+                note_window(window, *sessions[0]);
+            });
     } else {
         size_t index = 0;
-        walk.run([&](int64_t target,
-                     std::span<const std::span<const float>> rows) { note_row(index, target, rows[0]); },
-                 [&](const ScoreWindow &) { note_window(index++, *first); });
+        walk.run(
+            [&](int64_t target, std::span<const std::span<const float>> rows) {
+                note_row(index, target, rows[0]);
+            },
+            [&](const ScoreWindow &) { note_window(index++, *first); });
     }
     r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     for (const std::vector<double> &of_window : values)
@@ -107,8 +110,8 @@ PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
 }
 
 std::string scoring_text_line(const ScoringOptions &o, bool has_bos, size_t windows) {
-    const std::string front =
-        has_bos ? ", each behind the token that begins a text" : ", without a token that begins a text";
+    const std::string front = has_bos ? ", each behind the token that begins a text"
+                                      : ", without a token that begins a text";
     const std::string step = o.step == 1 ? "one by one" : "many at a time";
     if (o.prefix > 0) {
         return fmt::format("{}: a prefix of {}, then {} scored {}{}\n", counted(windows, "place"),
@@ -125,19 +128,21 @@ std::string perplexity_text(const PerplexityReport &r) {
                                   key == value ? key : key + " and " + value, r.policy);
     out += scoring_text_line(r.options, r.has_bos, r.windows.size());
     out += fmt::format(
-        "{} of {} tokens scored in {:.1f} s, {:.0f} tokens/s taken in{}; KV at most {}{}; {}\n", r.nll.count,
-        r.text_tokens, r.seconds, r.rate(), r.batch > 1 ? fmt::format(", {} at once", r.batch) : "",
-        format_bytes(r.kv_peak_bytes), r.batch > 1 ? " in all" : "", counted(r.evictions, "eviction"));
+        "{} of {} tokens scored in {:.1f} s, {:.0f} tokens/s taken in{}; KV at most {}{}; {}\n",
+        r.nll.count, r.text_tokens, r.seconds, r.rate(),
+        r.batch > 1 ? fmt::format(", {} at once", r.batch) : "", format_bytes(r.kv_peak_bytes),
+        r.batch > 1 ? " in all" : "", counted(r.evictions, "eviction"));
     if (!r.keeps_all && r.evictions == 0) {
-        out +=
-            fmt::format("policy {} evicted nothing here, so this is a full cache's number: a smaller budget, "
-                        "longer windows, --step 1 or --prefix let it act\n",
-                        r.policy);
+        out += fmt::format(
+            "policy {} evicted nothing here, so this is a full cache's number: a smaller budget, "
+            "longer windows, --step 1 or --prefix let it act\n",
+            r.policy);
     }
     out += fmt::format("nll        {:.4f}{} nats a token", r.nll.mean, plus_minus(r.nll.error));
     if (r.nll.error && r.nll.error_independent)
-        out += fmt::format(" ({} of neighbours; {:.2g} if tokens were independent, which they are not)",
-                           counted(r.nll.blocks, "block"), *r.nll.error_independent);
+        out += fmt::format(
+            " ({} of neighbours; {:.2g} if tokens were independent, which they are not)",
+            counted(r.nll.blocks, "block"), *r.nll.error_independent);
     out += fmt::format("\nperplexity {:.4f}{}\n", r.perplexity(), plus_minus(r.perplexity_error()));
     return out;
 }
@@ -179,7 +184,8 @@ Json perplexity_json(const PerplexityReport &r, std::string_view version) {
             {"model", r.model},
             {"weights", r.weights},
             {"kv",
-             {{"key_dtype", keel_dtype_name(r.key_dtype)}, {"value_dtype", keel_dtype_name(r.value_dtype)}}},
+             {{"key_dtype", keel_dtype_name(r.key_dtype)},
+              {"value_dtype", keel_dtype_name(r.value_dtype)}}},
             {"policy", r.policy},
             {"scoring", scoring_json(r.options, r.has_bos)},
             {"batch", r.batch},

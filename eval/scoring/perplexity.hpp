@@ -19,7 +19,8 @@ struct WindowCache {
 };
 WindowCache window_cache(Session &session);
 
-// One window, or one place. Results of two runs over the same text and options can be paired by `begin`.
+// One window, or one place. Results of two runs over the same text and options can be paired by
+// `begin`.
 struct PerplexityWindow {
     ScoreWindow where;
     double nll = 0; // mean over its scored tokens, nats
@@ -36,7 +37,7 @@ struct PerplexityReport {
     int64_t text_tokens = 0, fed_tokens = 0;
     Estimate nll; // nats per token
     std::vector<double>
-        token_nll;      // of each scored token, in the order of the text; pairs two runs over one text
+        token_nll; // of each scored token, in the order of the text; pairs two runs over one text
     double seconds = 0; // of taking tokens in and scoring them
     uint64_t evictions = 0;
     uint64_t kv_peak_bytes = 0; // of all windows that were side by side
@@ -49,13 +50,17 @@ struct PerplexityReport {
     } // tokens per second
 };
 
-// Blocks of neighbouring tokens for errors: places where there are such, else runs of up to 128 tokens.
-std::vector<size_t> score_blocks(const ScoringOptions &options, const std::vector<ScoreWindow> &windows);
+// Blocks of neighbouring tokens for errors: places where there are such, else runs of up to 128
+// tokens.
+std::vector<size_t> score_blocks(const ScoringOptions &options,
+                                 const std::vector<ScoreWindow> &windows);
 
-// Scores a text. The pipeline was made with scoring_rows(). Where it was made for several sequences (PipelineOptions::batch) so many
-// windows or places are scored side by side, each with a session of its own: for tokens that are taken in one by one; throws
-// Error(usage) where they are taken in many at a time, which reads the weights once for many of them anyway.
-PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text, const ScoringOptions &options);
+// Scores a text. The pipeline was made with scoring_rows(). Where it was made for several sequences
+// (PipelineOptions::batch) so many windows or places are scored side by side, each with a session
+// of its own: for tokens that are taken in one by one; throws Error(usage) where they are taken in
+// many at a time, which reads the weights once for many of them anyway.
+PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
+                                    const ScoringOptions &options);
 
 // What a person reads.
 std::string perplexity_text(const PerplexityReport &report);

@@ -14,19 +14,21 @@ constexpr int64_t largest = int64_t{1} << 30;
 
 void in_range(const char *option, int64_t value, int64_t low, int64_t high) {
     if (value < low || value > high)
-        throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", option, low, high,
-                    value);
+        throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", option, low, high, value);
 }
 
 // The tokenizer's own token at the beginning of a text, where its files ask for one.
 std::optional<int32_t> begin_token(const Tokenizer &tokenizer) {
     const std::vector<int32_t> frame = tokenizer.encode("");
-    if (frame.empty() || !tokenizer.bos_id() || frame.front() != *tokenizer.bos_id()) return std::nullopt;
+    if (frame.empty() || !tokenizer.bos_id() || frame.front() != *tokenizer.bos_id())
+        return std::nullopt;
     return frame.front();
 }
 
-// As many tokens as are wanted: a text of a gigabyte need not be taken apart for its first thousand.
-std::vector<int32_t> first_tokens(const Tokenizer &tokenizer, std::string_view text, int64_t wanted) {
+// As many tokens as are wanted: a text of a gigabyte need not be taken apart for its first
+// thousand.
+std::vector<int32_t> first_tokens(const Tokenizer &tokenizer, std::string_view text,
+                                  int64_t wanted) {
     const EncodeOptions plain{.add_special = false, .parse_special = false};
     if (wanted <= 0) return tokenizer.encode(text, plain);
     std::vector<int32_t> ids;
@@ -47,10 +49,12 @@ uint32_t scoring_rows(int64_t vocab_size) {
     return static_cast<uint32_t>(std::clamp<uint64_t>(logits_bytes / row, 1, 4096));
 }
 
-ScoringText scoring_text(const Pipeline &pipeline, std::string_view text, const ScoringOptions &options) {
+ScoringText scoring_text(const Pipeline &pipeline, std::string_view text,
+                         const ScoringOptions &options) {
     const Tokenizer *tokenizer = pipeline.tokenizer();
     if (tokenizer == nullptr)
-        throw_error(ErrorKind::usage, "{}: the model has no tokenizer; a text cannot be scored without one",
+        throw_error(ErrorKind::usage,
+                    "{}: the model has no tokenizer; a text cannot be scored without one",
                     pipeline.source().path());
     in_range("--max-tokens", options.max_tokens, 0, largest);
     ScoringText out;
@@ -73,8 +77,8 @@ ScoringWalk::ScoringWalk(std::vector<Session *> sessions, const ScoringText &tex
     rows_ = options_.step;
     for (const Session *session : sessions_) {
         Pipeline &p = const_cast<Session *>(session)->pipeline();
-        rows_ = std::min<int64_t>(
-            {rows_, p.engines().step_tokens(), static_cast<int64_t>(scoring_rows(p.model().vocab_size))});
+        rows_ = std::min<int64_t>({rows_, p.engines().step_tokens(),
+                                   static_cast<int64_t>(scoring_rows(p.model().vocab_size))});
     }
 }
 
@@ -100,8 +104,9 @@ void ScoringWalk::check() const {
     int64_t longest = 0;
     if (o.prefix > 0) {
         if (o.context != 0 || o.stride != 0)
-            throw_error(ErrorKind::usage,
-                        "windows (context, stride) and places (prefix, continuation) exclude each other");
+            throw_error(
+                ErrorKind::usage,
+                "windows (context, stride) and places (prefix, continuation) exclude each other");
         in_range("--prefix", o.prefix, 1, largest);
         in_range("--continuation", o.continuation, 1, largest);
         in_range("--places", o.places, 1, 1'000'000);
@@ -117,25 +122,27 @@ void ScoringWalk::check() const {
                         "longer one tokens "
                         "between the windows would not be scored",
                         o.context, o.stride);
-        longest =
-            std::min<int64_t>(o.context, std::ssize(text_.ids) - 1 + static_cast<int64_t>(begin_tokens()));
+        longest = std::min<int64_t>(o.context, std::ssize(text_.ids) - 1 +
+                                                   static_cast<int64_t>(begin_tokens()));
     }
     for (Session *session : sessions_) {
         Pipeline &p = session->pipeline();
         if (p.policy_setup().keeps_all() && longest > p.context()) {
             const std::string what =
-                o.prefix > 0
-                    ? fmt::format("a prefix of {} and a continuation of {} tokens", o.prefix, o.continuation)
-                    : fmt::format("a window of {} tokens", o.context);
+                o.prefix > 0 ? fmt::format("a prefix of {} and a continuation of {} tokens",
+                                           o.prefix, o.continuation)
+                             : fmt::format("a window of {} tokens", o.context);
             const std::string text = o.prefix > 0 || longest == o.context
                                          ? std::string{}
                                          : fmt::format(" (this text fills {} of them)", longest);
-            const std::string cure = p.model().max_positions > p.context()
-                                         ? fmt::format(", or raise model.context (the model was made for {})",
-                                                       p.model().max_positions)
-                                         : std::string{};
-            throw_error(ErrorKind::usage, "{}{} does not fit the cache of {}, which holds {}; ask for less{}",
-                        what, text, printable(p.source().path(), 400),
+            const std::string cure =
+                p.model().max_positions > p.context()
+                    ? fmt::format(", or raise model.context (the model was made for {})",
+                                  p.model().max_positions)
+                    : std::string{};
+            throw_error(ErrorKind::usage,
+                        "{}{} does not fit the cache of {}, which holds {}; ask for less{}", what,
+                        text, printable(p.source().path(), 400),
                         counted(static_cast<uint64_t>(p.context()), "token"), cure);
         }
     }
@@ -150,8 +157,8 @@ void ScoringWalk::make_windows() {
         const int64_t length = before + o.continuation;
         if (length > n)
             throw_error(ErrorKind::usage,
-                        "the text has {} tokens; a prefix of {} and a continuation of {} need {}", n,
-                        o.prefix, o.continuation, length);
+                        "the text has {} tokens; a prefix of {} and a continuation of {} need {}",
+                        n, o.prefix, o.continuation, length);
         const int64_t places = std::min(o.places, n / length);
         for (int64_t i = 0; i < places; ++i) {
             const int64_t begin = places == 1 ? 0 : (n - length) * i / (places - 1);
@@ -159,7 +166,8 @@ void ScoringWalk::make_windows() {
         }
         return;
     }
-    // A window takes context - front tokens of the text in, and the last of its targets is one further on.
+    // A window takes context - front tokens of the text in, and the last of its targets is one
+    // further on.
     const int64_t held = o.context - front;
     int64_t scored = 1 - front;
     for (int64_t begin = 0; scored < n; begin += o.stride) {
@@ -171,8 +179,7 @@ void ScoringWalk::make_windows() {
 
 int64_t ScoringWalk::scored_tokens() const {
     int64_t n = 0;
-    for (const ScoreWindow &w : windows_)
-        n += w.tokens();
+    for (const ScoreWindow &w : windows_) n += w.tokens();
     return n;
 }
 
@@ -186,7 +193,8 @@ void ScoringWalk::run(const OnRow &on_row, const OnWindow &on_window) {
 ScoringWalk::Feed ScoringWalk::feed_of(const ScoreWindow &window) const {
     Feed feed;
     if (text_.bos) feed.ids.push_back(*text_.bos);
-    feed.ids.insert(feed.ids.end(), text_.ids.begin() + window.begin, text_.ids.begin() + window.end - 1);
+    feed.ids.insert(feed.ids.end(), text_.ids.begin() + window.begin,
+                    text_.ids.begin() + window.end - 1);
     const auto front = static_cast<int64_t>(begin_tokens());
     feed.first = window.begin + 1 - front;
     feed.prompt = static_cast<size_t>(window.scored - feed.first);
@@ -221,15 +229,13 @@ int64_t ScoringWalk::feed_rows(std::span<const int32_t> ids, int64_t begin) {
     const int64_t left = std::ssize(ids) - begin;
     int64_t n = std::min(left, rows_);
     if (options_.step == 1) {
-        for (Session *session : sessions_)
-            session->decode(ids[static_cast<size_t>(begin)]);
+        for (Session *session : sessions_) session->decode(ids[static_cast<size_t>(begin)]);
         return 1;
     }
     for (Session *session : sessions_)
         n = std::min(n, std::max<int64_t>(session->cache().next_chunk(n, n), 1));
     const auto piece = ids.subspan(static_cast<size_t>(begin), static_cast<size_t>(n));
-    for (Session *session : sessions_)
-        session->prefill(piece, false, static_cast<uint32_t>(n));
+    for (Session *session : sessions_) session->prefill(piece, false, static_cast<uint32_t>(n));
     return n;
 }
 
@@ -240,8 +246,8 @@ void ScoringWalk::give_rows(int64_t n, int64_t target, int64_t end, const OnRow 
         if (session->pipeline().host().cancelled()) throw_error(ErrorKind::runtime, "cancelled");
         all.push_back(session->logits());
         if (std::ssize(all.back()) != n * session->pipeline().model().vocab_size)
-            throw_error(ErrorKind::internal, "scoring wanted {} rows of logits, found {} numbers", n,
-                        all.back().size());
+            throw_error(ErrorKind::internal, "scoring wanted {} rows of logits, found {} numbers",
+                        n, all.back().size());
     }
     for (int64_t i = 0; i < n; ++i) {
         for (size_t s = 0; s < all.size(); ++s) {

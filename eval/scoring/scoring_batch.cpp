@@ -34,12 +34,13 @@ class SideBySide {
             if (!begin(seat)) break;
             seats_.push_back(std::move(seat));
         }
-        while (!seats_.empty())
-            step();
+        while (!seats_.empty()) step();
     }
 
   private:
-    Session *another(SessionBatch &batch) { return owned_.emplace_back(batch.make_session()).get(); }
+    Session *another(SessionBatch &batch) {
+        return owned_.emplace_back(batch.make_session()).get();
+    }
 
     // Gives a seat its next window that needs a step; false: there is none.
     bool begin(Seat &seat) {
@@ -64,12 +65,10 @@ class SideBySide {
 
     void step() {
         ids_.clear();
-        for (const Seat &seat : seats_)
-            ids_.push_back(seat.feed.ids[seat.taken]);
+        for (const Seat &seat : seats_) ids_.push_back(seat.feed.ids[seat.taken]);
         for (size_t side = 0; side < sides_.size(); ++side) {
             sessions_.clear();
-            for (const Seat &seat : seats_)
-                sessions_.push_back(seat.sessions[side]);
+            for (const Seat &seat : seats_) sessions_.push_back(seat.sessions[side]);
             for (const SessionBatch::Outcome &outcome :
                  sides_[side].batch->decode(sessions_, ids_, SessionBatch::Read::logits)) {
                 if (outcome.kind != SessionBatch::Outcome::Kind::done) throw outcome.error();
@@ -87,18 +86,19 @@ class SideBySide {
 
     void give_row(const Seat &seat, int64_t target) {
         rows_.clear();
-        for (Session *session : seat.sessions)
-            rows_.push_back(session->logits());
+        for (Session *session : seat.sessions) rows_.push_back(session->logits());
         on_row_(seat.window, target, rows_);
     }
 
     void advance(size_t tokens) {
         done_ += tokens;
         for (const ScoringSide &side : sides_) {
-            if (side.first->pipeline().host().cancelled()) throw_error(ErrorKind::runtime, "cancelled");
+            if (side.first->pipeline().host().cancelled())
+                throw_error(ErrorKind::runtime, "cancelled");
         }
         const ScoringOptions &options = walk_.options();
-        if (options.progress) options.progress("scoring", done_, static_cast<uint64_t>(walk_.fed_tokens()));
+        if (options.progress)
+            options.progress("scoring", done_, static_cast<uint64_t>(walk_.fed_tokens()));
     }
 
     std::span<const ScoringSide> sides_;
@@ -118,18 +118,20 @@ class SideBySide {
 
 void score_side_by_side(
     std::span<const ScoringSide> sides, const ScoringWalk &walk,
-    const std::function<void(size_t window, int64_t target, std::span<const std::span<const float>> rows)>
-        &on_row,
+    const std::function<void(size_t window, int64_t target,
+                             std::span<const std::span<const float>> rows)> &on_row,
     const std::function<void(size_t window, std::span<Session *const> sessions)> &on_window) {
     const uint32_t most = sides.front().first->pipeline().batch();
     for (const ScoringSide &side : sides) {
         if (side.first->pipeline().batch() != most)
-            throw_error(ErrorKind::usage, "pipelines that were made for {} and {} sequences at once", most,
+            throw_error(ErrorKind::usage,
+                        "pipelines that were made for {} and {} sequences at once", most,
                         side.first->pipeline().batch());
     }
     if (walk.options().step != 1)
         throw_error(ErrorKind::usage,
-                    "a batch of {}: windows side by side are for tokens that are taken in one by one (--step "
+                    "a batch of {}: windows side by side are for tokens that are taken in one by "
+                    "one (--step "
                     "1); many at a time, as here, "
                     "read the weights once for all of them anyway: leave the batch out",
                     most);

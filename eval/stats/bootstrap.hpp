@@ -5,16 +5,16 @@
 
 namespace keel {
 
-// The values of a statistic over resamples: each draws `count` of `count` clusters, with replacement.
-// below(n) draws a number from 0 to n - 1. statistic(drawn) gets the indices of the clusters drawn.
+// The values of a statistic over resamples: each draws `count` of `count` clusters, with
+// replacement. below(n) draws a number from 0 to n - 1. statistic(drawn) gets the indices of the
+// clusters drawn.
 template <typename Below, typename Statistic>
 std::vector<double> bootstrap(size_t count, size_t resamples, const Below &below,
                               const Statistic &statistic) {
     std::vector<double> values(resamples);
     std::vector<size_t> drawn(count);
     for (double &value : values) {
-        for (size_t &index : drawn)
-            index = below(count);
+        for (size_t &index : drawn) index = below(count);
         value = statistic(drawn);
     }
     return values;

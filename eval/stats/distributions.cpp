@@ -9,7 +9,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// lgamma keeps a sign in a global on some systems; Stirling's series is as good here and shares nothing.
+// lgamma keeps a sign in a global on some systems; Stirling's series is as good here and shares
+// nothing.
 double log_gamma(double x) {
     double shift = 0;
     while (x < 12) {
@@ -41,27 +42,27 @@ double beta_fraction(double a, double b, double x) {
     return h;
 }
 
-// The regularized incomplete beta function of x and 1 - x, which is handed in since it may be known better.
+// The regularized incomplete beta function of x and 1 - x, which is handed in since it may be known
+// better.
 double incomplete_beta(double a, double b, double x, double complement) {
     if (x <= 0) return 0;
     if (complement <= 0) return 1;
-    const double front =
-        std::exp(log_gamma(a + b) - log_gamma(a) - log_gamma(b) + a * std::log(x) + b * std::log(complement));
+    const double front = std::exp(log_gamma(a + b) - log_gamma(a) - log_gamma(b) + a * std::log(x) +
+                                  b * std::log(complement));
     if (x < (a + 1) / (a + b + 2)) return front * beta_fraction(a, b, x) / a;
     return 1 - front * beta_fraction(b, a, complement) / b;
 }
 
 } // namespace
 
-double normal_cdf(double x) {
-    return 0.5 * std::erfc(-x / std::numbers::sqrt2);
-}
+double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 
 double normal_quantile(double p) {
     if (!(p > 0)) return -infinity;
     if (!(p < 1)) return infinity;
     if (p > 0.5) return -normal_quantile(1 - p);
-    // A start that is good to three digits, then Halley's steps on the lower tail, where erfc loses nothing.
+    // A start that is good to three digits, then Halley's steps on the lower tail, where erfc loses
+    // nothing.
     const double t = std::sqrt(-2 * std::log(p));
     double x = -(t - (2.515517 + t * (0.802853 + t * 0.010328)) /
                          (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))));

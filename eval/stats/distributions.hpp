@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// The distributions that the tests and intervals of experiments need. Good to about 1e-12, and the same on every platform but for
-// the last digits of its exp and log.
+// The distributions that the tests and intervals of experiments need. Good to about 1e-12, and the
+// same on every platform but for the last digits of its exp and log.
 namespace keel {
 
 double normal_cdf(double x);

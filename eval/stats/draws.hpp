@@ -6,7 +6,8 @@
 
 namespace keel {
 
-// SplitMix64: the same numbers on every machine and with every standard library, so that an experiment's items are the same everywhere.
+// SplitMix64: the same numbers on every machine and with every standard library, so that an
+// experiment's items are the same everywhere.
 class AbDraws {
   public:
     explicit AbDraws(uint64_t seed) : state_(seed) {}
@@ -20,15 +21,12 @@ class AbDraws {
     // 0 to n - 1; n is not 0.
     uint64_t below(uint64_t n) { return next() % n; }
 
-    template <typename T>
-    const T &choice(const std::vector<T> &values) {
+    template <typename T> const T &choice(const std::vector<T> &values) {
         return values[below(values.size())];
     }
 
-    template <typename T>
-    void shuffle(std::vector<T> &values) {
-        for (size_t i = values.size(); i > 1; --i)
-            std::swap(values[i - 1], values[below(i)]);
+    template <typename T> void shuffle(std::vector<T> &values) {
+        for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[below(i)]);
     }
 
   private:

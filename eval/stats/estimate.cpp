@@ -22,13 +22,11 @@ Estimate estimate(std::span<const double> values, std::span<const size_t> blocks
     if (values.empty()) return e;
     const auto n = static_cast<double>(values.size());
     double sum = 0;
-    for (const double v : values)
-        sum += v;
+    for (const double v : values) sum += v;
     e.mean = sum / n;
     if (values.size() > 1) {
         double squares = 0;
-        for (const double v : values)
-            squares += (v - e.mean) * (v - e.mean);
+        for (const double v : values) squares += (v - e.mean) * (v - e.mean);
         e.error_independent = std::sqrt(squares / (n - 1) / n);
     }
     if (blocks.size() > 1) {
@@ -37,8 +35,7 @@ Estimate estimate(std::span<const double> values, std::span<const size_t> blocks
         size_t at = 0;
         for (const size_t length : blocks) {
             double residual = 0;
-            for (const double v : values.subspan(at, length))
-                residual += v - e.mean;
+            for (const double v : values.subspan(at, length)) residual += v - e.mean;
             squares += residual * residual;
             at += length;
         }
@@ -50,11 +47,11 @@ Estimate estimate(std::span<const double> values, std::span<const size_t> blocks
 
 std::vector<size_t> even_blocks(size_t count, size_t preferred) {
     if (count == 0) return {};
-    const size_t length = std::clamp<size_t>(count / fewest_blocks, 1, std::max<size_t>(preferred, 1));
+    const size_t length =
+        std::clamp<size_t>(count / fewest_blocks, 1, std::max<size_t>(preferred, 1));
     std::vector<size_t> blocks(count / length, length);
     // What is left over lengthens the first ones by one each, round after round.
-    for (size_t i = 0, left = count % length; left > 0; --left, ++i)
-        ++blocks[i % blocks.size()];
+    for (size_t i = 0, left = count % length; left > 0; --left, ++i) ++blocks[i % blocks.size()];
     return blocks;
 }
 
@@ -65,15 +62,15 @@ double quantile(std::span<const double> sorted, double q) {
     return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
-std::optional<double> bootstrap_error(std::span<const double> values, std::span<const size_t> blocks,
-                                      const std::function<double(std::vector<double> &)> &statistic) {
+std::optional<double>
+bootstrap_error(std::span<const double> values, std::span<const size_t> blocks,
+                const std::function<double(std::vector<double> &)> &statistic) {
     if (blocks.size() < 2) return std::nullopt;
     std::vector<size_t> begins;
-    for (size_t i = 0, at = 0; i < blocks.size(); at += blocks[i++])
-        begins.push_back(at);
+    for (size_t i = 0, at = 0; i < blocks.size(); at += blocks[i++]) begins.push_back(at);
     std::mt19937_64 random(1);
-    const size_t resamples =
-        std::clamp(resampled_values / std::max<size_t>(values.size(), 1), fewest_resamples, most_resamples);
+    const size_t resamples = std::clamp(resampled_values / std::max<size_t>(values.size(), 1),
+                                        fewest_resamples, most_resamples);
     std::vector<double> drawn;
     const auto of_resample = [&](const std::vector<size_t> &chosen) {
         drawn.clear();
@@ -86,10 +83,8 @@ std::optional<double> bootstrap_error(std::span<const double> values, std::span<
     const std::vector<double> found = bootstrap(
         blocks.size(), resamples, [&](size_t n) { return random() % n; }, of_resample);
     double mean = 0, squares = 0;
-    for (const double v : found)
-        mean += v / static_cast<double>(found.size());
-    for (const double v : found)
-        squares += (v - mean) * (v - mean);
+    for (const double v : found) mean += v / static_cast<double>(found.size());
+    for (const double v : found) squares += (v - mean) * (v - mean);
     return std::sqrt(squares / static_cast<double>(found.size() - 1));
 }
 

@@ -23,8 +23,7 @@ Spread Spread::of(std::vector<double> samples) {
     s.min = *low;
     s.max = *high;
     std::vector<double> distances;
-    for (const double sample : s.samples)
-        distances.push_back(std::abs(sample - s.median));
+    for (const double sample : s.samples) distances.push_back(std::abs(sample - s.median));
     s.deviation = median_of(std::move(distances));
     return s;
 }

@@ -4,7 +4,8 @@
 
 namespace keel {
 
-// Repeated measurements of one thing. The median and the median distance from it: one disturbed repeat moves neither.
+// Repeated measurements of one thing. The median and the median distance from it: one disturbed
+// repeat moves neither.
 struct Spread {
     double median = 0, deviation = 0, min = 0, max = 0;
     std::vector<double> samples; // in the order they came

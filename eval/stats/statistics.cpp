@@ -23,24 +23,21 @@ void check_finite(std::span<const double> values) {
     }
 }
 
-double upper_z(double confidence) {
-    return normal_quantile(0.5 + 0.5 * confidence);
-}
+double upper_z(double confidence) { return normal_quantile(0.5 + 0.5 * confidence); }
 
 // The mean with one cluster left out, for each.
 std::vector<double> jackknife(const ClusterSums &c) {
     const double sum = std::accumulate(c.sums.begin(), c.sums.end(), 0.0);
     const double count = std::accumulate(c.counts.begin(), c.counts.end(), 0.0);
     std::vector<double> out(c.sums.size());
-    for (size_t i = 0; i < out.size(); ++i)
-        out[i] = (sum - c.sums[i]) / (count - c.counts[i]);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = (sum - c.sums[i]) / (count - c.counts[i]);
     return out;
 }
 
 double acceleration(const ClusterSums &c) {
     const std::vector<double> left_out = jackknife(c);
-    const double mean =
-        std::accumulate(left_out.begin(), left_out.end(), 0.0) / static_cast<double>(left_out.size());
+    const double mean = std::accumulate(left_out.begin(), left_out.end(), 0.0) /
+                        static_cast<double>(left_out.size());
     double squares = 0, cubes = 0;
     for (const double v : left_out) {
         const double d = mean - v;
@@ -54,9 +51,12 @@ std::optional<Interval> bca_interval(const std::vector<double> &sorted, const Cl
                                      double confidence) {
     // Means that equal the sample's but for rounding count as equal: hits have many of them.
     const double mean = c.mean(), slack = 1e-12 * std::max(std::abs(mean), 1e-300);
-    const auto below = std::lower_bound(sorted.begin(), sorted.end(), mean - slack) - sorted.begin();
-    const auto not_above = std::upper_bound(sorted.begin(), sorted.end(), mean + slack) - sorted.begin();
-    const double share = 0.5 * static_cast<double>(below + not_above) / static_cast<double>(sorted.size());
+    const auto below =
+        std::lower_bound(sorted.begin(), sorted.end(), mean - slack) - sorted.begin();
+    const auto not_above =
+        std::upper_bound(sorted.begin(), sorted.end(), mean + slack) - sorted.begin();
+    const double share =
+        0.5 * static_cast<double>(below + not_above) / static_cast<double>(sorted.size());
     if (share <= 0 || share >= 1 || sorted.front() == sorted.back()) return std::nullopt;
     const double z0 = normal_quantile(share), a = acceleration(c), z = upper_z(confidence);
     const auto level = [&](double side) {
@@ -195,8 +195,7 @@ TrimmedMean TrimmedMean::of(std::vector<double> values) {
     const double centre = total / count;
     const auto square = [&](double v) { return (v - centre) * (v - centre); };
     double squares = ends * (square(middle.front()) + square(middle.back()));
-    for (const double v : middle)
-        squares += square(v);
+    for (const double v : middle) squares += square(v);
     out.error = std::sqrt(squares / (left * (left - 1)));
     return out;
 }
@@ -218,8 +217,8 @@ Interval wilson_interval(double hits, double trials, double confidence) {
     if (trials <= 0) return {0, 1};
     const double z2 = std::pow(upper_z(confidence), 2), rate = hits / trials;
     const double centre = (hits + 0.5 * z2) / (trials + z2);
-    const double reach =
-        std::sqrt(z2) / (trials + z2) * std::sqrt(std::max(0.0, rate * (1 - rate)) * trials + 0.25 * z2);
+    const double reach = std::sqrt(z2) / (trials + z2) *
+                         std::sqrt(std::max(0.0, rate * (1 - rate)) * trials + 0.25 * z2);
     return {std::clamp(centre - reach, 0.0, rate), std::clamp(centre + reach, rate, 1.0)};
 }
 
@@ -234,7 +233,8 @@ Interval newcombe_interval(const PairedCounts &c, double confidence) {
     const auto a = static_cast<double>(c.both), b = static_cast<double>(c.first_only);
     const auto d = static_cast<double>(c.neither), e = static_cast<double>(c.second_only);
     const double first = (a + b) / n, second = (a + e) / n, difference = (b - e) / n;
-    const Interval w1 = wilson_interval(a + b, n, confidence), w2 = wilson_interval(a + e, n, confidence);
+    const Interval w1 = wilson_interval(a + b, n, confidence),
+                   w2 = wilson_interval(a + e, n, confidence);
     // The correlation of the two, with a continuity correction where it is positive.
     const double product = (a + b) * (e + d) * (a + e) * (b + d);
     double phi = 0;
@@ -300,7 +300,8 @@ std::optional<double> student_test(const ClusterSums &c) {
     if (!error) return std::nullopt;
     const double mean = c.mean();
     if (*error == 0) return mean == 0 ? 1.0 : 0.0;
-    return std::min(1.0, 2 * student_cdf(-std::abs(mean / *error), static_cast<double>(c.sums.size() - 1)));
+    return std::min(
+        1.0, 2 * student_cdf(-std::abs(mean / *error), static_cast<double>(c.sums.size() - 1)));
 }
 
 std::vector<double> holm(std::span<const double> p) {
@@ -317,7 +318,8 @@ std::vector<double> holm(std::span<const double> p) {
     return out;
 }
 
-double minimal_detectable_effect(double standard_error, double freedom, double confidence, double power) {
+double minimal_detectable_effect(double standard_error, double freedom, double confidence,
+                                 double power) {
     check_finite({{standard_error}});
     return standard_error *
            (student_quantile(0.5 + 0.5 * confidence, freedom) + student_quantile(power, freedom));

@@ -32,7 +32,8 @@ int main(int argc, char **argv) {
         std::printf("\n[%zu tokens", result.ids.size());
         // The first token comes with the prompt: a text of one has no speed.
         if (const keel::api::Stats stats = session.stats(); stats.decode_seconds > 0)
-            std::printf(", %.0f a second", static_cast<double>(stats.decode_tokens) / stats.decode_seconds);
+            std::printf(", %.0f a second",
+                        static_cast<double>(stats.decode_tokens) / stats.decode_seconds);
         std::printf("]\n");
 
         // Go on where it was, as often as wanted.

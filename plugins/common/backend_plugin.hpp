@@ -8,10 +8,8 @@ namespace keel_common {
 
 // The type of a function in a slot of keel_backend: as declared there, and throwing nothing across
 // the border.
-template <class Slot>
-struct EntryPoint;
-template <class Result, class... Args>
-struct EntryPoint<Result(KEEL_CALL *)(Args...)> {
+template <class Slot> struct EntryPoint;
+template <class Result, class... Args> struct EntryPoint<Result(KEEL_CALL *)(Args...)> {
     using Type = Result KEEL_CALL(Args...) noexcept;
 };
 

@@ -186,8 +186,6 @@ keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
                 static_cast<unsigned long long>(ctx->ticket));
 }
 
-keel_status KEEL_CALL poll(keel_ctx *ctx, uint64_t ticket) noexcept {
-    return wait(ctx, ticket);
-}
+keel_status KEEL_CALL poll(keel_ctx *ctx, uint64_t ticket) noexcept { return wait(ctx, ticket); }
 
 } // namespace keel_cpu

@@ -68,8 +68,7 @@ keel_status fail(const keel_host *host, keel_status status, const char *format, 
     __attribute__((format(printf, 3, 4)));
 
 // An out-struct of our own, zeroed but for its header.
-template <class T>
-T make_out() {
+template <class T> T make_out() {
     T out{};
     out.h = KEEL_HEADER(T);
     return out;
@@ -94,9 +93,7 @@ struct Range {
     int64_t begin, end;
 };
 
-constexpr int64_t round_up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
+constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // This worker's share of 0..total, cut at multiples of `align`, shares as equal as can be.
 inline Range share(int64_t total, int64_t align, const Team &team) {
@@ -109,8 +106,7 @@ inline Range share(int64_t total, int64_t align, const Team &team) {
 // Runs f(const Team &) on the whole team if n > 1, on the calling thread alone otherwise. A region
 // costs about a microsecond, so `n` is the number of workers that the work is worth: see
 // workers_for. f must not throw.
-template <class F>
-keel_status parallel(keel_ctx *ctx, uint32_t n, F &&f) noexcept {
+template <class F> keel_status parallel(keel_ctx *ctx, uint32_t n, F &&f) noexcept {
     if (n <= 1 || ctx->threads <= 1) {
         f(Team{0, 1, nullptr});
         return KEEL_OK;
@@ -133,14 +129,9 @@ inline uint32_t workers_for(const keel_ctx *ctx, uint64_t bytes, uint64_t flops 
 // ---- tensors ----
 
 // Address of element 0. The core has checked that the view lies inside its buffer.
-inline uint8_t *data_of(const keel_tensor *t) {
-    return t->buffer->data + t->offset;
-}
+inline uint8_t *data_of(const keel_tensor *t) { return t->buffer->data + t->offset; }
 
-template <class T>
-T *data_as(const keel_tensor *t) {
-    return reinterpret_cast<T *>(data_of(t));
-}
+template <class T> T *data_as(const keel_tensor *t) { return reinterpret_cast<T *>(data_of(t)); }
 
 // Bytes from one row of the innermost dimension to the next; for rank 1 the row's own length.
 inline int64_t row_stride(const keel_tensor *t) {
@@ -149,14 +140,11 @@ inline int64_t row_stride(const keel_tensor *t) {
                               keel_dtype_row_bytes(t->dtype, static_cast<uint64_t>(t->shape[0])));
 }
 
-inline bool is_f32(const keel_tensor *t) {
-    return t != nullptr && t->dtype == KEEL_DTYPE_F32;
-}
+inline bool is_f32(const keel_tensor *t) { return t != nullptr && t->dtype == KEEL_DTYPE_F32; }
 
 inline int64_t elements(const keel_tensor *t) {
     int64_t n = 1;
-    for (uint32_t i = 0; i < t->rank; ++i)
-        n *= t->shape[i];
+    for (uint32_t i = 0; i < t->rank; ++i) n *= t->shape[i];
     return n;
 }
 
@@ -175,8 +163,7 @@ struct Rows {
     uint8_t *operator[](int64_t row) const {
         if (outer == 1) return base + row * stride[0];
         uint8_t *p = base;
-        for (uint32_t i = outer; i-- > 0;)
-            p += row % shape[i] * stride[i], row /= shape[i];
+        for (uint32_t i = outer; i-- > 0;) p += row % shape[i] * stride[i], row /= shape[i];
         return p;
     }
 };

@@ -45,9 +45,7 @@ uint64_t xgetbv0() {
     return static_cast<uint64_t>(high) << 32 | low;
 }
 
-bool bit(uint32_t word, unsigned n) {
-    return (word >> n & 1u) != 0;
-}
+bool bit(uint32_t word, unsigned n) { return (word >> n & 1u) != 0; }
 
 #if !defined(KEEL_CPU_EMULATED_AVX512)
 // Whether the system keeps this process's tiles, 8 KiB a thread: it must be asked, and then does so
@@ -118,9 +116,7 @@ constexpr unsigned long hwcap_asimdhp = 1ul << 10, hwcap_cpuid = 1ul << 11,
                         hwcap_asimddp = 1ul << 20, hwcap_asimdfhm = 1ul << 23,
                         hwcap2_i8mm = 1ul << 13, hwcap2_bf16 = 1ul << 14;
 
-bool all_of(unsigned long word, unsigned long bits) {
-    return (word & bits) == bits;
-}
+bool all_of(unsigned long word, unsigned long bits) { return (word & bits) == bits; }
 #elif defined(__APPLE__)
 bool has(const char *feature) {
     int value = 0;
@@ -178,12 +174,8 @@ void cpu_name(char out[49]) {
 #endif
 }
 #else
-CpuFeatures cpu_features() {
-    return {};
-}
-void cpu_name(char out[49]) {
-    memset(out, 0, 49);
-}
+CpuFeatures cpu_features() { return {}; }
+void cpu_name(char out[49]) { memset(out, 0, 49); }
 #endif
 
 bool isa_available(const CpuFeatures &f, Isa isa) {

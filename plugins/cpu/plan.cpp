@@ -18,8 +18,7 @@ keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_args *arg
         break;
         KEEL_FOR_EACH_OP(KEEL_CPU_PLAN)
 #undef KEEL_CPU_PLAN
-    default:
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "unknown op %u", op);
+    default: return fail(ctx->host, KEEL_E_UNSUPPORTED, "unknown op %u", op);
     }
     if (status != KEEL_OK) return status;
     if (choice.scratch_bytes != 0 && scratch(ctx, choice.scratch_bytes) == nullptr)

@@ -183,9 +183,7 @@ void check_cast(const keel_host *host, const keel_move_args &a) {
                a.out != nullptr ? keel_dtype_name(a.out->dtype) : "-");
 }
 
-void check_copy(const keel_host *host, const keel_move_args &a) {
-    check_move(host, a, "copy");
-}
+void check_copy(const keel_host *host, const keel_move_args &a) { check_move(host, a, "copy"); }
 
 void check_transpose(const keel_host *host, const keel_move_args &a) {
     check_move(host, a, "transpose");

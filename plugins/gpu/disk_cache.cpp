@@ -23,8 +23,7 @@ constexpr uint64_t first_sum = 1469598103934665603u;
 
 uint64_t sum_of(const void *data, size_t n, uint64_t sum = first_sum) noexcept {
     const auto *bytes = static_cast<const unsigned char *>(data);
-    for (size_t i = 0; i < n; ++i)
-        sum = (sum ^ bytes[i]) * 1099511628211u;
+    for (size_t i = 0; i < n; ++i) sum = (sum ^ bytes[i]) * 1099511628211u;
     return sum;
 }
 

@@ -40,8 +40,7 @@ KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const ch
     KvConstants c{};
     c.kv_heads = kv->kv_heads;
     c.max_length = static_cast<uint32_t>(kv->max_length);
-    while ((uint32_t{1} << c.block_shift) < kv->block_slots)
-        ++c.block_shift;
+    while ((uint32_t{1} << c.block_shift) < kv->block_slots) ++c.block_shift;
     const int64_t blocks = kv->k->shape[0] < kv->v->shape[0] ? kv->k->shape[0] : kv->v->shape[0];
     c.blocks = static_cast<uint32_t>(blocks < INT32_MAX ? blocks : INT32_MAX);
     c.k_type = k;

@@ -21,8 +21,7 @@ keel_status fail(const keel_host *host, keel_status status, const char *format, 
     __attribute__((format(printf, 3, 4)));
 
 // Runs body() at the border: nothing is thrown across it.
-template <class Body>
-keel_status guarded(const keel_host *host, const Body &body) noexcept {
+template <class Body> keel_status guarded(const keel_host *host, const Body &body) noexcept {
     try {
         body();
         return KEEL_OK;
@@ -38,16 +37,14 @@ keel_status guarded(const keel_host *host, const Body &body) noexcept {
 }
 
 // An out-struct of our own, zeroed but for its header.
-template <class T>
-T make_out() {
+template <class T> T make_out() {
     T out{};
     out.h = KEEL_HEADER(T);
     return out;
 }
 
 // The caller's args by copy, what an older peer lacks being zero.
-template <class Args>
-Args adopt_args(const keel_host *host, const Args *theirs) {
+template <class Args> Args adopt_args(const keel_host *host, const Args *theirs) {
     Args args;
     if (keel_adopt(&args, sizeof(Args), theirs, sizeof(keel_op_args)) != KEEL_OK)
         refuse(host, KEEL_E_INVALID_ARG, "args of another ABI version, or too small");
@@ -63,8 +60,7 @@ void need_range(const keel_host *host, uint64_t size, uint64_t offset, uint64_t 
 // Refuses with KEEL_E_CANCELLED if the user asked to stop.
 void need_not_cancelled(const keel_host *host);
 // Refuses what a recording cannot hold while the context makes one.
-template <class Context>
-void need_no_recording(const Context &ctx, const char *what) {
+template <class Context> void need_no_recording(const Context &ctx, const char *what) {
     if (ctx.recording != nullptr)
         refuse(ctx.host, KEEL_E_INVALID_ARG,
                "%s while a step is recorded: it belongs before or behind it", what);

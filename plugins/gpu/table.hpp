@@ -28,9 +28,7 @@ KEEL_GPU_FOR_EACH_SINGLE_OP(KEEL_GPU_USE_OP)
     inline void plan_##op(keel_ctx &ctx, const args &a, PlanChoice &choice) {                      \
         backend::plan_##group(ctx, a, number, #op, choice);                                        \
     }                                                                                              \
-    inline void run_##op(keel_ctx &ctx, const args &a) {                                           \
-        backend::run_##group(ctx, a, number);                                                      \
-    }
+    inline void run_##op(keel_ctx &ctx, const args &a) { backend::run_##group(ctx, a, number); }
 KEEL_GPU_OP_OF_GROUP(rms_norm, norm, norm_rms, keel_norm_args)
 KEEL_GPU_OP_OF_GROUP(add_rms_norm, norm, norm_add_rms, keel_norm_args)
 KEEL_GPU_OP_OF_GROUP(layer_norm, norm, norm_layer, keel_norm_args)
@@ -72,8 +70,7 @@ inline void plan_op(keel_ctx &ctx, keel_op op, const keel_op_args *args, PlanCho
     }
         KEEL_FOR_EACH_OP(KEEL_GPU_PLAN)
 #undef KEEL_GPU_PLAN
-    default:
-        refuse(ctx.host, KEEL_E_UNSUPPORTED, "unknown op %u", op);
+    default: refuse(ctx.host, KEEL_E_UNSUPPORTED, "unknown op %u", op);
     }
 }
 
@@ -95,9 +92,7 @@ inline keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_ar
     });
 }
 
-inline void KEEL_CALL plan_destroy(keel_ctx *, keel_plan *plan) noexcept {
-    delete plan;
-}
+inline void KEEL_CALL plan_destroy(keel_ctx *, keel_plan *plan) noexcept { delete plan; }
 
 inline keel_status KEEL_CALL plan_info(keel_ctx *, const keel_plan *plan,
                                        keel_plan_info *out) noexcept {

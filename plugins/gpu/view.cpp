@@ -54,23 +54,12 @@ View flatten(const keel_host *host, const keel_tensor *t, uint32_t unit, uint64_
 
 bool type_of(keel_dtype dtype, Type &type) {
     switch (dtype) {
-    case KEEL_DTYPE_F32:
-        type = type_f32;
-        return true;
-    case KEEL_DTYPE_F16:
-        type = type_f16;
-        return true;
-    case KEEL_DTYPE_BF16:
-        type = type_bf16;
-        return true;
-    case KEEL_DTYPE_Q8_0:
-        type = type_q8_0;
-        return true;
-    case KEEL_DTYPE_Q4_0:
-        type = type_q4_0;
-        return true;
-    default:
-        return false;
+    case KEEL_DTYPE_F32: type = type_f32; return true;
+    case KEEL_DTYPE_F16: type = type_f16; return true;
+    case KEEL_DTYPE_BF16: type = type_bf16; return true;
+    case KEEL_DTYPE_Q8_0: type = type_q8_0; return true;
+    case KEEL_DTYPE_Q4_0: type = type_q4_0; return true;
+    default: return false;
     }
 }
 

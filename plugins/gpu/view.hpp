@@ -12,12 +12,8 @@ constexpr uint32_t type_count = 5;
 // False for a dtype that is none of them.
 bool type_of(keel_dtype dtype, Type &type);
 keel_dtype dtype_of(Type type);
-inline const char *type_name(Type type) {
-    return keel_dtype_name(dtype_of(type));
-}
-inline bool is_block(Type type) {
-    return type == type_q8_0 || type == type_q4_0;
-}
+inline const char *type_name(Type type) { return keel_dtype_name(dtype_of(type)); }
+inline bool is_block(Type type) { return type == type_q8_0 || type == type_q4_0; }
 
 // Kernels address a tensor in units: 4 bytes for f32, i32 and u32, 2 for f16, bf16 and blocks, 1
 // for bytes. A block of q8_0 is 17 units, one of q4_0 is 9.
@@ -25,15 +21,12 @@ constexpr uint32_t unit_bytes(keel_dtype dtype) {
     switch (dtype) {
     case KEEL_DTYPE_F32:
     case KEEL_DTYPE_I32:
-    case KEEL_DTYPE_U32:
-        return 4;
+    case KEEL_DTYPE_U32: return 4;
     case KEEL_DTYPE_U8:
     case KEEL_DTYPE_I8:
     case KEEL_DTYPE_F8E5M2:
-    case KEEL_DTYPE_F8E4M3:
-        return 1;
-    default:
-        return 2;
+    case KEEL_DTYPE_F8E4M3: return 1;
+    default: return 2;
     }
 }
 
@@ -58,18 +51,13 @@ View view_of(const keel_host *host, const keel_tensor *t, const char *name);
 View bytes_view(const keel_host *host, const keel_tensor *t, uint32_t unit, const char *name);
 uint32_t common_unit(const keel_tensor *a, const keel_tensor *b); // b may be NULL
 
-inline bool is_f32(const keel_tensor *t) {
-    return t != nullptr && t->dtype == KEEL_DTYPE_F32;
-}
+inline bool is_f32(const keel_tensor *t) { return t != nullptr && t->dtype == KEEL_DTYPE_F32; }
 
-inline int64_t last_dim(const keel_tensor *t) {
-    return t->shape[t->rank - 1];
-}
+inline int64_t last_dim(const keel_tensor *t) { return t->shape[t->rank - 1]; }
 
 inline int64_t elements(const keel_tensor *t) {
     int64_t n = 1;
-    for (uint32_t i = 0; i < t->rank; ++i)
-        n *= t->shape[i];
+    for (uint32_t i = 0; i < t->rank; ++i) n *= t->shape[i];
     return n;
 }
 

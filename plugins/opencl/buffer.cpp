@@ -15,8 +15,7 @@ void create(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     cl_mem_flags flags = CL_MEM_READ_WRITE;
     void *host = nullptr;
     switch (desc.kind) {
-    case KEEL_BUFFER_DEVICE:
-        break;
+    case KEEL_BUFFER_DEVICE: break;
     case KEEL_BUFFER_HOST_VISIBLE:
         if (!ctx.unified)
             refuse(ctx.host, KEEL_E_UNSUPPORTED, "this device's memory is apart from the host's");
@@ -52,9 +51,7 @@ void create(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
 }
 
 // Nothing is queued and nothing runs.
-bool is_idle(keel_ctx &ctx) {
-    return !ctx.queued && is_done(ctx, ctx.ticket);
-}
+bool is_idle(keel_ctx &ctx) { return !ctx.queued && is_done(ctx, ctx.ticket); }
 
 } // namespace
 

@@ -43,14 +43,11 @@ std::string error_name(cl_int code) {
 
 keel_status status_of(cl_int code, bool waiting) {
     switch (code) {
-    case CL_SUCCESS:
-        return KEEL_OK;
-    case CL_OUT_OF_RESOURCES:
-        return waiting ? KEEL_E_DEVICE_LOST : KEEL_E_OUT_OF_MEMORY;
+    case CL_SUCCESS: return KEEL_OK;
+    case CL_OUT_OF_RESOURCES: return waiting ? KEEL_E_DEVICE_LOST : KEEL_E_OUT_OF_MEMORY;
     case CL_MEM_OBJECT_ALLOCATION_FAILURE:
     case CL_OUT_OF_HOST_MEMORY:
-    case CL_INVALID_BUFFER_SIZE:
-        return KEEL_E_OUT_OF_MEMORY;
+    case CL_INVALID_BUFFER_SIZE: return KEEL_E_OUT_OF_MEMORY;
     case CL_DEVICE_NOT_AVAILABLE:
     case CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST:
     case CL_INVALID_COMMAND_QUEUE: // ours is valid: a driver gave it up
@@ -58,8 +55,7 @@ keel_status status_of(cl_int code, bool waiting) {
         return KEEL_E_DEVICE_LOST;
     case -1001: // no platform
         return KEEL_E_NOT_FOUND;
-    default:
-        return KEEL_E_INTERNAL;
+    default: return KEEL_E_INTERNAL;
     }
 }
 

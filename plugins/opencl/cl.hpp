@@ -24,8 +24,7 @@ keel_status status_of(cl_int code, bool waiting = false);
 void check(const keel_host *host, cl_int code, const char *what, bool waiting = false);
 
 // Owns a cl_* object.
-template <class T, cl_int(CL_API_CALL *Release)(T)>
-class Handle {
+template <class T, cl_int(CL_API_CALL *Release)(T)> class Handle {
   public:
     Handle() = default;
     explicit Handle(T object) : object_(object) {}

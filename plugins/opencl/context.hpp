@@ -26,9 +26,7 @@ using keel_gpu::View;
 // Kernels come in two forms. plain: a work-item does a row or a tile alone, in vectors; for
 // processors. local: the work-items of a group share a row or tile through local memory; for GPUs.
 enum class Form { plain, local };
-inline const char *form_name(Form form) {
-    return form == Form::local ? "local" : "plain";
-}
+inline const char *form_name(Form form) { return form == Form::local ? "local" : "plain"; }
 
 } // namespace keel_opencl
 
@@ -99,8 +97,6 @@ cl_mem scratch(keel_ctx &ctx, uint64_t bytes);
 
 // The size of a kernel's own memory for a head of n elements: few sizes, because each is compiled
 // for.
-inline int dim_class(uint32_t n) {
-    return n <= 128 ? 128 : n <= 256 ? 256 : 1024;
-}
+inline int dim_class(uint32_t n) { return n <= 128 ? 128 : n <= 256 ? 256 : 1024; }
 
 } // namespace keel_opencl

@@ -14,8 +14,7 @@
 namespace keel_opencl {
 namespace {
 
-template <class T>
-T ask(cl_device_id device, cl_device_info what, T otherwise) {
+template <class T> T ask(cl_device_id device, cl_device_info what, T otherwise) {
     T value{};
     return clGetDeviceInfo(device, what, sizeof value, &value, nullptr) == CL_SUCCESS ? value
                                                                                       : otherwise;
@@ -25,8 +24,7 @@ std::string text(cl_device_id device, cl_device_info what) {
     char room[1024] = {};
     if (clGetDeviceInfo(device, what, sizeof room - 1, room, nullptr) != CL_SUCCESS) return {};
     std::string out(room);
-    while (!out.empty() && out.back() == ' ')
-        out.pop_back();
+    while (!out.empty() && out.back() == ' ') out.pop_back();
     return out.substr(out.find_first_not_of(' ') == std::string::npos ? 0
                                                                       : out.find_first_not_of(' '));
 }

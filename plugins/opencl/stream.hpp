@@ -41,9 +41,7 @@ void finish(keel_ctx &ctx);
 // Work-items that share a row, and of the plain form how many rows make a group.
 constexpr int lanes_local = 64;
 constexpr size_t plain_rows = 4;
-inline int lanes_of(Form form) {
-    return form == Form::local ? lanes_local : 1;
-}
+inline int lanes_of(Form form) { return form == Form::local ? lanes_local : 1; }
 
 // Work-groups and work-items in each; the local size is always explicit, because drivers compile
 // for it.
@@ -84,8 +82,7 @@ inline void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const cl_mem
 inline void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const keel_tensor *t) {
     set_arg(ctx, kernel, index, memory_of(ctx, t));
 }
-template <class T>
-void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const T &value) {
+template <class T> void set_arg(keel_ctx &ctx, cl_kernel kernel, cl_uint index, const T &value) {
     set_arg(ctx, kernel, index, &value, sizeof value);
 }
 

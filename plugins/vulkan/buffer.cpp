@@ -10,9 +10,7 @@ namespace {
 
 void get_memory(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     switch (desc.kind) {
-    case KEEL_BUFFER_DEVICE:
-        b.range = take_memory(ctx, MemoryUse::device, desc.size);
-        break;
+    case KEEL_BUFFER_DEVICE: b.range = take_memory(ctx, MemoryUse::device, desc.size); break;
     case KEEL_BUFFER_HOST_VISIBLE:
         b.range = take_memory(
             ctx, ctx.device.facts().unified ? MemoryUse::device : MemoryUse::download, desc.size);
@@ -26,8 +24,7 @@ void get_memory(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
         b.range = {b.imported, 0, desc.size};
         b.host = static_cast<uint8_t *>(desc.host);
         return;
-    default:
-        refuse(ctx.host, KEEL_E_UNSUPPORTED, "kind %u of buffer", desc.kind);
+    default: refuse(ctx.host, KEEL_E_UNSUPPORTED, "kind %u of buffer", desc.kind);
     }
     ctx.buffer_bytes += desc.size;
 }

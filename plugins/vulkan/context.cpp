@@ -73,8 +73,7 @@ void close_import(keel_ctx &ctx, Block *block) noexcept {
 }
 
 void give_back_old_scratch(keel_ctx &ctx) noexcept {
-    for (const Range &range : ctx.old_scratch)
-        ctx.stream.give_back_later(range);
+    for (const Range &range : ctx.old_scratch) ctx.stream.give_back_later(range);
     ctx.old_scratch.clear();
 }
 

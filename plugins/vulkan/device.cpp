@@ -36,16 +36,11 @@ bool compute_family(VkPhysicalDevice device, uint32_t &family) {
 
 int type_order(VkPhysicalDeviceType type) {
     switch (type) {
-    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
-        return 0;
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
-        return 1;
-    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
-        return 2;
-    case VK_PHYSICAL_DEVICE_TYPE_CPU:
-        return 4;
-    default:
-        return 3;
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return 0;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return 1;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return 2;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU: return 4;
+    default: return 3;
     }
 }
 
@@ -90,8 +85,7 @@ std::vector<VkPhysicalDevice> list_devices(const Instance &instance) {
     std::stable_sort(usable.begin(), usable.end(),
                      [](const auto &a, const auto &b) { return a.first < b.first; });
     std::vector<VkPhysicalDevice> list;
-    for (const auto &entry : usable)
-        list.push_back(entry.second);
+    for (const auto &entry : usable) list.push_back(entry.second);
     return list;
 }
 
@@ -247,34 +241,24 @@ namespace {
 
 const char *vendor_name(uint32_t id) {
     switch (id) {
-    case 0x1002:
-        return "AMD";
-    case 0x10DE:
-        return "NVIDIA";
-    case 0x8086:
-        return "Intel";
-    case 0x13B5:
-        return "Arm";
-    case 0x5143:
-        return "Qualcomm";
-    case VK_VENDOR_ID_MESA:
-        return "Mesa";
-    default:
-        return "";
+    case 0x1002: return "AMD";
+    case 0x10DE: return "NVIDIA";
+    case 0x8086: return "Intel";
+    case 0x13B5: return "Arm";
+    case 0x5143: return "Qualcomm";
+    case VK_VENDOR_ID_MESA: return "Mesa";
+    default: return "";
     }
 }
 
 keel_device_type type_of(VkPhysicalDeviceType type) {
     switch (type) {
-    case VK_PHYSICAL_DEVICE_TYPE_CPU:
-        return KEEL_DEVICE_CPU;
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
-        return KEEL_DEVICE_INTEGRATED;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU: return KEEL_DEVICE_CPU;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return KEEL_DEVICE_INTEGRATED;
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
     case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: // a card, or a part of one, as clouds lend them
         return KEEL_DEVICE_DISCRETE;
-    default:
-        return KEEL_DEVICE_OTHER;
+    default: return KEEL_DEVICE_OTHER;
     }
 }
 

@@ -18,9 +18,7 @@ keel_gpu::DiskCache::Key key_of(const DeviceFacts &facts) {
 
 } // namespace
 
-KernelCache::~KernelCache() {
-    close();
-}
+KernelCache::~KernelCache() { close(); }
 
 void KernelCache::open(const keel_host *host, const Device *device, bool subgroups,
                        std::string cache_folder) {
@@ -63,8 +61,7 @@ void KernelCache::close() noexcept {
         } catch (...) { // no memory: no cache
         }
     }
-    for (const auto &entry : pipelines_)
-        vkDestroyPipeline(device, entry.second, nullptr);
+    for (const auto &entry : pipelines_) vkDestroyPipeline(device, entry.second, nullptr);
     pipelines_.clear();
     for (VkShaderModule &module : modules_) {
         vkDestroyShaderModule(device, module, nullptr);
@@ -78,8 +75,7 @@ void KernelCache::close() noexcept {
 VkPipeline KernelCache::get(Kernel kernel, std::initializer_list<uint32_t> constants) {
     Key key = {static_cast<uint32_t>(kernel)};
     size_t i = 1;
-    for (const uint32_t value : constants)
-        key[i++] = value;
+    for (const uint32_t value : constants) key[i++] = value;
     if (kept_ == nullptr) return find(key, kernel, constants);
     for (size_t row = 0; row < kept_->n; ++row)
         if (kept_->rows[row].key == key) return kept_->rows[row].pipeline;
@@ -119,8 +115,7 @@ VkPipeline KernelCache::make(Kernel kernel, std::initializer_list<uint32_t> cons
     }
     std::array<VkSpecializationMapEntry, kMostConstants> entries;
     uint32_t n = 0;
-    for (; n < constants.size(); ++n)
-        entries[n] = {n, n * 4, 4};
+    for (; n < constants.size(); ++n) entries[n] = {n, n * 4, 4};
     const VkSpecializationInfo special = {n, entries.data(), n * 4, constants.begin()};
     VkComputePipelineCreateInfo info = {VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
     info.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,

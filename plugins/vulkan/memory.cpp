@@ -10,15 +10,12 @@ namespace {
 
 constexpr uint64_t kBlockBytes = 64u << 20;
 
-constexpr uint64_t round_up(uint64_t n, uint64_t to) {
-    return (n + to - 1) / to * to;
-}
+constexpr uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 } // namespace
 
 Memory::~Memory() {
-    while (!blocks_.empty())
-        close(blocks_.back().get());
+    while (!blocks_.empty()) close(blocks_.back().get());
 }
 
 void Memory::open(const keel_host *host, const Device *device) {
@@ -56,9 +53,7 @@ uint32_t Memory::type_for(MemoryUse use, uint32_t allowed) const {
             upload:
             points = (flags & local) != 0 ? 8 : 0;
             break;
-        case MemoryUse::download:
-            points = (flags & cached) != 0 ? 8 : 0;
-            break;
+        case MemoryUse::download: points = (flags & cached) != 0 ? 8 : 0; break;
         }
         if (points > best_points) best_points = points, best = i;
     }

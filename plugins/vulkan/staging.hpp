@@ -1,4 +1,5 @@
-// Memory that writes and large parameters pass through: the host writes it, queued commands read it.
+// Memory that writes and large parameters pass through: the host writes it, queued commands read
+// it.
 #pragma once
 
 #include "vulkan/memory.hpp"

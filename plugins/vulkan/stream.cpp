@@ -49,17 +49,14 @@ void Stream::open(const keel_host *host, const Device *device, Memory *memory, K
           "vkCreateSemaphore");
 }
 
-Stream::~Stream() {
-    close();
-}
+Stream::~Stream() { close(); }
 
 void Stream::close() noexcept {
     if (device_ == nullptr) return;
     if (!settle()) return;
     const VkDevice device = device_->handle();
     timing_.close();
-    for (const Garbage &g : garbage_)
-        give_back(g);
+    for (const Garbage &g : garbage_) give_back(g);
     garbage_.clear();
     staging_.close();
     memory_->give_back(download_);

@@ -9,12 +9,9 @@ keel_status status_of(VkResult result) {
     switch (result) {
     case VK_ERROR_OUT_OF_HOST_MEMORY:
     case VK_ERROR_OUT_OF_DEVICE_MEMORY:
-    case VK_ERROR_TOO_MANY_OBJECTS:
-        return KEEL_E_OUT_OF_MEMORY;
-    case VK_ERROR_DEVICE_LOST:
-        return KEEL_E_DEVICE_LOST;
-    default:
-        return result < 0 ? KEEL_E_INTERNAL : KEEL_OK;
+    case VK_ERROR_TOO_MANY_OBJECTS: return KEEL_E_OUT_OF_MEMORY;
+    case VK_ERROR_DEVICE_LOST: return KEEL_E_DEVICE_LOST;
+    default: return result < 0 ? KEEL_E_INTERNAL : KEEL_OK;
     }
 }
 

@@ -73,8 +73,7 @@ class Adaptive {
             std::nth_element(candidates_.begin(), middle, candidates_.end(), better);
             candidates_.erase(middle, candidates_.end());
         }
-        for (const Candidate &candidate : candidates_)
-            ++budgets[candidate.row];
+        for (const Candidate &candidate : candidates_) ++budgets[candidate.row];
         left -= static_cast<int64_t>(candidates_.size());
         // More budget than slots: nothing will go; the rest is shared evenly.
         for (uint32_t row = begin; row < end && left > 0; ++row) {
@@ -136,8 +135,7 @@ class Adaptive {
             if (by_softmax_) c.value = std::exp(c.value - largest);
             sum += c.value;
         }
-        for (Candidate &c : own_)
-            c.value = sum > 0 ? c.value / sum : 0.0;
+        for (Candidate &c : own_) c.value = sum > 0 ? c.value / sum : 0.0;
     }
 
     double floor_;

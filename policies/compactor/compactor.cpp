@@ -107,16 +107,13 @@ class Compactor {
     static void normalize(std::vector<std::vector<double>> &rows) {
         double n = 0, mean = 0, square = 0;
         for (const auto &row : rows)
-            for (const double x : row)
-                n += 1, mean += x;
+            for (const double x : row) n += 1, mean += x;
         mean /= std::max(n, 1.0);
         for (const auto &row : rows)
-            for (const double x : row)
-                square += (x - mean) * (x - mean);
+            for (const double x : row) square += (x - mean) * (x - mean);
         const double deviation = std::max(1e-6, std::sqrt(square / std::max(n - 1, 1.0)));
         for (auto &row : rows)
-            for (double &x : row)
-                x = (x - mean) / deviation;
+            for (double &x : row) x = (x - mean) / deviation;
     }
 
     const keel_host *host_;

@@ -15,8 +15,7 @@ bool factorize(std::vector<double> &g, size_t n) {
     for (size_t i = 0; i < n; ++i) {
         for (size_t j = 0; j <= i; ++j) {
             double sum = g[i * n + j];
-            for (size_t k = 0; k < j; ++k)
-                sum -= g[i * n + k] * g[j * n + k];
+            for (size_t k = 0; k < j; ++k) sum -= g[i * n + k] * g[j * n + k];
             if (i != j) {
                 g[i * n + j] = sum / g[j * n + j];
             } else if (sum > 0 && std::isfinite(sum)) {
@@ -35,8 +34,7 @@ std::vector<double> factor_with_ridge(const std::vector<double> &gram, size_t r)
     double ridge = 1e-2;
     for (int tries = 0; tries < 8; ++tries, ridge *= 10) {
         std::vector<double> lower = gram;
-        for (size_t i = 0; i < r; ++i)
-            lower[i * r + i] += ridge;
+        for (size_t i = 0; i < r; ++i) lower[i * r + i] += ridge;
         if (factorize(lower, r)) return lower;
     }
     throw keel::sdk::Failure(
@@ -53,25 +51,21 @@ std::vector<double> leverage_of(const float *rows, int64_t n, size_t r) {
             mean[i] += rows[static_cast<size_t>(t) * r + i] / static_cast<double>(n);
     for (size_t t = 0; t < out.size(); ++t) {
         double *row = x.data() + t * r;
+        for (size_t i = 0; i < r; ++i) row[i] = rows[t * r + i] - mean[i];
         for (size_t i = 0; i < r; ++i)
-            row[i] = rows[t * r + i] - mean[i];
-        for (size_t i = 0; i < r; ++i)
-            for (size_t j = 0; j <= i; ++j)
-                gram[i * r + j] += row[i] * row[j];
+            for (size_t j = 0; j <= i; ++j) gram[i * r + j] += row[i] * row[j];
     }
     const std::vector<double> lower = factor_with_ridge(gram, r);
     std::vector<double> columns(r * r); // of L, each contiguous: the inner loop below vectorizes
     for (size_t i = 0; i < r; ++i)
-        for (size_t k = i; k < r; ++k)
-            columns[i * r + k] = lower[k * r + i];
+        for (size_t k = i; k < r; ++k) columns[i * r + k] = lower[k * r + i];
     for (size_t t = 0; t < out.size(); ++t) { // |L^-1 x|^2 by forward substitution
         double *row = x.data() + t * r;
         for (size_t i = 0; i < r; ++i) {
             const double *column = columns.data() + i * r;
             const double solved = row[i] / column[i];
             out[t] += solved * solved;
-            for (size_t k = i + 1; k < r; ++k)
-                row[k] -= column[k] * solved;
+            for (size_t k = i + 1; k < r; ++k) row[k] -= column[k] * solved;
         }
     }
     return out;

@@ -51,8 +51,7 @@ class ExpectedAttention {
         const std::vector<Turn> turns = mean_turns(in.next_position());
         for_each_head(host_, in.kv_heads(),
                       [&](uint32_t h) { score_head(in, h, turns, out.scores(h)); });
-        for (uint32_t h = 0; h < in.kv_heads(); ++h)
-            out.stay_first(h, sinks_);
+        for (uint32_t h = 0; h < in.kv_heads(); ++h) out.stay_first(h, sinks_);
     }
 
   private:
@@ -96,22 +95,17 @@ class ExpectedAttention {
         const double n = static_cast<double>(std::max<int64_t>(1, in.query_count()));
         const float *sum = in.query_sum(head, dim_), *second = in.query_second(head, dim_);
         std::vector<double> mean(sum, sum + d), moment(covariance_ ? d * d : 0);
-        for (double &m : mean)
-            m /= n;
+        for (double &m : mean) m /= n;
         for (size_t i = 0; i < moment.size(); ++i)
             moment[i] = second[i] / n - mean[i / d] * mean[i % d];
         turn(mean.data(), 1, turns);
         if (covariance_) { // R S R'
-            for (size_t row = 0; row < d; ++row)
-                turn(moment.data() + row * d, 1, turns);
-            for (size_t column = 0; column < d; ++column)
-                turn(moment.data() + column, d, turns);
+            for (size_t row = 0; row < d; ++row) turn(moment.data() + row * d, 1, turns);
+            for (size_t column = 0; column < d; ++column) turn(moment.data() + column, d, turns);
         }
         const double scale = scale_;
-        for (double &m : mean)
-            m *= scale;
-        for (double &m : moment)
-            m *= scale * scale / 2;
+        for (double &m : mean) m *= scale;
+        for (double &m : moment) m *= scale * scale / 2;
         return {dim_, mean, moment};
     }
 
@@ -122,8 +116,7 @@ class ExpectedAttention {
         if (n == 0) return;
         const uint32_t group = in.group();
         std::vector<QuadraticForm> forms;
-        for (uint32_t g = 0; g < group; ++g)
-            forms.push_back(form_of(in, h * group + g, turns));
+        for (uint32_t g = 0; g < group; ++g) forms.push_back(form_of(in, h * group + g, turns));
         std::vector<std::vector<float>> logits(group, std::vector<float>(static_cast<size_t>(n)));
         KeyBlock block(dim_);
         const float *keys = in.keys(h, dim_) + first * dim_;
@@ -138,10 +131,8 @@ class ExpectedAttention {
             const double largest = *std::max_element(row.begin(), row.end());
             std::vector<double> terms(row.size());
             double sum = 0;
-            for (size_t i = 0; i < row.size(); ++i)
-                sum += terms[i] = std::exp(row[i] - largest);
-            for (size_t i = 0; i < row.size(); ++i)
-                weights[i] += terms[i] / (sum * group);
+            for (size_t i = 0; i < row.size(); ++i) sum += terms[i] = std::exp(row[i] - largest);
+            for (size_t i = 0; i < row.size(); ++i) weights[i] += terms[i] / (sum * group);
         }
         const float *norms = value_norms_ ? in.value_norms(h) + first : nullptr;
         for (int64_t i = 0; i < n; ++i) {

@@ -31,8 +31,7 @@ class KeyDiff {
             const float *sum = in.key_sum(h, head_dim_), *dots = in.key_anchor(h),
                         *norms = in.key_norms(h);
             double square = 0;
-            for (uint32_t i = 0; i < head_dim_; ++i)
-                square += static_cast<double>(sum[i]) * sum[i];
+            for (uint32_t i = 0; i < head_dim_; ++i) square += static_cast<double>(sum[i]) * sum[i];
             const double anchor = std::sqrt(square);
             float *scores = out.scores(h);
             for (int64_t slot = 0; slot < length; ++slot) {

@@ -52,8 +52,7 @@ class Pyramid {
         std::vector<int64_t> shares = share_out(weights, std::vector<int64_t>(layers, floor),
                                                 std::vector<int64_t>(layers, INT32_MAX),
                                                 (in.budget - fixed) * static_cast<int64_t>(layers));
-        for (int64_t &share : shares)
-            share += fixed;
+        for (int64_t &share : shares) share += fixed;
         return shares;
     }
 

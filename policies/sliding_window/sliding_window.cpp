@@ -29,8 +29,7 @@ class SlidingWindow {
         const int32_t length = in.length(0);
         const int64_t oldest = window_ > 0 ? length - window_ : 0;
         int64_t room = in.budget(0); // for slots that are not protected
-        for (int32_t slot = 0; slot < length; ++slot)
-            room -= in.is_protected(0, slot);
+        for (int32_t slot = 0; slot < length; ++slot) room -= in.is_protected(0, slot);
         int32_t *const keep = out.keep(0), *end = keep;
         for (int32_t slot = length; slot-- > 0;) // the newest first
             if (in.is_protected(0, slot) || (slot >= oldest && room-- > 0)) *end++ = slot;

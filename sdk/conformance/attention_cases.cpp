@@ -8,8 +8,8 @@
 namespace keel::conformance {
 namespace {
 
-constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
-                                       KEEL_DTYPE_Q4_0};
+constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
+                                       KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
 
 struct Reduction {
     uint32_t window = 0;
@@ -35,17 +35,19 @@ std::string name_of(const AttentionShape &s) {
     std::string lengths;
     for (const int32_t length : s.cache.lengths)
         lengths += fmt::format("{}{}", lengths.empty() ? "" : "/", length);
-    return fmt::format("m={} heads={}x{} lengths={} dim={}/{} block={} k={} v={} a={} features={} gap={} "
-                       "shift={} reduce={}/{} w={} acc={} "
-                       "window={} in_place={} bad={}/{}/{}",
-                       s.m, s.cache.lengths.size(), s.group, lengths, s.cache.head_dim, s.cache.v_head_dim,
-                       s.cache.block_slots, keel_dtype_name(s.cache.k_dtype),
-                       keel_dtype_name(s.cache.v_dtype), keel_dtype_name(s.a), s.features, s.layout.gap,
-                       s.layout.shift, s.reduction.queries, s.reduction.group, s.reduction.window,
-                       s.reduction.accumulate, s.window, s.in_place, s.bad_q, s.bad_k, s.bad_v);
+    return fmt::format(
+        "m={} heads={}x{} lengths={} dim={}/{} block={} k={} v={} a={} features={} gap={} "
+        "shift={} reduce={}/{} w={} acc={} "
+        "window={} in_place={} bad={}/{}/{}",
+        s.m, s.cache.lengths.size(), s.group, lengths, s.cache.head_dim, s.cache.v_head_dim,
+        s.cache.block_slots, keel_dtype_name(s.cache.k_dtype), keel_dtype_name(s.cache.v_dtype),
+        keel_dtype_name(s.a), s.features, s.layout.gap, s.layout.shift, s.reduction.queries,
+        s.reduction.group, s.reduction.window, s.reduction.accumulate, s.window, s.in_place,
+        s.bad_q, s.bad_k, s.bad_v);
 }
 
-// Writes `bad` into the rows of an arena (keys or values) that belong to one slot in use: the first element of each `step`.
+// Writes `bad` into the rows of an arena (keys or values) that belong to one slot in use: the first
+// element of each `step`.
 void poison_slot(Scene &scene, int cache, int arena, Rng &rng, float bad, int64_t step) {
     const CacheSpec &spec = scene.caches[cache];
     Tensor &rows = scene.tensors[arena];
@@ -54,10 +56,11 @@ void poison_slot(Scene &scene, int cache, int arena, Rng &rng, float bad, int64_
     const size_t head = rng() % lengths.size();
     if (lengths[head] == 0 || keel_dtype_block(rows.dtype) != 1) return;
     const auto slot = static_cast<int64_t>(rng() % static_cast<uint64_t>(lengths[head]));
-    const int32_t block =
-        table[head * (table.size() / lengths.size()) + static_cast<size_t>(slot / spec.block_slots)];
+    const int32_t block = table[head * (table.size() / lengths.size()) +
+                                static_cast<size_t>(slot / spec.block_slots)];
     std::vector<double> values = rows.values();
-    const int64_t row = (block * int64_t{spec.block_slots} + slot % spec.block_slots) * rows.row_length();
+    const int64_t row =
+        (block * int64_t{spec.block_slots} + slot % spec.block_slots) * rows.row_length();
     for (int64_t e = 0; e < rows.row_length(); e += step)
         values[static_cast<size_t>(row + e)] = static_cast<double>(bad);
     rows.set({values.begin(), values.end()});
@@ -76,12 +79,12 @@ keel_scores scores_of(const Reduction &r, const keel_tensor *out) {
 
 int add_scores(Scene &scene, Rng &rng, const Reduction &r, const CacheShape &cache, int64_t heads,
                int64_t max_length) {
-    const int64_t rows = r.group == KEEL_REDUCE_NONE ? heads : static_cast<int64_t>(cache.lengths.size());
+    const int64_t rows =
+        r.group == KEEL_REDUCE_NONE ? heads : static_cast<int64_t>(cache.lengths.size());
     Tensor out = blank(KEEL_DTYPE_F32, {rows, max_length + 3}, {2, 0});
     if (r.accumulate != 0) {
         std::vector<float> old(static_cast<size_t>(out.elements()));
-        for (float &value : old)
-            value = 0.01F * static_cast<float>(rng() % 100);
+        for (float &value : old) value = 0.01F * static_cast<float>(rng() % 100);
         out.set(old);
     }
     return scene.add(std::move(out));
@@ -97,13 +100,16 @@ void attention_case(Suite &suite, const AttentionShape &s) {
     c.may_refuse = s.layout.gap != 0 || s.layout.shift != 0 || s.cache.head_dim > 1024;
     const int cache = add_cache(c.scene, rng, s.cache);
     if (s.bad_k != 0)
-        poison_slot(c.scene, cache, c.scene.caches[cache].k, rng, s.bad_k, s.cache.head_dim); // one element
+        poison_slot(c.scene, cache, c.scene.caches[cache].k, rng, s.bad_k,
+                    s.cache.head_dim); // one element
     if (s.bad_v != 0) poison_slot(c.scene, cache, c.scene.caches[cache].v, rng, s.bad_v, 3);
     Tensor q = random_tensor(rng, s.a, {s.m, heads, s.cache.head_dim}, s.layout, s.spread);
     if (s.bad_q != 0) poison(rng, q, s.bad_q, 1);
     const int q_at = c.scene.add(std::move(q));
-    const int out = s.in_place ? q_at : c.scene.add(blank(s.a, {s.m, heads, s.cache.v_head_dim}, s.layout));
-    // Logits of hundreds, which the header's bound is not for, come in steps of 2^-16 in f32, and the exponential multiplies that.
+    const int out =
+        s.in_place ? q_at : c.scene.add(blank(s.a, {s.m, heads, s.cache.v_head_dim}, s.layout));
+    // Logits of hundreds, which the header's bound is not for, come in steps of 2^-16 in f32, and
+    // the exponential multiplies that.
     const double bound = s.spread > 4 ? 1e-4 : 1e-5;
     c.outputs = {{out, bound, 8e-3, false, !s.in_place}};
     c.absolute = {c.scene.caches[cache].v};
@@ -125,7 +131,8 @@ void attention_case(Suite &suite, const AttentionShape &s) {
     }
     int scores = none;
     if ((s.features & KEEL_ATTENTION_SCORES) != 0) {
-        scores = add_scores(c.scene, rng, s.reduction, s.cache, heads, c.scene.caches[cache].max_length);
+        scores =
+            add_scores(c.scene, rng, s.reduction, s.cache, heads, c.scene.caches[cache].max_length);
         c.outputs.push_back({scores, 1e-5, 8e-3});
     }
     c.call = [=](Stage &stage) {
@@ -163,9 +170,11 @@ void length_grid(Suite &suite) {
     for (const uint32_t block : {16U, 32U, 64U}) {
         for (const int64_t length : sizes(suite.quick(), {64, 128, 256, 512}, 32)) {
             const auto n = static_cast<int32_t>(length);
-            attention_case(suite, {.m = 1, .group = 1 + n % 4, .cache = cache_of({n, n / 2, 0}, block)});
-            attention_case(
-                suite, {.m = std::min<int64_t>(n, 1 + n % 9), .group = 3, .cache = cache_of({n, n}, block)});
+            attention_case(suite,
+                           {.m = 1, .group = 1 + n % 4, .cache = cache_of({n, n / 2, 0}, block)});
+            attention_case(suite, {.m = std::min<int64_t>(n, 1 + n % 9),
+                                   .group = 3,
+                                   .cache = cache_of({n, n}, block)});
         }
         for (const int64_t m : sizes(suite.quick(), {32, 64, 128, 256}, suite.quick() ? 8 : 32)) {
             const auto n = static_cast<int32_t>(m);
@@ -177,16 +186,19 @@ void length_grid(Suite &suite) {
     // Beyond what a backend may walk through in one piece; narrow heads keep it cheap.
     for (const int64_t m : {1, 3}) {
         attention_case(suite, {.m = m, .group = 2, .cache = cache_of({4096, 130}, 64, 16)});
-        attention_case(suite, {.m = m,
-                               .group = 2,
-                               .cache = cache_of({8300, 4097}, 64, 16),
-                               .features = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_LSE | KEEL_ATTENTION_SCORES,
-                               .reduction = {.group = KEEL_REDUCE_SUM}});
+        attention_case(
+            suite, {.m = m,
+                    .group = 2,
+                    .cache = cache_of({8300, 4097}, 64, 16),
+                    .features = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_LSE | KEEL_ATTENTION_SCORES,
+                    .reduction = {.group = KEEL_REDUCE_SUM}});
     }
-    attention_case(suite, {.m = 7, .group = 2, .cache = cache_of({3, 20}, 16)}); // queries that see nothing
+    attention_case(
+        suite, {.m = 7, .group = 2, .cache = cache_of({3, 20}, 16)}); // queries that see nothing
 }
 
-// Beyond 256 elements: kernels keep less beside each other, or walk through a head in pieces. 257 is one more than a piece.
+// Beyond 256 elements: kernels keep less beside each other, or walk through a head in pieces. 257
+// is one more than a piece.
 void very_wide_heads(Suite &suite) {
     const auto both = [&](int64_t dim, keel_dtype k, keel_dtype v) {
         attention_case(suite, {.m = 1, .group = 4, .cache = cache_of({77, 130}, 64, dim, k, v)});
@@ -202,7 +214,8 @@ void very_wide_heads(Suite &suite) {
     CacheShape uneven = cache_of({50, 40}, 16, 320);
     uneven.v_head_dim = 128;
     attention_case(suite, {.m = 3, .group = 2, .cache = uneven});
-    attention_case(suite, {.m = 5, .group = 2, .cache = cache_of({70, 33}, 16, 512), .features = 31});
+    attention_case(suite,
+                   {.m = 5, .group = 2, .cache = cache_of({70, 33}, 16, 512), .features = 31});
     if (suite.quick()) return;
     both(512, KEEL_DTYPE_F16, KEEL_DTYPE_Q4_0);                // a mix
     for (const int64_t dim : {288, 384, 511, 513, 1000, 1056}) // the last one may be refused
@@ -218,8 +231,10 @@ void dtype_grid(Suite &suite) {
         for (const keel_dtype v : cache_dtypes) {
             for (const int64_t dim : {32, 64, 96, 128}) {
                 if (suite.quick() && (dim == 96 || (k != v && dim == 128))) continue;
-                attention_case(suite, {.m = 1, .group = 4, .cache = cache_of({77, 130}, 64, dim, k, v)});
-                attention_case(suite, {.m = 19, .group = 2, .cache = cache_of({83, 19}, 32, dim, k, v)});
+                attention_case(suite,
+                               {.m = 1, .group = 4, .cache = cache_of({77, 130}, 64, dim, k, v)});
+                attention_case(suite,
+                               {.m = 19, .group = 2, .cache = cache_of({83, 19}, 32, dim, k, v)});
             }
         }
     }
@@ -227,8 +242,10 @@ void dtype_grid(Suite &suite) {
     for (const keel_dtype dtype : cache_dtypes) {
         for (const int64_t dim : {160, 224, 256}) {
             if (suite.quick() && dim != 256) continue;
-            attention_case(suite, {.m = 1, .group = 2, .cache = cache_of({77, 130}, 64, dim, dtype, dtype)});
-            attention_case(suite, {.m = 19, .group = 2, .cache = cache_of({83, 19}, 32, dim, dtype, dtype)});
+            attention_case(
+                suite, {.m = 1, .group = 2, .cache = cache_of({77, 130}, 64, dim, dtype, dtype)});
+            attention_case(
+                suite, {.m = 19, .group = 2, .cache = cache_of({83, 19}, 32, dim, dtype, dtype)});
         }
     }
     very_wide_heads(suite);
@@ -236,7 +253,8 @@ void dtype_grid(Suite &suite) {
         if (suite.quick() && dim != 255) continue;
         attention_case(suite, {.m = 1 + dim % 4, .group = 2, .cache = cache_of({70, 33}, 16, dim)});
     }
-    attention_case(suite, {.m = 5, .group = 2, .cache = cache_of({70, 33}, 16, 256), .features = 31});
+    attention_case(suite,
+                   {.m = 5, .group = 2, .cache = cache_of({70, 33}, 16, 256), .features = 31});
     for (int64_t dim = 1; dim <= 80; dim += suite.quick() ? 13 : 1) {
         attention_case(suite, {.m = 1, .group = 1, .cache = cache_of({41}, 16, dim)});
         attention_case(suite, {.m = 5, .group = 2, .cache = cache_of({41}, 16, dim)});
@@ -250,8 +268,9 @@ void dtype_grid(Suite &suite) {
 void feature_grid(Suite &suite) {
     for (uint64_t features = 0; features < 32; ++features) {
         for (const int64_t m : {1, 6, 24}) {
-            attention_case(suite,
-                           {.m = m, .group = 3, .cache = cache_of({50, 24, 33}, 16), .features = features});
+            attention_case(
+                suite,
+                {.m = m, .group = 3, .cache = cache_of({50, 24, 33}, 16), .features = features});
         }
     }
     const uint64_t scored = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_SCORES;
@@ -271,18 +290,23 @@ void feature_grid(Suite &suite) {
         }
     }
     for (const int64_t window : {1, 2, 16, 33, 1000}) {
+        attention_case(suite, {.m = 17,
+                               .group = 2,
+                               .cache = cache_of({65, 40}, 16),
+                               .features = 3,
+                               .window = window});
         attention_case(
-            suite, {.m = 17, .group = 2, .cache = cache_of({65, 40}, 16), .features = 3, .window = window});
-        attention_case(
-            suite, {.m = 1, .group = 2, .cache = cache_of({65, 40}, 16), .features = 3, .window = window});
+            suite,
+            {.m = 1, .group = 2, .cache = cache_of({65, 40}, 16), .features = 3, .window = window});
     }
 }
 
 void odd_values(Suite &suite) {
     for (const keel_dtype a : suite.activations()) {
         for (const Layout &layout : layouts(suite.quick())) {
-            attention_case(suite,
-                           {.m = 5, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .layout = layout});
+            attention_case(
+                suite,
+                {.m = 5, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .layout = layout});
             attention_case(suite, {.m = 1,
                                    .group = 2,
                                    .cache = cache_of({40, 33}, 16),
@@ -291,21 +315,25 @@ void odd_values(Suite &suite) {
                                    .in_place = true});
         }
         for (const float bad : {std::nanf(""), INFINITY}) {
-            attention_case(suite,
-                           {.m = 6, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_q = bad});
-            attention_case(suite,
-                           {.m = 1, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_q = bad});
+            attention_case(
+                suite, {.m = 6, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_q = bad});
+            attention_case(
+                suite, {.m = 1, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_q = bad});
         }
         attention_case(
-            suite, {.m = 20, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_k = std::nanf("")});
-        attention_case(suite,
-                       {.m = 1, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_k = std::nanf("")});
+            suite,
+            {.m = 20, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_k = std::nanf("")});
+        attention_case(
+            suite,
+            {.m = 1, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_k = std::nanf("")});
     }
-    // values of slots that a row does not see, before its time and outside of its window, reach it in no way
+    // values of slots that a row does not see, before its time and outside of its window, reach it
+    // in no way
     for (const float bad : {std::nanf(""), INFINITY}) {
         for (const keel_dtype v : {KEEL_DTYPE_F32, KEEL_DTYPE_F16}) {
             for (const uint64_t features :
-                 {uint64_t{KEEL_ATTENTION_CAUSAL}, uint64_t{KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW}}) {
+                 {uint64_t{KEEL_ATTENTION_CAUSAL},
+                  uint64_t{KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW}}) {
                 for (const int64_t m : {1, 5, 40}) {
                     attention_case(suite, {.m = m,
                                            .group = 2,
@@ -361,11 +389,13 @@ void scores_case(Suite &suite, const ScoresShape &s) {
     const bool ranged = (s.features & KEEL_SCORES_RANGES) != 0;
     const bool weighted = (s.features & KEEL_SCORES_WEIGHTS) != 0;
     const int ranges =
-        ranged ? c.scene.add(integer_tensor({static_cast<int64_t>(s.ranges.size()) / 2, 2}, s.ranges)) : none;
+        ranged
+            ? c.scene.add(integer_tensor({static_cast<int64_t>(s.ranges.size()) / 2, 2}, s.ranges))
+            : none;
     const int weights =
-        weighted ? c.scene.add(random_tensor(rng, KEEL_DTYPE_F32,
-                                             {static_cast<int64_t>(s.cache.lengths.size()), max_length + 2},
-                                             {3, 0}))
+        weighted ? c.scene.add(random_tensor(
+                       rng, KEEL_DTYPE_F32,
+                       {static_cast<int64_t>(s.cache.lengths.size()), max_length + 2}, {3, 0}))
                  : none;
     const int out = add_scores(c.scene, rng, s.reduction, s.cache, heads, max_length);
     c.outputs = {{out, 1e-5}};
@@ -398,8 +428,8 @@ void attention_scores_cases(Suite &suite) {
             for (const keel_reduce group :
                  {KEEL_REDUCE_NONE, KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, KEEL_REDUCE_MAX}) {
                 for (const int64_t m : {1, 7}) {
-                    const Reduction r = {m == 7 && group == KEEL_REDUCE_MAX ? 3U : 0U, queries, group,
-                                         m == 7 && features % 3 == 0};
+                    const Reduction r = {m == 7 && group == KEEL_REDUCE_MAX ? 3U : 0U, queries,
+                                         group, m == 7 && features % 3 == 0};
                     scores_case(suite, {.m = m,
                                         .group = 3,
                                         .cache = cache_of({50, 26}, 16),
@@ -408,7 +438,8 @@ void attention_scores_cases(Suite &suite) {
                 }
             }
         }
-        scores_case(suite, {.m = 0, .group = 2, .cache = cache_of({20, 26}, 16), .features = features});
+        scores_case(suite,
+                    {.m = 0, .group = 2, .cache = cache_of({20, 26}, 16), .features = features});
         scores_case(suite, {.m = 9,
                             .group = 1,
                             .cache = cache_of({4, 0, 9}, 16),
@@ -418,12 +449,13 @@ void attention_scores_cases(Suite &suite) {
     // ranges that leave out whole tiles of slots
     for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MAX})
         for (const int64_t m : {1, 40})
-            scores_case(suite, {.m = m,
-                                .group = 3,
-                                .cache = cache_of({300, 70, 0}, 16),
-                                .features = KEEL_SCORES_CAUSAL | KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS,
-                                .reduction = {0, queries, KEEL_REDUCE_MEAN, 1},
-                                .ranges = {2, 9, 200, 1000}});
+            scores_case(suite,
+                        {.m = m,
+                         .group = 3,
+                         .cache = cache_of({300, 70, 0}, 16),
+                         .features = KEEL_SCORES_CAUSAL | KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS,
+                         .reduction = {0, queries, KEEL_REDUCE_MEAN, 1},
+                         .ranges = {2, 9, 200, 1000}});
     for (const int64_t length : sizes(suite.quick(), {64, 128, 256, 512}, 32)) {
         const auto n = static_cast<int32_t>(length);
         scores_case(suite, {.m = 1 + n % 6, .group = 1 + n % 3, .cache = cache_of({n, n / 3}, 32)});

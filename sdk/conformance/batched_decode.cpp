@@ -28,10 +28,11 @@ struct Shape {
 };
 
 std::string name_of(const Shape &s) {
-    return fmt::format(
-        "rows={} seats={} heads={}x{} dim={} k={} v={} attention={} qkv={} gap={} in_place={} append={}",
-        s.rows(), s.places(), s.kv_heads, s.group, s.dim, keel_dtype_name(s.k), keel_dtype_name(s.v),
-        s.attention, s.qkv, s.layout.gap, s.in_place, s.only_append);
+    return fmt::format("rows={} seats={} heads={}x{} dim={} k={} v={} attention={} qkv={} gap={} "
+                       "in_place={} append={}",
+                       s.rows(), s.places(), s.kv_heads, s.group, s.dim, keel_dtype_name(s.k),
+                       keel_dtype_name(s.v), s.attention, s.qkv, s.layout.gap, s.in_place,
+                       s.only_append);
 }
 
 // What both sides of a case are placed from.
@@ -96,10 +97,11 @@ keel_tensor by_seat(const keel_tensor &t, int64_t kv_heads) {
 class Calls {
   public:
     Calls(const Shape &s, const Parts &p, Stage &stage, int64_t begin, int64_t n)
-        : tables_(place(p.tables, stage)), q_(part(stage, p.q, begin, n)), k_(part(stage, p.k, begin, n)),
-          v_(part(stage, p.v, begin, n)), q_out_(part(stage, p.q_out, begin, n)),
-          out_(part(stage, p.out, begin, n)), lse_(part(stage, p.lse, begin, n)),
-          unrotated_(part(stage, p.unrotated, begin, n)), positions_(part(stage, p.positions, begin, n)) {
+        : tables_(place(p.tables, stage)), q_(part(stage, p.q, begin, n)),
+          k_(part(stage, p.k, begin, n)), v_(part(stage, p.v, begin, n)),
+          q_out_(part(stage, p.q_out, begin, n)), out_(part(stage, p.out, begin, n)),
+          lse_(part(stage, p.lse, begin, n)), unrotated_(part(stage, p.unrotated, begin, n)),
+          positions_(part(stage, p.positions, begin, n)) {
         qkv.h = KEEL_HEADER(keel_qkv_args);
         qkv.features = s.qkv;
         qkv.q = &q_, qkv.k = &k_, qkv.v = &v_, qkv.q_out = &q_out_;
@@ -159,7 +161,8 @@ struct BatchKv {
     keel_batch_kv view = {KEEL_HEADER(keel_batch_kv)};
 };
 
-keel_status run_together(const keel_batched_decode &ext, const Shape &s, const Parts &p, Stage &stage) {
+keel_status run_together(const keel_batched_decode &ext, const Shape &s, const Parts &p,
+                         Stage &stage) {
     const BatchKv kv(s, p, stage);
     const Calls calls(s, p, stage, 0, s.rows());
     keel_ctx *ctx = stage.side().ctx();
@@ -203,16 +206,11 @@ keel_status run_apart(const Shape &s, const Parts &p, Stage &stage) {
 
 double rounding_of(keel_dtype dtype) {
     switch (dtype) {
-    case KEEL_DTYPE_F16:
-        return 1e-3;
-    case KEEL_DTYPE_BF16:
-        return 8e-3;
-    case KEEL_DTYPE_Q8_0:
-        return 1.2e-2;
-    case KEEL_DTYPE_Q4_0:
-        return 0.15;
-    default:
-        return 0;
+    case KEEL_DTYPE_F16: return 1e-3;
+    case KEEL_DTYPE_BF16: return 8e-3;
+    case KEEL_DTYPE_Q8_0: return 1.2e-2;
+    case KEEL_DTYPE_Q4_0: return 0.15;
+    default: return 0;
     }
 }
 
@@ -237,14 +235,16 @@ class Check {
         const keel_status expected = run_apart(s, p, apart);
         if (status != KEEL_OK || expected != KEEL_OK) {
             fail(s, number,
-                 fmt::format("status {} together, {} apart: {}", status, expected, subject_.error()));
+                 fmt::format("status {} together, {} apart: {}", status, expected,
+                             subject_.error()));
             return;
         }
         compare(s, number, p.scene, p.cache.k, "k", together, apart, 4e-6 + rounding_of(s.k));
         compare(s, number, p.scene, p.cache.v, "v", together, apart, 0);
         compare(s, number, p.scene, p.cache.positions, "positions", together, apart, 0);
         if (s.only_append) return;
-        // Both are within the op's bound of the truth; keys that were rounded apart are another matter.
+        // Both are within the op's bound of the truth; keys that were rounded apart are another
+        // matter.
         compare(s, number, p.scene, p.out, "out", together, apart, 2e-5 + rounding_of(s.k));
         compare(s, number, p.scene, p.lse, "lse", together, apart, 2e-5 + rounding_of(s.k));
         compare(s, number, p.scene, p.unrotated, "unrotated", together, apart, 8e-6);
@@ -261,11 +261,13 @@ class Check {
             Calls calls(s, p, stage, 0, s.rows());
             calls.attention.features |= bit;
             if (ext_.attention(subject_.ctx(), &calls.attention, &kv.view) != KEEL_E_UNSUPPORTED)
-                fail(s, number_, fmt::format("attention with feature bit 0x{:x} is not refused", bit));
+                fail(s, number_,
+                     fmt::format("attention with feature bit 0x{:x} is not refused", bit));
             if (bit == KEEL_ATTENTION_SCORES) continue;
             calls.qkv.features |= bit;
             if (ext_.qkv_prepare(subject_.ctx(), &calls.qkv, &kv.view) != KEEL_E_UNSUPPORTED)
-                fail(s, number_, fmt::format("qkv_prepare with feature bit 0x{:x} is not refused", bit));
+                fail(s, number_,
+                     fmt::format("qkv_prepare with feature bit 0x{:x} is not refused", bit));
         }
     }
 
@@ -287,14 +289,16 @@ class Check {
                 report_.worst = std::max(report_.worst, error);
                 continue;
             }
-            return fail(s, number, fmt::format("{}[{}]: {} together, {} apart", what, i, a[i], b[i]));
+            return fail(s, number,
+                        fmt::format("{}[{}]: {} together, {} apart", what, i, a[i], b[i]));
         }
     }
 
     void fail(const Shape &s, int64_t number, const std::string &message) {
         ++report_.failures;
         if (static_cast<int>(report_.messages.size()) < options_.max_messages)
-            report_.messages.push_back(fmt::format("case {} ({}): {}", number, name_of(s), message));
+            report_.messages.push_back(
+                fmt::format("case {} ({}): {}", number, name_of(s), message));
     }
 
     const keel_batched_decode &ext_;
@@ -316,8 +320,11 @@ void all_cases(Check &check, bool quick) {
                    .k = dtype,
                    .v = dtype,
                    .in_place = true});
-        check.run(
-            {.seats = {1, 3}, .lengths = short_ones, .k = dtype, .v = KEEL_DTYPE_F16, .only_append = true});
+        check.run({.seats = {1, 3},
+                   .lengths = short_ones,
+                   .k = dtype,
+                   .v = KEEL_DTYPE_F16,
+                   .only_append = true});
     }
     const uint64_t causal = KEEL_ATTENTION_CAUSAL;
     for (const uint64_t features :
@@ -328,7 +335,10 @@ void all_cases(Check &check, bool quick) {
     }
     for (const uint64_t features : {uint64_t{KEEL_QKV_NORM}, uint64_t{KEEL_QKV_UNROTATED},
                                     uint64_t{KEEL_QKV_NORM | KEEL_QKV_UNROTATED}})
-        check.run({.seats = {3, 0}, .lengths = short_ones, .qkv = features, .mode = KEEL_ROPE_INTERLEAVED});
+        check.run({.seats = {3, 0},
+                   .lengths = short_ones,
+                   .qkv = features,
+                   .mode = KEEL_ROPE_INTERLEAVED});
     check.run({.seats = {1, 2}, .lengths = short_ones, .layout = {5, 0}});
     // Long ones beside short ones: split over the length.
     check.run({.seats = {1, 0, 2},
@@ -336,7 +346,11 @@ void all_cases(Check &check, bool quick) {
                .k = KEEL_DTYPE_F16,
                .v = KEEL_DTYPE_F16});
     check.run({.seats = {1, 0}, .lengths = {4100, 90}, .kv_heads = 1, .group = 4, .dim = 64});
-    check.run({.seats = {2, 0}, .lengths = short_ones, .dim = 320, .k = KEEL_DTYPE_F16, .v = KEEL_DTYPE_F16});
+    check.run({.seats = {2, 0},
+               .lengths = short_ones,
+               .dim = 320,
+               .k = KEEL_DTYPE_F16,
+               .v = KEEL_DTYPE_F16});
     if (quick) return;
     for (const int64_t dim : {256, 512})
         check.run({.seats = {1, 0, 3}, .lengths = short_ones, .dim = dim});
@@ -360,7 +374,8 @@ Report check_batched_decode(const Library &library, Side &subject, const Options
     Report report;
     if (theirs == nullptr) return report;
     keel_batched_decode ext;
-    if (keel_adopt(&ext, sizeof ext, theirs, KEEL_PREFIX(keel_batched_decode, attention)) != KEEL_OK) {
+    if (keel_adopt(&ext, sizeof ext, theirs, KEEL_PREFIX(keel_batched_decode, attention)) !=
+        KEEL_OK) {
         report.failures = 1;
         report.messages.emplace_back("the table is too small or of another ABI version");
         return report;

@@ -10,8 +10,8 @@
 namespace keel::conformance {
 namespace {
 
-constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
-                                       KEEL_DTYPE_Q4_0};
+constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
+                                       KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
 
 CacheShape cache_of(std::vector<int32_t> lengths, uint32_t block_slots, int64_t dim, keel_dtype k,
                     keel_dtype v) {
@@ -40,7 +40,8 @@ void add_cache_outputs(Case &c, int cache, double bound) {
     c.outputs.push_back({spec.positions, 0});
 }
 
-// ---- kv_append -----------------------------------------------------------------------------------------------------
+// ---- kv_append
+// -----------------------------------------------------------------------------------------------------
 
 struct AppendShape {
     int64_t m = 3;
@@ -83,28 +84,34 @@ void append_cases(Suite &suite) {
     for (const keel_dtype k : cache_dtypes) {
         for (const keel_dtype v : cache_dtypes) {
             append_case(suite, {.m = 5, .cache = cache_of({5, 21, 40}, 16, 64, k, v)});
-            append_case(suite, {.m = 1, .cache = cache_of({1, 17, 33}, 16, 32, k, v), .per_head = true});
+            append_case(suite,
+                        {.m = 1, .cache = cache_of({1, 17, 33}, 16, 32, k, v), .per_head = true});
         }
         append_case(suite, {.m = 70, .cache = cache_of({70, 130}, 64, 32, k, k)});
         for (const keel_dtype a : suite.activations()) {
             for (const Layout &layout : layouts(suite.quick()))
-                append_case(suite,
-                            {.m = 4, .cache = cache_of({9, 4}, 16, 96, k, k), .a = a, .layout = layout});
+                append_case(
+                    suite,
+                    {.m = 4, .cache = cache_of({9, 4}, 16, 96, k, k), .a = a, .layout = layout});
             for (const float bad : {std::nanf(""), INFINITY})
-                append_case(suite, {.m = 4, .cache = cache_of({9, 4}, 16, 32, k, k), .a = a, .bad = bad});
+                append_case(suite,
+                            {.m = 4, .cache = cache_of({9, 4}, 16, 32, k, k), .a = a, .bad = bad});
         }
     }
     for (const keel_dtype k : cache_dtypes)
         for (const int64_t dim : {256, 320, 512})
             append_case(suite, {.m = 5, .cache = cache_of({5, 21}, 16, dim, k, k)});
     for (int64_t dim = 1; dim <= 70; dim += suite.quick() ? 11 : 1)
-        append_case(suite, {.m = 3, .cache = cache_of({3, 19}, 16, dim, KEEL_DTYPE_F16, KEEL_DTYPE_F32)});
-    append_case(suite,
-                {.m = 6, .cache = cache_of({2, 8}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32)}); // slots below 0
+        append_case(suite,
+                    {.m = 3, .cache = cache_of({3, 19}, 16, dim, KEEL_DTYPE_F16, KEEL_DTYPE_F32)});
+    append_case(suite, {.m = 6,
+                        .cache = cache_of({2, 8}, 16, 32, KEEL_DTYPE_F32,
+                                          KEEL_DTYPE_F32)}); // slots below 0
     append_case(suite, {.m = 0, .cache = cache_of({2, 8}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32)});
 }
 
-// ---- qkv_prepare ---------------------------------------------------------------------------------------------------
+// ---- qkv_prepare
+// ---------------------------------------------------------------------------------------------------
 
 struct QkvShape {
     int64_t m = 3, group = 2;
@@ -125,8 +132,8 @@ void qkv_case(Suite &suite, const QkvShape &s) {
     const int64_t rot = s.rot != 0 ? s.rot : dim / 2 * 2;
     Case c;
     c.name = fmt::format(
-        "m={} group={} {} rot={} mode={} a={} features={} gap={} shift={} per_head={} in_place={}", s.m,
-        s.group, text_of(s.cache), rot, s.mode, keel_dtype_name(s.a), s.features, s.layout.gap,
+        "m={} group={} {} rot={} mode={} a={} features={} gap={} shift={} per_head={} in_place={}",
+        s.m, s.group, text_of(s.cache), rot, s.mode, keel_dtype_name(s.a), s.features, s.layout.gap,
         s.layout.shift, s.per_head, s.in_place);
     c.may_refuse = s.layout.gap != 0 || s.layout.shift != 0;
     const std::vector<int64_t> q_shape = {s.m, kv_heads * s.group, dim};
@@ -134,7 +141,8 @@ void qkv_case(Suite &suite, const QkvShape &s) {
     const int cache = add_cache(c.scene, rng, s.cache);
     const int q = c.scene.add(random_tensor(rng, s.a, q_shape, s.layout));
     const int k = c.scene.add(random_tensor(rng, s.a, k_shape, s.layout));
-    const int v = c.scene.add(random_tensor(rng, s.a, {s.m, kv_heads, s.cache.v_head_dim}, s.layout));
+    const int v =
+        c.scene.add(random_tensor(rng, s.a, {s.m, kv_heads, s.cache.v_head_dim}, s.layout));
     const int positions = add_positions(c.scene, rng, s.m, kv_heads, s.per_head, 47);
     const TableSpec tables = add_tables(c.scene, 47, rot, s.mode);
     const bool norm = (s.features & KEEL_QKV_NORM) != 0;
@@ -222,19 +230,23 @@ void qkv_cases(Suite &suite) {
             }
         }
     }
-    qkv_case(suite,
-             {.m = 67, .group = 2, .cache = cache_of({100, 67}, 64, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16)});
+    qkv_case(suite, {.m = 67,
+                     .group = 2,
+                     .cache = cache_of({100, 67}, 64, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16)});
     qkv_case(suite, {.m = 0, .group = 2, .cache = cache_of({10, 7}, 16, 32, f32, f32)});
 }
 
-// ---- kv_gather -----------------------------------------------------------------------------------------------------
+// ---- kv_gather
+// -----------------------------------------------------------------------------------------------------
 
-void gather_case(Suite &suite, const CacheShape &shape, bool same_view, uint32_t sides, int keep_of_8) {
+void gather_case(Suite &suite, const CacheShape &shape, bool same_view, uint32_t sides,
+                 int keep_of_8) {
     if (!suite.next()) return;
     Rng &rng = suite.rng();
     const auto heads = static_cast<int64_t>(shape.lengths.size());
     Case c;
-    c.name = fmt::format("{} same_view={} sides={} keep={}/8", text_of(shape), same_view, sides, keep_of_8);
+    c.name = fmt::format("{} same_view={} sides={} keep={}/8", text_of(shape), same_view, sides,
+                         keep_of_8);
     const int from = add_cache(c.scene, rng, shape);
     CacheShape target = shape;
     target.empty = true;
@@ -245,7 +257,8 @@ void gather_case(Suite &suite, const CacheShape &shape, bool same_view, uint32_t
     for (int64_t h = 0; h < heads; ++h) {
         int32_t kept = 0;
         for (int32_t slot = 0; slot < shape.lengths[static_cast<size_t>(h)]; ++slot) {
-            if (static_cast<int>(rng() % 8) < keep_of_8) index[static_cast<size_t>(h * n + kept++)] = slot;
+            if (static_cast<int>(rng() % 8) < keep_of_8)
+                index[static_cast<size_t>(h * n + kept++)] = slot;
         }
         count.push_back(kept);
     }
@@ -254,11 +267,11 @@ void gather_case(Suite &suite, const CacheShape &shape, bool same_view, uint32_t
     std::vector<int> side_places;
     for (uint32_t i = 0; i < sides; ++i) {
         if (i % 2 == 0) {
-            side_places.push_back(c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, {heads, n + 3}, {1, 0})));
+            side_places.push_back(
+                c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, {heads, n + 3}, {1, 0})));
         } else {
             std::vector<int32_t> values(static_cast<size_t>(heads * n));
-            for (int32_t &value : values)
-                value = static_cast<int32_t>(rng() % 1000);
+            for (int32_t &value : values) value = static_cast<int32_t>(rng() % 1000);
             side_places.push_back(c.scene.add(integer_tensor({heads, n}, values)));
         }
         c.outputs.push_back({side_places.back(), 0});
@@ -266,8 +279,7 @@ void gather_case(Suite &suite, const CacheShape &shape, bool same_view, uint32_t
     add_cache_outputs(c, to, 0);
     c.call = [=](Stage &stage) {
         std::vector<const keel_tensor *> pointers;
-        for (const int place : side_places)
-            pointers.push_back(stage.tensor(place));
+        for (const int place : side_places) pointers.push_back(stage.tensor(place));
         keel_kv_gather_args a = {};
         a.h = KEEL_HEADER(keel_kv_gather_args);
         a.from = stage.cache(from);
@@ -289,26 +301,29 @@ void gather_cases(Suite &suite) {
         }
     }
     for (const int64_t dim : {256, 320, 512})
-        gather_case(suite, cache_of({40, 65}, 16, dim, KEEL_DTYPE_Q8_0, KEEL_DTYPE_F16), true, 1, 4);
+        gather_case(suite, cache_of({40, 65}, 16, dim, KEEL_DTYPE_Q8_0, KEEL_DTYPE_F16), true, 1,
+                    4);
     for (const uint32_t block : {16U, 32U, 64U}) {
         for (const bool same : {true, false}) {
             for (const int keep : {0, 1, 4, 7, 8})
-                gather_case(suite, cache_of({130, 63, 0, 64}, block, 17, KEEL_DTYPE_F16, KEEL_DTYPE_F32),
+                gather_case(suite,
+                            cache_of({130, 63, 0, 64}, block, 17, KEEL_DTYPE_F16, KEEL_DTYPE_F32),
                             same, keep % 4, keep);
         }
     }
 }
 
-// ---- kv_rerotate ---------------------------------------------------------------------------------------------------
+// ---- kv_rerotate
+// ---------------------------------------------------------------------------------------------------
 
-void rerotate_case(Suite &suite, const CacheShape &shape, int64_t rot, keel_rope_mode mode, bool from_source,
-                   int64_t begin, int64_t end) {
+void rerotate_case(Suite &suite, const CacheShape &shape, int64_t rot, keel_rope_mode mode,
+                   bool from_source, int64_t begin, int64_t end) {
     if (!suite.next()) return;
     Rng &rng = suite.rng();
     const auto heads = static_cast<int64_t>(shape.lengths.size());
     Case c;
-    c.name = fmt::format("{} rot={} mode={} source={} range={}..{}", text_of(shape), rot, mode, from_source,
-                         begin, end);
+    c.name = fmt::format("{} rot={} mode={} source={} range={}..{}", text_of(shape), rot, mode,
+                         from_source, begin, end);
     const int cache = add_cache(c.scene, rng, shape);
     const TableSpec tables = add_tables(c.scene, 23, rot, mode);
     const int64_t slots =
@@ -322,9 +337,9 @@ void rerotate_case(Suite &suite, const CacheShape &shape, int64_t rot, keel_rope
     const int row_at = c.scene.add(integer_tensor({heads, slots}, rows, {1, 0}));
     const int positions_at = c.scene.add(integer_tensor({heads, slots}, positions, {0, 1}));
     const int source =
-        from_source
-            ? c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, {heads, end - begin, shape.head_dim}, {4, 0}))
-            : none;
+        from_source ? c.scene.add(random_tensor(rng, KEEL_DTYPE_F32,
+                                                {heads, end - begin, shape.head_dim}, {4, 0}))
+                    : none;
     c.outputs = {{c.scene.caches[cache].k, 4e-6}, {c.scene.caches[cache].positions, 0}};
     c.call = [=](Stage &stage) {
         const keel_rope_tables placed = place(tables, stage);
@@ -348,23 +363,23 @@ void rerotate_cases(Suite &suite) {
     for (const keel_rope_mode mode : {KEEL_ROPE_HALF_SPLIT, KEEL_ROPE_INTERLEAVED}) {
         for (const bool source : {false, true}) {
             for (const keel_dtype k : cache_dtypes) {
-                rerotate_case(suite, cache_of({40, 7, 65}, 16, 64, k, KEEL_DTYPE_F32), 64, mode, source, 0,
-                              65);
-                rerotate_case(suite, cache_of({40, 7, 65}, 32, 96, k, KEEL_DTYPE_Q8_0), 32, mode, source, 5,
-                              50);
+                rerotate_case(suite, cache_of({40, 7, 65}, 16, 64, k, KEEL_DTYPE_F32), 64, mode,
+                              source, 0, 65);
+                rerotate_case(suite, cache_of({40, 7, 65}, 32, 96, k, KEEL_DTYPE_Q8_0), 32, mode,
+                              source, 5, 50);
             }
             for (const int64_t dim : {256, 320, 512}) {
-                rerotate_case(suite, cache_of({40, 65}, 32, dim, KEEL_DTYPE_F16, KEEL_DTYPE_F16), dim, mode,
-                              source, 3, 60);
+                rerotate_case(suite, cache_of({40, 65}, 32, dim, KEEL_DTYPE_F16, KEEL_DTYPE_F16),
+                              dim, mode, source, 3, 60);
             }
             for (int64_t dim = 2; dim <= 70; dim += suite.quick() ? 16 : 2) {
-                rerotate_case(suite, cache_of({20, 33}, 16, dim, KEEL_DTYPE_F32, KEEL_DTYPE_F32), dim, mode,
-                              source, 1, 100);
+                rerotate_case(suite, cache_of({20, 33}, 16, dim, KEEL_DTYPE_F32, KEEL_DTYPE_F32),
+                              dim, mode, source, 1, 100);
             }
-            rerotate_case(suite, cache_of({20, 33}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32), 32, mode, source,
-                          9, 9);
-            rerotate_case(suite, cache_of({20, 0}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32), 0, mode, source,
-                          0, 20);
+            rerotate_case(suite, cache_of({20, 33}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32), 32,
+                          mode, source, 9, 9);
+            rerotate_case(suite, cache_of({20, 0}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32), 0, mode,
+                          source, 0, 20);
         }
     }
     for (const auto &[begin, end] : {std::pair(-3, 5), {9, 4}}) // no ranges
@@ -376,17 +391,11 @@ void rerotate_cases(Suite &suite) {
 
 void cache_cases(Suite &suite) {
     switch (suite.op()) {
-    case KEEL_OP_KV_APPEND:
-        return append_cases(suite);
-    case KEEL_OP_QKV_PREPARE:
-        return qkv_cases(suite);
-    case KEEL_OP_KV_GATHER:
-        return gather_cases(suite);
-    case KEEL_OP_KV_REROTATE:
-        return rerotate_cases(suite);
-    default:
-        suite.fail("no cases for this op");
-        return;
+    case KEEL_OP_KV_APPEND: return append_cases(suite);
+    case KEEL_OP_QKV_PREPARE: return qkv_cases(suite);
+    case KEEL_OP_KV_GATHER: return gather_cases(suite);
+    case KEEL_OP_KV_REROTATE: return rerotate_cases(suite);
+    default: suite.fail("no cases for this op"); return;
     }
 }
 

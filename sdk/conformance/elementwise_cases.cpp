@@ -14,20 +14,20 @@ void gate_case(Suite &suite, int64_t m, int64_t n, keel_dtype a, uint64_t featur
     const keel_op op = suite.op();
     const bool interleaved = (features & KEEL_GATE_INTERLEAVED) != 0;
     Case c;
-    c.name =
-        fmt::format("m={} n={} {} features={} gap={} shift={} in_place={} up={} spread={} bad={}", m, n,
-                    keel_dtype_name(a), features, layout.gap, layout.shift, in_place, with_up, spread, bad);
+    c.name = fmt::format(
+        "m={} n={} {} features={} gap={} shift={} in_place={} up={} spread={} bad={}", m, n,
+        keel_dtype_name(a), features, layout.gap, layout.shift, in_place, with_up, spread, bad);
     c.may_refuse = layout.gap != 0 || layout.shift != 0;
     Tensor gate = random_tensor(rng, a, {m, interleaved ? 2 * n : n}, layout, spread);
     if (interleaved) { // the spread is the gate's alone
         std::vector<double> values = gate.values();
-        for (size_t i = 1; i < values.size(); i += 2)
-            values[i] /= static_cast<double>(spread);
+        for (size_t i = 1; i < values.size(); i += 2) values[i] /= static_cast<double>(spread);
         gate.set({values.begin(), values.end()});
     }
     if (bad != 0) poison(rng, gate, bad, 1);
     const int gate_at = c.scene.add(std::move(gate));
-    const int up = with_up && !interleaved ? c.scene.add(random_tensor(rng, a, {m, n}, layout)) : none;
+    const int up =
+        with_up && !interleaved ? c.scene.add(random_tensor(rng, a, {m, n}, layout)) : none;
     const int out = in_place && !interleaved ? gate_at : c.scene.add(blank(a, {m, n}, layout));
     c.outputs = {{out, 4e-6}};
     c.call = [=](Stage &stage) {
@@ -45,7 +45,8 @@ void gate_case(Suite &suite, int64_t m, int64_t n, keel_dtype a, uint64_t featur
 void gate_cases(Suite &suite) {
     const bool gelu = suite.op() == KEEL_OP_GELU_MUL;
     std::vector<uint64_t> forms = {0, KEEL_GATE_INTERLEAVED};
-    if (gelu) forms = {0, KEEL_GATE_INTERLEAVED, KEEL_GELU_TANH, KEEL_GATE_INTERLEAVED | KEEL_GELU_TANH};
+    if (gelu)
+        forms = {0, KEEL_GATE_INTERLEAVED, KEEL_GELU_TANH, KEEL_GATE_INTERLEAVED | KEEL_GELU_TANH};
     for (const uint64_t features : forms) {
         for (const int64_t n : sizes(suite.quick(), {64, 128, 256, 512}, 32)) {
             gate_case(suite, 1 + n % 3, n, KEEL_DTYPE_F32, features, {}, n % 2 == 1, true, 3.0F, 0);
@@ -70,14 +71,15 @@ void plain_case(Suite &suite, const std::vector<int64_t> &shape, keel_dtype a, k
     Case c;
     Tensor first = random_tensor(rng, a, shape, layout);
     if (bad != 0) poison(rng, first, bad, 1);
-    c.name = fmt::format("a={} b={} out={} gap={} shift={} in_place={} factor={} bad={}", shape_text(first),
-                         keel_dtype_name(b), keel_dtype_name(out_dtype), layout.gap, layout.shift, in_place,
-                         factor, bad);
+    c.name = fmt::format("a={} b={} out={} gap={} shift={} in_place={} factor={} bad={}",
+                         shape_text(first), keel_dtype_name(b), keel_dtype_name(out_dtype),
+                         layout.gap, layout.shift, in_place, factor, bad);
     c.may_refuse = layout.gap != 0 || layout.shift != 0;
     const int a_at = c.scene.add(std::move(first));
     int b_at = none;
     if (op == KEEL_OP_ADD) b_at = c.scene.add(random_tensor(rng, b, shape, layout));
-    if (op == KEEL_OP_ADD_BIAS) b_at = c.scene.add(random_tensor(rng, b, {shape.back()}, {0, layout.shift}));
+    if (op == KEEL_OP_ADD_BIAS)
+        b_at = c.scene.add(random_tensor(rng, b, {shape.back()}, {0, layout.shift}));
     int out = a_at;
     if (op == KEEL_OP_SCALED_ADD) {
         out = c.scene.add(random_tensor(rng, out_dtype, shape, layout));

@@ -15,7 +15,8 @@ class Facts {
         ++report_.cases;
         if (fact) return;
         ++report_.failures;
-        if (static_cast<int>(report_.messages.size()) < max_messages_) report_.messages.push_back(message);
+        if (static_cast<int>(report_.messages.size()) < max_messages_)
+            report_.messages.push_back(message);
     }
     void take(const char *op, const Report &other) {
         report_.cases += other.cases;
@@ -46,8 +47,9 @@ void check_recordings(Facts &facts, const Library &library, Side &side);
 void check_times(Facts &facts, const Library &library, Side &side);
 void check_later_reads(Facts &facts, const Library &library, Side &side);
 
-// A context with the host that `host` points to. Status of ctx_create; on success the context is used once and destroyed.
-keel_status try_host(Facts &facts, const Library &library, const Params &params, const keel_host *host,
-                     const std::string &what);
+// A context with the host that `host` points to. Status of ctx_create; on success the context is
+// used once and destroyed.
+keel_status try_host(Facts &facts, const Library &library, const Params &params,
+                     const keel_host *host, const std::string &what);
 
 } // namespace keel::conformance

@@ -9,8 +9,9 @@
 
 namespace keel::test {
 
-// Blocks of q4_k, q5_k and q6_k near given values: a plain rounding to each group's range, no search as llama-quantize's. `count` is a
-// multiple of 256. A block with a value that is not finite decodes to NaN.
+// Blocks of q4_k, q5_k and q6_k near given values: a plain rounding to each group's range, no
+// search as llama-quantize's. `count` is a multiple of 256. A block with a value that is not finite
+// decodes to NaN.
 class KQuantizer {
   public:
     static void quantize(keel_dtype dtype, const float *x, size_t count, uint8_t *out) {
@@ -18,7 +19,8 @@ class KQuantizer {
             std::memset(out, 0, keel_dtype_bytes(dtype));
             const bool finite = std::all_of(x, x + 256, [](float v) { return std::isfinite(v); });
             if (!finite) {
-                put_half(out + (dtype == KEEL_DTYPE_Q6_K ? 208 : 0), std::numeric_limits<float>::quiet_NaN());
+                put_half(out + (dtype == KEEL_DTYPE_Q6_K ? 208 : 0),
+                         std::numeric_limits<float>::quiet_NaN());
             } else if (dtype == KEEL_DTYPE_Q6_K) {
                 block_q6(x, out);
             } else {
@@ -48,8 +50,7 @@ class KQuantizer {
         float scales[16], largest = 0;
         for (int g = 0; g < 16; ++g) {
             float most = 0;
-            for (int i = 0; i < 16; ++i)
-                most = std::max(most, std::fabs(x[16 * g + i]));
+            for (int i = 0; i < 16; ++i) most = std::max(most, std::fabs(x[16 * g + i]));
             scales[g] = most / (g % 2 == 0 ? 31.0F : -31.0F);
             largest = std::max(largest, most / 31);
         }

@@ -5,16 +5,15 @@
 namespace keel::conformance {
 namespace {
 
-int64_t larger(int64_t n) {
-    return 2 * n + 1;
-}
+int64_t larger(int64_t n) { return 2 * n + 1; }
 
 // With the strides of what lies outside of it.
 void grow_dimension(keel_tensor &own, uint32_t dim) {
     const int64_t more = larger(own.shape[dim]) - own.shape[dim];
-    int64_t bytes = dim + 1 < own.rank
-                        ? more * own.stride[dim]
-                        : static_cast<int64_t>(keel_dtype_row_bytes(own.dtype, static_cast<uint64_t>(more)));
+    int64_t bytes =
+        dim + 1 < own.rank
+            ? more * own.stride[dim]
+            : static_cast<int64_t>(keel_dtype_row_bytes(own.dtype, static_cast<uint64_t>(more)));
     own.shape[dim] += more;
     for (uint32_t outer = dim; outer-- > 0;) {
         own.stride[outer] += bytes;
@@ -31,10 +30,8 @@ Args &LargerPlan::start(const void *args, Members<Args> rows, Members<Args> same
     auto &own = *reinterpret_cast<Args *>(args_.data());
     own.h = {sizeof(Args), KEEL_ABI_VERSION};
     own.plan = nullptr;
-    for (const auto member : rows)
-        own.*member = grow(own.*member, 0);
-    for (const auto member : same)
-        own.*member = copy(own.*member);
+    for (const auto member : rows) own.*member = grow(own.*member, 0);
+    for (const auto member : same) own.*member = copy(own.*member);
     return own;
 }
 
@@ -153,8 +150,8 @@ LargerPlan::LargerPlan(keel_op op, const void *args) {
     }
     case KEEL_OP_QKV_PREPARE: {
         using A = keel_qkv_args;
-        auto &a =
-            start<A>(args, {&A::q, &A::k, &A::v, &A::positions, &A::q_out, &A::q_unrotated, &A::k_unrotated});
+        auto &a = start<A>(args, {&A::q, &A::k, &A::v, &A::positions, &A::q_out, &A::q_unrotated,
+                                  &A::k_unrotated});
         a.kv = grow(a.kv);
         return;
     }
@@ -201,8 +198,7 @@ LargerPlan::LargerPlan(keel_op op, const void *args) {
         a.from = grow(a.from);
         a.to = grow(a.to);
         a.index = grow(a.index, 1);
-        for (uint32_t i = 0; i < a.n_sides; ++i)
-            sides_.push_back(grow(a.sides[i], 1));
+        for (uint32_t i = 0; i < a.n_sides; ++i) sides_.push_back(grow(a.sides[i], 1));
         tensors_.push_back(*a.index); // and one more
         tensors_.back().dtype = KEEL_DTYPE_F32;
         sides_.push_back(&tensors_.back());
@@ -231,8 +227,7 @@ LargerPlan::LargerPlan(keel_op op, const void *args) {
         start<A>(args, {&A::x, &A::values, &A::index});
         return;
     }
-    default:
-        throw Unusable{"an op without a larger plan"};
+    default: throw Unusable{"an op without a larger plan"};
     }
 }
 

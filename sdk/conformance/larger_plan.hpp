@@ -9,9 +9,10 @@
 
 namespace keel::conformance {
 
-// The args of a call as a template for op_plan: larger in everything in which a later call may differ from its plan (backend.h): more
-// tokens, slots, blocks and ranges, with the strides that go with those, a larger max_length, begin and end further apart; no buffers
-// and no offsets. An op that has nothing of the kind is planned as it is called.
+// The args of a call as a template for op_plan: larger in everything in which a later call may
+// differ from its plan (backend.h): more tokens, slots, blocks and ranges, with the strides that go
+// with those, a larger max_length, begin and end further apart; no buffers and no offsets. An op
+// that has nothing of the kind is planned as it is called.
 class LargerPlan {
   public:
     // `args` is the op's whole args struct, and outlives this.
@@ -19,12 +20,14 @@ class LargerPlan {
     LargerPlan(const LargerPlan &) = delete;
     LargerPlan &operator=(const LargerPlan &) = delete;
 
-    const keel_op_args *args() const { return reinterpret_cast<const keel_op_args *>(args_.data()); }
+    const keel_op_args *args() const {
+        return reinterpret_cast<const keel_op_args *>(args_.data());
+    }
 
   private:
-    template <typename Args>
-    using Members = std::initializer_list<const keel_tensor * Args::*>;
-    // A copy of the args in which the tensors of `rows` have more of them, and those of `same` are as they are but for their buffers.
+    template <typename Args> using Members = std::initializer_list<const keel_tensor * Args::*>;
+    // A copy of the args in which the tensors of `rows` have more of them, and those of `same` are
+    // as they are but for their buffers.
     template <typename Args>
     Args &start(const void *args, Members<Args> rows = {}, Members<Args> same = {});
     const keel_tensor *copy(const keel_tensor *t);

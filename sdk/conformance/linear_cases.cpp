@@ -7,15 +7,13 @@
 namespace keel::conformance {
 namespace {
 
-constexpr keel_dtype weight_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
-                                        KEEL_DTYPE_Q4_0};
+constexpr keel_dtype weight_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
+                                        KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
 
 // Of weights only. Each is there for backends that say that they take it.
 constexpr keel_dtype k_dtypes[] = {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K};
 
-bool is_block(keel_dtype t) {
-    return keel_dtype_block(t) > 1;
-}
+bool is_block(keel_dtype t) { return keel_dtype_block(t) > 1; }
 
 struct MatmulShape {
     int64_t m, n, k;
@@ -29,10 +27,11 @@ struct MatmulShape {
 };
 
 std::string name_of(const MatmulShape &s) {
-    return fmt::format(
-        "m={} n={} k={} w={} x={} out={} features={} gap={} shift={} sources={} join={} use={} bad={}", s.m,
-        s.n, s.k, keel_dtype_name(s.w), keel_dtype_name(s.x), keel_dtype_name(s.out), s.features,
-        s.layout.gap, s.layout.shift, s.sources, s.join, s.use, s.bad);
+    return fmt::format("m={} n={} k={} w={} x={} out={} features={} gap={} shift={} sources={} "
+                       "join={} use={} bad={}",
+                       s.m, s.n, s.k, keel_dtype_name(s.w), keel_dtype_name(s.x),
+                       keel_dtype_name(s.out), s.features, s.layout.gap, s.layout.shift, s.sources,
+                       s.join, s.use, s.bad);
 }
 
 // Splits n rows over the sources: uneven when joined as rows, even when interleaved.
@@ -67,13 +66,15 @@ void matmul_case(Suite &suite, const MatmulShape &s) {
         spec.use = s.use;
         spec.max_m = static_cast<uint32_t>(std::max<int64_t>(s.m, 1));
         for (const int64_t rows : split_rows(s)) {
-            spec.sources.push_back(c.scene.add(random_tensor(rng, s.w, {rows, s.k}, {0, s.layout.shift})));
+            spec.sources.push_back(
+                c.scene.add(random_tensor(rng, s.w, {rows, s.k}, {0, s.layout.shift})));
             c.absolute.push_back(spec.sources.back());
         }
         weight = c.scene.add(spec);
     }
-    const int bias =
-        (s.features & KEEL_MATMUL_BIAS) != 0 ? c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, {s.n})) : none;
+    const int bias = (s.features & KEEL_MATMUL_BIAS) != 0
+                         ? c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, {s.n}))
+                         : none;
     if (bias != none) c.absolute.push_back(bias);
     const bool accumulates = (s.features & KEEL_MATMUL_ACCUMULATE) != 0;
     const int out = c.scene.add(accumulates ? random_tensor(rng, s.out, {s.m, s.n}, s.layout)
@@ -105,12 +106,19 @@ void matmul_grid(Suite &suite) {
             const int64_t n = 1 + k * 7 % 40;
             const int64_t m = k % 5;
             if (k % unit == 0) matmul_case(suite, {m, n, k, w});
-            if (k % unit == 0) matmul_case(suite, {1, n, k, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 1});
+            if (k % unit == 0)
+                matmul_case(suite, {1, n, k, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 1});
         }
         for (const int64_t n : sizes(quick, {64, 128, 256, 512}, 32))
-            matmul_case(
-                suite,
-                {n % 2 == 0 ? 1 : 3, n, 96, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, n % 3 == 0 ? 0 : 1});
+            matmul_case(suite, {n % 2 == 0 ? 1 : 3,
+                                n,
+                                96,
+                                w,
+                                KEEL_DTYPE_F32,
+                                KEEL_DTYPE_F32,
+                                0,
+                                {},
+                                n % 3 == 0 ? 0 : 1});
         for (const int64_t m : sizes(quick, {32, 64, 128, 256, 512}, quick ? 8 : 32))
             matmul_case(suite, {m, 37, 64, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 1});
     }
@@ -125,8 +133,9 @@ void matmul_grid(Suite &suite) {
         constexpr keel_dtype f32 = KEEL_DTYPE_F32;
         for (const int64_t m : {1, 6, 3, 9, 22}) {
             if (quick && m % 3 == 0 && m != 6) continue;
-            matmul_case(suite,
-                        {m, 4 + m, 4128, w, f32, f32, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE, {}, 1});
+            matmul_case(
+                suite,
+                {m, 4 + m, 4128, w, f32, f32, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE, {}, 1});
         }
         matmul_case(suite, {1, 8, 4160, w, f32, f32, 0, {}, 2, KEEL_JOIN_INTERLEAVE});
         if (!is_block(w)) matmul_case(suite, {2, 7, 4101, w});
@@ -150,19 +159,37 @@ void matmul_forms(Suite &suite) {
         for (const int64_t m : {1, 2, 5, 19}) {
             for (const uint32_t use :
                  {uint32_t{KEEL_USE_MATMUL}, uint32_t{KEEL_USE_MATMUL | KEEL_USE_EMBED}}) {
+                matmul_case(suite, {m,
+                                    60,
+                                    64,
+                                    w,
+                                    KEEL_DTYPE_F32,
+                                    KEEL_DTYPE_F32,
+                                    0,
+                                    {},
+                                    2,
+                                    KEEL_JOIN_INTERLEAVE,
+                                    use});
                 matmul_case(
                     suite,
-                    {m, 60, 64, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 2, KEEL_JOIN_INTERLEAVE, use});
-                matmul_case(suite,
-                            {m, 61, 64, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 3, KEEL_JOIN_ROWS, use});
+                    {m, 61, 64, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 3, KEEL_JOIN_ROWS, use});
             }
         }
         for (const float bad : {std::nanf(""), INFINITY}) {
             constexpr keel_dtype f32 = KEEL_DTYPE_F32;
             for (const int64_t k : {64, 4128})
-                matmul_case(
-                    suite,
-                    {1, k == 64 ? 40 : 5, k, w, f32, f32, 0, {}, 1, KEEL_JOIN_ROWS, KEEL_USE_MATMUL, bad});
+                matmul_case(suite, {1,
+                                    k == 64 ? 40 : 5,
+                                    k,
+                                    w,
+                                    f32,
+                                    f32,
+                                    0,
+                                    {},
+                                    1,
+                                    KEEL_JOIN_ROWS,
+                                    KEEL_USE_MATMUL,
+                                    bad});
             matmul_case(suite, {9,
                                 40,
                                 64,
@@ -189,9 +216,12 @@ void matmul_k(Suite &suite) {
         const keel_dtype f32 = KEEL_DTYPE_F32;
         for (const int64_t k : {256, 512, 1024})
             for (const int64_t m : {0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33})
-                matmul_case(suite, {m, 1 + (k / 32 + m * 5) % 40, k, w, f32, f32, 0, {}, m % 3 == 2 ? 0 : 1});
+                matmul_case(
+                    suite,
+                    {m, 1 + (k / 32 + m * 5) % 40, k, w, f32, f32, 0, {}, m % 3 == 2 ? 0 : 1});
         for (const int64_t n : sizes(suite.quick(), {64, 128}, 32))
-            matmul_case(suite, {n % 2 == 0 ? 1 : 3, n, 256, w, f32, f32, 0, {}, n % 3 == 0 ? 0 : 1});
+            matmul_case(suite,
+                        {n % 2 == 0 ? 1 : 3, n, 256, w, f32, f32, 0, {}, n % 3 == 0 ? 0 : 1});
         matmul_case(suite, {1, 515, 2048, w, f32, f32, 0, {}, 1});
         matmul_case(suite, {65, 129, 1280, w, f32, f32, 0, {}, 1});
         for (const keel_dtype a : suite.activations())
@@ -204,23 +234,25 @@ void matmul_k(Suite &suite) {
             matmul_case(suite, {3, 21, 256, w, f32, f32, 0, layout});
             matmul_case(suite, {5, 34, 256, w, f32, f32, 0, layout, 1});
         }
-        for (const uint32_t use : {uint32_t{KEEL_USE_MATMUL}, uint32_t{KEEL_USE_MATMUL | KEEL_USE_EMBED}}) {
+        for (const uint32_t use :
+             {uint32_t{KEEL_USE_MATMUL}, uint32_t{KEEL_USE_MATMUL | KEEL_USE_EMBED}}) {
             matmul_case(suite, {5, 60, 256, w, f32, f32, 0, {}, 2, KEEL_JOIN_INTERLEAVE, use});
             matmul_case(suite, {5, 61, 256, w, f32, f32, 0, {}, 3, KEEL_JOIN_ROWS, use});
         }
         for (const float bad : {std::nanf(""), INFINITY})
-            matmul_case(suite, {9, 40, 256, w, f32, f32, 0, {}, 1, KEEL_JOIN_ROWS, KEEL_USE_MATMUL, bad});
+            matmul_case(suite,
+                        {9, 40, 256, w, f32, f32, 0, {}, 1, KEEL_JOIN_ROWS, KEEL_USE_MATMUL, bad});
     }
 }
 
-void embed_case(Suite &suite, int64_t m, int64_t vocab, int64_t dim, keel_dtype w, keel_dtype a, int sources,
-                uint32_t use, Layout layout, float scale) {
+void embed_case(Suite &suite, int64_t m, int64_t vocab, int64_t dim, keel_dtype w, keel_dtype a,
+                int sources, uint32_t use, Layout layout, float scale) {
     if (!suite.next()) return;
     Rng &rng = suite.rng();
     Case c;
-    c.name = fmt::format("m={} vocab={} dim={} w={} out={} sources={} use={} gap={} shift={} scale={}", m,
-                         vocab, dim, keel_dtype_name(w), keel_dtype_name(a), sources, use, layout.gap,
-                         layout.shift, scale);
+    c.name = fmt::format(
+        "m={} vocab={} dim={} w={} out={} sources={} use={} gap={} shift={} scale={}", m, vocab,
+        dim, keel_dtype_name(w), keel_dtype_name(a), sources, use, layout.gap, layout.shift, scale);
     c.may_refuse = layout.gap != 0 || layout.shift != 0;
     std::vector<int32_t> ids(static_cast<size_t>(m));
     for (int32_t &id : ids)
@@ -228,8 +260,10 @@ void embed_case(Suite &suite, int64_t m, int64_t vocab, int64_t dim, keel_dtype 
     if (m > 2) ids[1] = static_cast<int32_t>(vocab);
     if (m > 3) ids[3] = -1;
     const int ids_at = c.scene.add(integer_tensor({m}, ids));
-    const int w_at = c.scene.add(random_tensor(rng, w, {vocab, dim}, sources == 0 ? layout : Layout{}));
-    const int weight = sources == 0 ? none : c.scene.add(WeightSpec{{w_at}, KEEL_JOIN_ROWS, use, 1});
+    const int w_at =
+        c.scene.add(random_tensor(rng, w, {vocab, dim}, sources == 0 ? layout : Layout{}));
+    const int weight =
+        sources == 0 ? none : c.scene.add(WeightSpec{{w_at}, KEEL_JOIN_ROWS, use, 1});
     const int out = c.scene.add(blank(a, {m, dim}, layout));
     c.outputs = {{out, 1e-6}};
     c.call = [=](Stage &stage) {

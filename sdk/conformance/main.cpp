@@ -1,5 +1,6 @@
-// keel_conformance PLUGIN: does a backend do what the headers say? Compares each op with the core's reference, within the
-// bounds of the op headers, and tries the border: bad calls, older and newer peers, threads, leaks.
+// keel_conformance PLUGIN: does a backend do what the headers say? Compares each op with the core's
+// reference, within the bounds of the op headers, and tries the border: bad calls, older and newer
+// peers, threads, leaks.
 #include "conformance/batched_decode.hpp"
 #include "conformance/protocol.hpp"
 #include "conformance/suite.hpp"
@@ -76,10 +77,9 @@ Request parse(int argc, char **argv) {
 // One line per op; returns the number of failures.
 int64_t print(const char *name, const Report &report) {
     std::printf("%-17s %5lld cases %4lld refused  worst %8.3g of bound  %s  [%s]\n", name,
-                static_cast<long long>(report.cases), static_cast<long long>(report.refused), report.worst,
-                report.failures == 0 ? "ok  " : "FAIL", report.kernels.c_str());
-    for (const std::string &message : report.messages)
-        std::printf("    %s\n", message.c_str());
+                static_cast<long long>(report.cases), static_cast<long long>(report.refused),
+                report.worst, report.failures == 0 ? "ok  " : "FAIL", report.kernels.c_str());
+    for (const std::string &message : report.messages) std::printf("    %s\n", message.c_str());
     const auto shown = static_cast<int64_t>(report.messages.size());
     if (report.failures > shown)
         std::printf("    ... and %lld more\n", static_cast<long long>(report.failures - shown));
@@ -94,13 +94,15 @@ int test(const Request &request) {
     int64_t failures = 0;
     {
         Side subject(library, request.params);
-        std::printf("%s %s: %s\n", library.plugin().id, library.plugin().version, subject.info().description);
+        std::printf("%s %s: %s\n", library.plugin().id, library.plugin().version,
+                    subject.info().description);
         for (keel_op op = 1; op <= last_op; ++op) {
             if (request.list) {
                 std::printf("%-17s %s\n", op_name(op), has_op(library.table(), op) ? "yes" : "no");
                 continue;
             }
-            if (!request.options.only_op.empty() && request.options.only_op != op_name(op)) continue;
+            if (!request.options.only_op.empty() && request.options.only_op != op_name(op))
+                continue;
             if (!has_op(library.table(), op)) {
                 std::printf("%-17s not there: the core falls back\n", op_name(op));
                 failures += request.options.complete ? 1 : 0;
@@ -112,7 +114,8 @@ int test(const Request &request) {
         }
     }
     const auto wants = [&](const char *part) {
-        return !request.list && (request.options.only_op.empty() || request.options.only_op == part);
+        return !request.list &&
+               (request.options.only_op.empty() || request.options.only_op == part);
     };
     if (wants("batched_decode")) {
         Side subject(library, request.params);
@@ -137,7 +140,8 @@ int main(int argc, char **argv) {
         }
         return test(parse(argc, argv));
     } catch (const Unusable &unusable) {
-        std::fprintf(stderr, "%s%s\n", unusable.not_here ? "skipped: " : "error: ", unusable.why.c_str());
+        std::fprintf(stderr, "%s%s\n",
+                     unusable.not_here ? "skipped: " : "error: ", unusable.why.c_str());
         if (!unusable.not_here) std::fputs(usage, stderr);
         return unusable.not_here ? 77 : 2;
     }

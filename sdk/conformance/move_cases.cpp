@@ -10,7 +10,8 @@ namespace {
 
 constexpr keel_dtype floats[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16};
 constexpr keel_dtype blocks[] = {KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
-constexpr keel_dtype k_types[] = {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}; // of weights only
+constexpr keel_dtype k_types[] = {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K,
+                                  KEEL_DTYPE_Q6_K}; // of weights only
 constexpr keel_dtype all_types[] = {KEEL_DTYPE_F32,  KEEL_DTYPE_F16,  KEEL_DTYPE_BF16,
                                     KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0, KEEL_DTYPE_I32};
 
@@ -19,19 +20,18 @@ Tensor filled(Rng &rng, keel_dtype dtype, const std::vector<int64_t> &shape, Lay
     if (dtype != KEEL_DTYPE_I32) return random_tensor(rng, dtype, shape, layout, spread);
     Tensor t = blank(dtype, shape, layout);
     std::vector<int32_t> values(static_cast<size_t>(t.elements()));
-    for (int32_t &value : values)
-        value = static_cast<int32_t>(rng());
+    for (int32_t &value : values) value = static_cast<int32_t>(rng());
     t.set_integers(values);
     return t;
 }
 
-void move_case(Suite &suite, Tensor &&x, Tensor &&out_tensor, double bound, bool in_place, Layout layout,
-               const std::string &extra) {
+void move_case(Suite &suite, Tensor &&x, Tensor &&out_tensor, double bound, bool in_place,
+               Layout layout, const std::string &extra) {
     if (!suite.next()) return;
     const keel_op op = suite.op();
     Case c;
-    c.name = fmt::format("x={} out={} gap={} shift={} in_place={} {}", shape_text(x), shape_text(out_tensor),
-                         layout.gap, layout.shift, in_place, extra);
+    c.name = fmt::format("x={} out={} gap={} shift={} in_place={} {}", shape_text(x),
+                         shape_text(out_tensor), layout.gap, layout.shift, in_place, extra);
     c.may_refuse = layout.gap != 0 || layout.shift != 0;
     const int x_at = op == KEEL_OP_ZERO ? none : c.scene.add(std::move(x));
     const int out = in_place ? x_at : c.scene.add(std::move(out_tensor));
@@ -66,8 +66,8 @@ void no_cast(Suite &suite, keel_dtype from, keel_dtype to) {
 
 void softmax_cases(Suite &suite) {
     Rng &rng = suite.rng();
-    const auto one = [&](std::vector<int64_t> shape, keel_dtype a, Layout layout, bool in_place, float spread,
-                         float bad, int bad_count) {
+    const auto one = [&](std::vector<int64_t> shape, keel_dtype a, Layout layout, bool in_place,
+                         float spread, float bad, int bad_count) {
         Tensor x = random_tensor(rng, a, shape, layout, spread);
         if (bad != 0) poison(rng, x, bad, bad_count);
         move_case(suite, std::move(x), blank(a, shape, layout), 2e-6, in_place, layout,
@@ -88,7 +88,8 @@ void softmax_cases(Suite &suite) {
 
 // A value in each block that the block type cannot hold, or can only just.
 Tensor hard_for_blocks(Rng &rng, int64_t rows) {
-    const float odd[] = {std::nanf(""), INFINITY, -INFINITY, 3e38F, -9e6F, 1e-41F, 0.0F, 65504.0F * 120};
+    const float odd[] = {std::nanf(""), INFINITY, -INFINITY, 3e38F,
+                         -9e6F,         1e-41F,   0.0F,      65504.0F * 120};
     Tensor t = random_tensor(rng, KEEL_DTYPE_F32, {rows, 96});
     std::vector<double> values = t.values();
     for (int64_t r = 0; r < rows; ++r) {
@@ -144,8 +145,7 @@ void cast_cases(Suite &suite) {
         }
     }
     for (const keel_dtype block : blocks) {
-        for (const keel_dtype other : blocks)
-            no_cast(suite, block, other);
+        for (const keel_dtype other : blocks) no_cast(suite, block, other);
         for (const keel_dtype half : {floats[1], floats[2]}) {
             no_cast(suite, block, half);
             no_cast(suite, half, block);
@@ -165,30 +165,31 @@ void move_cases(Suite &suite) {
             if (keel_dtype_block(dtype) > 1) n = n / 32 * 32;
             const int64_t rows = 1 + n % 5;
             if (transposes) {
-                move_case(suite, filled(rng, dtype, {rows, 3, n}, {}), blank(dtype, {3, rows, n}), 0, false,
-                          {}, "");
+                move_case(suite, filled(rng, dtype, {rows, 3, n}, {}), blank(dtype, {3, rows, n}),
+                          0, false, {}, "");
             } else {
-                move_case(suite, filled(rng, dtype, {rows, n}, {}), blank(dtype, {rows, n}), 0, false, {},
-                          "");
+                move_case(suite, filled(rng, dtype, {rows, n}, {}), blank(dtype, {rows, n}), 0,
+                          false, {}, "");
             }
         }
         for (const Layout &layout : layouts(suite.quick())) {
             if (transposes) {
-                move_case(suite, filled(rng, dtype, {7, 4, 32}, layout), blank(dtype, {4, 7, 32}, layout), 0,
-                          false, layout, "");
+                move_case(suite, filled(rng, dtype, {7, 4, 32}, layout),
+                          blank(dtype, {4, 7, 32}, layout), 0, false, layout, "");
                 continue;
             }
-            move_case(suite, filled(rng, dtype, {5, 64}, layout), blank(dtype, {5, 64}), 0, false, layout,
-                      "");
-            move_case(suite, filled(rng, dtype, {2, 3, 4, 32}, {}), blank(dtype, {2, 3, 4, 32}, layout), 0,
-                      false, layout, "");
+            move_case(suite, filled(rng, dtype, {5, 64}, layout), blank(dtype, {5, 64}), 0, false,
+                      layout, "");
+            move_case(suite, filled(rng, dtype, {2, 3, 4, 32}, {}),
+                      blank(dtype, {2, 3, 4, 32}, layout), 0, false, layout, "");
             if (suite.op() == KEEL_OP_COPY)
-                move_case(suite, filled(rng, dtype, {3, 32}, layout), blank(dtype, {3, 32}), 0, true, layout,
-                          "");
+                move_case(suite, filled(rng, dtype, {3, 32}, layout), blank(dtype, {3, 32}), 0,
+                          true, layout, "");
         }
         const int64_t plain = keel_dtype_block(dtype) > 1 ? 96 : 61;
         if (!transposes)
-            move_case(suite, filled(rng, dtype, {plain}, {}), blank(dtype, {plain}), 0, false, {}, "");
+            move_case(suite, filled(rng, dtype, {plain}, {}), blank(dtype, {plain}), 0, false, {},
+                      "");
     }
 }
 
@@ -202,14 +203,14 @@ void rows_cases(Suite &suite) {
         Tensor x = random_tensor(rng, a, {rows, n}, layout, 3.0F);
         if (ties > 0 && n > 0) poison(rng, x, 17.0F, ties);
         if (bad != 0) poison(rng, x, bad, 1);
-        c.name = fmt::format("x={} k={} gap={} shift={} ties={} bad={}", shape_text(x), k, layout.gap,
-                             layout.shift, ties, bad);
+        c.name = fmt::format("x={} k={} gap={} shift={} ties={} bad={}", shape_text(x), k,
+                             layout.gap, layout.shift, ties, bad);
         c.may_refuse = layout.gap != 0 || layout.shift != 0;
         const int x_at = c.scene.add(std::move(x));
         const bool top = op == KEEL_OP_TOP_K_ROWS;
         const int values = top ? c.scene.add(blank(KEEL_DTYPE_F32, {rows, k}, layout)) : none;
-        const int index =
-            c.scene.add(top ? blank(KEEL_DTYPE_I32, {rows, k}, layout) : blank(KEEL_DTYPE_I32, {rows}));
+        const int index = c.scene.add(top ? blank(KEEL_DTYPE_I32, {rows, k}, layout)
+                                          : blank(KEEL_DTYPE_I32, {rows}));
         c.outputs = {{index, 0}};
         if (top) c.outputs.push_back({values, 0});
         c.call = [=](Stage &stage) {
@@ -227,10 +228,8 @@ void rows_cases(Suite &suite) {
         one(3, n, n, KEEL_DTYPE_F32, {}, 4, 0);
     }
     for (const keel_dtype a : suite.activations()) {
-        for (const Layout &layout : layouts(suite.quick()))
-            one(5, 133, 7, a, layout, 6, 0);
-        for (const float bad : {std::nanf(""), INFINITY, -INFINITY})
-            one(4, 60, 9, a, {}, 2, bad);
+        for (const Layout &layout : layouts(suite.quick())) one(5, 133, 7, a, layout, 6, 0);
+        for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) one(4, 60, 9, a, {}, 2, bad);
         one(2, 32003, 40, a, {}, 9, 0);
         one(2, 33, 0, a, {}, 0, 0);
         one(0, 33, 4, a, {}, 0, 0);

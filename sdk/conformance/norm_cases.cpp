@@ -28,10 +28,12 @@ void norm_case(Suite &suite, const NormShape &s) {
                          s.layout.gap, s.layout.shift, s.in_place, s.bias, s.spread, s.bad);
     c.may_refuse = s.layout.gap != 0 || s.layout.shift != 0;
     const int x_at = c.scene.add(std::move(x));
-    const int weight = c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, {s.shape.back()}, {0, s.layout.shift}));
-    const int residual = op == KEEL_OP_ADD_RMS_NORM
-                             ? c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, s.shape, s.layout, s.spread))
-                             : none;
+    const int weight =
+        c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, {s.shape.back()}, {0, s.layout.shift}));
+    const int residual =
+        op == KEEL_OP_ADD_RMS_NORM
+            ? c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, s.shape, s.layout, s.spread))
+            : none;
     const int bias = op == KEEL_OP_LAYER_NORM && s.bias
                          ? c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, {s.shape.back()}))
                          : none;

@@ -9,8 +9,8 @@
 namespace keel::conformance {
 namespace {
 
-constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
-                                       KEEL_DTYPE_Q4_0};
+constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
+                                       KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
 
 struct KeysShape {
     std::vector<int32_t> lengths = {40, 7, 65};
@@ -34,12 +34,13 @@ void keys_case(Suite &suite, const KeysShape &s) {
     shape.v_head_dim = s.dim;
     shape.k_dtype = shape.v_dtype = s.dtype;
     shape.block_slots = s.block_slots;
-    c.name =
-        fmt::format("heads={} dim={} {} features={} range={}..{} r={} mode={} block={}", s.lengths.size(),
-                    s.dim, keel_dtype_name(s.dtype), s.features, s.begin, s.end, s.r, s.mode, s.block_slots);
+    c.name = fmt::format("heads={} dim={} {} features={} range={}..{} r={} mode={} block={}",
+                         s.lengths.size(), s.dim, keel_dtype_name(s.dtype), s.features, s.begin,
+                         s.end, s.r, s.mode, s.block_slots);
     const int cache = add_cache(c.scene, rng, shape);
     const auto heads = static_cast<int64_t>(s.lengths.size());
-    const int64_t slots = std::max(s.end, int64_t{*std::max_element(s.lengths.begin(), s.lengths.end())}) + 1;
+    const int64_t slots =
+        std::max(s.end, int64_t{*std::max_element(s.lengths.begin(), s.lengths.end())}) + 1;
     const bool norms = op == KEEL_OP_KEY_PROJECT && (s.features & KEEL_KEYS_NORMS) != 0;
     const bool rotates = op == KEEL_OP_KEY_PROJECT && (s.features & KEEL_KEYS_UNROTATED) != 0;
     const bool projects = op == KEEL_OP_KEY_PROJECT && !norms && s.r != 0;
@@ -126,8 +127,8 @@ void stats_case(Suite &suite, int64_t m, int64_t heads, int64_t dim, bool second
     if (!suite.next()) return;
     Rng &rng = suite.rng();
     Case c;
-    c.name = fmt::format("m={} heads={} dim={} second={} gap={} shift={}", m, heads, dim, second, layout.gap,
-                         layout.shift);
+    c.name = fmt::format("m={} heads={} dim={} second={} gap={} shift={}", m, heads, dim, second,
+                         layout.gap, layout.shift);
     c.may_refuse = layout.gap != 0 || layout.shift != 0;
     const int q = c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, {m, heads, dim}, layout));
     const int sum = c.scene.add(random_tensor(rng, KEEL_DTYPE_F32, {heads, dim}, layout));
@@ -156,12 +157,9 @@ void policy_input_cases(Suite &suite) {
     if (suite.op() != KEEL_OP_QUERY_STATS) return keys_cases(suite);
     for (const int64_t dim : sizes(suite.quick(), {64, 128}, 32))
         stats_case(suite, 1 + dim % 4, 2, dim, dim % 3 != 0, {});
-    for (const int64_t dim : {256, 320, 512})
-        stats_case(suite, 3, 2, dim, true, {});
-    for (const int64_t m : {0, 1, 2, 31, 64, 130})
-        stats_case(suite, m, 3, 24, m % 2 == 0, {});
-    for (const Layout &layout : layouts(suite.quick()))
-        stats_case(suite, 5, 3, 21, true, layout);
+    for (const int64_t dim : {256, 320, 512}) stats_case(suite, 3, 2, dim, true, {});
+    for (const int64_t m : {0, 1, 2, 31, 64, 130}) stats_case(suite, m, 3, 24, m % 2 == 0, {});
+    for (const Layout &layout : layouts(suite.quick())) stats_case(suite, 5, 3, 21, true, layout);
 }
 
 } // namespace keel::conformance

@@ -21,7 +21,8 @@ void sample(Facts &facts, Side &subject, Side &oracle, Options options, uint64_t
     }
 }
 
-void check_threads(Facts &facts, const Library &library, const Params &params, const Options &options) {
+void check_threads(Facts &facts, const Library &library, const Params &params,
+                   const Options &options) {
     const Library reference("reference");
     Facts first(options.max_messages), second(options.max_messages);
     std::string trouble;
@@ -40,14 +41,16 @@ void check_threads(Facts &facts, const Library &library, const Params &params, c
     facts.take("in one of two threads", first.report());
     facts.take("in the other of two threads", second.report());
 
-    Side subject(library, params); // made here, used there: calls are serialized, the thread may change
+    Side subject(library,
+                 params); // made here, used there: calls are serialized, the thread may change
     Side oracle(reference, {});
     std::thread elsewhere([&] { sample(facts, subject, oracle, options, 33); });
     elsewhere.join();
     sample(facts, subject, oracle, options, 44);
 }
 
-void check_leaks(Facts &facts, const Library &library, const Params &params, const Options &options) {
+void check_leaks(Facts &facts, const Library &library, const Params &params,
+                 const Options &options) {
     const Library reference("reference");
     test::TestHost host;
     for (int i = 0; i < 20; ++i)
@@ -55,15 +58,16 @@ void check_leaks(Facts &facts, const Library &library, const Params &params, con
     facts.expect(host.live_allocations() == 0, "contexts leave memory of the host's behind");
     Side subject(library, params);
     Side oracle(reference, {});
-    sample(facts, subject, oracle, options, 55); // scratch may be kept, so the first round does not count
+    sample(facts, subject, oracle, options,
+           55); // scratch may be kept, so the first round does not count
     const uint64_t held = subject.bytes_held();
     const uint64_t live = subject.host().live_allocations();
-    for (int i = 0; i < 3; ++i)
-        sample(facts, subject, oracle, options, 55);
-    facts.expect(
-        subject.bytes_held() == held,
-        fmt::format("mem_info.ours grows from {} to {} over equal work", held, subject.bytes_held()));
-    facts.expect(subject.host().live_allocations() == live, "allocations of the host's grow over equal work");
+    for (int i = 0; i < 3; ++i) sample(facts, subject, oracle, options, 55);
+    facts.expect(subject.bytes_held() == held,
+                 fmt::format("mem_info.ours grows from {} to {} over equal work", held,
+                             subject.bytes_held()));
+    facts.expect(subject.host().live_allocations() == live,
+                 "allocations of the host's grow over equal work");
 }
 
 } // namespace

@@ -12,7 +12,8 @@ namespace keel::conformance {
 namespace {
 
 template <class Table>
-bool adopt_extension(Facts &facts, const Library &library, const char *id, uint32_t required, Table &table) {
+bool adopt_extension(Facts &facts, const Library &library, const char *id, uint32_t required,
+                     Table &table) {
     const keel_plugin &plugin = library.plugin();
     const void *theirs = plugin.get_extension == nullptr ? nullptr : plugin.get_extension(id);
     if (theirs == nullptr) return false;
@@ -38,8 +39,7 @@ class Sum {
         }
     }
     ~Sum() {
-        for (keel_buffer *buffer : buffers_)
-            side_.destroy(buffer);
+        for (keel_buffer *buffer : buffers_) side_.destroy(buffer);
     }
     Sum(const Sum &) = delete;
     Sum &operator=(const Sum &) = delete;
@@ -51,7 +51,8 @@ class Sum {
         args.b = &tensors_[1];
         return side_.table().add(side_.ctx(), &args);
     }
-    // The same through a kernel with large parameters, where a backend has such: a copy from x to y.
+    // The same through a kernel with large parameters, where a backend has such: a copy from x to
+    // y.
     keel_status copy() {
         keel_move_args args = {};
         args.h = KEEL_HEADER(keel_move_args);
@@ -92,22 +93,27 @@ bool has_ops(const Side &side) {
 
 void check_recordings(Facts &facts, const Library &library, Side &side) {
     keel_replay replay;
-    if (!adopt_extension(facts, library, KEEL_EXT_REPLAY, KEEL_PREFIX(keel_replay, destroy), replay)) return;
+    if (!adopt_extension(facts, library, KEEL_EXT_REPLAY, KEEL_PREFIX(keel_replay, destroy),
+                         replay))
+        return;
     if (!has_ops(side)) return;
     const uint64_t held = side.bytes_held();
     {
         Sum sum(side, 1, 2);
         keel_recording *step = nullptr;
         facts.expect(replay.begin(side.ctx()) == KEEL_OK, "replay: begin fails");
-        facts.expect(sum.call() == KEEL_OK && sum.call() == KEEL_OK, "replay: an op cannot be recorded");
+        facts.expect(sum.call() == KEEL_OK && sum.call() == KEEL_OK,
+                     "replay: an op cannot be recorded");
         facts.expect(replay.begin(side.ctx()) == KEEL_E_INVALID_ARG,
                      "replay: begin within a recording is not INVALID_ARG");
-        facts.expect(sum.write(1, 9) == KEEL_E_INVALID_ARG, "replay: a write is recorded, or runs at once");
+        facts.expect(sum.write(1, 9) == KEEL_E_INVALID_ARG,
+                     "replay: a write is recorded, or runs at once");
         facts.expect(sum.read() == KEEL_E_INVALID_ARG, "replay: buffer_read within a recording");
         uint64_t ticket = 0;
         facts.expect(side.table().flush(side.ctx(), &ticket) == KEEL_E_INVALID_ARG,
                      "replay: flush within a recording");
-        facts.expect(replay.end(side.ctx(), &step) == KEEL_OK && step != nullptr, "replay: end fails");
+        facts.expect(replay.end(side.ctx(), &step) == KEEL_OK && step != nullptr,
+                     "replay: end fails");
         facts.expect(sum.x() == 1, "replay: what is recorded runs before it is submitted");
         facts.expect(replay.submit(side.ctx(), step) == KEEL_OK, "replay: submit fails");
         facts.expect(sum.x() == 5, "replay: the recorded ops give something else");
@@ -118,8 +124,9 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
         replay.submit(side.ctx(), step);
         replay.submit(side.ctx(), step);
         facts.expect(sum.call() == KEEL_OK, "replay: an op behind a recording fails");
-        facts.expect(sum.x() == 5 + 20 + 400 + 100,
-                     "replay: buffers are not read when the recording runs, or out of the stream's order");
+        facts.expect(
+            sum.x() == 5 + 20 + 400 + 100,
+            "replay: buffers are not read when the recording runs, or out of the stream's order");
         replay.submit(side.ctx(), step);
         replay.destroy(side.ctx(), step); // runs all the same
         facts.expect(sum.x() == 525 + 200,
@@ -127,11 +134,13 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
         // Thrown away.
         replay.begin(side.ctx());
         sum.call();
-        facts.expect(replay.end(side.ctx(), nullptr) == KEEL_OK, "replay: end without a result fails");
+        facts.expect(replay.end(side.ctx(), nullptr) == KEEL_OK,
+                     "replay: end without a result fails");
         facts.expect(sum.x() == 725, "replay: what was thrown away has run");
         facts.expect(replay.end(side.ctx(), &step) == KEEL_E_INVALID_ARG && step == nullptr,
                      "replay: end without begin is not INVALID_ARG");
-        facts.expect(sum.call() == KEEL_OK && sum.x() == 825, "replay: ops are not queued again behind it");
+        facts.expect(sum.call() == KEEL_OK && sum.x() == 825,
+                     "replay: ops are not queued again behind it");
         // Many ops, two kinds, each needing the one before: x = x + y, y = x.
         sum.write(0, 1);
         sum.write(1, 1);
@@ -141,19 +150,21 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
             sum.copy();
         }
         replay.end(side.ctx(), &step);
-        for (int i = 0; i < 2 && step != nullptr; ++i)
-            replay.submit(side.ctx(), step);
-        facts.expect(sum.x() == 1048576, "replay: recorded ops do not see what those before them wrote");
+        for (int i = 0; i < 2 && step != nullptr; ++i) replay.submit(side.ctx(), step);
+        facts.expect(sum.x() == 1048576,
+                     "replay: recorded ops do not see what those before them wrote");
         replay.destroy(side.ctx(), step);
         replay.destroy(side.ctx(), nullptr);
     }
     side.finish();
-    facts.expect(side.bytes_held() == held, "replay: mem_info.ours does not come back after recordings");
+    facts.expect(side.bytes_held() == held,
+                 "replay: mem_info.ours does not come back after recordings");
 }
 
 void check_times(Facts &facts, const Library &library, Side &side) {
     keel_timestamps times;
-    if (!adopt_extension(facts, library, KEEL_EXT_TIMESTAMPS, KEEL_PREFIX(keel_timestamps, read), times))
+    if (!adopt_extension(facts, library, KEEL_EXT_TIMESTAMPS, KEEL_PREFIX(keel_timestamps, read),
+                         times))
         return;
     if (!has_ops(side)) return;
     const keel_status on = times.enable(side.ctx(), 1);
@@ -170,7 +181,8 @@ void check_times(Facts &facts, const Library &library, Side &side) {
         facts.expect(times.read(side.ctx(), number, begin, end, 7, &n) == KEEL_OK && n <= 7,
                      "timestamps: read gives more than there is room for");
         uint32_t more = 0;
-        facts.expect(times.read(side.ctx(), number + n, begin + n, end + n, room - n, &more) == KEEL_OK,
+        facts.expect(times.read(side.ctx(), number + n, begin + n, end + n, room - n, &more) ==
+                         KEEL_OK,
                      "timestamps: read fails");
         n += more;
         facts.expect(n == 20, fmt::format("timestamps: {} of 20 ops that are done have a time", n));
@@ -182,15 +194,19 @@ void check_times(Facts &facts, const Library &library, Side &side) {
         }
         uint64_t now = 0;
         if (times.now != nullptr && times.now(side.ctx(), &now) == KEEL_OK && n > 0)
-            facts.expect(now >= end[n - 1], "timestamps: the clock stands before the end of what is done");
+            facts.expect(now >= end[n - 1],
+                         "timestamps: the clock stands before the end of what is done");
         keel_replay replay;
-        if (adopt_extension(facts, library, KEEL_EXT_REPLAY, KEEL_PREFIX(keel_replay, destroy), replay) &&
+        if (adopt_extension(facts, library, KEEL_EXT_REPLAY, KEEL_PREFIX(keel_replay, destroy),
+                            replay) &&
             replay.begin(side.ctx()) == KEEL_OK)
             replay.end(side.ctx(), nullptr);
-        facts.expect(times.enable(side.ctx(), round == 0 ? 1 : 0) == KEEL_OK, "timestamps: enable fails");
+        facts.expect(times.enable(side.ctx(), round == 0 ? 1 : 0) == KEEL_OK,
+                     "timestamps: enable fails");
     }
     Sum sum(side, 1, 2);
-    facts.expect(sum.call() == KEEL_OK && sum.x() == 3, "timestamps: ops fail once they are timed no longer");
+    facts.expect(sum.call() == KEEL_OK && sum.x() == 3,
+                 "timestamps: ops fail once they are timed no longer");
     facts.expect(times.read(side.ctx(), number, begin, end, room, &n) == KEEL_OK && n == 0,
                  "timestamps: there are times of ops that were not to be timed");
 }
@@ -201,9 +217,11 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
                                        KEEL_PREFIX(keel_stream_counts_table, read), counts);
     keel_stream_counts before = {KEEL_HEADER(keel_stream_counts)}, after = before;
     if (tells)
-        facts.expect(counts.read(side.ctx(), &before) == KEEL_OK, "stream counts: they cannot be read");
+        facts.expect(counts.read(side.ctx(), &before) == KEEL_OK,
+                     "stream counts: they cannot be read");
     keel_read_later later;
-    if (!adopt_extension(facts, library, KEEL_EXT_READ_LATER, KEEL_PREFIX(keel_read_later, finish), later) ||
+    if (!adopt_extension(facts, library, KEEL_EXT_READ_LATER, KEEL_PREFIX(keel_read_later, finish),
+                         later) ||
         !has_ops(side))
         return;
     const uint64_t held = side.bytes_held();
@@ -220,16 +238,20 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
                          "read later: start where it is not served is not UNSUPPORTED");
             return;
         }
-        facts.expect(first == KEEL_OK && later.finish(side.ctx(), number[0], &value) == KEEL_OK && value == 1,
+        facts.expect(first == KEEL_OK && later.finish(side.ctx(), number[0], &value) == KEEL_OK &&
+                         value == 1,
                      "read later: the first start fails, or its bytes are others");
-        // Each sees what was queued before it, whatever was queued behind, with and without a flush between.
+        // Each sees what was queued before it, whatever was queued behind, with and without a flush
+        // between.
         sum.call();
         facts.expect(start(number[0]) == KEEL_OK && number[0] != 0, "read later: start fails");
         sum.call();
         side.table().flush(side.ctx(), &ticket);
-        facts.expect(start(number[1], 4 * (Sum::n - 16), 64) == KEEL_OK, "read later: a second start fails");
+        facts.expect(start(number[1], 4 * (Sum::n - 16), 64) == KEEL_OK,
+                     "read later: a second start fails");
         sum.call();
-        facts.expect(later.finish(side.ctx(), number[1], row) == KEEL_OK && row[0] == 5 && row[15] == 5,
+        facts.expect(later.finish(side.ctx(), number[1], row) == KEEL_OK && row[0] == 5 &&
+                         row[15] == 5,
                      "read later: finish out of order, or what is queued behind it is seen");
         facts.expect(later.finish(side.ctx(), number[0], &value) == KEEL_OK && value == 3,
                      "read later: the bytes are not those of their place in the stream");
@@ -246,11 +268,13 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         facts.expect(start(number[0], 4 * Sum::n - 2, 4) == KEEL_E_INVALID_ARG &&
                          start(number[0], UINT64_MAX - 1, 4) == KEEL_E_INVALID_ARG,
                      "read later: bytes beyond the buffer are not INVALID_ARG");
-        // As many as there may be; given up and asked for again while the first are still on their way.
+        // As many as there may be; given up and asked for again while the first are still on their
+        // way.
         for (int round = 0; round < 3; ++round) {
             for (uint32_t i = 0; i < KEEL_READ_LATER_MOST; ++i) {
                 sum.call();
-                facts.expect(start(number[i]) == KEEL_OK, "read later: fewer at once than there may be");
+                facts.expect(start(number[i]) == KEEL_OK,
+                             "read later: fewer at once than there may be");
             }
             facts.expect(start(number[KEEL_READ_LATER_MOST]) == KEEL_E_UNSUPPORTED &&
                              number[KEEL_READ_LATER_MOST] == 0,
@@ -258,7 +282,8 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
             const float least = 7 + 2 * static_cast<float>(round * KEEL_READ_LATER_MOST);
             for (uint32_t i = 0; i < KEEL_READ_LATER_MOST; ++i) {
                 const bool wanted = i % 2 == 0 || round == 1;
-                facts.expect(later.finish(side.ctx(), number[i], wanted ? &value : nullptr) == KEEL_OK,
+                facts.expect(later.finish(side.ctx(), number[i], wanted ? &value : nullptr) ==
+                                 KEEL_OK,
                              "read later: finish fails");
                 if (wanted)
                     facts.expect(value == least + 2 * static_cast<float>(i + 1),
@@ -266,7 +291,8 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
             }
         }
         keel_replay replay;
-        if (adopt_extension(facts, library, KEEL_EXT_REPLAY, KEEL_PREFIX(keel_replay, destroy), replay) &&
+        if (adopt_extension(facts, library, KEEL_EXT_REPLAY, KEEL_PREFIX(keel_replay, destroy),
+                            replay) &&
             replay.begin(side.ctx()) == KEEL_OK) {
             facts.expect(start(number[0]) == KEEL_E_INVALID_ARG,
                          "read later: it is recorded, or runs at once");

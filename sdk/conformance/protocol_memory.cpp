@@ -6,7 +6,8 @@ namespace keel::conformance {
 
 namespace {
 
-// One call of an op whose args and result are simple: out = a + b on n floats. True if the numbers are right.
+// One call of an op whose args and result are simple: out = a + b on n floats. True if the numbers
+// are right.
 bool adds(Side &side, int64_t n, uint32_t args_size, GuardedPage &guard) {
     std::vector<float> a(static_cast<size_t>(n)), b(a.size()), out(a.size(), -1.0F);
     for (size_t i = 0; i < a.size(); ++i) {
@@ -31,17 +32,17 @@ bool adds(Side &side, int64_t n, uint32_t args_size, GuardedPage &guard) {
     args.out = &tensors[2];
     void *at = guard.last(args_size);
     std::memcpy(at, &args, args_size);
-    const keel_status status = side.table().add(side.ctx(), static_cast<const keel_elementwise_args *>(at));
+    const keel_status status =
+        side.table().add(side.ctx(), static_cast<const keel_elementwise_args *>(at));
     if (status == KEEL_OK) side.read(buffers[2], out.data(), bytes);
-    for (keel_buffer *buffer : buffers)
-        side.destroy(buffer);
+    for (keel_buffer *buffer : buffers) side.destroy(buffer);
     bool right = status == KEEL_OK;
-    for (size_t i = 0; i < out.size(); ++i)
-        right = right && out[i] == a[i] + b[i];
+    for (size_t i = 0; i < out.size(); ++i) right = right && out[i] == a[i] + b[i];
     return right;
 }
 
-keel_status create(Side &side, uint64_t size, keel_buffer_kind kind, void *host, keel_buffer **out) {
+keel_status create(Side &side, uint64_t size, keel_buffer_kind kind, void *host,
+                   keel_buffer **out) {
     keel_buffer_desc desc = {};
     desc.h = KEEL_HEADER(keel_buffer_desc);
     desc.size = size;
@@ -71,8 +72,7 @@ void check_buffers(Facts &facts, Side &side) {
         facts.expect(create(side, size, KEEL_BUFFER_DEVICE, nullptr, &buffer) == KEEL_OK,
                      fmt::format("no buffer of {} bytes", size));
         std::vector<uint8_t> data(size), back(size);
-        for (size_t i = 0; i < size; ++i)
-            data[i] = static_cast<uint8_t>(i * 7 + 1);
+        for (size_t i = 0; i < size; ++i) data[i] = static_cast<uint8_t>(i * 7 + 1);
         std::vector<uint8_t> source = data;
         t.buffer_write(side.ctx(), buffer, 0, source.data(), size);
         std::fill(source.begin(), source.end(), uint8_t{0}); // the write has taken its copy
@@ -81,14 +81,16 @@ void check_buffers(Facts &facts, Side &side) {
         const keel_status status = t.buffer_read(side.ctx(), buffer, 0, back.data(), size);
         facts.expect(status == KEEL_OK && back == data,
                      fmt::format("a buffer of {} bytes does not read back what was written", size));
-        facts.expect(t.buffer_read(side.ctx(), buffer, size / 2, back.data(), size - size / 2) == KEEL_OK &&
+        facts.expect(t.buffer_read(side.ctx(), buffer, size / 2, back.data(), size - size / 2) ==
+                             KEEL_OK &&
                          std::memcmp(back.data(), data.data() + size / 2, size - size / 2) == 0,
                      "reading from the middle of a buffer gives something else");
         facts.expect(t.buffer_write(side.ctx(), buffer, size, nullptr, 0) == KEEL_OK,
                      "writing 0 bytes at the end fails");
         side.destroy(buffer);
     }
-    facts.expect(side.bytes_held() == held, "mem_info.ours does not come back after buffers are destroyed");
+    facts.expect(side.bytes_held() == held,
+                 "mem_info.ours does not come back after buffers are destroyed");
 }
 
 void check_mapped(Facts &facts, Side &side) {
@@ -99,7 +101,8 @@ void check_mapped(Facts &facts, Side &side) {
         void *at = nullptr, *again = nullptr;
         facts.expect(t.buffer_map(side.ctx(), buffer, &at) == KEEL_OK && at != nullptr,
                      "a HOST_VISIBLE buffer cannot be mapped");
-        facts.expect(reinterpret_cast<uintptr_t>(at) % 64 == 0, "a mapped buffer is not aligned to 64 bytes");
+        facts.expect(reinterpret_cast<uintptr_t>(at) % 64 == 0,
+                     "a mapped buffer is not aligned to 64 bytes");
         t.buffer_map(side.ctx(), buffer, &again);
         facts.expect(at == again, "a buffer maps to another address the second time");
         std::memset(at, 0x5A, 5000);
@@ -117,7 +120,8 @@ void check_mapped(Facts &facts, Side &side) {
         const uint8_t word = 12;
         t.buffer_write(side.ctx(), buffer, 8000, &word, 1);
         side.finish();
-        facts.expect(back == 99 && memory[8000] == 12, "an IMPORT buffer is not the memory that was given");
+        facts.expect(back == 99 && memory[8000] == 12,
+                     "an IMPORT buffer is not the memory that was given");
         side.destroy(buffer);
     }
     constexpr uint64_t reserve = uint64_t{64} << 20;
@@ -126,10 +130,11 @@ void check_mapped(Facts &facts, Side &side) {
         constexpr uint64_t part = 1 << 16;
         std::vector<uint8_t> data(part, 0x33), back(part);
         for (const uint64_t offset : {uint64_t{0}, uint64_t{5} << 20, reserve - part}) {
-            const bool works = t.buffer_commit(side.ctx(), buffer, offset, part, 1) == KEEL_OK &&
-                               t.buffer_write(side.ctx(), buffer, offset, data.data(), part) == KEEL_OK &&
-                               t.buffer_read(side.ctx(), buffer, offset, back.data(), part) == KEEL_OK &&
-                               back == data;
+            const bool works =
+                t.buffer_commit(side.ctx(), buffer, offset, part, 1) == KEEL_OK &&
+                t.buffer_write(side.ctx(), buffer, offset, data.data(), part) == KEEL_OK &&
+                t.buffer_read(side.ctx(), buffer, offset, back.data(), part) == KEEL_OK &&
+                back == data;
             facts.expect(works, fmt::format("a committed range at {} does not hold data", offset));
             facts.expect(t.buffer_commit(side.ctx(), buffer, offset, part, 0) == KEEL_OK,
                          "giving back a range fails");
@@ -179,17 +184,16 @@ void check_stream(Facts &facts, Side &side) {
     keel_elementwise_args twice = {};
     twice.h = KEEL_HEADER(keel_elementwise_args);
     twice.a = twice.b = twice.out = &x;
-    for (int i = 0; i < 20; ++i)
-        t.add(side.ctx(), &twice);
+    for (int i = 0; i < 20; ++i) t.add(side.ctx(), &twice);
     value = 3.0F;
     t.buffer_write(side.ctx(), buffer, 0, &value, 4);
     value = -7.0F;
-    for (int i = 0; i < 10; ++i)
-        t.add(side.ctx(), &twice);
+    for (int i = 0; i < 10; ++i) t.add(side.ctx(), &twice);
     float result = 0;
     side.read(buffer, &result, 4);
-    facts.expect(result == 3.0F * 1024,
-                 fmt::format("queued ops and writes do not run in order: {} instead of 3072", result));
+    facts.expect(
+        result == 3.0F * 1024,
+        fmt::format("queued ops and writes do not run in order: {} instead of 3072", result));
     side.destroy(buffer);
 }
 

@@ -7,13 +7,14 @@ namespace keel::conformance {
 
 void check_slots(Facts &facts, const keel_backend &t) {
     facts.expect(t.device_count != nullptr && t.device_info != nullptr && t.ctx_create != nullptr &&
-                     t.ctx_destroy != nullptr && t.buffer_create != nullptr && t.buffer_destroy != nullptr &&
-                     t.buffer_write != nullptr && t.buffer_read != nullptr && t.flush != nullptr &&
-                     t.wait != nullptr,
+                     t.ctx_destroy != nullptr && t.buffer_create != nullptr &&
+                     t.buffer_destroy != nullptr && t.buffer_write != nullptr &&
+                     t.buffer_read != nullptr && t.flush != nullptr && t.wait != nullptr,
                  "a required slot is NULL");
-    facts.expect((t.weight_prepare == nullptr) == (t.weight_destroy == nullptr) &&
-                     (t.weight_prepare == nullptr) == (t.weight_info == nullptr),
-                 "of weight_prepare, weight_destroy and weight_info some are NULL and some are not");
+    facts.expect(
+        (t.weight_prepare == nullptr) == (t.weight_destroy == nullptr) &&
+            (t.weight_prepare == nullptr) == (t.weight_info == nullptr),
+        "of weight_prepare, weight_destroy and weight_info some are NULL and some are not");
     facts.expect((t.op_plan == nullptr) == (t.plan_destroy == nullptr) &&
                      (t.op_plan == nullptr) == (t.plan_info == nullptr),
                  "of op_plan, plan_destroy and plan_info some are NULL and some are not");
@@ -36,22 +37,23 @@ namespace {
 
 // An out-struct of an older peer is shorter: nothing may be written behind it.
 template <typename Info>
-void check_out_struct(Facts &facts, const char *name, const std::function<keel_status(Info *)> &call) {
-    for (const uint32_t size :
-         {uint32_t{sizeof(keel_header)}, uint32_t{sizeof(keel_header) + 8}, uint32_t{sizeof(Info)}}) {
+void check_out_struct(Facts &facts, const char *name,
+                      const std::function<keel_status(Info *)> &call) {
+    for (const uint32_t size : {uint32_t{sizeof(keel_header)}, uint32_t{sizeof(keel_header) + 8},
+                                uint32_t{sizeof(Info)}}) {
         std::vector<unsigned char> memory(sizeof(Info) + 64, 0xA5);
         std::memset(memory.data(), 0, size);
         keel_header header = {size, KEEL_ABI_VERSION};
         std::memcpy(memory.data(), &header, sizeof(header));
         const keel_status status = call(reinterpret_cast<Info *>(memory.data()));
-        facts.expect(status == KEEL_OK,
-                     fmt::format("{}: status {} for an out-struct of {} bytes", name, status, size));
+        facts.expect(status == KEEL_OK, fmt::format("{}: status {} for an out-struct of {} bytes",
+                                                    name, status, size));
         bool intact = true;
-        for (size_t i = size; i < memory.size(); ++i)
-            intact = intact && memory[i] == 0xA5;
+        for (size_t i = size; i < memory.size(); ++i) intact = intact && memory[i] == 0xA5;
         facts.expect(intact, fmt::format("{}: wrote behind an out-struct of {} bytes", name, size));
         std::memcpy(&header, memory.data(), sizeof(header));
-        facts.expect(header.struct_size == size, fmt::format("{}: changed the caller's struct_size", name));
+        facts.expect(header.struct_size == size,
+                     fmt::format("{}: changed the caller's struct_size", name));
     }
 }
 
@@ -63,12 +65,12 @@ void check_out_structs(Facts &facts, Side &side) {
         return t.device_info(side.host().table(), 0, out);
     });
     if (t.ctx_info != nullptr) {
-        check_out_struct<keel_ctx_info>(facts, "ctx_info",
-                                        [&](keel_ctx_info *out) { return t.ctx_info(side.ctx(), out); });
+        check_out_struct<keel_ctx_info>(
+            facts, "ctx_info", [&](keel_ctx_info *out) { return t.ctx_info(side.ctx(), out); });
     }
     if (t.mem_info != nullptr) {
-        check_out_struct<keel_mem_info>(facts, "mem_info",
-                                        [&](keel_mem_info *out) { return t.mem_info(side.ctx(), out); });
+        check_out_struct<keel_mem_info>(
+            facts, "mem_info", [&](keel_mem_info *out) { return t.mem_info(side.ctx(), out); });
     }
     const keel_ctx_info &info = side.info();
     facts.expect(std::memchr(info.description, 0, sizeof(info.description)) != nullptr,
@@ -77,8 +79,8 @@ void check_out_structs(Facts &facts, Side &side) {
                  "ctx_info.kv_block_slots is no power of two");
 }
 
-keel_status try_host(Facts &facts, const Library &library, const Params &params, const keel_host *host,
-                     const std::string &what) {
+keel_status try_host(Facts &facts, const Library &library, const Params &params,
+                     const keel_host *host, const std::string &what) {
     const test::ParamValues values(library.plugin(), params);
     keel_ctx_desc desc = {KEEL_HEADER(keel_ctx_desc), 0, values.size(), values.data()};
     keel_ctx *ctx = nullptr;
@@ -155,8 +157,9 @@ void check_devices(Facts &facts, const Library &library, const Params &params, S
 
 namespace {
 
-// Calls create() with the description of an older peer, which ends behind its first `size` bytes and at the end of a page, and with that
-// of another major. An older one may be refused; to read on behind it ends the program.
+// Calls create() with the description of an older peer, which ends behind its first `size` bytes
+// and at the end of a page, and with that of another major. An older one may be refused; to read on
+// behind it ends the program.
 template <class Desc, class Create>
 void check_description(Facts &facts, const char *name, const Desc &desc, uint32_t size,
                        const Create &create) {
@@ -200,8 +203,8 @@ void check_descriptions(Facts &facts, const Library &library, const Params &para
     void *import = guard.last(bytes.h.struct_size);
     std::memcpy(import, &bytes, bytes.h.struct_size);
     keel_buffer *nothing = nullptr;
-    facts.expect(t.buffer_create(side.ctx(), static_cast<const keel_buffer_desc *>(import), &nothing) !=
-                     KEEL_OK,
+    facts.expect(t.buffer_create(side.ctx(), static_cast<const keel_buffer_desc *>(import),
+                                 &nothing) != KEEL_OK,
                  "an import by an older peer, that names no memory, is accepted");
     if (t.weight_prepare == nullptr) return;
     const std::vector<float> rows(4 * 32, 1.0F);

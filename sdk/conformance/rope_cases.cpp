@@ -11,8 +11,9 @@ TableSpec add_tables(Scene &scene, int64_t rows, int64_t rot, keel_rope_mode mod
     std::vector<float> cos, sin;
     for (int64_t p = 0; p < rows; ++p) {
         for (int64_t i = 0; i < half; ++i) {
-            const double angle = static_cast<double>(p) *
-                                 std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(rot));
+            const double angle =
+                static_cast<double>(p) *
+                std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(rot));
             cos.push_back(static_cast<float>(std::cos(angle)));
             sin.push_back(static_cast<float>(std::sin(angle)));
         }
@@ -39,11 +40,13 @@ keel_rope_tables place(const TableSpec &tables, Stage &stage) {
     return t;
 }
 
-int add_positions(Scene &scene, Rng &rng, int64_t m, int64_t kv_heads, bool per_head, int32_t limit) {
+int add_positions(Scene &scene, Rng &rng, int64_t m, int64_t kv_heads, bool per_head,
+                  int32_t limit) {
     std::vector<int32_t> values(static_cast<size_t>(per_head ? m * kv_heads : m));
     for (int32_t &value : values)
         value = static_cast<int32_t>(rng() % static_cast<uint64_t>(limit));
-    const std::vector<int64_t> shape = per_head ? std::vector<int64_t>{m, kv_heads} : std::vector<int64_t>{m};
+    const std::vector<int64_t> shape =
+        per_head ? std::vector<int64_t>{m, kv_heads} : std::vector<int64_t>{m};
     return scene.add(integer_tensor(shape, values, {per_head ? 3 : 0, 1}));
 }
 
@@ -62,16 +65,18 @@ void rope_cases(Suite &suite) {
         Case c;
         Tensor x = random_tensor(rng, s.a, {s.m, s.heads, s.dim}, s.layout);
         if (s.bad != 0) poison(rng, x, s.bad, 1);
-        c.name = fmt::format("x={} rot={} mode={} features={} per_head={} in_place={} gap={} shift={} bad={}",
-                             shape_text(x), s.rot, mode, s.features, s.per_head, s.in_place, s.layout.gap,
-                             s.layout.shift, s.bad);
+        c.name = fmt::format(
+            "x={} rot={} mode={} features={} per_head={} in_place={} gap={} shift={} bad={}",
+            shape_text(x), s.rot, mode, s.features, s.per_head, s.in_place, s.layout.gap,
+            s.layout.shift, s.bad);
         c.may_refuse = s.layout.gap != 0 || s.layout.shift != 0;
         const int x_at = c.scene.add(std::move(x));
         const TableSpec tables = add_tables(c.scene, 61, s.rot, mode);
         // positions beyond the tables wrap
         const int positions =
             add_positions(c.scene, rng, s.m, s.kv_heads, s.per_head, s.m % 2 == 0 ? 61 : 1000);
-        const int out = s.in_place ? x_at : c.scene.add(blank(s.a, {s.m, s.heads, s.dim}, s.layout));
+        const int out =
+            s.in_place ? x_at : c.scene.add(blank(s.a, {s.m, s.heads, s.dim}, s.layout));
         c.outputs = {{out, 2e-6}};
         c.call = [=](Stage &stage) {
             const keel_rope_tables placed = place(tables, stage);

@@ -49,13 +49,16 @@ void fill_rows(Rng &rng, Tensor &arena, const CacheShape &shape, const std::vect
 int add_cache(Scene &scene, Rng &rng, const CacheShape &shape) {
     const auto heads = static_cast<int64_t>(shape.lengths.size());
     const auto slots = static_cast<int64_t>(shape.block_slots);
-    const int64_t longest = *std::max_element(shape.lengths.begin(), shape.lengths.end()) + shape.spare;
-    const int64_t per_head = (longest + slots - 1) / slots + 1; // the last entry of each head is unused
+    const int64_t longest =
+        *std::max_element(shape.lengths.begin(), shape.lengths.end()) + shape.spare;
+    const int64_t per_head =
+        (longest + slots - 1) / slots + 1; // the last entry of each head is unused
     std::vector<int32_t> ids;
     int64_t needed = 0;
-    const auto blocks_of = [&](size_t h) { return (shape.lengths[h] + shape.spare + slots - 1) / slots; };
-    for (size_t h = 0; h < shape.lengths.size(); ++h)
-        needed += blocks_of(h);
+    const auto blocks_of = [&](size_t h) {
+        return (shape.lengths[h] + shape.spare + slots - 1) / slots;
+    };
+    for (size_t h = 0; h < shape.lengths.size(); ++h) needed += blocks_of(h);
     const int64_t blocks = needed + 2;
     ids.resize(static_cast<size_t>(blocks));
     std::iota(ids.begin(), ids.end(), 0);
@@ -68,7 +71,8 @@ int add_cache(Scene &scene, Rng &rng, const CacheShape &shape) {
             table[h * static_cast<size_t>(per_head) + static_cast<size_t>(b)] = ids[next++];
         int32_t position = static_cast<int32_t>(rng() % 5);
         for (int64_t slot = 0; slot < shape.lengths[h] && !shape.empty; ++slot) {
-            positions[h * static_cast<size_t>(per_head * slots) + static_cast<size_t>(slot)] = position;
+            positions[h * static_cast<size_t>(per_head * slots) + static_cast<size_t>(slot)] =
+                position;
             position += 1 + static_cast<int32_t>(rng() % 3 == 0);
         }
     }
@@ -96,15 +100,14 @@ GuardedPage::GuardedPage() : page_(static_cast<uint64_t>(sysconf(_SC_PAGESIZE)))
     mprotect(static_cast<char *>(pages_) + page_, page_, PROT_NONE);
 }
 
-GuardedPage::~GuardedPage() {
-    munmap(pages_, 2 * page_);
-}
+GuardedPage::~GuardedPage() { munmap(pages_, 2 * page_); }
 
 void *GuardedPage::last(uint64_t bytes) {
     return static_cast<char *>(pages_) + (page_ - bytes) / 8 * 8;
 }
 
-Stage::Stage(Side &side, const Scene &scene, Manner manner) : side_(side), scene_(scene), manner_(manner) {
+Stage::Stage(Side &side, const Scene &scene, Manner manner)
+    : side_(side), scene_(scene), manner_(manner) {
     for (const Tensor &t : scene.tensors) {
         buffers_.push_back(side.upload(t.image.data(), t.image.size()));
         tensors_.push_back(t.describe(buffers_.back()));
@@ -127,13 +130,11 @@ Stage::Stage(Side &side, const Scene &scene, Manner manner) : side_(side), scene
 
 Stage::~Stage() {
     side_.finish();
-    for (keel_plan *plan : plans_)
-        side_.table().plan_destroy(side_.ctx(), plan);
+    for (keel_plan *plan : plans_) side_.table().plan_destroy(side_.ctx(), plan);
     for (keel_weight *weight : weights_) {
         if (weight != nullptr) side_.table().weight_destroy(side_.ctx(), weight);
     }
-    for (keel_buffer *buffer : buffers_)
-        side_.destroy(buffer);
+    for (keel_buffer *buffer : buffers_) side_.destroy(buffer);
 }
 
 keel_weight *Stage::weight(int place) {
@@ -167,7 +168,8 @@ keel_weight *Stage::weight(int place) {
                                    : table.weight_prepare(side_.ctx(), &desc, &weights_[place]);
     refused_ = refused_ || status == KEEL_E_UNSUPPORTED;
     if (status != KEEL_OK && status != KEEL_E_UNSUPPORTED) {
-        throw Unusable{"weight_prepare returned status " + std::to_string(status) + ": " + side_.error()};
+        throw Unusable{"weight_prepare returned status " + std::to_string(status) + ": " +
+                       side_.error()};
     }
     return weights_[place];
 }
@@ -191,20 +193,20 @@ keel_status Stage::run_bytes(keel_op op, void *args, uint32_t size) {
     const keel_backend &table = side_.table();
     if (table.op_plan != nullptr) {
         keel_plan *plan = nullptr;
-        for (keel_tensor &t : tensors_)
-            t.buffer = nullptr; // a template has no buffers yet
+        for (keel_tensor &t : tensors_) t.buffer = nullptr; // a template has no buffers yet
         std::optional<LargerPlan> larger;
         if (manner_.larger) larger.emplace(op, args);
-        const keel_status status = table.op_plan(side_.ctx(), op, larger ? larger->args() : header, &plan);
-        for (size_t i = 0; i < tensors_.size(); ++i)
-            tensors_[i].buffer = buffers_[i];
+        const keel_status status =
+            table.op_plan(side_.ctx(), op, larger ? larger->args() : header, &plan);
+        for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].buffer = buffers_[i];
         planned_unknown_ = manner_.more_features != 0 && status == KEEL_OK;
         if (status == KEEL_E_UNSUPPORTED) refused_ = true;
         if (status != KEEL_OK && manner_.more_features == 0) return status;
         plans_.push_back(plan);
         keel_plan_info info = {};
         info.h = KEEL_HEADER(keel_plan_info);
-        if (plan != nullptr && table.plan_info(side_.ctx(), plan, &info) == KEEL_OK) kernel_ = info.kernel;
+        if (plan != nullptr && table.plan_info(side_.ctx(), plan, &info) == KEEL_OK)
+            kernel_ = info.kernel;
         header->plan = manner_.planned ? plan : nullptr;
     }
     ++calls_;

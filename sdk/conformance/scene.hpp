@@ -24,7 +24,8 @@ struct WeightSpec {
     uint32_t max_m = 1;
 };
 
-// What one case works on, the same for both sides. Tensors, caches and weights are named by their place.
+// What one case works on, the same for both sides. Tensors, caches and weights are named by their
+// place.
 struct Scene {
     std::vector<Tensor> tensors;
     std::vector<CacheSpec> caches;
@@ -43,7 +44,8 @@ struct CacheShape {
     int64_t spare = 0;  // slots without content that have blocks, beyond the longest head
     bool empty = false; // contents are 0xFF: an op will write them
 };
-// Blocks in scrambled order, spare ones among them; slots beyond a head's length and blocks in nobody's table are NaN.
+// Blocks in scrambled order, spare ones among them; slots beyond a head's length and blocks in
+// nobody's table are NaN.
 int add_cache(Scene &scene, Rng &rng, const CacheShape &shape);
 
 // How args are handed over; each must make no difference.
@@ -62,22 +64,27 @@ class Stage {
     Stage(const Stage &) = delete;
     Stage &operator=(const Stage &) = delete;
 
-    const keel_tensor *tensor(int place) const { return place == none ? nullptr : &tensors_[place]; }
+    const keel_tensor *tensor(int place) const {
+        return place == none ? nullptr : &tensors_[place];
+    }
     const keel_kv_view *cache(int place) const { return &caches_[place]; }
-    keel_weight *weight(int place); // prepared at first use; NULL if the backend takes no such weight
+    keel_weight *
+    weight(int place); // prepared at first use; NULL if the backend takes no such weight
     Side &side() { return side_; }
 
-    // Plans (by manner) and calls. The args lie at the end of a page, so that reading beyond them faults.
-    template <typename Args>
-    keel_status run(keel_op op, Args args) {
+    // Plans (by manner) and calls. The args lie at the end of a page, so that reading beyond them
+    // faults.
+    template <typename Args> keel_status run(keel_op op, Args args) {
         return run_bytes(op, &args, sizeof(Args));
     }
 
     std::vector<uint8_t> read(int place);
-    const std::string &kernel() const { return kernel_; }     // of the last plan
-    bool refused() const { return refused_; }                 // a plan, weight or call said UNSUPPORTED
-    int calls() const { return calls_; }                      // of ops, refused or not
-    bool planned_unknown() const { return planned_unknown_; } // op_plan took more_features for granted
+    const std::string &kernel() const { return kernel_; } // of the last plan
+    bool refused() const { return refused_; }             // a plan, weight or call said UNSUPPORTED
+    int calls() const { return calls_; }                  // of ops, refused or not
+    bool planned_unknown() const {
+        return planned_unknown_;
+    } // op_plan took more_features for granted
 
   private:
     keel_status run_bytes(keel_op op, void *args, uint32_t size);

@@ -16,21 +16,22 @@ Library::Library(const std::string &path) {
     }
     void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) throw Unusable{dlerror()};
-    const auto query = reinterpret_cast<keel_plugin_query_fn>(dlsym(handle, KEEL_PLUGIN_QUERY_SYMBOL));
+    const auto query =
+        reinterpret_cast<keel_plugin_query_fn>(dlsym(handle, KEEL_PLUGIN_QUERY_SYMBOL));
     if (query == nullptr) throw Unusable{path + ": no symbol " KEEL_PLUGIN_QUERY_SYMBOL};
     adopt(query(KEEL_ABI_VERSION));
 }
 
-Library::Library(const keel_plugin *plugin) {
-    adopt(plugin);
-}
+Library::Library(const keel_plugin *plugin) { adopt(plugin); }
 
 void Library::adopt(const keel_plugin *plugin) {
-    if (keel_adopt(&plugin_, sizeof(plugin_), plugin, KEEL_PREFIX(keel_plugin, vtable)) != KEEL_OK) {
+    if (keel_adopt(&plugin_, sizeof(plugin_), plugin, KEEL_PREFIX(keel_plugin, vtable)) !=
+        KEEL_OK) {
         throw Unusable{"the plugin's descriptor is missing, too small or of another ABI version"};
     }
     if (plugin_.kind != KEEL_PLUGIN_BACKEND) throw Unusable{"the plugin is no backend"};
-    if (keel_adopt(&table_, sizeof(table_), plugin_.vtable, KEEL_PREFIX(keel_backend, wait)) != KEEL_OK) {
+    if (keel_adopt(&table_, sizeof(table_), plugin_.vtable, KEEL_PREFIX(keel_backend, wait)) !=
+        KEEL_OK) {
         throw Unusable{"the backend's table is missing, too small or of another ABI version"};
     }
 }
@@ -64,7 +65,8 @@ Side::~Side() {
 
 void Side::expect_ok(keel_status status, const char *what) {
     if (status == KEEL_OK) return;
-    throw Unusable{std::string(what) + " returned status " + std::to_string(status) + ": " + error()};
+    throw Unusable{std::string(what) + " returned status " + std::to_string(status) + ": " +
+                   error()};
 }
 
 uint64_t Side::bytes_held() const {
@@ -101,37 +103,33 @@ keel_status Side::finish() {
 
 keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx, const void *args) {
     switch (op) {
-#define KEEL_CASE(ID, slot, type)                                                                            \
-    case KEEL_OP_##ID:                                                                                       \
-        return table.slot == nullptr ? KEEL_E_UNSUPPORTED : table.slot(ctx, static_cast<const type *>(args));
+#define KEEL_CASE(ID, slot, type)                                                                  \
+    case KEEL_OP_##ID:                                                                             \
+        return table.slot == nullptr ? KEEL_E_UNSUPPORTED                                          \
+                                     : table.slot(ctx, static_cast<const type *>(args));
         KEEL_FOR_EACH_OP(KEEL_CASE)
 #undef KEEL_CASE
-    default:
-        return KEEL_E_UNSUPPORTED;
+    default: return KEEL_E_UNSUPPORTED;
     }
 }
 
 bool has_op(const keel_backend &table, keel_op op) {
     switch (op) {
-#define KEEL_CASE(ID, slot, type)                                                                            \
-    case KEEL_OP_##ID:                                                                                       \
-        return table.slot != nullptr;
+#define KEEL_CASE(ID, slot, type)                                                                  \
+    case KEEL_OP_##ID: return table.slot != nullptr;
         KEEL_FOR_EACH_OP(KEEL_CASE)
 #undef KEEL_CASE
-    default:
-        return false;
+    default: return false;
     }
 }
 
 const char *op_name(keel_op op) {
     switch (op) {
-#define KEEL_CASE(ID, slot, type)                                                                            \
-    case KEEL_OP_##ID:                                                                                       \
-        return #slot;
+#define KEEL_CASE(ID, slot, type)                                                                  \
+    case KEEL_OP_##ID: return #slot;
         KEEL_FOR_EACH_OP(KEEL_CASE)
 #undef KEEL_CASE
-    default:
-        return "?";
+    default: return "?";
     }
 }
 

@@ -10,13 +10,15 @@
 
 namespace keel::conformance {
 
-// Something about the backend or the request that makes testing impossible; what() goes to the user.
+// Something about the backend or the request that makes testing impossible; what() goes to the
+// user.
 struct Unusable {
     std::string why;
     bool not_here = false; // this machine lacks what was asked for: the test is skipped
 };
 
-// A plugin's library, mapped for the life of the process, or the reference when the path is "reference".
+// A plugin's library, mapped for the life of the process, or the reference when the path is
+// "reference".
 class Library {
   public:
     explicit Library(const std::string &path);
@@ -32,7 +34,8 @@ class Library {
 
 using Params = std::map<std::string, std::string>;
 
-// An open context of one backend with a host of its own. Buffers are read and written through the table only.
+// An open context of one backend with a host of its own. Buffers are read and written through the
+// table only.
 class Side {
   public:
     // The library outlives this.

@@ -12,16 +12,11 @@ namespace {
 // What rounding to the dtype may add between two results that differ by less than it.
 double rounding_of(keel_dtype dtype, double value, double block_peak) {
     switch (dtype) {
-    case KEEL_DTYPE_F16:
-        return std::fabs(value) / 1024 + 6e-8;
-    case KEEL_DTYPE_BF16:
-        return std::fabs(value) / 128;
-    case KEEL_DTYPE_Q8_0:
-        return 1.1 * block_peak / 127;
-    case KEEL_DTYPE_Q4_0:
-        return 1.2 * block_peak / 8;
-    default:
-        return 0;
+    case KEEL_DTYPE_F16: return std::fabs(value) / 1024 + 6e-8;
+    case KEEL_DTYPE_BF16: return std::fabs(value) / 128;
+    case KEEL_DTYPE_Q8_0: return 1.1 * block_peak / 127;
+    case KEEL_DTYPE_Q4_0: return 1.2 * block_peak / 8;
+    default: return 0;
     }
 }
 
@@ -32,10 +27,9 @@ std::vector<double> block_peaks(const Tensor &t, const std::vector<double> &valu
     for (size_t begin = 0; begin < values.size(); begin += block) {
         double peak = 0;
         const size_t end = std::min(begin + block, values.size());
-        for (size_t i = begin; i < end; ++i)
-            peak = std::max(peak, std::fabs(values[i]));
-        std::fill(peaks.begin() + static_cast<int64_t>(begin), peaks.begin() + static_cast<int64_t>(end),
-                  peak);
+        for (size_t i = begin; i < end; ++i) peak = std::max(peak, std::fabs(values[i]));
+        std::fill(peaks.begin() + static_cast<int64_t>(begin),
+                  peaks.begin() + static_cast<int64_t>(end), peak);
     }
     return peaks;
 }
@@ -46,8 +40,8 @@ std::vector<bool> covered_bytes(const Tensor &t) {
     if (t.row_length() == 0) return covered;
     for (int64_t r = 0; r < t.rows(); ++r) {
         const auto begin = static_cast<int64_t>(t.row_offset(r));
-        std::fill(covered.begin() + begin, covered.begin() + begin + static_cast<int64_t>(t.row_bytes()),
-                  true);
+        std::fill(covered.begin() + begin,
+                  covered.begin() + begin + static_cast<int64_t>(t.row_bytes()), true);
     }
     return covered;
 }
@@ -64,8 +58,7 @@ std::string place_text(const Tensor &t, size_t element) {
 
 uint64_t hash_of(const char *text) {
     uint64_t hash = 1469598103934665603ULL;
-    for (; *text != 0; ++text)
-        hash = (hash ^ static_cast<unsigned char>(*text)) * 1099511628211ULL;
+    for (; *text != 0; ++text) hash = (hash ^ static_cast<unsigned char>(*text)) * 1099511628211ULL;
     return hash;
 }
 
@@ -124,8 +117,8 @@ void Suite::check_unknown_feature(const Case &c, uint64_t bit) {
     if (stage.refused() && stage.calls() == 0)
         return; // a weight or shape that the backend does not take anyway
     if (status != KEEL_E_UNSUPPORTED)
-        fail(fmt::format("{}: the unknown feature bit {:#x} gives status {} instead of UNSUPPORTED", c.name,
-                         bit, status));
+        fail(fmt::format("{}: the unknown feature bit {:#x} gives status {} instead of UNSUPPORTED",
+                         c.name, bit, status));
     if (stage.planned_unknown())
         fail(fmt::format("{}: op_plan accepts the unknown feature bit {:#x}", c.name, bit));
     check_untouched(c, stage, "refused an unknown feature, and yet wrote to a tensor");
@@ -163,14 +156,16 @@ void Suite::check_in(const Case &c, Manner manner) {
         return;
     }
     if (status != KEEL_OK || ended != KEEL_OK) {
-        fail(fmt::format("{}: status {}, after waiting {}: {}", c.name, status, ended, subject_.error()));
+        fail(fmt::format("{}: status {}, after waiting {}: {}", c.name, status, ended,
+                         subject_.error()));
         return;
     }
     if (report_.kernels.empty()) report_.kernels = mine.kernel();
     Stage theirs(oracle_, c.scene, {});
     const keel_status expected = c.call(theirs);
     if (expected != KEEL_OK) {
-        fail(fmt::format("{}: the reference refuses: status {}: {}", c.name, expected, oracle_.error()));
+        fail(fmt::format("{}: the reference refuses: status {}: {}", c.name, expected,
+                         oracle_.error()));
         return;
     }
     for (size_t i = 0; i < c.scene.tensors.size(); ++i) {
@@ -183,7 +178,8 @@ void Suite::check_in(const Case &c, Manner manner) {
                 fail(c.name + ": an input was written to: tensor " + std::to_string(i));
             continue;
         }
-        const std::vector<double> sums = written->term_sums ? term_sums(c, *written) : std::vector<double>();
+        const std::vector<double> sums =
+            written->term_sums ? term_sums(c, *written) : std::vector<double>();
         compare(c, *written, got, theirs.read(place), sums, says_fast(mine.kernel(), subject_));
     }
 }
@@ -192,8 +188,7 @@ std::vector<double> Suite::term_sums(const Case &c, const Output &out) {
     Scene magnitudes = c.scene;
     for (const int place : c.absolute)
         magnitudes.tensors[place] = c.scene.tensors[place].absolute();
-    for (const auto &[place, tensor] : c.stand_ins)
-        magnitudes.tensors[place] = tensor;
+    for (const auto &[place, tensor] : c.stand_ins) magnitudes.tensors[place] = tensor;
     Stage stage(oracle_, magnitudes, {});
     if (c.call(stage) != KEEL_OK) {
         fail(c.name + ": the reference refuses absolute values: " + oracle_.error());
@@ -208,8 +203,9 @@ void Suite::compare(const Case &c, const Output &out, const std::vector<uint8_t>
     const std::vector<bool> covered = covered_bytes(t);
     for (size_t i = 0; i < got.size(); ++i) {
         if (!covered[i] && got[i] != t.image[i]) {
-            fail(fmt::format("{}: byte {} outside of the output view was written ({} bytes from its start)",
-                             c.name, i, static_cast<int64_t>(i) - static_cast<int64_t>(t.offset)));
+            fail(fmt::format(
+                "{}: byte {} outside of the output view was written ({} bytes from its start)",
+                c.name, i, static_cast<int64_t>(i) - static_cast<int64_t>(t.offset)));
             return;
         }
     }
@@ -233,9 +229,10 @@ void Suite::compare(const Case &c, const Output &out, const std::vector<uint8_t>
         }
         note(ratio, c.name);
         if (ratio > 1) {
-            fail(fmt::format(
-                "{}: tensor {} {} at [{}] is {}, expected {} ({:.3g} times the bound {}; before the call {})",
-                c.name, out.tensor, shape_text(t), place_text(t, i), y[i], r[i], ratio, bound, before[i]));
+            fail(fmt::format("{}: tensor {} {} at [{}] is {}, expected {} ({:.3g} times the bound "
+                             "{}; before the call {})",
+                             c.name, out.tensor, shape_text(t), place_text(t, i), y[i], r[i], ratio,
+                             bound, before[i]));
             return;
         }
     }
@@ -257,14 +254,11 @@ void cases_of(Suite &suite, keel_op op) {
 
 std::vector<int64_t> sizes(bool quick, std::initializer_list<int64_t> blocking, int64_t lanes) {
     std::vector<int64_t> out;
-    for (int64_t n = 0; n <= 2 * lanes; n += quick && n >= 4 ? 5 : 1)
-        out.push_back(n);
+    for (int64_t n = 0; n <= 2 * lanes; n += quick && n >= 4 ? 5 : 1) out.push_back(n);
     for (const int64_t b : blocking) {
-        for (const int64_t n : {b - 1, b, b + 1})
-            out.push_back(n);
+        for (const int64_t n : {b - 1, b, b + 1}) out.push_back(n);
     }
-    for (const int64_t prime : {37, 97, 211})
-        out.push_back(prime);
+    for (const int64_t prime : {37, 97, 211}) out.push_back(prime);
     std::sort(out.begin(), out.end());
     out.erase(std::unique(out.begin(), out.end()), out.end());
     return out;
@@ -278,8 +272,7 @@ std::vector<Layout> layouts(bool quick) {
 void poison(Rng &rng, Tensor &t, float value, int places) {
     if (t.elements() == 0) return;
     std::vector<double> values = t.values();
-    for (int i = 0; i < places; ++i)
-        values[rng() % values.size()] = static_cast<double>(value);
+    for (int i = 0; i < places; ++i) values[rng() % values.size()] = static_cast<double>(value);
     t.set({values.begin(), values.end()});
 }
 

@@ -16,8 +16,8 @@ struct Output {
     double bound = 0;
     double fast_bound = 0; // of a kernel that says "fast"; 0: bound
     bool is_cache = false; // written through a quantized or 16-bit dtype: its rounding comes on top
-    bool term_sums =
-        false; // s is the sum of |terms|, found by running the op on absolute values (Case::absolute)
+    bool term_sums = false; // s is the sum of |terms|, found by running the op on absolute values
+                            // (Case::absolute)
 };
 
 // One call with its inputs and what is compared afterwards.
@@ -28,7 +28,7 @@ struct Case {
     std::vector<Output> outputs;
     std::vector<int> absolute;                     // tensors made absolute for term_sums
     std::vector<std::pair<int, Tensor>> stand_ins; // tensors replaced for term_sums
-    bool may_refuse = false;                       // a stride or alignment that a backend may turn down
+    bool may_refuse = false; // a stride or alignment that a backend may turn down
 };
 
 struct Options {
@@ -57,8 +57,8 @@ class Suite {
         : subject_(subject), oracle_(oracle), options_(options) {}
 
     void begin(keel_op op); // the op whose cases follow
-    // Whether the next case is wanted; each case begins with this. It seeds the generator, so that a case is the same
-    // whichever others run.
+    // Whether the next case is wanted; each case begins with this. It seeds the generator, so that
+    // a case is the same whichever others run.
     bool next();
     Rng &rng() { return rng_; }
     bool quick() const { return options_.quick; }
@@ -68,14 +68,16 @@ class Suite {
     std::vector<keel_dtype> activations() const;
 
     void check(Case &&c);
-    // A call that the ops' headers rule out: the plan or the call must refuse it, and nothing be written.
+    // A call that the ops' headers rule out: the plan or the call must refuse it, and nothing be
+    // written.
     void check_refused(Case &&c);
     void fail(const std::string &message);
     const Report &report() const { return report_; }
 
   private:
     void check_in(const Case &c, Manner manner);
-    // A feature bit that no backend knows must be refused, by the plan and by the call, and nothing be written.
+    // A feature bit that no backend knows must be refused, by the plan and by the call, and nothing
+    // be written.
     void check_unknown_feature(const Case &c, uint64_t bit);
     void check_untouched(const Case &c, Stage &stage, const char *what);
     void compare(const Case &c, const Output &out, const std::vector<uint8_t> &got,
@@ -105,7 +107,8 @@ void cache_cases(Suite &suite);
 void policy_input_cases(Suite &suite);
 void cases_of(Suite &suite, keel_op op);
 
-// Sizes of a dimension: small ones by one, then each of `blocking` with one either side, and some primes.
+// Sizes of a dimension: small ones by one, then each of `blocking` with one either side, and some
+// primes.
 std::vector<int64_t> sizes(bool quick, std::initializer_list<int64_t> blocking, int64_t lanes);
 // Outer strides and misalignments to try on element-wise and row-wise ops.
 std::vector<Layout> layouts(bool quick);

@@ -11,16 +11,13 @@ namespace {
 
 constexpr uint64_t margin = 128; // bytes before and behind
 
-bool is_integer(keel_dtype t) {
-    return t == KEEL_DTYPE_I32 || t == KEEL_DTYPE_U32;
-}
+bool is_integer(keel_dtype t) { return t == KEEL_DTYPE_I32 || t == KEEL_DTYPE_U32; }
 
 } // namespace
 
 int64_t Tensor::rows() const {
     int64_t n = 1;
-    for (size_t i = 0; i + 1 < shape.size(); ++i)
-        n *= shape[i];
+    for (size_t i = 0; i + 1 < shape.size(); ++i) n *= shape[i];
     return n;
 }
 
@@ -40,10 +37,8 @@ keel_tensor Tensor::describe(keel_buffer *buffer) const {
     t.offset = offset;
     t.dtype = dtype;
     t.rank = static_cast<uint32_t>(shape.size());
-    for (size_t i = 0; i < shape.size(); ++i)
-        t.shape[i] = shape[i];
-    for (size_t i = 0; i < stride.size(); ++i)
-        t.stride[i] = stride[i];
+    for (size_t i = 0; i < shape.size(); ++i) t.shape[i] = shape[i];
+    for (size_t i = 0; i < stride.size(); ++i) t.stride[i] = stride[i];
     // the innermost stride is not to be read
     t.stride[shape.size() - 1] = INT64_MIN / 2;
     return t;
@@ -68,8 +63,7 @@ std::vector<double> Tensor::values_of(const std::vector<uint8_t> &other_image) c
 
 std::vector<int32_t> Tensor::integers_of(const std::vector<uint8_t> &other_image) const {
     std::vector<int32_t> out;
-    for (const double value : values_of(other_image))
-        out.push_back(static_cast<int32_t>(value));
+    for (const double value : values_of(other_image)) out.push_back(static_cast<int32_t>(value));
     return out;
 }
 
@@ -77,7 +71,8 @@ void Tensor::set(const std::vector<float> &values) {
     if (keel_dtype_weights_only(dtype) != 0) {
         for (int64_t r = 0; r < rows(); ++r)
             test::KQuantizer::quantize(dtype, values.data() + r * row_length(),
-                                       static_cast<size_t>(row_length()), image.data() + row_offset(r));
+                                       static_cast<size_t>(row_length()),
+                                       image.data() + row_offset(r));
         return;
     }
     for (int64_t r = 0; r < rows(); ++r) {
@@ -119,11 +114,11 @@ Tensor blank(keel_dtype dtype, std::vector<int64_t> shape, Layout layout) {
     return t;
 }
 
-Tensor random_tensor(Rng &rng, keel_dtype dtype, std::vector<int64_t> shape, Layout layout, float spread) {
+Tensor random_tensor(Rng &rng, keel_dtype dtype, std::vector<int64_t> shape, Layout layout,
+                     float spread) {
     Tensor t = blank(dtype, std::move(shape), layout);
     std::vector<float> values(static_cast<size_t>(t.elements()));
-    for (float &value : values)
-        value = spread * rng.normal();
+    for (float &value : values) value = spread * rng.normal();
     for (size_t i = 0; i < values.size() / 64; ++i) {
         float &value = values[rng() % values.size()];
         const float odd[] = {0.0F, -0.0F, 1e-41F, -1e-39F, 6e-8F};
@@ -133,7 +128,8 @@ Tensor random_tensor(Rng &rng, keel_dtype dtype, std::vector<int64_t> shape, Lay
     return t;
 }
 
-Tensor integer_tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values, Layout layout) {
+Tensor integer_tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values,
+                      Layout layout) {
     Tensor t = blank(KEEL_DTYPE_I32, std::move(shape), layout);
     t.set_integers(values);
     return t;

@@ -8,7 +8,8 @@
 
 namespace keel::conformance {
 
-// SplitMix64 (Steele, Lea, Flood 2014): making up values took half of a run with the standard library's engine and distribution.
+// SplitMix64 (Steele, Lea, Flood 2014): making up values took half of a run with the standard
+// library's engine and distribution.
 class Rng {
   public:
     using result_type = uint64_t;
@@ -33,14 +34,16 @@ class Rng {
     uint64_t state_;
 };
 
-// How a tensor lies in its buffer: gaps make strides larger than they have to be, `shift` moves element 0 off alignment.
+// How a tensor lies in its buffer: gaps make strides larger than they have to be, `shift` moves
+// element 0 off alignment.
 struct Layout {
     int64_t gap = 0;   // elements (plain types) or blocks between rows
     int64_t shift = 0; // elements (plain types) or blocks before element 0, beyond the margin
 };
 
-// A tensor of a case as the host knows it: the whole image of its buffer. Margins, gaps and outputs hold 0xFF, which is
-// a NaN in every float type and -1 in i32, so reading outside shows and writing outside is found.
+// A tensor of a case as the host knows it: the whole image of its buffer. Margins, gaps and outputs
+// hold 0xFF, which is a NaN in every float type and -1 in i32, so reading outside shows and writing
+// outside is found.
 struct Tensor {
     keel_dtype dtype = KEEL_DTYPE_F32;
     std::vector<int64_t> shape;
@@ -49,7 +52,9 @@ struct Tensor {
     std::vector<uint8_t> image;
 
     int64_t row_length() const { return shape.back(); }
-    uint64_t row_bytes() const { return keel_dtype_row_bytes(dtype, static_cast<uint64_t>(shape.back())); }
+    uint64_t row_bytes() const {
+        return keel_dtype_row_bytes(dtype, static_cast<uint64_t>(shape.back()));
+    }
     int64_t rows() const;
     uint64_t row_offset(int64_t row) const; // rows counted in row-major order
     int64_t elements() const { return rows() * shape.back(); }
@@ -68,7 +73,8 @@ Tensor blank(keel_dtype dtype, std::vector<int64_t> shape, Layout layout = {});
 // Values around 0 with the given spread; a few are tiny, zero or subnormal.
 Tensor random_tensor(Rng &rng, keel_dtype dtype, std::vector<int64_t> shape, Layout layout = {},
                      float spread = 1.0F);
-Tensor integer_tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values, Layout layout = {});
+Tensor integer_tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values,
+                      Layout layout = {});
 std::string shape_text(const Tensor &t);
 
 } // namespace keel::conformance

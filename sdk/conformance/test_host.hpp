@@ -14,13 +14,22 @@
 
 namespace keel::test {
 
-// A host for tests that need no core: it keeps what plugins log and report, counts what they allocate, and runs
-// parallel regions on plain threads. One per context; it must outlive the context.
+// A host for tests that need no core: it keeps what plugins log and report, counts what they
+// allocate, and runs parallel regions on plain threads. One per context; it must outlive the
+// context.
 class TestHost {
   public:
     explicit TestHost(uint32_t workers = 2) : workers_(workers) {
-        table_ = {KEEL_HEADER(keel_host), this,      log,          set_error, alloc, release, worker_count,
-                  parallel_region,        cancelled, get_extension};
+        table_ = {KEEL_HEADER(keel_host),
+                  this,
+                  log,
+                  set_error,
+                  alloc,
+                  release,
+                  worker_count,
+                  parallel_region,
+                  cancelled,
+                  get_extension};
     }
     TestHost(const TestHost &) = delete;
     TestHost &operator=(const TestHost &) = delete;
@@ -30,8 +39,7 @@ class TestHost {
             stopping_ = true;
         }
         wake_.notify_all();
-        for (std::thread &thread : team_)
-            thread.join();
+        for (std::thread &thread : team_) thread.join();
     }
 
     const keel_host *table() const { return &table_; }
@@ -43,15 +51,18 @@ class TestHost {
     size_t logged(const std::string &part) {
         const std::lock_guard lock(text_mutex_);
         return static_cast<size_t>(
-            std::count_if(logged_.begin(), logged_.end(),
-                          [&](const std::string &line) { return line.find(part) != std::string::npos; }));
+            std::count_if(logged_.begin(), logged_.end(), [&](const std::string &line) {
+                return line.find(part) != std::string::npos;
+            }));
     }
     uint64_t live_allocations() const { return live_; } // that were made by alloc and not freed
     uint64_t regions() const { return regions_; }
     void cancel(bool yes) { cancelled_ = yes; }
 
   private:
-    static TestHost &self(const keel_host *host) { return *static_cast<TestHost *>(host->host_data); }
+    static TestHost &self(const keel_host *host) {
+        return *static_cast<TestHost *>(host->host_data);
+    }
 
     static void KEEL_CALL log(const keel_host *host, keel_log_level, const char *text) {
         const std::lock_guard lock(self(host).text_mutex_);
@@ -63,9 +74,10 @@ class TestHost {
     }
     static void *KEEL_CALL alloc(const keel_host *host, uint64_t size, uint64_t align) {
         void *memory = nullptr;
-        if (size > uint64_t{1} << 40) return nullptr; // sanitizers stop the process rather than say no
-        if (posix_memalign(&memory, std::max<uint64_t>(align, sizeof(void *)), std::max<uint64_t>(size, 1)) !=
-            0)
+        if (size > uint64_t{1} << 40)
+            return nullptr; // sanitizers stop the process rather than say no
+        if (posix_memalign(&memory, std::max<uint64_t>(align, sizeof(void *)),
+                           std::max<uint64_t>(size, 1)) != 0)
             return nullptr;
         ++self(host).live_;
         return memory;
@@ -76,7 +88,9 @@ class TestHost {
         std::free(memory);
     }
     static uint32_t KEEL_CALL worker_count(const keel_host *host) { return self(host).workers_; }
-    static int32_t KEEL_CALL cancelled(const keel_host *host) { return self(host).cancelled_ ? 1 : 0; }
+    static int32_t KEEL_CALL cancelled(const keel_host *host) {
+        return self(host).cancelled_ ? 1 : 0;
+    }
     static const void *KEEL_CALL get_extension(const keel_host *, const char *) { return nullptr; }
 
     // All n workers meet: the last one to come starts the next round.
@@ -92,13 +106,12 @@ class TestHost {
             meeting.arrived = 0;
             meeting.round.fetch_add(1);
         } else {
-            while (meeting.round.load() == round)
-                std::this_thread::yield();
+            while (meeting.round.load() == round) std::this_thread::yield();
         }
     }
 
-    static keel_status KEEL_CALL parallel_region(const keel_host *host, uint32_t n, keel_region_fn fn,
-                                                 void *user) {
+    static keel_status KEEL_CALL parallel_region(const keel_host *host, uint32_t n,
+                                                 keel_region_fn fn, void *user) {
         TestHost &my = self(host);
         if (n == 0) n = my.workers_;
         if (n > 256 || inside_region()) return KEEL_E_INVALID_ARG;
@@ -171,8 +184,8 @@ class TestHost {
     bool stopping_ = false;
 };
 
-// Parameters for ctx_create from a plugin's table: defaults, and what `overrides` says ("key" -> text). Throws
-// std::string on an unknown key or a value that cannot be read.
+// Parameters for ctx_create from a plugin's table: defaults, and what `overrides` says ("key" ->
+// text). Throws std::string on an unknown key or a value that cannot be read.
 class ParamValues {
   public:
     ParamValues(const keel_plugin &plugin, const std::map<std::string, std::string> &overrides) {
@@ -190,14 +203,14 @@ class ParamValues {
             values_.push_back(value_of(spec, texts_.back(), is_default));
         }
         if (!left.empty()) throw "the plugin has no parameter '" + left.begin()->first + "'";
-        for (const keel_param &value : values_)
-            pointers_.push_back(&value);
+        for (const keel_param &value : values_) pointers_.push_back(&value);
     }
     const keel_param *const *data() const { return pointers_.empty() ? nullptr : pointers_.data(); }
     uint32_t size() const { return static_cast<uint32_t>(pointers_.size()); }
 
   private:
-    static keel_param value_of(const keel_param_spec &spec, const std::string &text, bool is_default) {
+    static keel_param value_of(const keel_param_spec &spec, const std::string &text,
+                               bool is_default) {
         keel_param value = {
             KEEL_HEADER(keel_param), spec.key, spec.type, is_default ? 1u : 0u, 0, 0, nullptr};
         switch (spec.type) {
@@ -205,15 +218,9 @@ class ParamValues {
             value.i = std::strtoll(text.c_str(), nullptr, 10);
             value.f = static_cast<double>(value.i);
             break;
-        case KEEL_PARAM_FLOAT:
-            value.f = std::strtod(text.c_str(), nullptr);
-            break;
-        case KEEL_PARAM_BOOL:
-            value.i = text == "true" || text == "1" ? 1 : 0;
-            break;
-        default:
-            value.s = text.c_str();
-            break;
+        case KEEL_PARAM_FLOAT: value.f = std::strtod(text.c_str(), nullptr); break;
+        case KEEL_PARAM_BOOL: value.i = text == "true" || text == "1" ? 1 : 0; break;
+        default: value.s = text.c_str(); break;
         }
         return value;
     }

@@ -18,7 +18,8 @@ struct Model {
     std::string name() const;
 };
 
-// What was found. A plugin may refuse a model, or a call that breaks what it asks for, with a status and a message.
+// What was found. A plugin may refuse a model, or a call that breaks what it asks for, with a
+// status and a message.
 struct Report {
     int64_t checks = 0, refused = 0;
     std::vector<std::string> failures;
@@ -29,16 +30,18 @@ struct Report {
     }
 };
 
-// Does a policy, or a budget allocator, do what policy.h and allocator.h say? Drives its table with made-up inputs as a host would:
-// lengths 0, 1 and ragged, budgets above and below, ties, zeros and large numbers; twice for determinism, on two threads,
-// against older and newer hosts, with guards around what it may write. Checks nothing about which slots are worth keeping.
-Report check_policy(const PluginLibrary &plugin, const ParamValues &params, const std::vector<Model> &models,
-                    uint64_t seed);
+// Does a policy, or a budget allocator, do what policy.h and allocator.h say? Drives its table with
+// made-up inputs as a host would: lengths 0, 1 and ragged, budgets above and below, ties, zeros and
+// large numbers; twice for determinism, on two threads, against older and newer hosts, with guards
+// around what it may write. Checks nothing about which slots are worth keeping.
+Report check_policy(const PluginLibrary &plugin, const ParamValues &params,
+                    const std::vector<Model> &models, uint64_t seed);
 Report check_allocator(const PluginLibrary &plugin, const ParamValues &params,
                        const std::vector<Model> &models, uint64_t seed);
 std::vector<Model> usual_models();
 
-// ---- tools of both -------------------------------------------------------------------------------------------------
+// ---- tools of both
+// -------------------------------------------------------------------------------------------------
 
 // A function of seed and index, [0, 1).
 double uniform(uint64_t seed, uint64_t index);
@@ -55,8 +58,7 @@ class ModelGeometry {
 };
 
 // n elements between guards that tell whether something else was written.
-template <typename T>
-class Guarded {
+template <typename T> class Guarded {
   public:
     Guarded(size_t n, T value) : n_(n), cells_(n + 2 * margin) {
         std::memset(static_cast<void *>(cells_.data()), 0xa5, cells_.size() * sizeof(T));
@@ -82,9 +84,9 @@ class Guarded {
     std::vector<T> cells_;
 };
 
-// A struct of the ABI as a host of another age hands it over: `size` bytes of it, then 64 that are no one's.
-template <typename T>
-class OtherAge {
+// A struct of the ABI as a host of another age hands it over: `size` bytes of it, then 64 that are
+// no one's.
+template <typename T> class OtherAge {
   public:
     OtherAge(const T &mine, uint32_t size) : bytes_(std::max<size_t>(size, sizeof(T)) + 64, 0xa5) {
         std::memcpy(bytes_.data(), &mine, std::min<size_t>(size, sizeof(T)));

@@ -34,7 +34,9 @@ class AllocatorChecker {
     using StatePtr = std::unique_ptr<State>;
 
     size_t rows() const { return size_t{model_.layers} * model_.kv_heads; }
-    void expect(bool holds, const std::string &what) { report_.expect(holds, model_.name() + ": " + what); }
+    void expect(bool holds, const std::string &what) {
+        report_.expect(holds, model_.name() + ": " + what);
+    }
     StatePtr make(keel_allocator_needs &needs, const keel_geometry *geometry);
     StatePtr make() {
         keel_allocator_needs needs = {KEEL_HEADER(keel_allocator_needs)};
@@ -68,8 +70,7 @@ std::vector<Case> AllocatorChecker::cases() const {
     const auto same = [&](int32_t n) { return std::vector<int32_t>(rows(), n); };
     std::vector<int32_t> ragged;
     const int32_t some[] = {90, 1, 0, 43, 17, 64, 2, 100};
-    for (size_t i = 0; i < rows(); ++i)
-        ragged.push_back(some[i % 8]);
+    for (size_t i = 0; i < rows(); ++i) ragged.push_back(some[i % 8]);
     return {{"100 slots, budget 30", same(100), 30, 4},
             {"nothing protected", same(100), 31, 0},
             {"a budget of one", same(50), 1, 0},
@@ -87,12 +88,14 @@ std::vector<Case> AllocatorChecker::cases() const {
 }
 
 // Budgets, or nothing if it refuses.
-std::vector<int32_t> AllocatorChecker::ask(State &state, const Case &of, float garbage, uint32_t size) {
+std::vector<int32_t> AllocatorChecker::ask(State &state, const Case &of, float garbage,
+                                           uint32_t size) {
     const int32_t longest = *std::max_element(of.lengths.begin(), of.lengths.end());
     const size_t stride = static_cast<size_t>(longest) + 2;
     std::vector<std::vector<float>> scores(model_.layers,
                                            std::vector<float>(model_.kv_heads * stride, garbage));
-    std::vector<std::vector<uint8_t>> masks(model_.layers, std::vector<uint8_t>(model_.kv_heads * stride, 0));
+    std::vector<std::vector<uint8_t>> masks(model_.layers,
+                                            std::vector<uint8_t>(model_.kv_heads * stride, 0));
     std::vector<const float *> score_rows;
     std::vector<const uint8_t *> mask_rows;
     for (uint32_t l = 0; l < model_.layers; ++l) {
@@ -133,10 +136,11 @@ std::vector<int32_t> AllocatorChecker::ask(State &state, const Case &of, float g
         layers_equal = layers_equal && budgets[i] == budgets[i % model_.kv_heads];
     }
     const int64_t all = of.budget * static_cast<int64_t>(rows());
-    expect(sum <= all,
-           of.name + ": shares out " + std::to_string(sum) + " slots, the budget has " + std::to_string(all));
-    expect(least >= of.protected_slots, of.name + ": a head gets " + std::to_string(least) + " slots, " +
-                                            std::to_string(of.protected_slots) + " are protected");
+    expect(sum <= all, of.name + ": shares out " + std::to_string(sum) + " slots, the budget has " +
+                           std::to_string(all));
+    expect(least >= of.protected_slots, of.name + ": a head gets " + std::to_string(least) +
+                                            " slots, " + std::to_string(of.protected_slots) +
+                                            " are protected");
     expect(equal || (needs_.flags & KEEL_ALLOCATOR_RAGGED) != 0,
            of.name + ": heads of a layer differ, RAGGED is not set");
     expect(layers_equal || (needs_.flags & (KEEL_ALLOCATOR_BY_LAYER | KEEL_ALLOCATOR_RAGGED)) != 0,
@@ -163,9 +167,11 @@ void AllocatorChecker::run() {
     if (!first) return;
     expect((needs_.needs & ~KEEL_ALLOCATOR_NEED_SCORES) == 0,
            "needs has bits that allocator.h does not know");
-    expect((needs_.flags & ~(KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES | KEEL_ALLOCATOR_BY_LAYER)) == 0,
+    expect((needs_.flags &
+            ~(KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES | KEEL_ALLOCATOR_BY_LAYER)) == 0,
            "flags has bits that allocator.h does not know");
-    expect((needs_.flags & KEEL_ALLOCATOR_COMPARES) == 0 || (needs_.needs & KEEL_ALLOCATOR_NEED_SCORES) != 0,
+    expect((needs_.flags & KEEL_ALLOCATOR_COMPARES) == 0 ||
+               (needs_.needs & KEEL_ALLOCATOR_NEED_SCORES) != 0,
            "COMPARES without scores");
     for (const uint32_t size :
          {KEEL_PREFIX(keel_geometry, context), static_cast<uint32_t>(sizeof(keel_geometry) + 40)}) {
@@ -178,8 +184,7 @@ void AllocatorChecker::run() {
     const StatePtr other = make(*newer.get(), &geometry_.c);
     expect(newer.intact() && (!other || newer.get()->needs == needs_.needs),
            "needs differ with the host's age");
-    for (const Case &of : cases())
-        check_case(of);
+    for (const Case &of : cases()) check_case(of);
     table_.destroy(nullptr);
 }
 
@@ -194,7 +199,8 @@ Report check_allocator(const PluginLibrary &plugin, const ParamValues &params,
         AllocatorChecker(plugin, params, model, seed, report).run();
         if (report.checks - before <= 1) ++refused;
     }
-    report.expect(refused < models.size(), "every model was refused; name one that fits with --model");
+    report.expect(refused < models.size(),
+                  "every model was refused; name one that fits with --model");
     return report;
 }
 

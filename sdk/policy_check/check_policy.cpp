@@ -24,7 +24,8 @@ struct Case {
     uint64_t seed = 1;
 };
 
-// The inputs of a case: exactly what was asked for. What lies at or beyond a head's length is `garbage`.
+// The inputs of a case: exactly what was asked for. What lies at or beyond a head's length is
+// `garbage`.
 class Inputs {
   public:
     Inputs(const Case &of, const Model &model, const keel_policy_needs &needs, float garbage) {
@@ -51,21 +52,18 @@ class Inputs {
         const auto wants = [&](uint64_t bit) { return (needs.needs & bit) != 0; };
         const auto number = [&](uint64_t salt, size_t i, double low, double high) {
             switch (of.values) {
-            case Case::Values::zero:
-                return 0.0;
-            case Case::Values::equal:
-                return high / 2;
+            case Case::Values::zero: return 0.0;
+            case Case::Values::equal: return high / 2;
             case Case::Values::large:
                 return (low + (high - low) * uniform(of.seed + salt, i)) * 1e4;
-            default:
-                return low + (high - low) * uniform(of.seed + salt, i);
+            default: return low + (high - low) * uniform(of.seed + salt, i);
             }
         };
         // rows of `width` numbers a slot
-        const auto slots = [&](const float *&member, uint64_t salt, size_t rows, size_t width, double low,
-                               double high) {
-            auto &array =
-                arrays_.emplace_back(std::make_unique<std::vector<float>>(rows * stride_ * width, garbage));
+        const auto slots = [&](const float *&member, uint64_t salt, size_t rows, size_t width,
+                               double low, double high) {
+            auto &array = arrays_.emplace_back(
+                std::make_unique<std::vector<float>>(rows * stride_ * width, garbage));
             for (size_t row = 0; row < rows; ++row) {
                 const int32_t length = of.lengths[row * h / rows];
                 for (size_t i = 0; i < static_cast<size_t>(length) * width; ++i)
@@ -74,7 +72,8 @@ class Inputs {
             }
             member = array->data();
         };
-        const auto plain = [&](const float *&member, uint64_t salt, size_t n, double low, double high) {
+        const auto plain = [&](const float *&member, uint64_t salt, size_t n, double low,
+                               double high) {
             auto &array = arrays_.emplace_back(std::make_unique<std::vector<float>>(n));
             for (size_t i = 0; i < n; ++i)
                 (*array)[i] = static_cast<float>(number(salt, i, low, high));
@@ -84,7 +83,8 @@ class Inputs {
             positions_.assign(h * stride_, -1);
             for (size_t row = 0; row < h; ++row)
                 for (int32_t t = 0; t < of.lengths[row]; ++t)
-                    positions_[row * stride_ + static_cast<size_t>(t)] = t + (t > 3 ? 2 : 0); // with a gap
+                    positions_[row * stride_ + static_cast<size_t>(t)] =
+                        t + (t > 3 ? 2 : 0); // with a gap
             in.positions = positions_.data();
         }
         if (wants(KEEL_NEED_KEY_NORMS)) slots(in.key_norms, 1, h, 1, 0, 3);
@@ -107,12 +107,14 @@ class Inputs {
 
   private:
     // Sums of some made-up queries, so that they belong together.
-    void query_stats(const Model &model, const keel_policy_needs &needs, int32_t longest, const Case &of) {
+    void query_stats(const Model &model, const keel_policy_needs &needs, int32_t longest,
+                     const Case &of) {
         const size_t d = model.head_dim;
         in.query_count = std::max<int64_t>(0, longest - int64_t{needs.skip_queries});
         auto &sum = arrays_.emplace_back(std::make_unique<std::vector<float>>(model.heads * d));
         float *sums = sum->data();
-        auto &second = arrays_.emplace_back(std::make_unique<std::vector<float>>(model.heads * d * d));
+        auto &second =
+            arrays_.emplace_back(std::make_unique<std::vector<float>>(model.heads * d * d));
         for (size_t h = 0; h < model.heads; ++h) {
             for (int64_t n = 0; n < in.query_count; ++n) {
                 std::vector<float> q(d);
@@ -120,12 +122,13 @@ class Inputs {
                     const double x =
                         of.values == Case::Values::zero
                             ? 0
-                            : 2 * uniform(of.seed + 9, (h * 4096 + static_cast<size_t>(n)) * d + i) - 1;
+                            : 2 * uniform(of.seed + 9,
+                                          (h * 4096 + static_cast<size_t>(n)) * d + i) -
+                                  1;
                     q[i] = static_cast<float>(of.values == Case::Values::large ? 1e4 * x : x);
                     sums[h * d + i] += q[i];
                 }
-                for (size_t i = 0; i < d * d; ++i)
-                    (*second)[h * d * d + i] += q[i / d] * q[i % d];
+                for (size_t i = 0; i < d * d; ++i) (*second)[h * d * d + i] += q[i / d] * q[i % d];
             }
         }
         in.query_sum = sums;
@@ -149,8 +152,8 @@ struct Answer {
 
 class PolicyChecker {
   public:
-    PolicyChecker(const PluginLibrary &plugin, const ParamValues &params, const Model &model, uint64_t seed,
-                  Report &report)
+    PolicyChecker(const PluginLibrary &plugin, const ParamValues &params, const Model &model,
+                  uint64_t seed, Report &report)
         : table_(plugin.policy()), params_(params), model_(model), geometry_(model), seed_(seed),
           report_(report) {}
 
@@ -158,7 +161,8 @@ class PolicyChecker {
 
   private:
     struct State { // one sequence's
-        State(const keel_policy &a_table, keel_policy_state *a_state) : table(a_table), state(a_state) {}
+        State(const keel_policy &a_table, keel_policy_state *a_state)
+            : table(a_table), state(a_state) {}
         State(const State &) = delete;
         ~State() { table.destroy(state); }
         const keel_policy &table;
@@ -174,7 +178,8 @@ class PolicyChecker {
 
     StatePtr make(const HostServices &host, keel_policy_needs &needs, const keel_geometry *geometry,
                   uint64_t seed);
-    StatePtr make(const HostServices &host, keel_policy_needs &needs, const keel_geometry *geometry) {
+    StatePtr make(const HostServices &host, keel_policy_needs &needs,
+                  const keel_geometry *geometry) {
         return make(host, needs, geometry, seed_);
     }
     StatePtr make() {
@@ -185,7 +190,8 @@ class PolicyChecker {
     std::vector<Case> cases() const;
     Answer ask(State &state, const Case &of, const keel_policy_input *in, Report &report,
                bool with_stay = true) const;
-    Answer ask(State &state, const Case &of, float garbage = std::numeric_limits<float>::quiet_NaN()) {
+    Answer ask(State &state, const Case &of,
+               float garbage = std::numeric_limits<float>::quiet_NaN()) {
         const Inputs inputs(of, model_, needs_, garbage);
         return ask(state, of, &inputs.in, report_);
     }
@@ -227,18 +233,21 @@ void PolicyChecker::check_needs() {
         wants(KEEL_NEED_WINDOW_SCORES) + wants(KEEL_NEED_RUNNING_SCORES) + wants(KEEL_NEED_REPLAY);
     expect(sources <= 1, "scores can come from one of window, running sums and replay only");
     expect(!wants(KEEL_NEED_WINDOW_SCORES) || needs_.window > 0, "WINDOW_SCORES without a window");
-    expect(sources == 0 ||
-               (needs_.reduce_queries >= KEEL_REDUCE_SUM && needs_.reduce_queries <= KEEL_REDUCE_MAX),
+    expect(sources == 0 || (needs_.reduce_queries >= KEEL_REDUCE_SUM &&
+                            needs_.reduce_queries <= KEEL_REDUCE_MAX),
            "scores need reduce_queries sum, mean or max");
-    expect(sources == 0 || needs_.reduce_group <= KEEL_REDUCE_MAX, "reduce_group is none of keel_reduce_e");
+    expect(sources == 0 || needs_.reduce_group <= KEEL_REDUCE_MAX,
+           "reduce_group is none of keel_reduce_e");
     expect(!wants(KEEL_NEED_CHUNK_SCORES) || needs_.chunk > 0, "CHUNK_SCORES without a chunk");
     expect(!wants(KEEL_NEED_REPLAY) || needs_.replay_chunk > 0, "REPLAY without replay_chunk");
     expect(!wants(KEEL_NEED_UNROTATED) || wants(KEEL_NEED_KEY_PROJECT | KEEL_NEED_KEYS),
            "UNROTATED without KEY_PROJECT or KEYS");
-    expect((needs_.flags & KEEL_POLICY_PREFILL_ONLY) == 0 || (needs_.flags & KEEL_POLICY_BLOCKWISE) == 0,
+    expect((needs_.flags & KEEL_POLICY_PREFILL_ONLY) == 0 ||
+               (needs_.flags & KEEL_POLICY_BLOCKWISE) == 0,
            "PREFILL_ONLY and BLOCKWISE exclude each other");
     if (!wants(KEEL_NEED_KEY_PROJECT)) return;
-    expect(needs_.projection_cols > 0 && needs_.projection != nullptr, "KEY_PROJECT without a projection");
+    expect(needs_.projection_cols > 0 && needs_.projection != nullptr,
+           "KEY_PROJECT without a projection");
     if (needs_.projection == nullptr) return;
     bool finite = true;
     for (size_t i = 0; i < size_t{model_.head_dim} * needs_.projection_cols; ++i)
@@ -276,8 +285,7 @@ std::vector<Case> PolicyChecker::cases() const {
             budgets.push_back(some[(h + 3) % 8]);
         }
         add("ragged lengths and budgets", lengths, budgets);
-        for (int32_t &budget : budgets)
-            budget += 100;
+        for (int32_t &budget : budgets) budget += 100;
         add("ragged lengths below their budgets", lengths, budgets);
     }
     return all;
@@ -287,22 +295,25 @@ std::vector<Case> PolicyChecker::cases() const {
 Answer PolicyChecker::ask(State &state, const Case &of, const keel_policy_input *in, Report &report,
                           bool with_stay) const {
     const bool scores = needs_.output == KEEL_OUTPUT_SCORES;
-    const size_t rows = shares_rows() ? 1 : model_.kv_heads, stride = static_cast<size_t>(in->stride);
+    const size_t rows = shares_rows() ? 1 : model_.kv_heads,
+                 stride = static_cast<size_t>(in->stride);
     Guarded<float> score_cells(scores ? rows * stride : 0, std::numeric_limits<float>::quiet_NaN());
     Guarded<uint8_t> stay_cells(scores ? rows * stride : 0, 0);
-    Guarded<int32_t> keep_cells(scores ? 0 : rows * stride, -1), counts(scores ? 0 : model_.kv_heads, 0);
+    Guarded<int32_t> keep_cells(scores ? 0 : rows * stride, -1),
+        counts(scores ? 0 : model_.kv_heads, 0);
     keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision)};
     decision.scores = scores ? score_cells.data() : nullptr;
     decision.stay = scores ? stay_cells.data() : nullptr;
     decision.keep = scores ? nullptr : keep_cells.data();
     decision.keep_count = scores ? nullptr : counts.data();
-    OtherAge<keel_policy_decision> given(decision, with_stay ? sizeof decision
-                                                             : KEEL_PREFIX(keel_policy_decision, keep_count));
+    OtherAge<keel_policy_decision> given(
+        decision, with_stay ? sizeof decision : KEEL_PREFIX(keel_policy_decision, keep_count));
     const std::string what = model_.name() + ": " + of.name;
     HostServices::drop_error();
     Answer answer;
     answer.status = table_.decide(state.state, in, given.get());
-    report.expect(score_cells.intact() && stay_cells.intact() && keep_cells.intact() && counts.intact(),
+    report.expect(score_cells.intact() && stay_cells.intact() && keep_cells.intact() &&
+                      counts.intact(),
                   what + ": wrote outside the arrays");
     if (!passed(report, answer.status, what)) return answer;
     for (size_t row = 0; row < rows; ++row) {
@@ -322,15 +333,17 @@ Answer PolicyChecker::ask(State &state, const Case &of, const keel_policy_input 
                 answer.keep.push_back(slot);
             }
             answer.counts.push_back(count);
-            report.expect(rising, where + ": the keep-list is not strictly rising within the slots");
+            report.expect(rising,
+                          where + ": the keep-list is not strictly rising within the slots");
             continue;
         }
         for (size_t t = 0; t < length; ++t) {
             const float score = score_cells[row * stride + t];
             const uint8_t mark = stay_cells[row * stride + t];
-            report.expect(!std::isnan(score),
-                          where + ", slot " + std::to_string(t) + ": the score is NaN, or was left out");
-            report.expect(mark <= 1, where + ", slot " + std::to_string(t) + ": stay is neither 0 nor 1");
+            report.expect(!std::isnan(score), where + ", slot " + std::to_string(t) +
+                                                  ": the score is NaN, or was left out");
+            report.expect(mark <= 1,
+                          where + ", slot " + std::to_string(t) + ": stay is neither 0 nor 1");
             answer.scores.push_back(score);
             answer.stay.push_back(mark);
         }
@@ -380,14 +393,17 @@ void PolicyChecker::check_states(const Case &of) {
         expect(table_.load != nullptr, "save without load");
         uint64_t size = 0;
         if (table_.load != nullptr &&
-            passed(report_, table_.save(state->state, nullptr, &size), at("save")) && size < (1u << 28)) {
+            passed(report_, table_.save(state->state, nullptr, &size), at("save")) &&
+            size < (1u << 28)) {
             Guarded<unsigned char> bytes(static_cast<size_t>(size), 0);
             uint64_t written = size;
             const StatePtr other = make();
-            if (passed(report_, table_.save(state->state, bytes.data(), &written), at("save")) && other &&
+            if (passed(report_, table_.save(state->state, bytes.data(), &written), at("save")) &&
+                other &&
                 passed(report_, table_.load(other->state, bytes.data(), written), at("load"))) {
                 expect(bytes.intact() && written <= size, "save wrote more than it said");
-                expect(ask(*other, later) == ask(*state, later), "a loaded state and the saved one disagree");
+                expect(ask(*other, later) == ask(*state, later),
+                       "a loaded state and the saved one disagree");
             }
             const StatePtr third = make(); // bytes of another's making: refused or taken, no crash
             if (third && size > 0)
@@ -395,7 +411,8 @@ void PolicyChecker::check_states(const Case &of) {
                        at("load of half a state"));
         }
     }
-    if (table_.truncate != nullptr) passed(report_, table_.truncate(state->state, 3), at("truncate"));
+    if (table_.truncate != nullptr)
+        passed(report_, table_.truncate(state->state, 3), at("truncate"));
     if (table_.reset != nullptr && passed(report_, table_.reset(state->state), at("reset")))
         expect(ask(*state, of) == first && first == fresh_answer(),
                "a state that was reset and a new one disagree");
@@ -424,8 +441,8 @@ void PolicyChecker::check_ages(const Case &of) {
         const StatePtr state = make();
         if (state) {
             const Answer old = ask(*state, of, &inputs.in, report_, false);
-            const bool stays =
-                std::any_of(answer.stay.begin(), answer.stay.end(), [](uint8_t s) { return s != 0; });
+            const bool stays = std::any_of(answer.stay.begin(), answer.stay.end(),
+                                           [](uint8_t s) { return s != 0; });
             expect(old.status != KEEL_OK || (!stays && old.scores == answer.scores),
                    "a host that knows no `stay` is neither refused nor answered the same");
         }
@@ -471,8 +488,8 @@ void PolicyChecker::check_threads(const Case &of) {
         {
             static std::mutex init; // [init]: not at the same time
             const std::lock_guard lock(init);
-            if (table_.create(host.table(), &geometry_.c, params_.data(), params_.size(), seed_, &needs,
-                              &made) != KEEL_OK) {
+            if (table_.create(host.table(), &geometry_.c, params_.data(), params_.size(), seed_,
+                              &needs, &made) != KEEL_OK) {
                 same[index] = false;
                 return;
             }
@@ -486,8 +503,9 @@ void PolicyChecker::check_threads(const Case &of) {
     std::thread one(work, 0), two(work, 1);
     one.join();
     two.join();
-    expect(same[0] && same[1],
-           "two states used at once answer otherwise than alone, or depend on the number of workers");
+    expect(
+        same[0] && same[1],
+        "two states used at once answer otherwise than alone, or depend on the number of workers");
 }
 
 void PolicyChecker::run() {
@@ -498,7 +516,8 @@ void PolicyChecker::run() {
     const bool same_projection =
         (needs_.projection == nullptr) == (again.projection == nullptr) &&
         (needs_.projection == nullptr ||
-         std::equal(needs_.projection, needs_.projection + size_t{model_.head_dim} * needs_.projection_cols,
+         std::equal(needs_.projection,
+                    needs_.projection + size_t{model_.head_dim} * needs_.projection_cols,
                     again.projection));
     expect(second != nullptr && same_projection, "the projection differs with the same seed");
     again.projection = needs_.projection;
@@ -508,8 +527,7 @@ void PolicyChecker::run() {
     check_needs();
     if (report_.failures.size() != before) return;
     const std::vector<Case> all = cases();
-    for (const Case &of : all)
-        check_case(of);
+    for (const Case &of : all) check_case(of);
     check_states(all.front());
     check_ages(all.front());
     check_threads(all.front());
@@ -517,8 +535,8 @@ void PolicyChecker::run() {
 
 } // namespace
 
-Report check_policy(const PluginLibrary &plugin, const ParamValues &params, const std::vector<Model> &models,
-                    uint64_t seed) {
+Report check_policy(const PluginLibrary &plugin, const ParamValues &params,
+                    const std::vector<Model> &models, uint64_t seed) {
     Report report;
     size_t refused = 0;
     for (const Model &model : models) {
@@ -526,7 +544,8 @@ Report check_policy(const PluginLibrary &plugin, const ParamValues &params, cons
         PolicyChecker(plugin, params, model, seed, report).run();
         if (report.checks - before <= 1) ++refused;
     }
-    report.expect(refused < models.size(), "every model was refused; name one that fits with --model");
+    report.expect(refused < models.size(),
+                  "every model was refused; name one that fits with --model");
     return report;
 }
 

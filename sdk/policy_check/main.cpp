@@ -1,4 +1,5 @@
-// keel_policy_check PLUGIN: does a policy or a budget allocator do what the headers say? Drives its table as a host would.
+// keel_policy_check PLUGIN: does a policy or a budget allocator do what the headers say? Drives its
+// table as a host would.
 #include "base/error.hpp"
 #include "policy_check/check.hpp"
 
@@ -25,7 +26,8 @@ std::vector<GivenParam> given_params(const Request &request) {
         const size_t equals = text.find('=');
         if (equals == std::string::npos)
             throw_error(ErrorKind::usage, "--param {}: expected KEY=VALUE", text);
-        given.push_back({text.substr(0, equals), text.substr(equals + 1), GivenParam::Form::plain, {}, {}});
+        given.push_back(
+            {text.substr(0, equals), text.substr(equals + 1), GivenParam::Form::plain, {}, {}});
     }
     return given;
 }
@@ -35,14 +37,15 @@ std::vector<Model> models_of(const Request &request) {
     for (const std::string &text : request.models) {
         Model m = {};
         char end = 0;
-        const int n =
-            std::sscanf(text.c_str(), "%u,%u,%u,%u%c", &m.layers, &m.heads, &m.kv_heads, &m.head_dim, &end);
+        const int n = std::sscanf(text.c_str(), "%u,%u,%u,%u%c", &m.layers, &m.heads, &m.kv_heads,
+                                  &m.head_dim, &end);
         const auto within = [](uint32_t x, uint32_t most) { return x >= 1 && x <= most; };
         if (n != 4 || !within(m.layers, 256) || !within(m.heads, 256) || !within(m.kv_heads, 256) ||
             !within(m.head_dim, 512) || m.heads % m.kv_heads != 0) {
-            throw_error(ErrorKind::usage,
-                        "--model {}: expected LAYERS,HEADS,KV_HEADS,HEAD_DIM, heads a multiple of KV heads",
-                        text);
+            throw_error(
+                ErrorKind::usage,
+                "--model {}: expected LAYERS,HEADS,KV_HEADS,HEAD_DIM, heads a multiple of KV heads",
+                text);
         }
         models.push_back(m);
     }
@@ -50,21 +53,25 @@ std::vector<Model> models_of(const Request &request) {
 }
 
 int check(const Request &request) {
-    const PluginLibrary library(std::filesystem::absolute(request.plugin), {"the command line", 0, 0});
+    const PluginLibrary library(std::filesystem::absolute(request.plugin),
+                                {"the command line", 0, 0});
     if (library.kind() == KEEL_PLUGIN_BACKEND)
-        throw_error(ErrorKind::usage, "{} is a backend; keel_conformance checks those", request.plugin);
-    const ParamValues params = library.params().bind(given_params(request), {"the command line", 0, 0});
+        throw_error(ErrorKind::usage, "{} is a backend; keel_conformance checks those",
+                    request.plugin);
+    const ParamValues params =
+        library.params().bind(given_params(request), {"the command line", 0, 0});
     const bool policy = library.kind() == KEEL_PLUGIN_POLICY;
-    const Report report = policy ? check_policy(library, params, models_of(request), request.seed)
-                                 : check_allocator(library, params, models_of(request), request.seed);
+    const Report report = policy
+                              ? check_policy(library, params, models_of(request), request.seed)
+                              : check_allocator(library, params, models_of(request), request.seed);
     for (size_t i = 0; i < std::min(request.messages, report.failures.size()); ++i)
         std::printf("%s\n", report.failures[i].c_str());
     if (report.failures.size() > request.messages)
         std::printf("... and %zu more\n", report.failures.size() - request.messages);
-    std::printf("%s %s: %lld checks, %lld calls refused, %zu failures: %s\n", library.name().c_str(),
-                library.version().c_str(), static_cast<long long>(report.checks),
-                static_cast<long long>(report.refused), report.failures.size(),
-                report.failures.empty() ? "conforms" : "does not conform");
+    std::printf("%s %s: %lld checks, %lld calls refused, %zu failures: %s\n",
+                library.name().c_str(), library.version().c_str(),
+                static_cast<long long>(report.checks), static_cast<long long>(report.refused),
+                report.failures.size(), report.failures.empty() ? "conforms" : "does not conform");
     return report.failures.empty() ? 0 : 1;
 }
 
@@ -72,13 +79,16 @@ int check(const Request &request) {
 
 int main(int argc, char **argv) {
     Request request;
-    CLI::App app("Checks a policy or a budget allocator against keel/policy.h and keel/allocator.h. Exit: 0 "
-                 "conforms, 1 does not, 2 wrong use "
-                 "or not loadable.");
+    CLI::App app(
+        "Checks a policy or a budget allocator against keel/policy.h and keel/allocator.h. Exit: 0 "
+        "conforms, 1 does not, 2 wrong use "
+        "or not loadable.");
     app.add_option("PLUGIN", request.plugin, "path of the shared library")->required();
-    app.add_option("--param", request.params, "KEY=VALUE: a parameter of the plugin (may be repeated)");
-    app.add_option("--model", request.models,
-                   "LAYERS,HEADS,KV_HEADS,HEAD_DIM: a model to check it with, instead of five usual ones");
+    app.add_option("--param", request.params,
+                   "KEY=VALUE: a parameter of the plugin (may be repeated)");
+    app.add_option(
+        "--model", request.models,
+        "LAYERS,HEADS,KV_HEADS,HEAD_DIM: a model to check it with, instead of five usual ones");
     app.add_option("--seed", request.seed, "seed of the made-up inputs and of the policy");
     app.add_option("--messages", request.messages, "failures shown");
     try {

@@ -13,8 +13,7 @@ namespace {
 
 const std::string tiny = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
 
-template <typename Action>
-ErrorKind kind_of(Action &&action) {
+template <typename Action> ErrorKind kind_of(Action &&action) {
     try {
         action();
     } catch (const Error &error) {
@@ -76,8 +75,7 @@ TEST_CASE("tokens can be read one by one") {
     Session session(pipeline), other(pipeline);
     const float *logits = session.read(prompt);
     int32_t best = 0;
-    for (int32_t i = 0; i < pipeline.vocab_size(); ++i)
-        best = logits[i] > logits[best] ? i : best;
+    for (int32_t i = 0; i < pipeline.vocab_size(); ++i) best = logits[i] > logits[best] ? i : best;
     Generation one = pipeline.defaults();
     one.max_tokens = 1;
     CHECK(other.generate(prompt, one).ids == std::vector<int32_t>{best});
@@ -101,7 +99,8 @@ TEST_CASE("options and ids that make no sense are refused in the caller's own wo
             action();
         } catch (const Error &error) {
             CHECK(error.kind() == ErrorKind::usage);
-            CHECK(std::string(error.what()).find("--") == std::string::npos); // no option of the command line
+            CHECK(std::string(error.what()).find("--") ==
+                  std::string::npos); // no option of the command line
             return std::string(error.what());
         }
         return std::string("no error");
@@ -111,14 +110,18 @@ TEST_CASE("options and ids that make no sense are refused in the caller's own wo
         void (*change)(Generation &);
     };
     for (const Case &one : std::initializer_list<Case>{
-             {"Generation::max_tokens: expected 1 or more, found 0", [](Generation &g) { g.max_tokens = 0; }},
+             {"Generation::max_tokens: expected 1 or more, found 0",
+              [](Generation &g) { g.max_tokens = 0; }},
              {"Generation::max_tokens: expected 1 or more, found -3",
               [](Generation &g) { g.max_tokens = -3; }},
-             {"Generation::logprobs: expected 0 or more, found -1", [](Generation &g) { g.logprobs = -1; }},
+             {"Generation::logprobs: expected 0 or more, found -1",
+              [](Generation &g) { g.logprobs = -1; }},
              {"Generation::temperature: expected 0 to ", [](Generation &g) { g.temperature = -1; }},
-             {"Generation::temperature: expected 0 to ", [](Generation &g) { g.temperature = NAN; }},
+             {"Generation::temperature: expected 0 to ",
+              [](Generation &g) { g.temperature = NAN; }},
              {"Generation::top_k: expected 0 or more", [](Generation &g) { g.top_k = INT64_MIN; }},
-             {"Generation::top_p: expected 0 to 1, found 1.5", [](Generation &g) { g.top_p = 1.5; }},
+             {"Generation::top_p: expected 0 to 1, found 1.5",
+              [](Generation &g) { g.top_p = 1.5; }},
              {"Generation::min_p: expected 0 to 1", [](Generation &g) { g.min_p = 2; }},
              {"Generation::repetition_penalty: ", [](Generation &g) { g.repetition_penalty = 0; }},
              {"Generation::repetition_window: ", [](Generation &g) { g.repetition_window = -1; }},
@@ -127,7 +130,8 @@ TEST_CASE("options and ids that make no sense are refused in the caller's own wo
               }}}) {
         Generation options = pipeline.defaults();
         one.change(options);
-        CHECK_THAT(message([&] { session.generate("Once", options); }), Catch::Contains(one.expected));
+        CHECK_THAT(message([&] { session.generate("Once", options); }),
+                   Catch::Contains(one.expected));
         Chat chat(pipeline, std::nullopt, "chatml");
         CHECK_THAT(message([&] { chat.ask("Who?", options); }), Catch::Contains(one.expected));
     }
@@ -137,14 +141,17 @@ TEST_CASE("options and ids that make no sense are refused in the caller's own wo
     CHECK_THAT(message([&] {
                    pipeline.decode({1, largest});
                }),
-               Catch::Contains("Pipeline::decode: ids[1]: " + range + ", found " + std::to_string(largest)));
-    CHECK_THAT(message([&] { pipeline.decode({-1}); }), Catch::Contains("ids[0]: " + range + ", found -1"));
+               Catch::Contains("Pipeline::decode: ids[1]: " + range + ", found " +
+                               std::to_string(largest)));
+    CHECK_THAT(message([&] { pipeline.decode({-1}); }),
+               Catch::Contains("ids[0]: " + range + ", found -1"));
     CHECK_THAT(message([&] {
                    session.read({1, 2, -7});
                }),
                Catch::Contains("Session::read: ids[2]: " + range));
-    CHECK_THAT(message([&] { session.generate(std::vector<int32_t>{largest}, pipeline.defaults()); }),
-               Catch::Contains("Session::generate: ids[0]: " + range));
+    CHECK_THAT(
+        message([&] { session.generate(std::vector<int32_t>{largest}, pipeline.defaults()); }),
+        Catch::Contains("Session::generate: ids[0]: " + range));
     CHECK_THAT(message([&] { session.read({}); }),
                Catch::Contains("Session::read: expected ids, found none"));
     Generation one = pipeline.defaults();
@@ -152,7 +159,8 @@ TEST_CASE("options and ids that make no sense are refused in the caller's own wo
     session.generate("Once", one); // a token is pending now, and still there is none to read
     CHECK_THAT(message([&] { session.read({}); }),
                Catch::Contains("Session::read: expected ids, found none"));
-    CHECK_THAT(message([&] { const Chat none(pipeline); }), Catch::Contains("Chat's argument chat_template"));
+    CHECK_THAT(message([&] { const Chat none(pipeline); }),
+               Catch::Contains("Chat's argument chat_template"));
     CHECK(pipeline.decode({}).empty());
 }
 
@@ -167,12 +175,12 @@ TEST_CASE("marks written out in a text are tokens only where that is wanted") {
     Generation one = pipeline.defaults();
     one.max_tokens = 1;
     session.generate("a<|end_of_text|>", one, false);
-    for (const int32_t id : session.history())
-        CHECK(id != mark[0]);
+    for (const int32_t id : session.history()) CHECK(id != mark[0]);
 }
 
 TEST_CASE("a program hears warnings, if it asks") {
-    const std::vector<std::string> idle = {"policy.budget.tokens=64"}; // of a policy that evicts nothing
+    const std::vector<std::string> idle = {
+        "policy.budget.tokens=64"}; // of a policy that evicts nothing
     std::vector<std::string> heard;
     set_log([&](LogLevel level, std::string_view message) {
         if (level == LogLevel::warning) heard.emplace_back(message);
@@ -210,7 +218,8 @@ TEST_CASE("a chat remembers, and cancels") {
 TEST_CASE("errors have a kind, and objects that were moved from refuse") {
     CHECK(kind_of([] { const Pipeline none("/no/such/model"); }) == ErrorKind::input);
     CHECK(kind_of([] { const Pipeline none(tiny, {"kv.dtype=f17"}); }) == ErrorKind::input);
-    CHECK(kind_of([] { const Pipeline none(tiny, {"policy.plugin=nothing_like_it"}); }) == ErrorKind::plugin);
+    CHECK(kind_of([] { const Pipeline none(tiny, {"policy.plugin=nothing_like_it"}); }) ==
+          ErrorKind::plugin);
     Pipeline small(tiny, {"model.context=8"});
     Session session(small);
     CHECK(kind_of([&] { session.generate("Once upon a time there was a king in a land"); }) ==
@@ -218,7 +227,8 @@ TEST_CASE("errors have a kind, and objects that were moved from refuse") {
     CHECK(kind_of([&] { session.load(tiny + "/config.json"); }) == ErrorKind::input);
     Pipeline moved(std::move(small));
     CHECK(moved.context() == 8);
-    CHECK(kind_of([&] { small.encode("a"); }) == ErrorKind::usage); // NOLINT(bugprone-use-after-move)
+    CHECK(kind_of([&] { small.encode("a"); }) ==
+          ErrorKind::usage); // NOLINT(bugprone-use-after-move)
     CHECK(kind_of([&] { const Session none(small); }) == ErrorKind::usage);
     { const Pipeline gone(std::move(moved)); }
     session.reset(); // lives on what it was made of

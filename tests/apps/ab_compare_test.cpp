@@ -22,7 +22,8 @@ std::vector<AbRecord> hits(int of_window) {
     std::vector<AbRecord> records;
     for (int i = 0; i < 40; ++i) {
         records.emplace_back(ab_item("full", "full", fmt::format("i{}", i), 1));
-        records.emplace_back(ab_item("window", "tokens:128", fmt::format("i{}", i), i < of_window ? 1 : 0));
+        records.emplace_back(
+            ab_item("window", "tokens:128", fmt::format("i{}", i), i < of_window ? 1 : 0));
     }
     return records;
 }
@@ -40,8 +41,9 @@ TEST_CASE("keel ab compare tells a gate by its exit code: 0 no worse, 3 worse, 2
     CHECK(contains(same.out, "passed"));
     const ProcessResult worse = keel_ab({"compare", good, bad});
     CHECK(worse.code == 3);
-    CHECK(contains(worse.out,
-                   "worse: of 2 contrasts that decide, 1 are worse by more than the margin of 0.01"));
+    CHECK(
+        contains(worse.out,
+                 "worse: of 2 contrasts that decide, 1 are worse by more than the margin of 0.01"));
     CHECK(keel_ab({"compare", bad, good}).code == 0);
     CHECK(keel_ab({"compare", good, bad, "--margin", "0.6"}).code == 0);
     CHECK(keel_ab({"compare", good, bad, "--arm", "full"}).code == 0);
@@ -76,7 +78,8 @@ TEST_CASE("keel ab merge and report work on folders of results") {
         write_ab(folder / (fmt::format("s{}", i)), header, records);
     }
     const std::string out = (folder / "out").string();
-    const ProcessResult merged = keel_ab({"merge", out, (folder / "s1").string(), (folder / "s2").string()});
+    const ProcessResult merged =
+        keel_ab({"merge", out, (folder / "s1").string(), (folder / "s2").string()});
     INFO(merged.out << merged.err);
     CHECK(merged.code == 0);
     CHECK(contains(merged.err, "81 records of 2 shards merged"));

@@ -1,4 +1,5 @@
-// What is known of policies has to come out of an experiment: and the one behind docs/policies.md has to run.
+// What is known of policies has to come out of an experiment: and the one behind docs/policies.md
+// has to run.
 #include "support/run_process.hpp"
 #include "support/temp_folder.hpp"
 
@@ -14,7 +15,8 @@ using nlohmann::json;
 
 namespace {
 
-ProcessResult run_ab(const std::string &file, const std::string &out, std::vector<std::string> more) {
+ProcessResult run_ab(const std::string &file, const std::string &out,
+                     std::vector<std::string> more) {
     std::vector<std::string> arguments = {std::string(KEEL_BINARY_DIR) + "/bin/keel",
                                           "ab",
                                           std::string(KEEL_SOURCE_DIR) + file,
@@ -29,7 +31,8 @@ ProcessResult run_ab(const std::string &file, const std::string &out, std::vecto
 
 } // namespace
 
-TEST_CASE("policies are told apart as they have to be: what a window has lost is lost, snapkv finds it") {
+TEST_CASE(
+    "policies are told apart as they have to be: what a window has lost is lost, snapkv finds it") {
     const TempFolder folder;
     const std::string out = folder / "passkey";
     const ProcessResult r = run_ab("/tests/apps/ab_passkey.yaml", out, {});
@@ -52,14 +55,16 @@ TEST_CASE("policies are told apart as they have to be: what a window has lost is
             if (c.at("kind") == "reference" && c.at("a") == arm) return c;
         throw std::runtime_error("no contrast of " + arm);
     };
-    const json random = contrast("random"), window = contrast("window"), snapkv = contrast("snapkv");
+    const json random = contrast("random"), window = contrast("window"),
+               snapkv = contrast("snapkv");
     CHECK(random.at("verdict") == "worse");
     CHECK(random.at("interval")[1] < 0);
     CHECK(random.at("beyond_margin") == true);
     CHECK(window.at("verdict") == "worse");
     CHECK(window.at("interval")[1] < 0);
     CHECK(snapkv.at("verdict") != "worse");
-    CHECK(snapkv.at("within_margin") == false); // twenty items cannot show that one in a hundred is not lost
+    CHECK(snapkv.at("within_margin") ==
+          false); // twenty items cannot show that one in a hundred is not lost
 
     std::ifstream in(std::filesystem::path(out) / "results.jsonl");
     int outside = 0;

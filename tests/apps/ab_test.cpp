@@ -1,4 +1,5 @@
-// keel ab from outside: the shipped experiment with two items of each task, shards, mpirun's environment, what it refuses.
+// keel ab from outside: the shipped experiment with two items of each task, shards, mpirun's
+// environment, what it refuses.
 #include "apps/keel_process.hpp"
 #include "support/skip.hpp"
 
@@ -38,7 +39,8 @@ std::string small_experiment(const TempFolder &folder) {
 
 } // namespace
 
-TEST_CASE("the quick experiment runs with two items of each task, and ends in verdicts and a report") {
+TEST_CASE(
+    "the quick experiment runs with two items of each task, and ends in verdicts and a report") {
     const TempFolder folder;
     const std::string out = folder / "quick";
     const ProcessResult r = run_keel({"ab", quick, "--items", "2", "-o", out});
@@ -47,8 +49,9 @@ TEST_CASE("the quick experiment runs with two items of each task, and ends in ve
     CHECK(contains(r.out, "Against the reference"));
     CHECK(contains(r.out, "snapkv"));
     CHECK(contains(r.out, "report: "));
-    CHECK(contains(r.err,
-                   "passkey (query_aware): 2 documents")); // a line for each part where nobody sees a bar
+    CHECK(contains(
+        r.err,
+        "passkey (query_aware): 2 documents")); // a line for each part where nobody sees a bar
     for (const char *file : {"results.jsonl", "summary.json", "report.html", "resolved.yaml"})
         CHECK(fs::file_size(fs::path(out) / file) > 1000);
     // The same again finds all done and says the same.
@@ -84,8 +87,8 @@ TEST_CASE("a dry run shows the grid and what it will cost, and writes nothing") 
 
 TEST_CASE("shards, told by option or by mpirun, give what one process gives: the last one merges") {
     const TempFolder folder;
-    const std::string file = small_experiment(folder), whole = folder / "whole", shards = folder / "shards",
-                      ranks = folder / "ranks";
+    const std::string file = small_experiment(folder), whole = folder / "whole",
+                      shards = folder / "shards", ranks = folder / "ranks";
     REQUIRE(run_keel({"ab", file, "-o", whole, "-q"}).code == 0);
     const auto expected = items(fs::path(whole) / "results.jsonl");
     REQUIRE(expected.size() == 12);
@@ -101,7 +104,8 @@ TEST_CASE("shards, told by option or by mpirun, give what one process gives: the
 
     for (const char *rank : {"0", "1"}) {
         ProcessOptions options;
-        options.environment = {std::string("OMPI_COMM_WORLD_RANK=") + rank, "OMPI_COMM_WORLD_SIZE=2"};
+        options.environment = {std::string("OMPI_COMM_WORLD_RANK=") + rank,
+                               "OMPI_COMM_WORLD_SIZE=2"};
         const ProcessResult r = run_keel({"ab", file, "-o", ranks, "-q"}, options);
         INFO(r.err);
         REQUIRE(r.code == 0);
@@ -117,10 +121,12 @@ TEST_CASE("shards, told by option or by mpirun, give what one process gives: the
 
 TEST_CASE("shards in batches give what one process gives, and a dry run tells of them") {
     const TempFolder folder;
-    const std::string file = small_experiment(folder), whole = folder / "whole", parts = folder / "parts";
+    const std::string file = small_experiment(folder), whole = folder / "whole",
+                      parts = folder / "parts";
     REQUIRE(run_keel({"ab", file, "-o", whole, "-q", "--batch", "3"}).code == 0);
     for (const std::string shard : {"1/2", "2/2"})
-        REQUIRE(run_keel({"ab", file, "-o", parts, "-q", "--batch", "3", "--shard", shard}).code == 0);
+        REQUIRE(run_keel({"ab", file, "-o", parts, "-q", "--batch", "3", "--shard", shard}).code ==
+                0);
     CHECK(items(fs::path(parts) / "results.jsonl") == items(fs::path(whole) / "results.jsonl"));
     CHECK(fs::exists(fs::path(parts) / "report.html"));
     const ProcessResult dry = run_keel({"ab", file, "--batch", "3", "--dry-run", "--json"});
@@ -133,13 +139,14 @@ TEST_CASE("shards in batches give what one process gives, and a dry run tells of
 TEST_CASE("mpirun spreads an experiment") {
     if (!fs::exists("/usr/bin/mpirun")) skip("no mpirun here (Debian: openmpi-bin)");
     const TempFolder folder;
-    const std::string file = small_experiment(folder), whole = folder / "whole", spread = folder / "spread";
+    const std::string file = small_experiment(folder), whole = folder / "whole",
+                      spread = folder / "spread";
     REQUIRE(run_keel({"ab", file, "-o", whole, "-q"}).code == 0);
     ProcessOptions options;
     options.environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
     const ProcessResult r = run_process({"/usr/bin/mpirun", "--oversubscribe", "-n", "2",
-                                         std::string(KEEL_BINARY_DIR) + "/bin/keel", "ab", file, "-o", spread,
-                                         "-q", "--set", "backend.params.threads=1"},
+                                         std::string(KEEL_BINARY_DIR) + "/bin/keel", "ab", file,
+                                         "-o", spread, "-q", "--set", "backend.params.threads=1"},
                                         options);
     INFO(r.err);
     REQUIRE(r.code == 0);
@@ -149,7 +156,8 @@ TEST_CASE("mpirun spreads an experiment") {
 
 TEST_CASE("a killed experiment goes on where it was") {
     const TempFolder folder;
-    const std::string file = small_experiment(folder), whole = folder / "whole", cut = folder / "cut";
+    const std::string file = small_experiment(folder), whole = folder / "whole",
+                      cut = folder / "cut";
     REQUIRE(run_keel({"ab", file, "-o", whole, "-q"}).code == 0);
     const fs::path results = fs::path(cut) / "results.jsonl";
     ProcessOptions options;
@@ -165,13 +173,15 @@ TEST_CASE("a killed experiment goes on where it was") {
 TEST_CASE("keel ab refuses what makes no sense with one line and code 2") {
     const TempFolder folder;
     const std::string file = small_experiment(folder);
-    REQUIRE(run_keel({"ab", file, "-q", "--items", "1"}).code == 0); // into the folder that the file names
+    REQUIRE(run_keel({"ab", file, "-q", "--items", "1"}).code ==
+            0); // into the folder that the file names
     CHECK(fs::exists(folder / "out/report.html"));
     const std::string other =
         folder
-            .write("other.yaml", "base: " + source_folder +
-                                     "/configs/ab/pipeline.yaml\narms: {full: {policy: none}}\n"
-                                     "tasks: [{kind: passkey, lengths: [160], items: 1}]\noutput: out\n")
+            .write("other.yaml",
+                   "base: " + source_folder +
+                       "/configs/ab/pipeline.yaml\narms: {full: {policy: none}}\n"
+                       "tasks: [{kind: passkey, lengths: [160], items: 1}]\noutput: out\n")
             .string();
     const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
         {{"ab"}, "FILE"},

@@ -11,8 +11,7 @@ namespace {
 std::vector<nlohmann::json> lines_of(const std::filesystem::path &path) {
     std::vector<nlohmann::json> lines;
     std::ifstream file(path);
-    for (std::string line; std::getline(file, line);)
-        lines.push_back(nlohmann::json::parse(line));
+    for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
     return lines;
 }
 
@@ -24,11 +23,13 @@ const std::string prompts = R"({"id": "a", "prompt": "Once upon a time"}
 
 } // namespace
 
-TEST_CASE("A file of prompts is answered line by line, and a second run goes on where the first was") {
+TEST_CASE(
+    "A file of prompts is answered line by line, and a second run goes on where the first was") {
     const TempFolder folder;
     const std::string in = folder.write("in.jsonl", prompts).string(), out = folder / "out.jsonl";
-    const std::vector<std::string> command = {"run", tiny, "--prompts",    in,           "--output", out,
-                                              "-n",  "8",  "--ignore-eos", "--logprobs", "2"};
+    const std::vector<std::string> command = {"run",          tiny,         "--prompts", in,
+                                              "--output",     out,          "-n",        "8",
+                                              "--ignore-eos", "--logprobs", "2"};
     const ProcessResult r = run_keel(command);
     INFO(r.err);
     CHECK(r.code == 0);
@@ -43,8 +44,8 @@ TEST_CASE("A file of prompts is answered line by line, and a second run goes on 
     CHECK(lines[1].at("logprobs").at(2).at("top").size() == 2);
     CHECK(lines[0].at("stop").at("reason") == "max_tokens");
     // each is what it is alone
-    const auto alone = parse_json(
-        run_keel({"run", tiny, "-p", "The king", "--seed", "5", "-n", "8", "--ignore-eos", "--json"}));
+    const auto alone = parse_json(run_keel(
+        {"run", tiny, "-p", "The king", "--seed", "5", "-n", "8", "--ignore-eos", "--json"}));
     CHECK(lines[2].at("text") == alone.at("text"));
 
     // nothing is left to do
@@ -70,8 +71,7 @@ TEST_CASE("A file of prompts is answered line by line, and a second run goes on 
     };
     const auto repaired = lines_of(out);
     REQUIRE(repaired.size() == 3);
-    for (size_t i = 0; i < 3; ++i)
-        CHECK(strip(repaired[i]) == strip(lines[i]));
+    for (size_t i = 0; i < 3; ++i) CHECK(strip(repaired[i]) == strip(lines[i]));
 }
 
 TEST_CASE("A prompt that does not fit has an error in its line, the others their answers") {
@@ -91,7 +91,8 @@ TEST_CASE("A prompt that does not fit has an error in its line, the others their
     CHECK(contains(again.err, "could not be answered before"));
 }
 
-TEST_CASE("Lines that are no prompts are named by file and line, before anything is loaded or written") {
+TEST_CASE(
+    "Lines that are no prompts are named by file and line, before anything is loaded or written") {
     const TempFolder folder;
     const std::string out = folder / "out.jsonl";
     const auto refusal = [&](const std::string &lines) {
@@ -108,18 +109,20 @@ TEST_CASE("Lines that are no prompts are named by file and line, before anything
     CHECK(contains(refusal("{\"id\": 1}"), "expected a \"prompt\""));
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": 3}"), "expected a text as \"prompt\""));
     CHECK(contains(refusal(good + good), "in.jsonl:2: the id 1 is that of line 1 already"));
-    CHECK(contains(refusal("{\"id\": 1, \"prompt\": \"a\", \"max_token\": 3}"), "did you mean 'max_tokens'"));
+    CHECK(contains(refusal("{\"id\": 1, \"prompt\": \"a\", \"max_token\": 3}"),
+                   "did you mean 'max_tokens'"));
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": \"a\", \"max_tokens\": 0}"), "from 1 to"));
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": \"a\", \"seed\": -1}"), "from 0 to"));
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": \"a\", \"seed\": 1e999}"), "in.jsonl:1: "));
     CHECK(contains(refusal("\n\n"), "no prompts"));
     CHECK(contains(refusal(std::string(100000, '[')), "in.jsonl:1: "));
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": " + std::string(100000, '[')), "in.jsonl:1: "));
-    CHECK(contains(failure(run_keel({"run", tiny, "--prompts", folder / "none", "--output", out})), "none"));
+    CHECK(contains(failure(run_keel({"run", tiny, "--prompts", folder / "none", "--output", out})),
+                   "none"));
     CHECK(contains(failure(run_keel({"run", tiny, "--prompts", "x"})), "--output"));
     CHECK(contains(failure(run_keel({"run", tiny, "--output", "x"})), "--prompts"));
-    CHECK(
-        contains(failure(run_keel({"run", tiny, "--prompts", "x", "--output", "y", "-p", "z"})), "--prompt"));
+    CHECK(contains(failure(run_keel({"run", tiny, "--prompts", "x", "--output", "y", "-p", "z"})),
+                   "--prompt"));
 }
 
 TEST_CASE("An output that is something else is not written into") {
@@ -134,32 +137,35 @@ TEST_CASE("An output that is something else is not written into") {
     CHECK(contains(refusal("A story.\n"), "out.jsonl:1: "));
     CHECK(contains(refusal("A story"), "name another file for the answers"));
     CHECK(contains(refusal("{\"id\": \"a\"}\n"), "out.jsonl:1: "));
-    CHECK(contains(refusal("{\"id\": \"a\", \"prompt\": \"Another\"}\n"), "answered for another prompt"));
-    CHECK(contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", folder.path().string()})),
-                   "directory"));
-    CHECK(contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", "/dev/null"})), "not a file"));
+    CHECK(contains(refusal("{\"id\": \"a\", \"prompt\": \"Another\"}\n"),
+                   "answered for another prompt"));
+    CHECK(contains(
+        failure(run_keel({"run", tiny, "--prompts", in, "--output", folder.path().string()})),
+        "directory"));
+    CHECK(contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", "/dev/null"})),
+                   "not a file"));
 }
 
 TEST_CASE("Prompts that are answered at once get the answers that they get one by one") {
     const TempFolder folder;
     std::string lines;
-    const std::vector<std::string> texts = {"Once upon a time", "The wolf", "The king said", "A fox",
-                                            "In the"};
+    const std::vector<std::string> texts = {"Once upon a time", "The wolf", "The king said",
+                                            "A fox", "In the"};
     for (size_t i = 0; i < texts.size(); ++i)
         lines += "{\"id\": " + std::to_string(i) + ", \"prompt\": \"" + texts[i] +
                  "\", \"seed\": " + std::to_string(i) +
                  ", \"max_tokens\": " + std::to_string(4 + 5 * (i % 3)) + "}\n";
     // one that never fits, in the middle of the others
     std::string long_text;
-    for (int i = 0; i < 200; ++i)
-        long_text += "word ";
-    lines +=
-        "{\"id\": \"long\", \"prompt\": \"" + long_text + "\"}\n{\"id\": \"last\", \"prompt\": \"Then\"}\n";
+    for (int i = 0; i < 200; ++i) long_text += "word ";
+    lines += "{\"id\": \"long\", \"prompt\": \"" + long_text +
+             "\"}\n{\"id\": \"last\", \"prompt\": \"Then\"}\n";
     const std::string in = folder.write("in.jsonl", lines).string();
     const auto answers = [&](const std::string &out, std::vector<std::string> more) {
-        std::vector<std::string> command = {
-            "run",        tiny,  "--prompts", in,    "--output", folder / out, "--weights",   "q4_0",
-            "--kv-dtype", "f32", "--context", "100", "-n",       "12",         "--ignore-eos"};
+        std::vector<std::string> command = {"run",        tiny,         "--prompts",   in,
+                                            "--output",   folder / out, "--weights",   "q4_0",
+                                            "--kv-dtype", "f32",        "--context",   "100",
+                                            "-n",         "12",         "--ignore-eos"};
         command.insert(command.end(), more.begin(), more.end());
         const ProcessResult r = run_keel(command);
         INFO(r.err);
@@ -178,11 +184,11 @@ TEST_CASE("Prompts that are answered at once get the answers that they get one b
     CHECK(answers("three.jsonl", {"--batch", "3"}) == one);
     CHECK(answers("eight.jsonl", {"--batch", "8"}) == one);
     CHECK(contains(failure(run_keel({"run", tiny, "-p", "a", "--batch", "2"})), "--prompts"));
-    CHECK(
-        contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", folder / "x", "--batch", "0"})),
-                 "--batch"));
-    CHECK(contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", folder / "x", "--batch", "2",
-                                     "--set", "kv.max_mib=8"})),
+    CHECK(contains(
+        failure(run_keel({"run", tiny, "--prompts", in, "--output", folder / "x", "--batch", "0"})),
+        "--batch"));
+    CHECK(contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", folder / "x",
+                                     "--batch", "2", "--set", "kv.max_mib=8"})),
                    "kv.max_mib"));
 }
 
@@ -225,8 +231,7 @@ TEST_CASE("A session that was saved goes on in another process as if it had not 
         const auto first = run({"-p", "Once upon a time", "-n", "60", "--save-session", file});
         const auto second = run({"-n", "30", "--load-session", file});
         auto ids = first.at("ids").get<std::vector<int>>();
-        for (const int id : second.at("ids"))
-            ids.push_back(id);
+        for (const int id : second.at("ids")) ids.push_back(id);
         CHECK(ids == whole.at("ids").get<std::vector<int>>());
         CHECK(second.at("stats").at("prefill_tokens") == 0);
         // with more of a prompt
@@ -237,6 +242,7 @@ TEST_CASE("A session that was saved goes on in another process as if it had not 
                    "kv.key_dtype"));
     CHECK(contains(failure(run_keel({"run", tiny, "--load-session", tiny + "/config.json"})),
                    "not a saved session"));
-    CHECK(contains(failure(run_keel({"run", tiny, "-p", "a", "--save-session", "/no/such/folder/s"})),
-                   "cannot be written"));
+    CHECK(
+        contains(failure(run_keel({"run", tiny, "-p", "a", "--save-session", "/no/such/folder/s"})),
+                 "cannot be written"));
 }

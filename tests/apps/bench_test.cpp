@@ -7,15 +7,16 @@
 using namespace keel::test;
 
 TEST_CASE("keel bench prints a table, or an object with every sample") {
-    const std::vector<std::string> small{"--prefill", "8,16,8", "--decode", "3",           "--depth",
-                                         "0,5,0",     "-r",     "2",        "--probe-mib", "4"};
+    const std::vector<std::string> small{
+        "--prefill", "8,16,8", "--decode", "3", "--depth", "0,5,0", "-r", "2", "--probe-mib", "4"};
     std::vector<std::string> arguments{"bench", tiny};
     arguments.insert(arguments.end(), small.begin(), small.end());
     const ProcessResult table = run_keel(arguments);
     INFO(table.out << table.err);
     REQUIRE(table.code == 0);
-    for (const char *part : {"keel ", "machine: ", "backend: cpu", "8 tokens", "16 tokens", "3 tokens at 0",
-                             "3 tokens at 5", "limits of this machine", "f32 multiply-add"})
+    for (const char *part :
+         {"keel ", "machine: ", "backend: cpu", "8 tokens", "16 tokens", "3 tokens at 0",
+          "3 tokens at 5", "limits of this machine", "f32 multiply-add"})
         CHECK(contains(table.out, part));
     arguments.emplace_back("--json");
     const ProcessResult object = run_keel(arguments);
@@ -31,8 +32,9 @@ TEST_CASE("keel bench prints a table, or an object with every sample") {
 }
 
 TEST_CASE("keel bench needs no tokenizer") {
-    const ProcessResult r = run_keel({"bench", std::string(KEEL_SOURCE_DIR) + "/tests/golden/mini_plain",
-                                      "--prefill", "4", "--decode", "0", "-r", "1", "--probe-mib", "0"});
+    const ProcessResult r =
+        run_keel({"bench", std::string(KEEL_SOURCE_DIR) + "/tests/golden/mini_plain", "--prefill",
+                  "4", "--decode", "0", "-r", "1", "--probe-mib", "0"});
     INFO(r.out << r.err);
     CHECK(r.code == 0);
     CHECK(contains(r.out, "4 tokens"));
@@ -71,16 +73,16 @@ TEST_CASE("keel bench and keel compare refuse options that only change what is w
                                                {"--min-p", "0.1"},
                                                {"--repetition-penalty", "1.1"},
                                                {"--seed", "7"}}) {
-        for (std::vector<std::string> arguments :
-             {std::vector<std::string>{"bench", tiny}, {"compare", tiny, "--against", "reference"}}) {
+        for (std::vector<std::string> arguments : {std::vector<std::string>{"bench", tiny},
+                                                   {"compare", tiny, "--against", "reference"}}) {
             const std::string command = arguments.front();
             arguments.insert(arguments.end(), given.begin(), given.end());
             const ProcessResult r = run_keel(arguments);
             INFO(command << " " << given[0] << "\n" << r.out << r.err);
             CHECK(r.code == 2);
             CHECK(r.out.empty());
-            CHECK(r.err == "keel: error: unknown option '" + given[0] + "'; 'keel run' has it; see 'keel " +
-                               command + " --help'\n");
+            CHECK(r.err == "keel: error: unknown option '" + given[0] +
+                               "'; 'keel run' has it; see 'keel " + command + " --help'\n");
         }
     }
 }
@@ -88,8 +90,8 @@ TEST_CASE("keel bench and keel compare refuse options that only change what is w
 TEST_CASE("keel bench matrix measures sequences at once beside one") {
     const TempFolder folder;
     const std::string here = folder.path().string();
-    folder.write("m.yaml",
-                 "models: " + tiny + "\nlengths: 8\ndecode: 2\nrepeat: 1\nprobe_mib: 0\nbatch: [1, 3]\n");
+    folder.write("m.yaml", "models: " + tiny +
+                               "\nlengths: 8\ndecode: 2\nrepeat: 1\nprobe_mib: 0\nbatch: [1, 3]\n");
     const ProcessResult r = run_in(here, {"bench", "matrix", "m.yaml", "-o", "out"});
     INFO(r.out << r.err);
     REQUIRE(r.code == 0);
@@ -102,7 +104,8 @@ TEST_CASE("keel bench matrix measures sequences at once beside one") {
             sequences.push_back(decode.at("sequences"));
     }
     CHECK(sequences == std::vector<int64_t>{1, 3});
-    folder.write("capped.yaml", "models: " + tiny + "\nlengths: 8\nbatch: 2\nset: {kv.max_mib: 4}\n");
+    folder.write("capped.yaml",
+                 "models: " + tiny + "\nlengths: 8\nbatch: 2\nset: {kv.max_mib: 4}\n");
     const ProcessResult refused = run_in(here, {"bench", "matrix", "capped.yaml"});
     INFO(refused.err);
     CHECK(refused.code == 2);
@@ -113,9 +116,10 @@ TEST_CASE("keel bench matrix measures sequences at once beside one") {
 TEST_CASE("keel bench matrix measures sync strategies") {
     const TempFolder folder;
     const std::string here = folder.path().string();
-    folder.write("m.yaml", "models: " + tiny +
-                               "\nlengths: 4\ndecode: 2\nrepeat: 1\nprobe_mib: 0\n"
-                               "sync: [eager, {strategy: batched, name: b10, set: {sync.ops: 10}}]\n");
+    folder.write("m.yaml",
+                 "models: " + tiny +
+                     "\nlengths: 4\ndecode: 2\nrepeat: 1\nprobe_mib: 0\n"
+                     "sync: [eager, {strategy: batched, name: b10, set: {sync.ops: 10}}]\n");
     const ProcessResult r = run_in(here, {"bench", "matrix", "m.yaml", "-o", "out"});
     INFO(r.out << r.err);
     REQUIRE(r.code == 0);
@@ -141,10 +145,11 @@ TEST_CASE("keel bench matrix measures sync strategies") {
 TEST_CASE("keel bench matrix measures, resumes, and keel bench report shows it") {
     const TempFolder folder;
     const std::string here = folder.path().string();
-    folder.write("m.yaml",
-                 "models: " + tiny +
-                     "\nkv: [f16, q8_0]\nlengths: 8\ndecode: 2\nrepeat: 1\nprobe_mib: 0\n"
-                     "policies: [none, {plugin: sliding_window, set: {policy.budget.tokens: 64}}]\n");
+    folder.write(
+        "m.yaml",
+        "models: " + tiny +
+            "\nkv: [f16, q8_0]\nlengths: 8\ndecode: 2\nrepeat: 1\nprobe_mib: 0\n"
+            "policies: [none, {plugin: sliding_window, set: {policy.budget.tokens: 64}}]\n");
     const ProcessResult dry = run_in(here, {"bench", "matrix", "m.yaml", "--dry-run"});
     INFO(dry.out << dry.err);
     CHECK(dry.code == 0);
@@ -183,7 +188,8 @@ TEST_CASE("keel bench matrix measures, resumes, and keel bench report shows it")
     folder.write("mine.html", "my <b>thesis");
     CHECK(run_in(here, {"bench", "report", "out", "-o", "mine.html"}).code == 2);
     CHECK(read_file(folder / "mine.html") == "my <b>thesis");
-    CHECK(run_in(here, {"bench", "report", "out", "-o", "m.yaml"}).code == 2); // never over something else
+    CHECK(run_in(here, {"bench", "report", "out", "-o", "m.yaml"}).code ==
+          2); // never over something else
     CHECK(run_in(here, {"bench", "report", "nothing", "-o", "r.html"}).code == 2);
 
     folder.write("bad.yaml", "models: " + tiny + "\nlengths: 8\nset: {model.contxt: 9}\n");

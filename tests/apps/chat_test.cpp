@@ -37,8 +37,7 @@ class Terminal {
         const std::string name = ::ptsname(master_);
         arguments.insert(arguments.begin(), std::string(KEEL_BINARY_DIR) + "/bin/keel");
         std::vector<char *> argv;
-        for (std::string &a : arguments)
-            argv.push_back(a.data());
+        for (std::string &a : arguments) argv.push_back(a.data());
         argv.push_back(nullptr);
         pid_ = ::fork();
         REQUIRE(pid_ >= 0);
@@ -46,8 +45,7 @@ class Terminal {
             ::setsid();
             const int slave = ::open(name.c_str(), O_RDWR);
             ::ioctl(slave, TIOCSCTTY, 0);
-            for (int fd = 0; fd < 3; ++fd)
-                ::dup2(slave, fd);
+            for (int fd = 0; fd < 3; ++fd) ::dup2(slave, fd);
             ::close(slave);
             ::close(master_);
             ::setenv("TERM", "xterm", 1);
@@ -106,8 +104,8 @@ class Terminal {
     std::string seen_;
 };
 
-// models/tiny with Llama 3's marks as tokens, in the place of the last words of its vocabulary, and Llama 3's template in
-// the form that fine-tunes carry.
+// models/tiny with Llama 3's marks as tokens, in the place of the last words of its vocabulary, and
+// Llama 3's template in the form that fine-tunes carry.
 void make_llama3_chat_model(const TinyCopy &model) {
     auto tokenizer = nlohmann::json::parse(model.read("tokenizer.json"));
     auto &vocab = tokenizer.at("model").at("vocab");
@@ -131,7 +129,8 @@ void make_llama3_chat_model(const TinyCopy &model) {
     }
     model.write("tokenizer.json", tokenizer.dump());
     auto config = nlohmann::json::parse(model.read("tokenizer_config.json"));
-    const auto golden = nlohmann::json::parse(read_file(source_folder + "/tests/text/golden/chat.json"));
+    const auto golden =
+        nlohmann::json::parse(read_file(source_folder + "/tests/text/golden/chat.json"));
     config["chat_template"] = golden.at("templates").at("llama3.1, July").at("jinja");
     model.write("tokenizer_config.json", config.dump());
 }
@@ -143,7 +142,8 @@ TEST_CASE("A GGUF file with Llama 3's template chats after one command, without 
     make_llama3_chat_model(model);
     const TempFolder folder;
     const std::string file = (folder / "x.gguf").string();
-    const ProcessResult written = run_keel({"quantize", model.path(), file, "--type", "q8_0", "-q"});
+    const ProcessResult written =
+        run_keel({"quantize", model.path(), file, "--type", "q8_0", "-q"});
     INFO(written.err);
     REQUIRE(written.code == 0);
     ProcessOptions two;
@@ -167,11 +167,13 @@ TEST_CASE("A GGUF file with Llama 3's template chats after one command, without 
     };
     const std::string both = answers(file, *two.input);
     CHECK(both.starts_with(answers(file, "Who was the king?\n")));
-    CHECK_FALSE(both.ends_with("\n" + answers(file, "And then?\n"))); // alone it is another question
-    CHECK(both == answers(model.path(), *two.input));                 // the file lost nothing of the folder
+    CHECK_FALSE(
+        both.ends_with("\n" + answers(file, "And then?\n"))); // alone it is another question
+    CHECK(both == answers(model.path(), *two.input));         // the file lost nothing of the folder
     // the marks are tokens of the file
-    CHECK(run_keel({"tokenize", file, "<|start_header_id|><|end_header_id|><|eot_id|>"}).out ==
-          run_keel({"tokenize", model.path(), "<|start_header_id|><|end_header_id|><|eot_id|>"}).out);
+    CHECK(
+        run_keel({"tokenize", file, "<|start_header_id|><|end_header_id|><|eot_id|>"}).out ==
+        run_keel({"tokenize", model.path(), "<|start_header_id|><|end_header_id|><|eot_id|>"}).out);
 }
 
 TEST_CASE("A chat over a pipe answers line by line, and each answer knows what was said") {
@@ -218,15 +220,15 @@ TEST_CASE("Commands of a chat: reset, save, load, stats, help, and what is none"
 TEST_CASE("A chat is switched to another pipeline, which reads it anew") {
     const ProcessResult one = chat("Who was the king?\nAnd then?\n", {"-q"});
     // What the command line says holds for it too: -n 8 and --greedy.
-    const ProcessResult r =
-        chat("Who was the king?\n/switch " + tiny + " --template chatml kv.dtype=f32\nAnd then?\n/stats\n");
+    const ProcessResult r = chat("Who was the king?\n/switch " + tiny +
+                                 " --template chatml kv.dtype=f32\nAnd then?\n/stats\n");
     INFO(r.err);
     CHECK(r.code == 0);
     CHECK(contains(r.err, "reads all of the chat"));
     CHECK(r.out == one.out);
     // its files name no template, and --template was the first model's
-    const ProcessResult none = chat("Hi\n/switch /no/such/model\n/switch\n/switch " + tiny + "\n/switch " +
-                                        tiny + " --template\nGo on\n",
+    const ProcessResult none = chat("Hi\n/switch /no/such/model\n/switch\n/switch " + tiny +
+                                        "\n/switch " + tiny + " --template\nGo on\n",
                                     {"-q"});
     CHECK(none.code == 1);
     CHECK(lines(none.err) == 4);
@@ -241,21 +243,25 @@ TEST_CASE("A chat that was loaded takes its system prompt along to another pipel
     const std::vector<std::string> rule = {"-q", "--system", "You tell tales of wolves."};
     CHECK(chat("Who was the king?\n/save " + file + "\n", rule).code == 0);
     const ProcessResult straight = chat("Who was the king?\n" + to + "And then?\n", rule);
-    const ProcessResult loaded = chat(to + "/reset\n/load " + file + "\n" + to + "And then?\n", {"-q"});
+    const ProcessResult loaded =
+        chat(to + "/reset\n/load " + file + "\n" + to + "And then?\n", {"-q"});
     INFO(loaded.err);
     CHECK(loaded.code == 0);
     CHECK(straight.out.ends_with("\n" + loaded.out));
     // a failed /load loses nothing, on a model that has not read the chat yet either
     const ProcessResult kept =
-        chat("Who was the king?\n" + to + "/load " + folder.path().string() + "/none\nAnd then?\n", rule);
+        chat("Who was the king?\n" + to + "/load " + folder.path().string() + "/none\nAnd then?\n",
+             rule);
     CHECK(kept.out == straight.out);
-    CHECK(contains(failure(chat("", {"--load", file, "--system", "Tell tales."})), "leave out --system"));
+    CHECK(contains(failure(chat("", {"--load", file, "--system", "Tell tales."})),
+                   "leave out --system"));
 }
 
 TEST_CASE("A /save that fails does not end the chat, and replaces nothing but saved sessions") {
     const TempFolder folder;
     folder.write("mine", "a text of mine");
-    const ProcessResult refused = chat("Hi\n/save " + (folder / "mine").string() + "\nGo on\n", {"-q"});
+    const ProcessResult refused =
+        chat("Hi\n/save " + (folder / "mine").string() + "\nGo on\n", {"-q"});
     CHECK(refused.code == 1);
     CHECK(contains(refused.err, "no saved session"));
     CHECK(read_file(folder / "mine") == "a text of mine");
@@ -263,11 +269,12 @@ TEST_CASE("A /save that fails does not end the chat, and replaces nothing but sa
     CHECK(contains(failure(run_keel({"run", tiny, "-p", "Hi", "--save-session", folder / "mine"})),
                    "no saved session"));
     // a disk with no room, as files go: a limit on their size
-    const std::string script = "trap '' XFSZ; ulimit -f 4; exec \"$0\" chat \"$1\" --template chatml -n 8 -q";
+    const std::string script =
+        "trap '' XFSZ; ulimit -f 4; exec \"$0\" chat \"$1\" --template chatml -n 8 -q";
     ProcessOptions options;
     options.input = "Hi\n/save " + (folder / "talk").string() + "\nGo on\n";
-    const ProcessResult full =
-        run_process({"/bin/sh", "-c", script, std::string(KEEL_BINARY_DIR) + "/bin/keel", tiny}, options);
+    const ProcessResult full = run_process(
+        {"/bin/sh", "-c", script, std::string(KEEL_BINARY_DIR) + "/bin/keel", tiny}, options);
     INFO(full.err);
     CHECK(full.code == 1);
     CHECK(contains(full.err, "cannot be written"));
@@ -277,24 +284,27 @@ TEST_CASE("A /save that fails does not end the chat, and replaces nothing but sa
 
 TEST_CASE("What a newcomer gets wrong says what to do") {
     CHECK(contains(failure(run_keel({"chat", tiny})), "names no chat template"));
-    CHECK(contains(failure(run_keel({"chat", tiny, "--template", "chatm"})), "did you mean 'chatml'"));
-    CHECK(contains(failure(chat("", {"--system", "a", "--system-file", "b"})), "--system and --system-file"));
-    const ProcessResult full = chat("Hi\n" + std::string(4000, 'x') + "\nHi\n", {"-q", "--context", "64"});
+    CHECK(contains(failure(run_keel({"chat", tiny, "--template", "chatm"})),
+                   "did you mean 'chatml'"));
+    CHECK(contains(failure(chat("", {"--system", "a", "--system-file", "b"})),
+                   "--system and --system-file"));
+    const ProcessResult full =
+        chat("Hi\n" + std::string(4000, 'x') + "\nHi\n", {"-q", "--context", "64"});
     CHECK(full.code == 1);
     CHECK(contains(full.err, "model.context = 64"));
     CHECK(contains(full.err, "/reset"));
 }
 
-TEST_CASE("A full context says so and how to go on: under a policy that evicts the chat goes on by itself") {
+TEST_CASE("A full context says so and how to go on: under a policy that evicts the chat goes on by "
+          "itself") {
     std::string questions;
-    for (int i = 0; i < 6; ++i)
-        questions += "And then, what did the wolf say?\n";
+    for (int i = 0; i < 6; ++i) questions += "And then, what did the wolf say?\n";
     const ProcessResult full = chat(questions, {"-q", "--context", "96", "-n", "40"});
     CHECK(contains(full.err, "model.context = 96"));
     CHECK(contains(full.err, "/reset"));
     const ProcessResult goes_on =
-        chat(questions, {"--stats", "-n", "40", "--context", "160", "--policy", "sliding_window", "--budget",
-                         "80", "--system", "You tell tales."});
+        chat(questions, {"--stats", "-n", "40", "--context", "160", "--policy", "sliding_window",
+                         "--budget", "80", "--system", "You tell tales."});
     INFO(goes_on.err);
     CHECK(goes_on.code == 0);
     CHECK(contains(goes_on.err, "policy sliding_window"));
@@ -339,12 +349,13 @@ TEST_CASE("On a terminal: editing, history, Ctrl-C for the answer and for leavin
 TEST_CASE("A chat goes on on another backend of its hybrid, with its cache") {
     TempFolder folder;
     const std::string file = (folder.path() / "h.yaml").string();
-    std::ofstream(file)
-        << "model: " << tiny
-        << "\nhybrid:\n  backends: {a: {plugin: cpu, params: {threads: 1}}, b: {plugin: cpu, params: "
-           "{threads: 1}}}\n  switch: {on: command, warmup_tokens: 3}\n";
+    std::ofstream(file) << "model: " << tiny
+                        << "\nhybrid:\n  backends: {a: {plugin: cpu, params: {threads: 1}}, b: "
+                           "{plugin: cpu, params: "
+                           "{threads: 1}}}\n  switch: {on: command, warmup_tokens: 3}\n";
     const auto talk = [&](const std::string &input, const std::vector<std::string> &more = {}) {
-        std::vector<std::string> all = {"chat", file, "--template", "chatml", "-n", "8", "--greedy"};
+        std::vector<std::string> all = {"chat", file, "--template", "chatml",
+                                        "-n",   "8",  "--greedy"};
         all.insert(all.end(), more.begin(), more.end());
         ProcessOptions options;
         options.input = input;
@@ -368,5 +379,6 @@ TEST_CASE("A chat goes on on another backend of its hybrid, with its cache") {
     CHECK(refused.err.find("hybrid.switch.on does not list command") != std::string::npos);
     const ProcessResult unknown = talk("/switch c\n");
     CHECK(unknown.code == 1);
-    CHECK(unknown.err.find("'c' is neither a backend of this pipeline (a, b)") != std::string::npos);
+    CHECK(unknown.err.find("'c' is neither a backend of this pipeline (a, b)") !=
+          std::string::npos);
 }

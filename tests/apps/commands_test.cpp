@@ -39,7 +39,8 @@ TEST_CASE("docs/cli.md knows every option of every command") {
     const std::string page = read_file(source_folder + "/docs/cli.md");
     REQUIRE_FALSE(page.empty());
     const std::string commands = run_keel({"--help"}).out;
-    for (const char *name : {"run", "bench", "compare", "inspect", "tokenize", "plugins", "config"}) {
+    for (const char *name :
+         {"run", "bench", "compare", "inspect", "tokenize", "plugins", "config"}) {
         INFO(name);
         CHECK(contains(commands, std::string("\n  ") + name + " "));
         CHECK(contains(page, std::string("\n## keel ") + name + "\n"));
@@ -73,7 +74,8 @@ TEST_CASE("What cannot be understood gets one line, a suggestion and exit code 2
     // A command of the program behind another one is none of that one's.
     CHECK(contains(failure(run_keel({"config", "run", quickstart})), "unknown command 'run'"));
     CHECK(contains(failure(run_keel({"eval", "run", "models/tiny"})), "unknown command 'run'"));
-    CHECK(contains(failure(run_keel({"run", quickstart, "--promt", "x"})), "did you mean '--prompt'?"));
+    CHECK(contains(failure(run_keel({"run", quickstart, "--promt", "x"})),
+                   "did you mean '--prompt'?"));
     CHECK(contains(failure(run_keel({"run", quickstart, "two", "three"})), "quotes"));
     CHECK(contains(failure(run_keel({"run"})), "TARGET"));
     CHECK(contains(failure(run_keel({"run", quickstart, "--seed"})), "--seed"));
@@ -82,7 +84,8 @@ TEST_CASE("What cannot be understood gets one line, a suggestion and exit code 2
         const std::string line = failure(run_keel({"run", quickstart, "--json", other}));
         CHECK(contains(line, std::string(other) + " and --json exclude each other"));
     }
-    CHECK(contains(failure(run_keel({"run", source_folder + "/configs/quickstrt.yaml"})), "did you mean"));
+    CHECK(contains(failure(run_keel({"run", source_folder + "/configs/quickstrt.yaml"})),
+                   "did you mean"));
     CHECK(run_keel({"config"}).code == 2);
     CHECK(run_keel({"plugins"}).code == 2);
     // a hostile argument cannot move the cursor
@@ -154,13 +157,12 @@ TEST_CASE("tokenize goes there and back") {
     const std::vector<int> ids = json.at("ids");
     CHECK(ids.front() == 4094);
     std::string line;
-    for (const int id : ids)
-        line += (line.empty() ? "" : " ") + std::to_string(id);
+    for (const int id : ids) line += (line.empty() ? "" : " ") + std::to_string(id);
     CHECK(run_keel({"tokenize", tiny, text}).out == line + "\n");
     CHECK(run_keel({"tokenize", tiny, text, "--count"}).out == std::to_string(ids.size()) + "\n");
     CHECK(run_keel({"tokenize", tiny, "--decode", line, "--no-special"}).out == text + "\n");
-    CHECK(parse_json(
-              run_keel({"tokenize", tiny, "--json", "--no-special", "--decode", nlohmann::json(ids).dump()}))
+    CHECK(parse_json(run_keel({"tokenize", tiny, "--json", "--no-special", "--decode",
+                               nlohmann::json(ids).dump()}))
               .at("text") == text);
     const ProcessResult pieces = run_keel({"tokenize", tiny, "a\tb", "--pieces"});
     CHECK(contains(pieces.out, "<|begin_of_text|>"));
@@ -170,7 +172,8 @@ TEST_CASE("tokenize goes there and back") {
     CHECK(run_keel({"tokenize", tiny, "--no-special"}, piped).out ==
           run_keel({"tokenize", tiny, "Once upon a time", "--no-special"}).out);
     CHECK(contains(failure(run_keel({"tokenize", tiny, "--decode", "1 x 3"})), "'x'"));
-    CHECK(contains(failure(run_keel({"tokenize", tiny, "--decode", "99999999999"})), "99999999999"));
+    CHECK(
+        contains(failure(run_keel({"tokenize", tiny, "--decode", "99999999999"})), "99999999999"));
     CHECK(contains(failure(run_keel({"tokenize", tiny})), "no text"));
 }
 
@@ -188,8 +191,9 @@ TEST_CASE("plugins list and show tell what can be named in a pipeline") {
     CHECK(cpu.at("kind") == "backend");
     CHECK(cpu.at("devices").size() >= 1);
     const auto params = cpu.at("params");
-    CHECK(std::any_of(params.begin(), params.end(),
-                      [](const auto &p) { return p.at("key") == "isa" && p.at("default") == "auto"; }));
+    CHECK(std::any_of(params.begin(), params.end(), [](const auto &p) {
+        return p.at("key") == "isa" && p.at("default") == "auto";
+    }));
     CHECK(contains(run_keel({"plugins", "show", "cpu"}).out, "threads"));
     const auto policy = parse_json(run_keel({"plugins", "show", "sliding_window", "--json"}));
     CHECK(policy.at("kind") == "policy");
@@ -207,7 +211,8 @@ TEST_CASE("A broken plugin is listed with its reason and does not hide the other
     bool broken = false, cpu = false;
     for (const auto &plugin : list.at("plugins")) {
         if (plugin.at("name") == "broken")
-            broken = !plugin.at("usable").get<bool>() && contains(plugin.at("problem"), "broken.so");
+            broken =
+                !plugin.at("usable").get<bool>() && contains(plugin.at("problem"), "broken.so");
         if (plugin.at("name") == "cpu") cpu = plugin.at("usable");
     }
     CHECK(broken);
@@ -222,7 +227,8 @@ TEST_CASE("config show prints the resolved pipeline and its origins") {
     CHECK(contains(yaml, "quickstart.yaml:"));
     const auto json = parse_json(run_keel({"config", "show", quickstart, "--json"}));
     CHECK(json.at("kv.dtype").at("value") == "f16");
-    CHECK(json.at("strict").at("origin").get<std::string>().find("quickstart.yaml:") != std::string::npos);
+    CHECK(json.at("strict").at("origin").get<std::string>().find("quickstart.yaml:") !=
+          std::string::npos);
     CHECK(json.at("sync.strategy").at("origin") == "default");
     // what is shown is itself a pipeline that means the same
     const TempFolder folder;
@@ -253,10 +259,11 @@ TEST_CASE("config check passes every shipped config") {
         if (entry.path().extension() != ".yaml") continue;
         const ProcessResult r = run_keel({"config", "check", entry.path().string()});
         INFO(r.err);
-        // A build under a sanitizer may have no GPU backends; their pipelines are refused for that reason alone.
+        // A build under a sanitizer may have no GPU backends; their pipelines are refused for that
+        // reason alone.
         const auto is_for_want_of = [&](const std::string &backend) {
-            return !std::filesystem::exists(std::string(KEEL_BINARY_DIR) + "/lib/keel/plugins/" + backend +
-                                            ".so") &&
+            return !std::filesystem::exists(std::string(KEEL_BINARY_DIR) + "/lib/keel/plugins/" +
+                                            backend + ".so") &&
                    contains(r.err, "no plugin '" + backend + "'");
         };
         if (is_for_want_of("opencl") || is_for_want_of("vulkan")) {
@@ -280,12 +287,14 @@ TEST_CASE("config init writes a pipeline that checks and runs, and never over an
     CHECK(contains(text, "context: 2048"));
     CHECK(contains(text, "# 2048 is all that the model was made for"));
     CHECK(run_keel({"config", "check", file}).code == 0);
-    CHECK(parse_json(run_keel({"run", file, "-n", "3", "--ignore-eos", "--json"})).at("ids").size() == 3);
+    CHECK(
+        parse_json(run_keel({"run", file, "-n", "3", "--ignore-eos", "--json"})).at("ids").size() ==
+        3);
     CHECK(contains(failure(run_keel({"config", "init", tiny, "-o", file})), "is there already"));
     CHECK(read_file(file) == text);
-    CHECK(
-        contains(failure(run_keel({"config", "init", tiny, "-o", (folder / "no/such/folder.yaml").string()})),
-                 "cannot write"));
+    CHECK(contains(failure(run_keel(
+                       {"config", "init", tiny, "-o", (folder / "no/such/folder.yaml").string()})),
+                   "cannot write"));
     // beside the model the path is relative, so that both can move together
     ProcessOptions there;
     there.folder = source_folder;

@@ -13,8 +13,9 @@ TEST_CASE("keel compare ends with 0 within bounds, and with 1 and the op's input
     CHECK(contains(good.out, "every op is within its bound"));
     CHECK(std::filesystem::is_empty(folder.path()));
 
-    const ProcessResult bad = run_in(here, {"compare", tiny, "--backend", KEEL_WRONG_BACKEND, "--against",
-                                            "reference", "--prompt", "Once upon a time", "--steps", "2"});
+    const ProcessResult bad =
+        run_in(here, {"compare", tiny, "--backend", KEEL_WRONG_BACKEND, "--against", "reference",
+                      "--prompt", "Once upon a time", "--steps", "2"});
     INFO(bad.out << bad.err);
     CHECK(bad.code == 1);
     CHECK(contains(bad.out, "BEYOND ITS BOUND"));
@@ -22,9 +23,9 @@ TEST_CASE("keel compare ends with 0 within bounds, and with 1 and the op's input
     CHECK(std::filesystem::exists(folder / "keel-compare" / "op.json"));
 
     // Against a fast backend the bound of the products is wider than this error: exact finds it.
-    const ProcessResult json =
-        run_in(here, {"compare", tiny, "--backend", KEEL_WRONG_BACKEND, "--against", tiny, "--against-set",
-                      "backend.params.compute=exact", "--steps", "1", "--json", "--save", here + "/mine"});
+    const ProcessResult json = run_in(
+        here, {"compare", tiny, "--backend", KEEL_WRONG_BACKEND, "--against", tiny, "--against-set",
+               "backend.params.compute=exact", "--steps", "1", "--json", "--save", here + "/mine"});
     INFO(json.out << json.err);
     CHECK(json.code == 1);
     const auto object = nlohmann::json::parse(json.out);
@@ -39,22 +40,26 @@ TEST_CASE("keel compare ends with 0 within bounds, and with 1 and the op's input
     CHECK(contains(again.err, "something is there already"));
     CHECK(run_in(here, {"compare", tiny}).code == 2);
     CHECK(run_in(here, {"compare", tiny, "--against", "nothing.yaml"}).code == 2);
-    CHECK(run_in(here, {"compare", tiny, "--against", "reference", "--against-set", "kv.dtype=f32"}).code ==
-          2);
+    CHECK(run_in(here, {"compare", tiny, "--against", "reference", "--against-set", "kv.dtype=f32"})
+              .code == 2);
     for (const std::vector<std::string> &wrong : std::vector<std::vector<std::string>>{
              {"--bound", "nan"},
              {"--prompt", ""},
              {"--policy", "random", "--budget", "40", "--against-set", "policy.plugin=random",
-              "--against-set", "policy.budget.tokens=40", "--against-set", "policy.params.seed=4"}}) {
-        std::vector<std::string> arguments{"compare", tiny, "--against", tiny, "--no-save", "--steps", "2"};
+              "--against-set", "policy.budget.tokens=40", "--against-set",
+              "policy.params.seed=4"}}) {
+        std::vector<std::string> arguments{"compare",   tiny,      "--against", tiny,
+                                           "--no-save", "--steps", "2"};
         arguments.insert(arguments.end(), wrong.begin(), wrong.end());
         const ProcessResult refused = run_in(here, arguments);
         INFO(wrong[0] << " " << refused.out << refused.err);
         CHECK(refused.code == 2);
-        CHECK(contains(refused.err, wrong.size() == 2 ? wrong[0] + ": " : "policy.params.seed is "));
+        CHECK(
+            contains(refused.err, wrong.size() == 2 ? wrong[0] + ": " : "policy.params.seed is "));
     }
     for (const char *set : {"kv.dtype=f99", "kv.dtype"}) {
-        const ProcessResult wrong = run_in(here, {"compare", tiny, "--against", tiny, "--against-set", set});
+        const ProcessResult wrong =
+            run_in(here, {"compare", tiny, "--against", tiny, "--against-set", set});
         INFO(wrong.err);
         CHECK(wrong.code == 2);
         CHECK(contains(wrong.err, "--against-set kv.dtype: "));
@@ -64,16 +69,17 @@ TEST_CASE("keel compare ends with 0 within bounds, and with 1 and the op's input
 TEST_CASE("keel replay-op repeats what keel compare saved") {
     const TempFolder folder;
     const std::string here = folder.path().string();
-    const ProcessResult compare = run_in(here, {"compare", tiny, "--backend", KEEL_WRONG_BACKEND, "--against",
-                                                "reference", "--tokens", "4", "--steps", "1"});
+    const ProcessResult compare =
+        run_in(here, {"compare", tiny, "--backend", KEEL_WRONG_BACKEND, "--against", "reference",
+                      "--tokens", "4", "--steps", "1"});
     CHECK(compare.code == 1);
     const ProcessResult good = run_in(here, {"replay-op", "keel-compare"});
     INFO(good.out << good.err);
     CHECK(good.code == 0);
     CHECK(contains(good.out, "within"));
     CHECK(contains(good.out, "what was saved had an error of"));
-    const ProcessResult tight = run_in(
-        here, {"replay-op", "keel-compare/op.json", "--param", "compute=exact", "--bound", "0", "--json"});
+    const ProcessResult tight = run_in(here, {"replay-op", "keel-compare/op.json", "--param",
+                                              "compute=exact", "--bound", "0", "--json"});
     INFO(tight.out << tight.err);
     CHECK(tight.code <= 1);
     CHECK(nlohmann::json::parse(tight.out).at("passed") == (tight.code == 0));

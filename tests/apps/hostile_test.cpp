@@ -9,9 +9,10 @@ constexpr uint64_t mib = uint64_t{1} << 20;
 
 // Refused with one line and exit code 2 by whatever reads it, with little memory.
 void check_refused(const std::string &model, const std::string &expected) {
-    for (const std::vector<std::string> &command : {std::vector<std::string>{"run", model, "-p", "Once"},
-                                                    {"inspect", model},
-                                                    {"config", "check", model}}) {
+    for (const std::vector<std::string> &command :
+         {std::vector<std::string>{"run", model, "-p", "Once"},
+          {"inspect", model},
+          {"config", "check", model}}) {
         const ProcessResult r = run_keel(command);
         INFO(command.front());
         const std::string line = failure(r);
@@ -24,8 +25,7 @@ void check_refused(const std::string &model, const std::string &expected) {
 
 std::string length_bytes(uint64_t length) {
     std::string out;
-    for (int i = 0; i < 8; ++i)
-        out += static_cast<char>(length >> (8 * i) & 255);
+    for (int i = 0; i < 8; ++i) out += static_cast<char>(length >> (8 * i) & 255);
     return out;
 }
 
@@ -48,19 +48,22 @@ TEST_CASE("Absurd headers allocate nothing") {
         model.write("model.safetensors", length_bytes(length) + "{}");
         check_refused(model.path(), "model.safetensors");
     }
-    for (const char *header :
-         {R"({"a":{"dtype":"F32","shape":[1152921504606846976],"data_offsets":[0,4611686018427387904]}})",
-          R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,0]}})",
-          R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", R"([[[[[[)", R"({"a":)"}) {
+    for (
+        const char *header :
+        {R"({"a":{"dtype":"F32","shape":[1152921504606846976],"data_offsets":[0,4611686018427387904]}})",
+         R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,0]}})",
+         R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", R"([[[[[[)", R"({"a":)"}) {
         model.write("model.safetensors", length_bytes(std::string_view(header).size()) + header);
         check_refused(model.path(), "model.safetensors");
     }
 }
 
-TEST_CASE("A config.json that lies about the tensors is refused with name, expected and found shape") {
+TEST_CASE(
+    "A config.json that lies about the tensors is refused with name, expected and found shape") {
     const TinyCopy model;
     const std::string config = model.read("config.json");
-    const auto with = [&](const char *key, const nlohmann::json &value, const std::string &expected) {
+    const auto with = [&](const char *key, const nlohmann::json &value,
+                          const std::string &expected) {
         INFO(key << " = " << value);
         model.write("config.json", config);
         model.change_config(key, value);
@@ -87,8 +90,7 @@ TEST_CASE("A model that does not fit into memory is refused before anything is a
     uint64_t at = 0;
     const auto add = [&](const std::string &name, std::vector<int64_t> shape) {
         uint64_t bytes = 2;
-        for (const int64_t n : shape)
-            bytes *= static_cast<uint64_t>(n);
+        for (const int64_t n : shape) bytes *= static_cast<uint64_t>(n);
         header[name] = {{"dtype", "BF16"}, {"shape", shape}, {"data_offsets", {at, at + bytes}}};
         at += bytes;
     };
@@ -113,7 +115,8 @@ TEST_CASE("A model that does not fit into memory is refused before anything is a
     std::filesystem::resize_file(model.path() + "/model.safetensors", 8 + text.size() + at, error);
     if (error) skip("this file system has no files with holes of " + std::to_string(at) + " bytes");
     for (const std::vector<std::string> &command :
-         {std::vector<std::string>{"run", model.path(), "-p", "Once"}, {"config", "check", model.path()}}) {
+         {std::vector<std::string>{"run", model.path(), "-p", "Once"},
+          {"config", "check", model.path()}}) {
         const ProcessResult r = run_keel(command);
         const std::string line = failure(r);
         CHECK((contains(line, "intermediate_size") || contains(line, "available")));
@@ -123,11 +126,15 @@ TEST_CASE("A model that does not fit into memory is refused before anything is a
 
 TEST_CASE("A folder without a model says what is missing") {
     const TempFolder folder;
-    CHECK(contains(failure(run_keel({"run", folder.path().string(), "-p", "Once"})), "config.json"));
-    CHECK(contains(failure(run_keel({"inspect", (folder / "nothing").string()})), "no such file or folder"));
-    CHECK(contains(failure(run_keel({"tokenize", folder.path().string(), "text"})), "tokenizer.json"));
-    CHECK(contains(failure(run_keel({"run", folder.write("model.gguf", "GGUF").string(), "-p", "Once"})),
-                   "model.gguf"));
+    CHECK(
+        contains(failure(run_keel({"run", folder.path().string(), "-p", "Once"})), "config.json"));
+    CHECK(contains(failure(run_keel({"inspect", (folder / "nothing").string()})),
+                   "no such file or folder"));
+    CHECK(contains(failure(run_keel({"tokenize", folder.path().string(), "text"})),
+                   "tokenizer.json"));
+    CHECK(contains(
+        failure(run_keel({"run", folder.write("model.gguf", "GGUF").string(), "-p", "Once"})),
+        "model.gguf"));
 }
 
 TEST_CASE("A broken tokenizer stops a run, and inspect says why there is none") {
@@ -143,7 +150,8 @@ TEST_CASE("A broken tokenizer stops a run, and inspect says why there is none") 
 TEST_CASE("A damaged weight stops the run with layer and position, and --verify finds it") {
     const TinyCopy model;
     model.put_nan("model.layers.2.mlp.down_proj.weight", 5 * 768 + 17);
-    const std::string line = failure(run_keel({"run", model.path(), "-p", "Once upon a time", "-n", "5"}), 1);
+    const std::string line =
+        failure(run_keel({"run", model.path(), "-p", "Once upon a time", "-n", "5"}), 1);
     CHECK(contains(line, "layer 2"));
     CHECK(contains(line, "position"));
 
@@ -169,14 +177,17 @@ TEST_CASE("An error in a pipeline names file, line and column") {
         return line.substr(contains(line, "p.yaml") ? line.find("p.yaml") : 0);
     };
     const std::string model = "model: " + tiny + "\n";
-    const std::string unknown =
-        error_of(model + "backend: cpu\npolicy:\n  plugin: sliding_window\n  params:\n    widnow: 3\n");
+    const std::string unknown = error_of(
+        model + "backend: cpu\npolicy:\n  plugin: sliding_window\n  params:\n    widnow: 3\n");
     CHECK(unknown.starts_with("p.yaml:6:"));
-    CHECK(contains(unknown, "unknown key 'widnow' for policy sliding_window; did you mean 'window'?"));
+    CHECK(contains(unknown,
+                   "unknown key 'widnow' for policy sliding_window; did you mean 'window'?"));
     CHECK(error_of(model + "backend: cpu\nkv: {dtype: f17}\n").starts_with("p.yaml:3:13: "));
     CHECK(error_of(model + "backend: gpu9000\n").starts_with("p.yaml:2:10: "));
-    CHECK(error_of(model + "backend: {plugin: cpu, params: {threads: 1000}}\n").starts_with("p.yaml:2:"));
-    CHECK(error_of(model + "backend: cpu\nsampling:\n  temprature: 1\n").starts_with("p.yaml:4:3: "));
+    CHECK(error_of(model + "backend: {plugin: cpu, params: {threads: 1000}}\n")
+              .starts_with("p.yaml:2:"));
+    CHECK(
+        error_of(model + "backend: cpu\nsampling:\n  temprature: 1\n").starts_with("p.yaml:4:3: "));
     CHECK(error_of(model + "backend: cpu\npolicy: cpu\n").starts_with("p.yaml:3:9: "));
     CHECK(error_of(model + "backend: cpu\nmodel: again\n").starts_with("p.yaml:3:"));
     CHECK(error_of(model + "backend: [cpu\n").starts_with("p.yaml:"));

@@ -1,4 +1,5 @@
-// The reference backend, but while its first weight is prepared the user presses Ctrl-C, and it gives up as it should, if its host tells.
+// The reference backend, but while its first weight is prepared the user presses Ctrl-C, and it
+// gives up as it should, if its host tells.
 
 #include "reference/reference.hpp"
 

@@ -20,7 +20,8 @@ inline const std::string heldout = tiny + "/heldout.txt";
 inline const std::string quickstart = source_folder + "/configs/quickstart.yaml";
 
 // The built program, run once.
-inline ProcessResult run_keel(std::vector<std::string> arguments, const ProcessOptions &options = {}) {
+inline ProcessResult run_keel(std::vector<std::string> arguments,
+                              const ProcessOptions &options = {}) {
     arguments.insert(arguments.begin(), std::string(KEEL_BINARY_DIR) + "/bin/keel");
     return run_process(arguments, options);
 }
@@ -37,8 +38,8 @@ inline nlohmann::json parse_json(const ProcessResult &result) {
     return nlohmann::json::parse(result.out);
 }
 
-// A failure as users should meet it: the exit code, and one line on standard error, none of it on standard output.
-// Returns that line.
+// A failure as users should meet it: the exit code, and one line on standard error, none of it on
+// standard output. Returns that line.
 inline std::string failure(const ProcessResult &result, int code = 2) {
     INFO("stdout: " << result.out << "\nstderr: " << result.err);
     CHECK(result.code == code);
@@ -69,7 +70,9 @@ class TinyCopy {
     }
     std::string path() const { return folder_.path().string(); }
     std::string read(std::string_view name) const { return read_file(folder_ / name); }
-    void write(std::string_view name, std::string_view content) const { folder_.write(name, content); }
+    void write(std::string_view name, std::string_view content) const {
+        folder_.write(name, content);
+    }
 
     void change_config(const std::string &key, const nlohmann::json &value) const {
         auto config = nlohmann::json::parse(read("config.json"));

@@ -22,7 +22,9 @@ TEST_CASE("quantize writes a file that runs as its folder does, and says what it
     CHECK(contains(written.out, "blk.5.ffn_down.weight"));
     CHECK(contains(written.out, "relative error of all values"));
     const auto text = [](const std::string &model) {
-        return run_keel({"run", model, "-p", prompt, "--greedy", "-n", "12", "-q", "--weights", "q4_0"}).out;
+        return run_keel(
+                   {"run", model, "-p", prompt, "--greedy", "-n", "12", "-q", "--weights", "q4_0"})
+            .out;
     };
     CHECK_FALSE(text(file).empty());
     CHECK(text(file) == text(tiny));
@@ -33,7 +35,8 @@ TEST_CASE("quantize writes a file that runs as its folder does, and says what it
     const ProcessResult again = run_keel({"quantize", tiny, file});
     CHECK(again.code == 2);
     CHECK(contains(again.err, "the file exists; give another name, or --force to replace it"));
-    const ProcessResult forced = run_keel({"quantize", tiny, file, "--force", "--json", "--type", "bf16"});
+    const ProcessResult forced =
+        run_keel({"quantize", tiny, file, "--force", "--json", "--type", "bf16"});
     CHECK(forced.code == 0);
     const auto json = nlohmann::json::parse(forced.out);
     CHECK(json.at("type") == "bf16");
@@ -47,7 +50,8 @@ TEST_CASE("quantize measures the perplexity of both models where asked") {
     const TempFolder folder;
     std::string story;
     for (int i = 0; i < 30; ++i) // 500 tokens and more: windows of different lengths
-        story += "Once upon a time there was a king who had a daughter, and she went into the wood. ";
+        story +=
+            "Once upon a time there was a king who had a daughter, and she went into the wood. ";
     const std::string text = folder.write("story.txt", story).string();
     const ProcessResult r =
         run_keel({"quantize", tiny, (folder / "t.gguf").string(), "--perplexity", text, "--json"});
@@ -61,7 +65,9 @@ TEST_CASE("quantize measures the perplexity of both models where asked") {
     CHECK(std::abs(difference - std::log(after / before)) < 1e-9);
     CHECK(std::abs(difference) < 0.1);
     CHECK(perplexity.at("nats_difference_error") > 0);
-    CHECK(run_keel({"quantize", tiny, (folder / "u.gguf").string(), "--perplexity", "/none"}).code == 2);
+    CHECK(
+        run_keel({"quantize", tiny, (folder / "u.gguf").string(), "--perplexity", "/none"}).code ==
+        2);
 }
 
 TEST_CASE("a GGUF file is taken where a model folder is") {
@@ -76,5 +82,6 @@ TEST_CASE("a GGUF file is taken where a model folder is") {
     CHECK(checked.code == 0);
     CHECK(run_keel({"run", (folder / "my.yaml").string(), "-p", prompt, "-n", "3"}).code == 0);
     CHECK(run_keel({"tokenize", file, prompt}).out == run_keel({"tokenize", tiny, prompt}).out);
-    CHECK(run_keel({"compare", file, "--against", "reference", "--tokens", "4", "--steps", "1"}).code == 0);
+    CHECK(run_keel({"compare", file, "--against", "reference", "--tokens", "4", "--steps", "1"})
+              .code == 0);
 }

@@ -12,8 +12,7 @@ struct Refusal {
 void check(const std::vector<Refusal> &refusals) {
     for (const Refusal &refusal : refusals) {
         std::string shown = "keel";
-        for (const std::string &argument : refusal.arguments)
-            shown += " " + argument;
+        for (const std::string &argument : refusal.arguments) shown += " " + argument;
         const std::string line = failure(run_keel(refusal.arguments));
         INFO(shown << "\n" << line);
         for (const std::string &part : refusal.parts) {
@@ -104,19 +103,24 @@ TEST_CASE("Arguments that contradict each other are refused, and both are named"
          {"--budget and policy none (", "full.yaml:3:9) exclude each other"}},
     });
     // What is no contradiction: a penalty changes which token is the likeliest.
-    CHECK(run_keel({"run", tiny, "-p", "a", "-n", "1", "--greedy", "--repetition-penalty", "1.2"}).code == 0);
-    CHECK(run_keel({"run", tiny, "-p", "a", "-n", "1", "--temperature", "0.5", "--seed", "3"}).code == 0);
+    CHECK(run_keel({"run", tiny, "-p", "a", "-n", "1", "--greedy", "--repetition-penalty", "1.2"})
+              .code == 0);
+    CHECK(
+        run_keel({"run", tiny, "-p", "a", "-n", "1", "--temperature", "0.5", "--seed", "3"}).code ==
+        0);
 }
 
 TEST_CASE("A window and a budget that differ run with a warning that says what holds") {
     const auto warning = [](const char *budget, const char *window) {
-        const ProcessResult r = run_keel(
-            {"run", tiny, "-p", "Once", "-n", "1", "--policy", "sliding_window", "--budget", budget, "--set",
-             std::string("policy.params.window=") + window, "--set", "policy.protect.prefix=4"});
+        const ProcessResult r =
+            run_keel({"run", tiny, "-p", "Once", "-n", "1", "--policy", "sliding_window",
+                      "--budget", budget, "--set", std::string("policy.params.window=") + window,
+                      "--set", "policy.protect.prefix=4"});
         CHECK(r.code == 0);
         return r.err;
     };
-    CHECK(contains(warning("64", "32"), "keel: warning: policy.budget.tokens leaves 64 slots a head"));
+    CHECK(contains(warning("64", "32"),
+                   "keel: warning: policy.budget.tokens leaves 64 slots a head"));
     CHECK(contains(warning("64", "32"), "so an eviction leaves 36"));
     CHECK(contains(warning("64", "200"), "so an eviction leaves 64"));
     CHECK_FALSE(contains(warning("64", "60"), "warning"));
@@ -154,14 +158,16 @@ TEST_CASE("A model that is not there is told with the pipeline's line") {
     const std::string file = folder.write("p.yaml", "model: ../nosuch\nbackend: cpu\n").string();
     folder.write("text.txt", "hello");
     const std::string text = (folder / "text.txt").string();
-    for (const std::vector<std::string> &command : {std::vector<std::string>{"run", file, "-p", "Once"},
-                                                    {"config", "check", file},
-                                                    {"eval", "perplexity", file, "--text", text}}) {
+    for (const std::vector<std::string> &command :
+         {std::vector<std::string>{"run", file, "-p", "Once"},
+          {"config", "check", file},
+          {"eval", "perplexity", file, "--text", text}}) {
         const std::string line = failure(run_keel(command));
         INFO(line);
         CHECK(contains(line, "p.yaml:1:8: 'model.path': "));
-        CHECK(
-            contains(line, "nosuch: no such file or folder; expected the folder of a model, or a GGUF file"));
+        CHECK(contains(
+            line,
+            "nosuch: no such file or folder; expected the folder of a model, or a GGUF file"));
     }
 }
 
@@ -170,13 +176,15 @@ TEST_CASE("Messages name the file, the place and the reason") {
     const std::string empty = folder.write("empty.txt", "").string();
     const std::string words =
         folder.write("words.txt", "Once upon a time there was a king in a land").string();
-    const std::string prompts = folder.write("prompts.jsonl", "{\"id\": 1, \"prompt\": \"a\"}\n").string();
+    const std::string prompts =
+        folder.write("prompts.jsonl", "{\"id\": 1, \"prompt\": \"a\"}\n").string();
     const std::string heldout = tiny + "/heldout.txt";
     folder.write("op/op.json", R"({"format": "keel-op/9"})");
     check({
         {{"eval", "perplexity", tiny, "--text", empty},
          {"empty.txt: expected a text to score, found an empty file"}},
-        {{"eval", "kl", tiny, "--against", tiny, "--text", empty}, {"empty.txt: expected a text to score"}},
+        {{"eval", "kl", tiny, "--against", tiny, "--text", empty},
+         {"empty.txt: expected a text to score"}},
         {{"eval", "perplexity", tiny, "--text", words, "--window", "8", "--stride", "9"},
          {"error: --stride: expected 1 to 8", "found 9", "would not be scored"}},
         {{"eval", "perplexity", tiny, "--text", words, "--window", "1"},
@@ -185,12 +193,14 @@ TEST_CASE("Messages name the file, the place and the reason") {
          {"error: --window: expected 2 to "}},
         {{"eval", "perplexity", tiny, "--text", words, "--context", "1"},
          {"error: --context: expected 2 tokens or more", "found 1"}},
-        {{"eval", "perplexity", tiny, "--text", words, "--prefix", "4", "--continuation", "2", "--places",
-          "2000000"},
+        {{"eval", "perplexity", tiny, "--text", words, "--prefix", "4", "--continuation", "2",
+          "--places", "2000000"},
          {"error: --places: expected 1 to 1000000, found 2000000"}},
         {{"eval", "perplexity", tiny, "--text", heldout, "--window", "99999"},
-         {"a window of 99999 tokens (this text fills ", "does not fit the cache of ", "holds 2048 tokens"}},
-        {{"replay-op", tiny}, {tiny + ": no op.json in it; expected a folder that `keel compare` wrote"}},
+         {"a window of 99999 tokens (this text fills ", "does not fit the cache of ",
+          "holds 2048 tokens"}},
+        {{"replay-op", tiny},
+         {tiny + ": no op.json in it; expected a folder that `keel compare` wrote"}},
         {{"replay-op", (folder / "op").string()},
          {"op.json: expected the format 'keel-op/1'", "found 'keel-op/9'"}},
         {{"run", tiny, "--prompts", prompts, "--output", prompts},
@@ -206,13 +216,14 @@ TEST_CASE("Messages name the file, the place and the reason") {
 
 TEST_CASE("A fault in an item of a matrix names that item's line and column") {
     const TempFolder folder;
-    const auto fault = [&](const std::string &model, const std::string &backend, const std::string &kv,
-                           const std::string &policy, const std::string &length) {
+    const auto fault = [&](const std::string &model, const std::string &backend,
+                           const std::string &kv, const std::string &policy,
+                           const std::string &length) {
         const std::string file =
             folder
-                .write("m.yaml", "models:\n  - " + model + "\nbackends:\n  - " + backend + "\nkv:\n  - " +
-                                     kv + "\npolicies:\n  - " + policy + "\nlengths:\n  - 16\n  - " + length +
-                                     "\ndecode: 4\n")
+                .write("m.yaml", "models:\n  - " + model + "\nbackends:\n  - " + backend +
+                                     "\nkv:\n  - " + kv + "\npolicies:\n  - " + policy +
+                                     "\nlengths:\n  - 16\n  - " + length + "\ndecode: 4\n")
                 .string();
         const std::string line = failure(run_keel({"bench", "matrix", file, "--dry-run"}));
         return line.substr(std::min(line.find("m.yaml"), line.size()));
@@ -246,7 +257,8 @@ TEST_CASE("A bad weight in a GGUF file is named as that file calls it") {
     REQUIRE(quote != std::string::npos);
     const std::string name = found.err.substr(quote, found.err.find('\'', quote + 8) - quote + 1);
     CHECK_FALSE(contains(name, "model.layers"));
-    const std::string line = failure(run_keel({"run", file, "-p", "Once upon a time", "-n", "5", "-q"}), 1);
+    const std::string line =
+        failure(run_keel({"run", file, "-p", "Once upon a time", "-n", "5", "-q"}), 1);
     INFO(line);
     CHECK(contains(line, "tiny.gguf: " + name + " has 1 of "));
 }

@@ -29,7 +29,8 @@ const std::vector<std::string> stat_keys = {"load_seconds",
 } // namespace
 
 TEST_CASE("A model folder is enough to write text, and the closing line goes to standard error") {
-    const ProcessResult r = run_keel({"run", tiny, "-p", "Once upon a time", "-n", "12", "--greedy"});
+    const ProcessResult r =
+        run_keel({"run", tiny, "-p", "Once upon a time", "-n", "12", "--greedy"});
     INFO(r.err);
     CHECK(r.code == 0);
     CHECK(r.out.size() > 10);
@@ -40,8 +41,8 @@ TEST_CASE("A model folder is enough to write text, and the closing line goes to 
 }
 
 TEST_CASE("run --json prints one object with text, ids, stop reason and stats, and no other text") {
-    const ProcessResult r =
-        run_keel({"run", tiny, "-p", "Once upon a time", "-n", "7", "--greedy", "--json", "--ignore-eos"});
+    const ProcessResult r = run_keel(
+        {"run", tiny, "-p", "Once upon a time", "-n", "7", "--greedy", "--json", "--ignore-eos"});
     const auto json = parse_json(r);
     CHECK(json.at("ids").size() == 7);
     CHECK(json.at("stop").at("reason") == "max_tokens");
@@ -54,8 +55,8 @@ TEST_CASE("run --json prints one object with text, ids, stop reason and stats, a
     CHECK(json.at("stats").at("prefill_tokens") == 6);
     CHECK(json.at("stats").at("decode_tokens") == 6); // the last token needs no step of its own
     // the text is that of the streaming form
-    const ProcessResult streamed =
-        run_keel({"run", tiny, "-p", "Once upon a time", "-n", "7", "--greedy", "--ignore-eos", "-q"});
+    const ProcessResult streamed = run_keel(
+        {"run", tiny, "-p", "Once upon a time", "-n", "7", "--greedy", "--ignore-eos", "-q"});
     CHECK(streamed.out == json.at("text").get<std::string>() + "\n");
     CHECK(streamed.err.empty());
     CHECK(run_keel({"run", tiny, "-p", "Once upon a time", "-n", "7", "--greedy", "--ignore-eos",
@@ -100,7 +101,8 @@ TEST_CASE("Short forms of --set do what the key does, and their errors name the 
         arguments.insert(arguments.end(), {"-n", "10", "--json"});
         return parse_json(run_keel(std::move(arguments))).at("ids");
     };
-    CHECK(ids({"run", quickstart, "--seed", "5"}) == ids({"run", quickstart, "--set", "sampling.seed=5"}));
+    CHECK(ids({"run", quickstart, "--seed", "5"}) ==
+          ids({"run", quickstart, "--set", "sampling.seed=5"}));
     CHECK(ids({"run", quickstart, "--seed", "5"}) != ids({"run", quickstart, "--seed", "6"}));
     CHECK(ids({"run", quickstart, "--greedy"}) ==
           ids({"run", quickstart, "--set", "sampling.temperature=0"}));
@@ -108,51 +110,56 @@ TEST_CASE("Short forms of --set do what the key does, and their errors name the 
                "--context", "64", "--greedy"})
               .size() == 10);
 
-    CHECK(contains(failure(run_keel({"run", quickstart, "--temperature", "warm"})), "--temperature"));
+    CHECK(
+        contains(failure(run_keel({"run", quickstart, "--temperature", "warm"})), "--temperature"));
     CHECK_FALSE(contains(failure(run_keel({"run", quickstart, "--temperature", "warm"})), "--set"));
-    CHECK(contains(failure(run_keel({"run", quickstart, "--set", "sampling.temprature=1"})), "did you mean"));
+    CHECK(contains(failure(run_keel({"run", quickstart, "--set", "sampling.temprature=1"})),
+                   "did you mean"));
     CHECK(contains(failure(run_keel({"run", quickstart, "--set", "sampling"})), "sampling"));
-    CHECK(contains(failure(run_keel({"run", quickstart, "--policy", "sliding_windw"})), "sliding_windw"));
+    CHECK(contains(failure(run_keel({"run", quickstart, "--policy", "sliding_windw"})),
+                   "sliding_windw"));
     CHECK(contains(failure(run_keel({"run", quickstart, "--kv-dtype", "f17"})), "--kv-dtype"));
 }
 
 TEST_CASE("The option --stop ends the text in front of the stop string") {
-    const auto full =
-        parse_json(run_keel({"run", tiny, "-p", "Once upon a time", "-n", "40", "--greedy", "--json"}));
+    const auto full = parse_json(
+        run_keel({"run", tiny, "-p", "Once upon a time", "-n", "40", "--greedy", "--json"}));
     const std::string text = full.at("text");
     const size_t space = text.find(' ', 5);
     REQUIRE(space != std::string::npos);
     const std::string word = text.substr(space, 3);
-    const auto cut = parse_json(
-        run_keel({"run", tiny, "-p", "Once upon a time", "-n", "40", "--greedy", "--json", "--stop", word}));
+    const auto cut = parse_json(run_keel(
+        {"run", tiny, "-p", "Once upon a time", "-n", "40", "--greedy", "--json", "--stop", word}));
     CHECK(cut.at("stop").at("reason") == "stop_string");
     CHECK(cut.at("stop").at("detail") == word);
     CHECK(cut.at("text") == text.substr(0, text.find(word)));
 }
 
 TEST_CASE("A full context stops the run, says so and names the key") {
-    const auto json = parse_json(run_keel(
-        {"run", tiny, "-p", "Once upon a time", "--context", "16", "-n", "100", "--ignore-eos", "--json"}));
+    const auto json = parse_json(run_keel({"run", tiny, "-p", "Once upon a time", "--context", "16",
+                                           "-n", "100", "--ignore-eos", "--json"}));
     CHECK(json.at("stop").at("reason") == "cache_full");
     CHECK(contains(json.at("stop").at("detail"), "model.context"));
-    const ProcessResult plain =
-        run_keel({"run", tiny, "-p", "Once upon a time", "--context", "16", "-n", "100", "--ignore-eos"});
+    const ProcessResult plain = run_keel(
+        {"run", tiny, "-p", "Once upon a time", "--context", "16", "-n", "100", "--ignore-eos"});
     CHECK(plain.code == 0);
     CHECK(contains(plain.err, "keel: stopped: "));
     CHECK(contains(plain.err, "model.context"));
     // a prompt that does not fit cannot begin
-    CHECK(contains(
-        failure(run_keel({"run", tiny, "-p", "Once upon a time there was a king", "--context", "4"})),
-        "model.context"));
+    CHECK(contains(failure(run_keel(
+                       {"run", tiny, "-p", "Once upon a time there was a king", "--context", "4"})),
+                   "model.context"));
 }
 
 TEST_CASE("A sliding window goes on past the context's worth of tokens and counts its evictions") {
-    const auto json = parse_json(run_keel({"run", quickstart, "-n", "150", "--ignore-eos", "--json"}));
+    const auto json =
+        parse_json(run_keel({"run", quickstart, "-n", "150", "--ignore-eos", "--json"}));
     CHECK(json.at("stop").at("reason") == "max_tokens");
     CHECK(json.at("stats").at("evictions").get<int>() > 0);
 }
 
-TEST_CASE("The option --explain shows who runs each op on standard error: --explain-only stops there") {
+TEST_CASE(
+    "The option --explain shows who runs each op on standard error: --explain-only stops there") {
     const ProcessResult r = run_keel({"run", quickstart, "-n", "1", "--explain"});
     CHECK(r.code == 0);
     CHECK(contains(r.err, "matmul"));
@@ -164,8 +171,7 @@ TEST_CASE("The option --explain shows who runs each op on standard error: --expl
     const auto json = parse_json(run_keel({"run", quickstart, "--explain-only", "--json"}));
     CHECK(json.at("backend") == "cpu");
     REQUIRE_FALSE(json.at("decode").empty());
-    for (const auto &row : json.at("decode"))
-        CHECK(row.at("rung") == "native");
+    for (const auto &row : json.at("decode")) CHECK(row.at("rung") == "native");
     // The ops of an eviction are in both forms.
     CHECK(contains(only.out, "kv_gather"));
     REQUIRE_FALSE(json.at("eviction").empty());
@@ -205,12 +211,12 @@ TEST_CASE("Ctrl-C while weights load is an interruption, not a fault of the back
 TEST_CASE("A second Ctrl-C ends the program at once") {
     ProcessOptions options;
     options.on_output = [&](pid_t pid, const std::string &) { ::kill(pid, SIGINT); };
-    CHECK(run_keel({"run", tiny, "-p", "Once upon a time", "-n", "2000", "--ignore-eos"}, options).code ==
-          130);
+    CHECK(run_keel({"run", tiny, "-p", "Once upon a time", "-n", "2000", "--ignore-eos"}, options)
+              .code == 130);
 }
 
-TEST_CASE(
-    "Output that nobody reads ends the program without a word: output that cannot be written is an error") {
+TEST_CASE("Output that nobody reads ends the program without a word: output that cannot be written "
+          "is an error") {
     ProcessOptions closed;
     closed.close_output = true;
     const ProcessResult r =
@@ -221,7 +227,8 @@ TEST_CASE(
     CHECK(run_keel({"run", "--help"}, closed).code == 0);
     ProcessOptions full;
     full.output_file = "/dev/full";
-    CHECK(contains(failure(run_keel({"run", tiny, "-p", "Once", "-n", "5"}, full), 1), "standard output"));
+    CHECK(contains(failure(run_keel({"run", tiny, "-p", "Once", "-n", "5"}, full), 1),
+                   "standard output"));
 }
 
 TEST_CASE("Every shipped config for the CPU runs, without a fallback") {
@@ -231,8 +238,8 @@ TEST_CASE("Every shipped config for the CPU runs, without a fallback") {
         const std::string name = entry.path().stem();
         if (name == "opencl" || name == "vulkan") continue; // tests/plugins/backends runs them
         INFO(entry.path());
-        const ProcessResult result = run_keel(
-            {"run", entry.path().string(), "--max-tokens", "8", "--strict", "--ignore-eos", "--json"});
+        const ProcessResult result = run_keel({"run", entry.path().string(), "--max-tokens", "8",
+                                               "--strict", "--ignore-eos", "--json"});
         const auto json = parse_json(result);
         CHECK(json.at("ids").size() == 8);
         CHECK(json.at("stop").at("reason") == "max_tokens");
@@ -242,12 +249,13 @@ TEST_CASE("Every shipped config for the CPU runs, without a fallback") {
 }
 
 TEST_CASE("The greedy text is the one of Hugging Face transformers") {
-    const auto golden = nlohmann::json::parse(read_file(source_folder + "/tests/golden/tiny_greedy.json"));
+    const auto golden =
+        nlohmann::json::parse(read_file(source_folder + "/tests/golden/tiny_greedy.json"));
     for (const auto &expected : golden.at("cases")) {
         const std::string text = expected.at("text");
         if (text.empty()) continue; // -p "" is the beginning-of-text token alone
-        const auto json = parse_json(run_keel({"run", source_folder + "/configs/greedy_f32.yaml", "-p", text,
-                                               "-n", "20", "--ignore-eos", "--json"}));
+        const auto json = parse_json(run_keel({"run", source_folder + "/configs/greedy_f32.yaml",
+                                               "-p", text, "-n", "20", "--ignore-eos", "--json"}));
         INFO(text);
         const std::vector<int> ids = json.at("ids");
         const std::vector<int> greedy = expected.at("greedy");
@@ -262,16 +270,20 @@ TEST_CASE("The same works from another folder, with relative paths") {
     options.folder = source_folder + "/configs";
     CHECK(run_keel({"run", "quickstart.yaml", "-n", "2"}, options).code == 0);
     CHECK(run_keel({"run", "../models/tiny", "-p", "The", "-n", "2"}, options).code == 0);
-    CHECK(run_keel({"run", "../models/tiny/model.safetensors", "-p", "The", "-n", "2"}, options).code == 0);
+    CHECK(run_keel({"run", "../models/tiny/model.safetensors", "-p", "The", "-n", "2"}, options)
+              .code == 0);
 }
 
-TEST_CASE(
-    "An error names what was written: the option, --set, or the file, and a missing prompt comes last") {
+TEST_CASE("An error names what was written: the option, --set, or the file, and a missing prompt "
+          "comes last") {
     const TempFolder folder;
     const std::string text = folder.write("jt.yaml", "just text").string();
-    CHECK(contains(failure(run_keel({"run", text, "-n", "2"})), "jt.yaml:1:1: expected a map of keys"));
-    CHECK(contains(failure(run_keel({"run", tiny, "-p", "x", "--set", "kv.dtype=f99"})), "--set kv.dtype: "));
-    CHECK(contains(failure(run_keel({"run", tiny, "-p", "x", "--kv-dtype", "f99"})), "--kv-dtype: "));
+    CHECK(contains(failure(run_keel({"run", text, "-n", "2"})),
+                   "jt.yaml:1:1: expected a map of keys"));
+    CHECK(contains(failure(run_keel({"run", tiny, "-p", "x", "--set", "kv.dtype=f99"})),
+                   "--set kv.dtype: "));
+    CHECK(
+        contains(failure(run_keel({"run", tiny, "-p", "x", "--kv-dtype", "f99"})), "--kv-dtype: "));
     CHECK(contains(failure(run_keel({"run", tiny, "--policy", "nosuch"})), "no plugin 'nosuch'"));
     CHECK(contains(failure(run_keel({"run", tiny})), "there is no prompt"));
 }

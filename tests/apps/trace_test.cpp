@@ -6,8 +6,9 @@ using namespace keel::test;
 TEST_CASE("A trace is whole JSON, after an interruption and an error too") {
     const TempFolder folder;
     const std::string here = folder.path().string(), file = here + "/t.json";
-    const ProcessResult bench = run_keel({"bench", tiny, "--prefill", "8", "--decode", "2", "--depth", "0",
-                                          "-r", "1", "--probe-mib", "0", "--trace", file});
+    const ProcessResult bench =
+        run_keel({"bench", tiny, "--prefill", "8", "--decode", "2", "--depth", "0", "-r", "1",
+                  "--probe-mib", "0", "--trace", file});
     INFO(bench.err);
     REQUIRE(bench.code == 0);
     CHECK(read_json(file).at("traceEvents").size() > 100);
@@ -28,17 +29,19 @@ TEST_CASE("A trace is whole JSON, after an interruption and an error too") {
     for (const int seconds : {2, 20}) {
         ProcessOptions kill;
         kill.timeout = std::chrono::seconds(seconds);
-        const ProcessResult killed = run_keel({"bench", tiny, "--prefill", "0", "--decode", "1500", "--depth",
-                                               "0", "-r", "1000", "--probe-mib", "0", "--trace", file},
-                                              kill);
+        const ProcessResult killed =
+            run_keel({"bench", tiny, "--prefill", "0", "--decode", "1500", "--depth", "0", "-r",
+                      "1000", "--probe-mib", "0", "--trace", file},
+                     kill);
         CHECK(killed.timed_out);
         events = read_json(file).at("traceEvents").size();
         if (events > 100) break;
     }
     CHECK(events > 100);
     // The run fails: the cache is full.
-    const ProcessResult failed = run_keel({"eval", "perplexity", tiny, "--text", heldout, "--set",
-                                           "kv.max_mib=0.2", "--max-tokens", "600", "--trace", file});
+    const ProcessResult failed =
+        run_keel({"eval", "perplexity", tiny, "--text", heldout, "--set", "kv.max_mib=0.2",
+                  "--max-tokens", "600", "--trace", file});
     INFO(failed.err);
     CHECK(failed.code == 2);
     CHECK(read_json(file).contains("traceEvents"));

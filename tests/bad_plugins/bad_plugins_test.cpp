@@ -27,7 +27,8 @@ namespace {
 const fs::path folder = KEEL_TEST_PLUGINS;
 const SourceLocation line{"run.yaml", 17, 11};
 
-// What a user sees who names the plugin in line 17. Also checks that a refused library was closed again.
+// What a user sees who names the plugin in line 17. Also checks that a refused library was closed
+// again.
 std::string refusal(const std::string &name, keel_plugin_kind kind = KEEL_PLUGIN_POLICY) {
     PluginRegistry registry({folder});
     const std::string text = error_text([&] { registry.get(name, kind, line); }, ErrorKind::plugin);
@@ -65,15 +66,17 @@ TEST_CASE("a good plugin is found by name, loaded once, and described") {
     CHECK(plugin.policy().fork == nullptr);
     CHECK(plugin.extension("keel.test/1") != nullptr);
     CHECK(plugin.extension("keel.test/12") == nullptr);
-    CHECK(&registry.get((folder / ".." / "test_plugins" / "good_policy.so").string(), line) == &plugin);
-    CHECK(error_text([&] { static_cast<void>(plugin.backend()); }, ErrorKind::internal).find("policy") !=
-          std::string::npos);
+    CHECK(&registry.get((folder / ".." / "test_plugins" / "good_policy.so").string(), line) ==
+          &plugin);
+    CHECK(error_text([&] { static_cast<void>(plugin.backend()); }, ErrorKind::internal)
+              .find("policy") != std::string::npos);
     CHECK(is_mapped("good_policy"));
 }
 
 TEST_CASE("a name that no folder has is refused with the folders and a near name") {
     PluginRegistry registry({"/nonexistent", folder});
-    const std::string text = error_text([&] { registry.get("good_polcy", line); }, ErrorKind::plugin);
+    const std::string text =
+        error_text([&] { registry.get("good_polcy", line); }, ErrorKind::plugin);
     CHECK(text == "run.yaml:17:11: no plugin 'good_polcy': no good_polcy.so in /nonexistent, " +
                       folder.string() + "; did you mean 'good_policy'?");
     const std::string far = error_text([&] { registry.get("xyzzy", line); }, ErrorKind::plugin);
@@ -90,8 +93,9 @@ TEST_CASE("a name that no folder has is refused with the folders and a near name
 
 TEST_CASE("a path that leads nowhere, to a folder, or from nowhere is refused") {
     const std::string missing = refusal("/nonexistent/cpu.so");
-    CHECK(missing == "run.yaml:17:11: plugin /nonexistent/cpu.so: no such file; correct the path, or build "
-                     "or install the plugin");
+    CHECK(missing ==
+          "run.yaml:17:11: plugin /nonexistent/cpu.so: no such file; correct the path, or build "
+          "or install the plugin");
     CHECK(refusal(folder.string()).find("is not a file but a folder") != std::string::npos);
     CHECK(refusal("./good_policy.so").find("write it absolute") != std::string::npos);
     CHECK(refusal("good_policy.so").find("write it absolute") != std::string::npos);
@@ -99,9 +103,10 @@ TEST_CASE("a path that leads nowhere, to a folder, or from nowhere is refused") 
 
 TEST_CASE("a file that is no library is refused with the loader's words") {
     const keel::test::TempFolder temp;
-    for (const char *content : {"", "#!/bin/sh\n",
-                                "\x7f"
-                                "ELF and then something else, long enough for a header or so ....."}) {
+    for (const char *content :
+         {"", "#!/bin/sh\n",
+          "\x7f"
+          "ELF and then something else, long enough for a header or so ....."}) {
         const fs::path path = temp.write("fake.so", content);
         const std::string text = refusal(path.string());
         INFO(text);
@@ -120,7 +125,8 @@ TEST_CASE("a library without the entry symbol is refused") {
 }
 
 TEST_CASE("an entry symbol of another major is named") {
-    check_refusal("major_one", "was built for ABI major 1, this Keel speaks 0.1", "or a newer Keel");
+    check_refusal("major_one", "was built for ABI major 1, this Keel speaks 0.1",
+                  "or a newer Keel");
 }
 
 TEST_CASE("a plugin that returns NULL is reported as refusing") {
@@ -150,9 +156,9 @@ TEST_CASE("missing tables and required slots are named") {
 
 TEST_CASE("a plugin of the wrong kind is refused, but stays usable as what it is") {
     const std::string text = refusal("good_policy", KEEL_PLUGIN_BACKEND);
-    CHECK(text ==
-          "run.yaml:17:11: good_policy is a policy, a backend is wanted here; name a backend (plugin file: " +
-              (folder / "good_policy.so").string() + ")");
+    CHECK(text == "run.yaml:17:11: good_policy is a policy, a backend is wanted here; name a "
+                  "backend (plugin file: " +
+                      (folder / "good_policy.so").string() + ")");
     check_refusal("unknown_kind", "is of kind 77", "update Keel");
 }
 
@@ -172,7 +178,8 @@ TEST_CASE("a plugin found by name must carry that name") {
 }
 
 TEST_CASE("a parameter table that contradicts itself is refused at load") {
-    check_refusal("bad_params", "('window') expects an integer from 1 to 4096, but its default is '0'",
+    check_refusal("bad_params",
+                  "('window') expects an integer from 1 to 4096, but its default is '0'",
                   "report it to its author");
 }
 
@@ -185,8 +192,8 @@ TEST_CASE("a sanitizer that the host does not have is refused before it can end 
 }
 
 #if defined(__x86_64__)
-TEST_CASE(
-    "a plugin linked with -ffast-math loads, but the floating-point mode is restored and the user warned") {
+TEST_CASE("a plugin linked with -ffast-math loads, but the floating-point mode is restored and the "
+          "user warned") {
     std::ostringstream text;
     keel::log().sinks().push_back(std::make_shared<spdlog::sinks::ostream_sink_st>(text));
     const uint32_t mode = keel::fpu_mode();
@@ -230,10 +237,12 @@ TEST_CASE("exceptions in a plugin's slots arrive as statuses with their text") {
     needs.h = KEEL_HEADER(keel_policy_needs);
     keel_policy_state *state = nullptr;
     const auto create = [&](const char *mode) {
-        const std::vector<keel::GivenParam> given = {{"mode", mode, keel::GivenParam::Form::plain, line}};
+        const std::vector<keel::GivenParam> given = {
+            {"mode", mode, keel::GivenParam::Form::plain, line}};
         const auto params = plugin.params().bind(given, line);
         HostServices::drop_error();
-        return policy.create(services.table(), &geometry, params.data(), params.size(), 5, &needs, &state);
+        return policy.create(services.table(), &geometry, params.data(), params.size(), 5, &needs,
+                             &state);
     };
     const auto message = [] {
         const auto error = HostServices::take_error();
@@ -257,10 +266,10 @@ TEST_CASE("exceptions in a plugin's slots arrive as statuses with their text") {
     input.h = KEEL_HEADER(keel_policy_input);
     input.stride = 100;
     input.next_position = 100;
-    keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision), scores.data(), nullptr, nullptr};
+    keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision), scores.data(), nullptr,
+                                     nullptr};
     CHECK(policy.decide(state, &input, &decision) == KEEL_OK);
-    for (int i = 0; i < 100; ++i)
-        CHECK(scores[static_cast<size_t>(i)] == static_cast<float>(i));
+    for (int i = 0; i < 100; ++i) CHECK(scores[static_cast<size_t>(i)] == static_cast<float>(i));
     for (const int64_t slot : {0, 99}) { // the caller's share, and another worker's
         input.next_position = slot;
         CHECK(policy.decide(state, &input, &decision) == KEEL_E_INTERNAL);

@@ -1,12 +1,14 @@
-/* A policy that is as it should be: it keeps the newest slots. The bad plugins beside it change one thing each. */
+/* A policy that is as it should be: it keeps the newest slots. The bad plugins beside it change one
+ * thing each. */
 #ifndef KEEL_TESTS_GOOD_H
 #define KEEL_TESTS_GOOD_H
 
 #include <keel/policy.h>
 
 static inline keel_status good_create(const keel_host *host, const keel_geometry *geometry,
-                                      const keel_param *const *params, uint32_t n_params, uint64_t seed,
-                                      keel_policy_needs *needs, keel_policy_state **out) {
+                                      const keel_param *const *params, uint32_t n_params,
+                                      uint64_t seed, keel_policy_needs *needs,
+                                      keel_policy_state **out) {
     keel_policy_needs mine = {KEEL_HEADER(keel_policy_needs)};
     (void)host, (void)geometry, (void)params, (void)n_params, (void)seed;
     mine.granularity = KEEL_KEEP_LAYER;
@@ -16,9 +18,7 @@ static inline keel_status good_create(const keel_host *host, const keel_geometry
     return KEEL_OK;
 }
 
-static inline void good_destroy(keel_policy_state *state) {
-    (void)state;
-}
+static inline void good_destroy(keel_policy_state *state) { (void)state; }
 
 static inline keel_status good_decide(keel_policy_state *state, const keel_policy_input *input,
                                       keel_policy_decision *decision) {
@@ -38,11 +38,12 @@ static inline keel_status good_reset(keel_policy_state *state) {
     return KEEL_OK;
 }
 
-#define GOOD_SLOTS .create = good_create, .destroy = good_destroy, .decide = good_decide, .reset = good_reset
+#define GOOD_SLOTS                                                                                 \
+    .create = good_create, .destroy = good_destroy, .decide = good_decide, .reset = good_reset
 
-#define GOOD_TEXTS(name)                                                                                     \
-    .min_host_abi = KEEL_ABI_VERSION, .kind = KEEL_PLUGIN_POLICY, .id = name, .version = "1.0.0",            \
-    .vendor = "Keel's tests", .license = "MIT", .doc = "Keeps the newest slots.", .build_info = "test",      \
-    .sanitizer = KEEL_SANITIZER_HERE
+#define GOOD_TEXTS(name)                                                                           \
+    .min_host_abi = KEEL_ABI_VERSION, .kind = KEEL_PLUGIN_POLICY, .id = name, .version = "1.0.0",  \
+    .vendor = "Keel's tests", .license = "MIT", .doc = "Keeps the newest slots.",                  \
+    .build_info = "test", .sanitizer = KEEL_SANITIZER_HERE
 
 #endif

@@ -3,7 +3,8 @@
 
 static const keel_param_spec window = KEEL_INT_PARAM("window", "32", 1, 4096, "slots that stay");
 static const char *const orders[] = {"newest", "oldest", NULL};
-static const keel_param_spec order = KEEL_CHOICE_PARAM("order", "newest", orders, "which slots stay");
+static const keel_param_spec order =
+    KEEL_CHOICE_PARAM("order", "newest", orders, "which slots stay");
 static const keel_param_spec *const params[] = {&window, &order};
 static const keel_policy table = {.h = KEEL_HEADER(keel_policy), GOOD_SLOTS};
 

@@ -1,4 +1,5 @@
-/* As a newer header would make it: longer structs, a later minor. Works; the host does not see the new members. */
+/* As a newer header would make it: longer structs, a later minor. Works; the host does not see the
+ * new members. */
 #include "good.h"
 
 #define NEWER (KEEL_ABI_VERSION + 5)

@@ -1,5 +1,3 @@
 /* A library like any other: no entry symbol. */
 int answer(void);
-int answer(void) {
-    return 42;
-}
+int answer(void) { return 42; }

@@ -1,7 +1,8 @@
 /* The policy table ends before decide. */
 #include "good.h"
 
-static const keel_policy table = {.h = {KEEL_PREFIX(keel_policy, destroy), KEEL_ABI_VERSION}, GOOD_SLOTS};
+static const keel_policy table = {.h = {KEEL_PREFIX(keel_policy, destroy), KEEL_ABI_VERSION},
+                                  GOOD_SLOTS};
 static const keel_plugin plugin = {
     .h = KEEL_HEADER(keel_plugin), GOOD_TEXTS("small_table"), .vtable = &table};
 

@@ -8,9 +8,7 @@ struct keel_policy_state {
     keel_policy_needs needs;
 };
 
-static const keel_host *host_of(const keel_policy_state *state) {
-    return state->host;
-}
+static const keel_host *host_of(const keel_policy_state *state) { return state->host; }
 
 static keel_status create(const keel_host *host, const keel_geometry *geometry,
                           const keel_param *const *params, uint32_t n_params, uint64_t seed,
@@ -20,19 +18,27 @@ static keel_status create(const keel_host *host, const keel_geometry *geometry,
     if (given.is("mode", "bad_alloc")) throw std::bad_alloc();
     if (given.is("mode", "int")) throw 7;
     if (geometry->layers == 0)
-        throw keel::sdk::Failure(KEEL_E_INVALID_ARG, "%u layers, seed %u", 0u, static_cast<unsigned>(seed));
+        throw keel::sdk::Failure(KEEL_E_INVALID_ARG, "%u layers, seed %u", 0u,
+                                 static_cast<unsigned>(seed));
     auto state = std::make_unique<keel_policy_state>();
     state->host = host;
-    state->needs = {
-        KEEL_HEADER(keel_policy_needs), 0, KEEL_KEEP_LAYER, KEEL_OUTPUT_SCORES, 0, 0, 0, 0, 0, 0, nullptr};
+    state->needs = {KEEL_HEADER(keel_policy_needs),
+                    0,
+                    KEEL_KEEP_LAYER,
+                    KEEL_OUTPUT_SCORES,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    nullptr};
     keel_emit(needs, &state->needs, sizeof state->needs);
     *out = state.release();
     return KEEL_OK;
 }
 
-static void destroy(keel_policy_state *state) {
-    delete state;
-}
+static void destroy(keel_policy_state *state) { delete state; }
 
 // Throws on one worker of a region.
 static keel_status decide(keel_policy_state *state, const keel_policy_input *input,
@@ -45,9 +51,7 @@ static keel_status decide(keel_policy_state *state, const keel_policy_input *inp
     });
 }
 
-static keel_status reset(keel_policy_state *) {
-    throw std::runtime_error("no way back");
-}
+static keel_status reset(keel_policy_state *) { throw std::runtime_error("no way back"); }
 
 static const char *const modes[] = {"fine", "unknown_key", "bad_alloc", "int", nullptr};
 static const keel_param_spec mode = KEEL_CHOICE_PARAM("mode", "fine", modes, "what create throws");
@@ -79,6 +83,4 @@ static const keel_plugin plugin = {KEEL_HEADER(keel_plugin),
                                    &table,
                                    nullptr};
 
-const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) {
-    return &plugin;
-}
+const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) { return &plugin; }

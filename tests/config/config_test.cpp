@@ -11,9 +11,7 @@ using namespace keel::pipeline;
 
 namespace {
 
-PipelineConfig parse(std::string_view text) {
-    return parse_config(text, "f.yaml", "/folder/sub");
-}
+PipelineConfig parse(std::string_view text) { return parse_config(text, "f.yaml", "/folder/sub"); }
 
 constexpr std::string_view shortest = "model: m\nbackend: cpu\n";
 

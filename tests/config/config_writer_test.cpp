@@ -14,9 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-PipelineConfig parse(std::string_view text) {
-    return parse_config(text, "f.yaml", "/folder");
-}
+PipelineConfig parse(std::string_view text) { return parse_config(text, "f.yaml", "/folder"); }
 
 const std::vector<std::string> examples = {
     "model: m\nbackend: cpu\n",
@@ -155,8 +153,7 @@ TEST_CASE("a new pipeline holds what it was given and explains every key") {
     CHECK_THAT(text, Contains("  # 2.2 GiB as stored.\n  path: \"../my models/m\"\n"));
     CHECK_THAT(text, Contains("\n  # dtype: f16\n"));
     std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);)
-        CHECK(line.size() <= 110);
+    for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 110);
     for (const auto &key : schema().keys) {
         INFO(key->path);
         CHECK_THAT(text, Contains(std::string(last_part(key->path)) + ": "));

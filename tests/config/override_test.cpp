@@ -33,8 +33,7 @@ std::string refused(const std::string &override_text, ErrorKind kind = ErrorKind
 }
 std::vector<std::string> keys_of(const std::vector<RawParam> &params) {
     std::vector<std::string> keys;
-    for (const RawParam &param : params)
-        keys.push_back(param.key);
+    for (const RawParam &param : params) keys.push_back(param.key);
     return keys;
 }
 using Texts = std::vector<std::string>;

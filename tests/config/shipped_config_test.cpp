@@ -23,7 +23,8 @@ TEST_CASE("every shipped config is read, strict, and names a model that is there
         names.insert(entry.path().filename().string());
         const PipelineConfig config = load_config(entry.path());
         CHECK(*config.strict);
-        const std::string plugin = *config.backend.plugin; // a config for a GPU has its plugin's name
+        const std::string plugin =
+            *config.backend.plugin; // a config for a GPU has its plugin's name
         CHECK((config.hybrid.is_given() || plugin == "cpu" || plugin == entry.path().stem()));
         CHECK(fs::exists(*config.model.path / "config.json"));
         CHECK_FALSE(config.generation.prompt->empty());
@@ -34,8 +35,9 @@ TEST_CASE("every shipped config is read, strict, and names a model that is there
         std::getline(in, first);
         CHECK(first.starts_with("# "));
     }
-    for (const char *expected : {"quickstart.yaml", "full_cache.yaml", "sliding_window_rerotated.yaml",
-                                 "q8_cache.yaml", "greedy_f32.yaml", "hybrid.yaml"})
+    for (const char *expected :
+         {"quickstart.yaml", "full_cache.yaml", "sliding_window_rerotated.yaml", "q8_cache.yaml",
+          "greedy_f32.yaml", "hybrid.yaml"})
         CHECK(names.count(expected) == 1);
 }
 

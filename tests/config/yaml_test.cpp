@@ -11,9 +11,7 @@ using keel::test::error_text;
 
 namespace {
 
-YamlNode parse(std::string_view text) {
-    return parse_yaml(text, {"f.yaml", "/folder"});
-}
+YamlNode parse(std::string_view text) { return parse_yaml(text, {"f.yaml", "/folder"}); }
 std::string refused(std::string_view text) {
     return error_text([&] { parse(text); });
 }
@@ -69,7 +67,8 @@ TEST_CASE("what is not fit YAML is refused with its place") {
         std::string text, message;
     };
     const std::vector<Case> cases = {
-        {"a: 1\na: 2\n", "f.yaml:2:1: expected each key once, found 'a' again (first at f.yaml:1:1)"},
+        {"a: 1\na: 2\n",
+         "f.yaml:2:1: expected each key once, found 'a' again (first at f.yaml:1:1)"},
         {"a: 1\n---\nb: 2\n", "f.yaml:2:1: expected one YAML document, found a second one ('---')"},
         {"a:\n\tb: 1\n", "f.yaml:2:3: expected spaces for the indentation, found a tab"},
         {"a: !!int 3\n",
@@ -79,7 +78,8 @@ TEST_CASE("what is not fit YAML is refused with its place") {
         {"? {a: b}\n: 1\n", "f.yaml:1:3: expected a word as a key, found a map"},
         {"~: 1\n", "f.yaml:1:1: expected a word as a key, found nothing"},
         {"a: *x\n", "f.yaml:1:4: expected an alias (*name) of an anchor (&name), found none"},
-        {"a: &x [*x]\n", "f.yaml:1:8: expected an alias of a finished value, found one inside itself"},
+        {"a: &x [*x]\n",
+         "f.yaml:1:8: expected an alias of a finished value, found one inside itself"},
         {"a: [1, 2\n", "f.yaml:2:1: expected valid YAML, found: end of sequence flow not found"},
         {"a: \"b\n", "f.yaml:2:1: expected valid YAML, found: illegal EOF in scalar"},
         {"a: \"b", "f.yaml:1:6: expected valid YAML, found: illegal EOF in scalar"},
@@ -87,9 +87,11 @@ TEST_CASE("what is not fit YAML is refused with its place") {
         {"a: b: c\n", "f.yaml:1:5: expected valid YAML, found: illegal map value"},
         {"a: caf\xE9\n", "f.yaml:1:7: expected UTF-8 text, found the byte 0xe9"},
         {"é: \xC0\x80\n", "f.yaml:1:4: expected UTF-8 text, found the byte 0xc0"},
-        {std::string("a: b\0c\n", 7), "f.yaml:1:5: expected UTF-8 text, found the control character \\x00"},
+        {std::string("a: b\0c\n", 7),
+         "f.yaml:1:5: expected UTF-8 text, found the control character \\x00"},
         {"a: 1\nb: \x04\n", "f.yaml:2:4: expected UTF-8 text, found the control character \\x04"},
-        {"a: 1\rb: 2\n", "f.yaml:1:5: expected UTF-8 text, found a carriage return without a line feed"},
+        {"a: 1\rb: 2\n",
+         "f.yaml:1:5: expected UTF-8 text, found a carriage return without a line feed"},
         {std::string("\xFF\xFE"
                      "a\0",
                      4),
@@ -107,8 +109,7 @@ TEST_CASE("depth, size and the expansion of aliases are bounded") {
     CHECK_THAT(refused(std::string(500'000, '[')), Contains("expected at most 64 levels"));
     CHECK_THAT(refused(std::string(500'000, '{')), Contains("expected"));
     std::string dashes;
-    for (int i = 0; i < 100'000; ++i)
-        dashes += "- ";
+    for (int i = 0; i < 100'000; ++i) dashes += "- ";
     CHECK_THAT(refused(dashes), Contains("expected at most 64 levels"));
     CHECK(refused(std::string((1u << 20) + 1, ' ')) ==
           "f.yaml: expected at most 1.0 MiB of YAML, found 1.0 MiB");
@@ -117,22 +118,20 @@ TEST_CASE("depth, size and the expansion of aliases are bounded") {
     for (int i = 1; i < 12; ++i) {
         const std::string alias = "*a" + std::to_string(i - 1);
         laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + alias;
-        for (int k = 0; k < 9; ++k)
-            laughs += ", " + alias;
+        for (int k = 0; k < 9; ++k) laughs += ", " + alias;
         laughs += "]\n";
     }
     CHECK_THAT(refused(laughs), Contains("expected at most 20000 values, found more"));
 
     // few values, but each of them long
     std::string wide = "a: &a " + std::string(100'000, 'x') + "\nb: [*a";
-    for (int i = 0; i < 5000; ++i)
-        wide += ", *a";
+    for (int i = 0; i < 5000; ++i) wide += ", *a";
     CHECK_THAT(refused(wide + "]\n"), Contains("aliases count as what they stand for"));
 
     std::string chain = "a0: &a0 [x]\n";
     for (int i = 1; i < 80; ++i)
-        chain +=
-            "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
+        chain += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" +
+                 std::to_string(i - 1) + "]\n";
     CHECK_THAT(refused(chain), Contains("expected at most 64 levels"));
 }
 

@@ -1,4 +1,5 @@
-// The checker itself: a backend with one fault must be found out, by the op or rule that the fault breaks.
+// The checker itself: a backend with one fault must be found out, by the op or rule that the fault
+// breaks.
 #include "conformance/faulty_backend.hpp"
 #include "conformance/protocol.hpp"
 #include "conformance/suite.hpp"
@@ -50,7 +51,8 @@ TEST_CASE("wrong numbers are found, even at one size and just beyond the bound")
                Catch::Contains("times the bound"));
     CHECK_THAT(first_message(run_op(Fault::hides_nan, KEEL_OP_ADD)),
                Catch::Contains("expected nan") || Catch::Contains("expected -nan"));
-    CHECK_THAT(first_message(run_op(Fault::swaps_ties, KEEL_OP_ARGMAX_ROWS)), Catch::Contains("expected"));
+    CHECK_THAT(first_message(run_op(Fault::swaps_ties, KEEL_OP_ARGMAX_ROWS)),
+               Catch::Contains("expected"));
     CHECK(run_op(Fault::ignores_scales, KEEL_OP_CAST).failures > 0);
 }
 
@@ -82,9 +84,12 @@ TEST_CASE("a plan that settles what its calls may change is found") {
 }
 
 TEST_CASE("faults at the border are found") {
-    CHECK_THAT(first_message(run_protocol(Fault::accepts_any_ticket)), Catch::Contains("ticket never given"));
+    CHECK_THAT(first_message(run_protocol(Fault::accepts_any_ticket)),
+               Catch::Contains("ticket never given"));
     CHECK_THAT(first_message(run_protocol(Fault::writes_whole_out_struct)),
                Catch::Contains("behind an out-struct"));
-    CHECK_THAT(first_message(run_protocol(Fault::leaks_buffers)), Catch::Contains("does not come back"));
-    CHECK_THAT(first_message(run_protocol(Fault::refuses_newer_host)), Catch::Contains("newer host"));
+    CHECK_THAT(first_message(run_protocol(Fault::leaks_buffers)),
+               Catch::Contains("does not come back"));
+    CHECK_THAT(first_message(run_protocol(Fault::refuses_newer_host)),
+               Catch::Contains("newer host"));
 }

@@ -13,19 +13,19 @@ namespace {
 
 Fault fault_now = Fault::nothing;
 
-const keel_backend &real() {
-    return *reference_backend();
-}
+const keel_backend &real() { return *reference_backend(); }
 
 // Reads and writes one f32 of a tensor, by byte offset from element 0.
 float get(keel_ctx *ctx, const keel_tensor *t, int64_t at) {
     float value = 0;
-    real().buffer_read(ctx, t->buffer, t->offset + static_cast<uint64_t>(at), &value, sizeof(value));
+    real().buffer_read(ctx, t->buffer, t->offset + static_cast<uint64_t>(at), &value,
+                       sizeof(value));
     return value;
 }
 
 void put(keel_ctx *ctx, const keel_tensor *t, int64_t at, float value) {
-    real().buffer_write(ctx, t->buffer, t->offset + static_cast<uint64_t>(at), &value, sizeof(value));
+    real().buffer_write(ctx, t->buffer, t->offset + static_cast<uint64_t>(at), &value,
+                        sizeof(value));
 }
 
 bool is_plain_matrix(const keel_tensor *t) {
@@ -74,9 +74,7 @@ void KEEL_CALL plan_destroy(keel_ctx *, keel_plan *plan) {
     delete reinterpret_cast<Settled *>(plan);
 }
 
-keel_status KEEL_CALL plan_info(keel_ctx *, const keel_plan *, keel_plan_info *) {
-    return KEEL_OK;
-}
+keel_status KEEL_CALL plan_info(keel_ctx *, const keel_plan *, keel_plan_info *) { return KEEL_OK; }
 
 keel_status KEEL_CALL scale_as_planned(keel_ctx *ctx, const keel_elementwise_args *theirs) {
     const auto *settled = reinterpret_cast<const Settled *>(theirs->plan);
@@ -84,7 +82,8 @@ keel_status KEEL_CALL scale_as_planned(keel_ctx *ctx, const keel_elementwise_arg
     a.h = KEEL_HEADER(keel_elementwise_args);
     a.plan = nullptr;
     const keel_status status = real().scale(ctx, &a);
-    if (status == KEEL_OK && settled != nullptr && is_plain_matrix(a.out) && settled->rows != a.out->shape[0])
+    if (status == KEEL_OK && settled != nullptr && is_plain_matrix(a.out) &&
+        settled->rows != a.out->shape[0])
         put(ctx, a.out, last_of(a.out), 0.25F);
     return status;
 }
@@ -94,8 +93,8 @@ keel_status KEEL_CALL copy(keel_ctx *ctx, const keel_move_args *a) {
     const bool gap = is_plain_matrix(a->out) && a->out->stride[0] > 4 * a->out->shape[1];
     const uint8_t byte = 0;
     if (status == KEEL_OK && gap) {
-        real().buffer_write(ctx, a->out->buffer, a->out->offset + 4 * static_cast<uint64_t>(a->out->shape[1]),
-                            &byte, 1);
+        real().buffer_write(ctx, a->out->buffer,
+                            a->out->offset + 4 * static_cast<uint64_t>(a->out->shape[1]), &byte, 1);
     }
     return status;
 }
@@ -129,8 +128,8 @@ keel_status KEEL_CALL attention(keel_ctx *ctx, const keel_attention_args *theirs
     keel_attention_args a = *theirs;
     if (a.q->shape[0] != 1) return real().attention(ctx, theirs);
     keel_kv_view view = *a.kv;
-    keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc), 4ull * view.kv_heads, KEEL_BUFFER_DEVICE, 0,
-                             nullptr};
+    keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc), 4ull * view.kv_heads,
+                             KEEL_BUFFER_DEVICE, 0, nullptr};
     keel_tensor lengths = *view.lengths;
     real().buffer_create(ctx, &desc, &lengths.buffer);
     lengths.offset = 0;
@@ -138,8 +137,8 @@ keel_status KEEL_CALL attention(keel_ctx *ctx, const keel_attention_args *theirs
         int32_t length = 0;
         real().buffer_read(ctx, view.lengths->buffer, view.lengths->offset + 4 * h, &length, 4);
         const auto block = static_cast<int32_t>(view.block_slots);
-        length =
-            std::min<int32_t>((length + block - 1) / block * block, static_cast<int32_t>(view.max_length));
+        length = std::min<int32_t>((length + block - 1) / block * block,
+                                   static_cast<int32_t>(view.max_length));
         real().buffer_write(ctx, lengths.buffer, 4 * h, &length, 4);
     }
     view.lengths = &lengths;
@@ -158,7 +157,8 @@ keel_status KEEL_CALL kv_append(keel_ctx *ctx, const keel_kv_append_args *theirs
     std::vector<int32_t> ids(static_cast<size_t>(entries * view.kv_heads));
     for (size_t i = 0; i < ids.size(); ++i)
         ids[i] = static_cast<int32_t>(static_cast<int64_t>(i) % view.k->shape[0]);
-    keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc), 4 * ids.size(), KEEL_BUFFER_DEVICE, 0, nullptr};
+    keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc), 4 * ids.size(), KEEL_BUFFER_DEVICE, 0,
+                             nullptr};
     real().buffer_create(ctx, &desc, &table.buffer);
     real().buffer_write(ctx, table.buffer, 0, ids.data(), 4 * ids.size());
     table.offset = 0;
@@ -173,8 +173,8 @@ keel_status KEEL_CALL kv_append(keel_ctx *ctx, const keel_kv_append_args *theirs
 keel_status KEEL_CALL cast(keel_ctx *ctx, const keel_move_args *a) {
     const keel_status status = real().cast(ctx, a);
     const keel_tensor *out = a->out;
-    if (status != KEEL_OK || out->dtype != KEEL_DTYPE_Q8_0 || out->rank != 2 || out->shape[0] == 0 ||
-        out->shape[1] < 64)
+    if (status != KEEL_OK || out->dtype != KEEL_DTYPE_Q8_0 || out->rank != 2 ||
+        out->shape[0] == 0 || out->shape[1] < 64)
         return status;
     uint16_t scale_bits = 0;
     real().buffer_read(ctx, out->buffer, out->offset, &scale_bits, 2);
@@ -199,9 +199,7 @@ keel_status KEEL_CALL argmax_rows(keel_ctx *ctx, const keel_rows_args *a) {
     return status;
 }
 
-keel_status KEEL_CALL wait(keel_ctx *, uint64_t) {
-    return KEEL_OK;
-}
+keel_status KEEL_CALL wait(keel_ctx *, uint64_t) { return KEEL_OK; }
 
 keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) {
     keel_ctx_info info = {};
@@ -246,64 +244,33 @@ keel_backend table_with(Fault fault) {
     t.plan_destroy = nullptr;
     t.plan_info = nullptr;
     switch (fault) {
-    case Fault::nothing:
-        break;
-    case Fault::one_wrong_size:
-        t.matmul = matmul;
-        break;
-    case Fault::slightly_off:
-        t.rms_norm = rms_norm;
-        break;
-    case Fault::writes_past_the_end:
-        t.scale = scale;
-        break;
-    case Fault::writes_between_rows:
-        t.copy = copy;
-        break;
+    case Fault::nothing: break;
+    case Fault::one_wrong_size: t.matmul = matmul; break;
+    case Fault::slightly_off: t.rms_norm = rms_norm; break;
+    case Fault::writes_past_the_end: t.scale = scale; break;
+    case Fault::writes_between_rows: t.copy = copy; break;
     case Fault::writes_to_input:
-    case Fault::hides_nan:
-        t.add = add;
-        break;
-    case Fault::ignores_features:
-        t.silu_mul = silu_mul;
-        break;
-    case Fault::refuses_late:
-        t.softmax = softmax;
-        break;
-    case Fault::reads_beyond_length:
-        t.attention = attention;
-        break;
-    case Fault::ignores_block_table:
-        t.kv_append = kv_append;
-        break;
-    case Fault::ignores_scales:
-        t.cast = cast;
-        break;
-    case Fault::casts_any_type:
-        t.cast = cast_any;
-        break;
-    case Fault::accepts_any_ticket:
-        t.wait = wait;
-        break;
-    case Fault::writes_whole_out_struct:
-        t.ctx_info = ctx_info;
-        break;
+    case Fault::hides_nan: t.add = add; break;
+    case Fault::ignores_features: t.silu_mul = silu_mul; break;
+    case Fault::refuses_late: t.softmax = softmax; break;
+    case Fault::reads_beyond_length: t.attention = attention; break;
+    case Fault::ignores_block_table: t.kv_append = kv_append; break;
+    case Fault::ignores_scales: t.cast = cast; break;
+    case Fault::casts_any_type: t.cast = cast_any; break;
+    case Fault::accepts_any_ticket: t.wait = wait; break;
+    case Fault::writes_whole_out_struct: t.ctx_info = ctx_info; break;
     case Fault::leaks_buffers:
         t.buffer_destroy = buffer_destroy;
         t.ctx_destroy = ctx_destroy;
         break;
-    case Fault::refuses_newer_host:
-        t.ctx_create = ctx_create;
-        break;
+    case Fault::refuses_newer_host: t.ctx_create = ctx_create; break;
     case Fault::settles_rows:
         t.scale = scale_as_planned;
         t.op_plan = op_plan;
         t.plan_destroy = plan_destroy;
         t.plan_info = plan_info;
         break;
-    case Fault::swaps_ties:
-        t.argmax_rows = argmax_rows;
-        break;
+    case Fault::swaps_ties: t.argmax_rows = argmax_rows; break;
     }
     return t;
 }

@@ -59,7 +59,8 @@ TEST_CASE("a backend that is out of memory is asked again with the pool emptied"
     CHECK(device->mem_info().ours == 2900);
 }
 
-TEST_CASE("HOST_VISIBLE becomes DEVICE where the backend has no such kind: other kinds are refused") {
+TEST_CASE(
+    "HOST_VISIBLE becomes DEVICE where the backend has no such kind: other kinds are refused") {
     WrappingBackend w;
     const auto device = w.open();
     w.fail_nth(1, KEEL_E_UNSUPPORTED, "buffer_create");

@@ -37,7 +37,8 @@ TEST_CASE("a device that is not there is an error that says what is there") {
     CHECK_THAT(error_text([&] { w.open("radeon"); }),
                Contains("'radeon'") && Contains("'Integrated GPU', 'Big Discrete GPU'"));
     w.device_count = 0;
-    CHECK_THAT(error_text([&] { w.open(); }, ErrorKind::resource), Contains("wrapping finds no device"));
+    CHECK_THAT(error_text([&] { w.open(); }, ErrorKind::resource),
+               Contains("wrapping finds no device"));
     CHECK(w.live().none());
 }
 
@@ -67,11 +68,14 @@ TEST_CASE("unknown numbers of a context become the core's defaults") {
 TEST_CASE("a backend that asks for what cannot be is told so, and gets no default in its place") {
     WrappingBackend blocks, chunk;
     blocks.kv_block_slots = 96;
-    CHECK_THAT(error_text([&] { blocks.open(); }, ErrorKind::plugin),
-               Contains("backend wrapping: its kv_block_slots is 96, expected a power of two up to 4096") &&
-                   Contains("a fault of the plugin"));
+    CHECK_THAT(
+        error_text([&] { blocks.open(); }, ErrorKind::plugin),
+        Contains(
+            "backend wrapping: its kv_block_slots is 96, expected a power of two up to 4096") &&
+            Contains("a fault of the plugin"));
     chunk.prefill_chunk = 1 << 17;
-    CHECK_THAT(error_text([&] { chunk.open(); }, ErrorKind::plugin), Contains("its prefill_chunk is 131072"));
+    CHECK_THAT(error_text([&] { chunk.open(); }, ErrorKind::plugin),
+               Contains("its prefill_chunk is 131072"));
     CHECK(chunk.live().none());
 }
 
@@ -92,7 +96,8 @@ TEST_CASE("an error names the config's line: the selector's, a parameter's, else
     CHECK_THAT(error_text([&] { Device::open(spec("0")); }, ErrorKind::runtime),
                Catch::StartsWith("f.yaml:2:11: backend wrapping: opening device 0"));
     w.clear_fault();
-    w.fail_nth(1, KEEL_E_INTERNAL, "ctx_info"); // its message speaks of the parameter that we called so
+    w.fail_nth(1, KEEL_E_INTERNAL,
+               "ctx_info"); // its message speaks of the parameter that we called so
     CHECK_THAT(error_text([&] { Device::open(spec("0")); }, ErrorKind::runtime),
                Catch::StartsWith("f.yaml:3:20: backend wrapping: ctx_info"));
     w.clear_fault();
@@ -110,10 +115,11 @@ TEST_CASE("a message that an earlier call left is not told as the reason of anot
     spec.table = *reference_backend();
     spec.host = std::make_shared<HostServices>(1);
     spec.table.flush = [](keel_ctx *, uint64_t *) -> keel_status { return KEEL_E_INTERNAL; };
-    spec.table.buffer_write = [](keel_ctx *, keel_buffer *, uint64_t, const void *, uint64_t) -> keel_status {
+    spec.table.buffer_write = [](keel_ctx *, keel_buffer *, uint64_t, const void *,
+                                 uint64_t) -> keel_status { return KEEL_E_INTERNAL; };
+    spec.table.zero = [](keel_ctx *, const keel_move_args *) -> keel_status {
         return KEEL_E_INTERNAL;
     };
-    spec.table.zero = [](keel_ctx *, const keel_move_args *) -> keel_status { return KEEL_E_INTERNAL; };
     const auto device = Device::open(std::move(spec));
     const auto mutter = [&] {
         device->host()->table()->set_error(device->host()->table(), KEEL_E_INTERNAL, "stale words");
@@ -121,14 +127,16 @@ TEST_CASE("a message that an earlier call left is not told as the reason of anot
     const BufferPtr buffer = device->allocate(64);
     const uint32_t word = 0;
     mutter();
-    CHECK_THAT(error_text([&] { buffer->write(0, &word, 4); }, ErrorKind::runtime), !Contains("stale"));
+    CHECK_THAT(error_text([&] { buffer->write(0, &word, 4); }, ErrorKind::runtime),
+               !Contains("stale"));
     device->stream().op_queued("op");
     mutter();
-    CHECK_THAT(error_text([&] { device->stream().wait(); }, ErrorKind::runtime), !Contains("stale"));
+    CHECK_THAT(error_text([&] { device->stream().wait(); }, ErrorKind::runtime),
+               !Contains("stale"));
     mutter();
     keel_move_args zero = {KEEL_HEADER(keel_move_args)};
-    CHECK(call_op(device->table(), KEEL_OP_ZERO, device->ctx(), reinterpret_cast<keel_op_args *>(&zero)) ==
-          KEEL_E_INTERNAL);
+    CHECK(call_op(device->table(), KEEL_OP_ZERO, device->ctx(),
+                  reinterpret_cast<keel_op_args *>(&zero)) == KEEL_E_INTERNAL);
     CHECK(take_message().empty());
     mutter();
     CHECK(device->with_memory([] { return KEEL_E_OUT_OF_MEMORY; }) == KEEL_E_OUT_OF_MEMORY);

@@ -37,7 +37,8 @@ DeviceLine device_line(const std::filesystem::path &file) {
     return found;
 }
 
-DeviceLine traced_step(WrappingBackend &w, const TempFolder &folder, SyncStrategy sync = {Kind::lazy, 0}) {
+DeviceLine traced_step(WrappingBackend &w, const TempFolder &folder,
+                       SyncStrategy sync = {Kind::lazy, 0}) {
     const auto file = folder / "trace.json";
     {
         Trace trace(file);
@@ -56,8 +57,8 @@ constexpr size_t step_ops = 2 * 9 + 4;
 
 TEST_CASE("a trace shows when the device ran each op, where the backend tells") {
     const TempFolder folder;
-    for (const SyncStrategy sync :
-         {SyncStrategy{Kind::lazy, 0}, SyncStrategy{Kind::eager, 0}, SyncStrategy{Kind::batched, 3}}) {
+    for (const SyncStrategy sync : {SyncStrategy{Kind::lazy, 0}, SyncStrategy{Kind::eager, 0},
+                                    SyncStrategy{Kind::batched, 3}}) {
         WrappingBackend w;
         w.tells_times = true;
         const DeviceLine line = traced_step(w, folder, sync);
@@ -117,6 +118,5 @@ TEST_CASE("without a trace no time is asked for") {
     w.tells_times = true;
     MiniPipeline p(w.open(), {true, nullptr, {Kind::lazy, 0}});
     p.generate(3);
-    for (const char *slot : {"times_enable", "times_read", "times_now"})
-        CHECK(w.count(slot) == 0);
+    for (const char *slot : {"times_enable", "times_read", "times_now"}) CHECK(w.count(slot) == 0);
 }

@@ -27,8 +27,7 @@ struct Counting {
         w.clear_calls();
     }
     void run(int times) {
-        for (int i = 0; i < times; ++i)
-            executor.run(*add, args);
+        for (int i = 0; i < times; ++i) executor.run(*add, args);
     }
 
     std::shared_ptr<Device> device;
@@ -149,7 +148,8 @@ TEST_CASE("a read that is looked at later waits for nothing that was queued behi
         CHECK(n.waits == 2);
         CHECK(n.reads == 2);
         CHECK(n.read_bytes == 8);
-        // One that nobody has submitted is submitted by who looks; one behind which all was waited for waits no more.
+        // One that nobody has submitted is submitted by who looks; one behind which all was waited
+        // for waits no more.
         LaterRead seven = start();
         seven.finish(&value);
         CHECK(value == 7);
@@ -166,8 +166,7 @@ TEST_CASE("a read that is looked at later waits for nothing that was queued behi
         { const LaterRead nobody = start(); }
         CHECK(w.live().reads == 0);
         std::vector<LaterRead> many;
-        for (int i = 0; i < KEEL_READ_LATER_MOST; ++i)
-            many.push_back(start());
+        for (int i = 0; i < KEEL_READ_LATER_MOST; ++i) many.push_back(start());
         CHECK_FALSE(start());
         many.clear();
         stream.set_strategy({Kind::eager, 0});
@@ -229,8 +228,8 @@ TEST_CASE("auto is what the backend's context asks for") {
 TEST_CASE("every strategy gives the same tokens on an asynchronous device") {
     REQUIRE(std::set<int32_t>(expected_tokens().begin(), expected_tokens().end()).size() >= 3);
     for (const SyncStrategy sync :
-         {SyncStrategy{Kind::eager, 0}, SyncStrategy{Kind::batched, 1}, SyncStrategy{Kind::batched, 7},
-          SyncStrategy{Kind::lazy, 0}, SyncStrategy{}}) {
+         {SyncStrategy{Kind::eager, 0}, SyncStrategy{Kind::batched, 1},
+          SyncStrategy{Kind::batched, 7}, SyncStrategy{Kind::lazy, 0}, SyncStrategy{}}) {
         INFO(to_string(sync));
         WrappingBackend w;
         w.asynchronous = true;

@@ -52,7 +52,11 @@ TEST_CASE("a shape that no memory holds, or that makes no sense, is refused") {
     CHECK(Tensor().c() == nullptr);
     CHECK(Tensor().bytes() == 0);
     error_text([] { Tensor::shape(KEEL_DTYPE_F32, {INT64_MAX / 2, 4}); }, ErrorKind::resource);
-    error_text([] { Tensor::shape(KEEL_DTYPE_F32, {1 << 30, 1 << 30, 1 << 30}); }, ErrorKind::resource);
+    error_text(
+        [] {
+            Tensor::shape(KEEL_DTYPE_F32, {1 << 30, 1 << 30, 1 << 30});
+        },
+        ErrorKind::resource);
     error_text([] { Tensor::shape(KEEL_DTYPE_F32, {-1, 4}); }, ErrorKind::internal);
     error_text([] { Tensor::shape(KEEL_DTYPE_F32, {}); }, ErrorKind::internal);
     error_text([] { Tensor::shape(KEEL_DTYPE_F32, {1, 1, 1, 1, 1}); }, ErrorKind::internal);
@@ -87,7 +91,11 @@ TEST_CASE("reshape keeps the elements, and splits rows whatever the stride betwe
     error_text([&] { t.reshape({5, 5}); }, ErrorKind::internal);
     error_text([&] { t.columns(2, 4).reshape({16}); }, ErrorKind::internal);
     error_text([&] { heads.reshape({4, 4}); }, ErrorKind::internal);
-    error_text([&] { Tensor::shape(KEEL_DTYPE_Q8_0, {2, 64}).reshape({8, 16}); }, ErrorKind::internal);
+    error_text(
+        [&] {
+            Tensor::shape(KEEL_DTYPE_Q8_0, {2, 64}).reshape({8, 16});
+        },
+        ErrorKind::internal);
     // Rank 1 leaves nothing of the old shape behind.
     const Tensor flat = t.reshape({24});
     CHECK(flat.c()->shape[1] == 0);

@@ -10,7 +10,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Two sources, [2, 3] each, of f32; `made` counts how often they were made, `alive` is the memory behind them.
+// Two sources, [2, 3] each, of f32; `made` counts how often they were made, `alive` is the memory
+// behind them.
 struct Sources {
     std::shared_ptr<std::vector<float>> first =
         std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3, 4, 5, 6});
@@ -63,7 +64,8 @@ TEST_CASE("a backend that takes weights gets a handle, and the sources are let g
     const auto device = w.open();
     Sources sources;
     {
-        Weight weight("ffn", KEEL_DTYPE_F32, 4, 3, sources.pair(), KEEL_JOIN_ROWS, KEEL_USE_MATMUL, 8);
+        Weight weight("ffn", KEEL_DTYPE_F32, 4, 3, sources.pair(), KEEL_JOIN_ROWS, KEEL_USE_MATMUL,
+                      8);
         CHECK_FALSE(weight.is_ready(*device));
         weight.prepare(*device);
         weight.prepare(*device);
@@ -83,7 +85,8 @@ TEST_CASE("sources that a backend reads in place stay as long as the weight") {
     const auto device = w.open();
     Sources sources;
     {
-        Weight weight("ffn", KEEL_DTYPE_F32, 2, 3, sources.single(), KEEL_JOIN_ROWS, KEEL_USE_MATMUL, 8);
+        Weight weight("ffn", KEEL_DTYPE_F32, 2, 3, sources.single(), KEEL_JOIN_ROWS,
+                      KEEL_USE_MATMUL, 8);
         weight.prepare(*device);
         CHECK(weight.sources_needed());
         CHECK_FALSE(sources.alive.expired());
@@ -99,7 +102,8 @@ TEST_CASE("for a backend that takes no weights the rows are joined in a buffer")
         const auto device = w.open();
         Sources sources;
         Weight a("a", KEEL_DTYPE_F32, 4, 3, sources.pair(), KEEL_JOIN_ROWS, KEEL_USE_MATMUL, 8);
-        Weight b("b", KEEL_DTYPE_F32, 4, 3, sources.pair(), KEEL_JOIN_INTERLEAVE, KEEL_USE_MATMUL, 8);
+        Weight b("b", KEEL_DTYPE_F32, 4, 3, sources.pair(), KEEL_JOIN_INTERLEAVE, KEEL_USE_MATMUL,
+                 8);
         if (refused) w.fail_nth(1, KEEL_E_UNSUPPORTED, "weight_prepare");
         a.prepare(*device);
         if (refused) w.fail_nth(1, KEEL_E_UNSUPPORTED, "weight_prepare");
@@ -118,7 +122,8 @@ TEST_CASE("a weight is prepared on a second device later, from sources made agai
     const auto device = w.open(), other = second.open();
     Sources sources;
     {
-        Weight weight("ffn", KEEL_DTYPE_F32, 4, 3, sources.pair(), KEEL_JOIN_INTERLEAVE, KEEL_USE_MATMUL, 8);
+        Weight weight("ffn", KEEL_DTYPE_F32, 4, 3, sources.pair(), KEEL_JOIN_INTERLEAVE,
+                      KEEL_USE_MATMUL, 8);
         weight.prepare(*device);
         CHECK(sources.made == 1);
         weight.prepare(*other);
@@ -141,8 +146,8 @@ TEST_CASE("a weight that cannot be prepared is an error that names it, and leave
     for (const char *slot : {"weight_prepare", "weight_info"}) {
         WrappingBackend w;
         const auto device = w.open();
-        Weight weight("layer 3: ffn", KEEL_DTYPE_F32, 4, 3, sources.pair(), KEEL_JOIN_ROWS, KEEL_USE_MATMUL,
-                      8);
+        Weight weight("layer 3: ffn", KEEL_DTYPE_F32, 4, 3, sources.pair(), KEEL_JOIN_ROWS,
+                      KEEL_USE_MATMUL, 8);
         w.fail_nth(1, KEEL_E_INTERNAL, slot);
         CHECK_THAT(error_text([&] { weight.prepare(*device); }, ErrorKind::runtime),
                    Contains("backend wrapping: weight layer 3: ffn") &&
@@ -155,7 +160,8 @@ TEST_CASE("a weight that cannot be prepared is an error that names it, and leave
     }
 }
 
-TEST_CASE("sources that do not fit together, or their mapping, are refused before the backend sees them") {
+TEST_CASE("sources that do not fit together, or their mapping, are refused before the backend sees "
+          "them") {
     WrappingBackend w;
     const auto device = w.open();
     w.clear_calls();
@@ -170,7 +176,8 @@ TEST_CASE("sources that do not fit together, or their mapping, are refused befor
                 return made;
             },
             join, KEEL_USE_MATMUL, 8);
-        CHECK_THAT(error_text([&] { weight.prepare(*device); }, ErrorKind::internal), Contains("weight bad"));
+        CHECK_THAT(error_text([&] { weight.prepare(*device); }, ErrorKind::internal),
+                   Contains("weight bad"));
         CHECK_FALSE(weight.is_ready(*device));
     };
     using S = std::vector<WeightSource>;

@@ -15,7 +15,8 @@ using test::Lab;
 using test::tiny;
 namespace fs = std::filesystem;
 
-TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on writes a part of its own") {
+TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on writes a part of "
+          "its own") {
     const Lab lab;
     const std::string text =
         "arms: {full: {policy: none}, window: {policy: sliding_window}, random: {policy: random}}\n"
@@ -32,8 +33,7 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
     const auto sequences = [&](const std::string &name) {
         std::ifstream in(lab.folder / ("out/" + name));
         std::set<std::string> all;
-        for (std::string line; std::getline(in, line);)
-            all.insert(line.substr(0, line.find(',')));
+        for (std::string line; std::getline(in, line);) all.insert(line.substr(0, line.find(',')));
         return all.size();
     };
     {
@@ -45,7 +45,8 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
     AbRunOptions two;
     two.items = 2;
     run(two);
-    const std::string random = "evictions-random-tokens-48-1", window = "evictions-window-tokens-48-1";
+    const std::string random = "evictions-random-tokens-48-1",
+                      window = "evictions-window-tokens-48-1";
     CHECK(sequences(random + ".jsonl") == 2);
     CHECK(sequences(window + ".jsonl") == 2);
     run({});
@@ -66,8 +67,8 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
     CHECK(fs::exists(lab.folder / "out/resolved.yaml"));
 }
 
-TEST_CASE(
-    "bytes are those of the whole sequence: copies of quantized keys, a replay, what policies collect") {
+TEST_CASE("bytes are those of the whole sequence: copies of quantized keys, a replay, what "
+          "policies collect") {
     const Lab lab;
     lab.run("arms:\n"
             "  full: {policy: none}\n"
@@ -83,17 +84,18 @@ TEST_CASE(
     std::map<std::string, AbItem> items;
     std::map<std::string, AbTimeline> lines;
     read_ab_records(lab.folder / "out/results.jsonl", [&](AbRecord &&record, uint64_t) {
-        if (const auto *item = std::get_if<AbItem>(&record); item != nullptr && item->metric == "nll")
+        if (const auto *item = std::get_if<AbItem>(&record);
+            item != nullptr && item->metric == "nll")
             items[item->arm] = *item;
         if (const auto *line = std::get_if<AbTimeline>(&record)) lines[line->arm] = *line;
     });
     REQUIRE(items.size() == 6);
     for (const auto &[arm, line] : lines) {
         INFO(arm);
-        // The tokens are fed at once: the item's bytes are those of the line's last point, one sum in both places.
+        // The tokens are fed at once: the item's bytes are those of the line's last point, one sum
+        // in both places.
         CHECK(items[arm].kv_bytes == line.points.back()[1]);
-        for (const auto &point : line.points)
-            CHECK(point[1] <= items[arm].peak_kv_bytes);
+        for (const auto &point : line.points) CHECK(point[1] <= items[arm].peak_kv_bytes);
     }
     // All slots of a head of 64 hold q8_0 rows; that were turned, in f32 or their codes, too.
     const AbItem &turned = items["turned"];
@@ -113,8 +115,7 @@ TEST_CASE("a prompt that is too long is refused before the first item, with its 
     std::string text;
     for (int i = 0; i < 3; ++i) {
         std::string words;
-        for (int w = 0; w < (i == 1 ? 2000 : 20); ++w)
-            words += "word ";
+        for (int w = 0; w < (i == 1 ? 2000 : 20); ++w) words += "word ";
         text += R"({"input": ")" + words + R"(\nWhat?", "outputs": ["x"]})" + "\n";
     }
     lab.folder.write("lines.jsonl", text);
@@ -147,7 +148,8 @@ TEST_CASE("where the reference differs from itself, it is run again on all docum
     std::string changed = ab_header_line(header) + "\n";
     read_ab_records(lab.folder / "out/results.jsonl", [&](AbRecord &&record, uint64_t) {
         auto *item = std::get_if<AbItem>(&record);
-        if (item != nullptr && item->arm == "full#again" && item->item == "2") item->value = 1 - item->value;
+        if (item != nullptr && item->arm == "full#again" && item->item == "2")
+            item->value = 1 - item->value;
         changed += ab_record_line(record) + "\n";
     });
     lab.folder.write("out/results.jsonl", changed);
@@ -157,11 +159,13 @@ TEST_CASE("where the reference differs from itself, it is run again on all docum
 
 TEST_CASE("answers of one token are warned of where the question is known before the eviction") {
     const Lab lab;
-    lab.folder.write("lines.jsonl",
-                     "{\"input\": \"The ball was red.\\nWhat colour? It was\", \"outputs\": [\"red\"]}\n"
-                     "{\"input\": \"The ball was blue.\\nWhat colour? It was\", \"outputs\": [\"blue\"]}\n");
-    const std::string file = "arms: {full: {policy: none}}\nprotocol: [question_blind, query_aware]\n"
-                             "tasks: [{kind: jsonl, path: lines.jsonl, max_tokens: 1}]\n";
+    lab.folder.write(
+        "lines.jsonl",
+        "{\"input\": \"The ball was red.\\nWhat colour? It was\", \"outputs\": [\"red\"]}\n"
+        "{\"input\": \"The ball was blue.\\nWhat colour? It was\", \"outputs\": [\"blue\"]}\n");
+    const std::string file =
+        "arms: {full: {policy: none}}\nprotocol: [question_blind, query_aware]\n"
+        "tasks: [{kind: jsonl, path: lines.jsonl, max_tokens: 1}]\n";
     const auto count = [](const std::multiset<std::string> &lines) {
         size_t found = 0;
         for (const std::string &line : lines)

@@ -16,22 +16,24 @@ using test::tiny;
 
 namespace {
 
-const std::string arms = "arms:\n"
-                         "  full: {policy: none}\n"
-                         "  window: {policy: {plugin: sliding_window, budget: {slack: 2}, trigger: {on: "
-                         "[prefill_end, budget]}}, budgets: [{tokens: 48}]}\n"
-                         "  snapkv: {policy: {plugin: snapkv, params: {window: 16}}}\n"
-                         "  h2o: {policy: {plugin: h2o, trigger: {on: [prefill_end, budget]}}}\n"
-                         "  blocks: {policy: {plugin: keydiff, trigger: {on: [prefill_end, budget]}}}\n"
-                         "  random: {policy: random}\n"
-                         "  kvzip: {policy: kvzip}\n"
-                         "  q8: {policy: none, kv: q8_0}\n"
-                         "reference: full\n"
-                         "budgets: [{tokens: 48}]\n"
-                         "seeds: [1, 2]\n";
-const std::string few_arms = "arms: {full: {policy: none}, h2o: {policy: {plugin: h2o, trigger: {on: "
-                             "[prefill_end, budget]}}}, random: {policy: random}}\n"
-                             "budgets: [{tokens: 48}]\nseeds: [1, 2]\n";
+const std::string arms =
+    "arms:\n"
+    "  full: {policy: none}\n"
+    "  window: {policy: {plugin: sliding_window, budget: {slack: 2}, trigger: {on: "
+    "[prefill_end, budget]}}, budgets: [{tokens: 48}]}\n"
+    "  snapkv: {policy: {plugin: snapkv, params: {window: 16}}}\n"
+    "  h2o: {policy: {plugin: h2o, trigger: {on: [prefill_end, budget]}}}\n"
+    "  blocks: {policy: {plugin: keydiff, trigger: {on: [prefill_end, budget]}}}\n"
+    "  random: {policy: random}\n"
+    "  kvzip: {policy: kvzip}\n"
+    "  q8: {policy: none, kv: q8_0}\n"
+    "reference: full\n"
+    "budgets: [{tokens: 48}]\n"
+    "seeds: [1, 2]\n";
+const std::string few_arms =
+    "arms: {full: {policy: none}, h2o: {policy: {plugin: h2o, trigger: {on: "
+    "[prefill_end, budget]}}}, random: {policy: random}}\n"
+    "budgets: [{tokens: 48}]\nseeds: [1, 2]\n";
 const std::string tasks = "protocol: [question_blind, query_aware]\n"
                           "tasks:\n"
                           "  - {kind: passkey, lengths: [120, 160], depths: 2, items: 1}\n"
@@ -49,30 +51,31 @@ void base_with(const Lab &lab, const std::string &weights, const std::string &co
                                       "[prefill_end]}}\n");
 }
 
-// Products with quantized weights are to the bit the same on `cpu` for as few rows as these batches have; isa amx rounds otherwise from
-// twenty on.
-void quantized_base(const Lab &lab) {
-    base_with(lab, "q4_0", "fast");
-}
+// Products with quantized weights are to the bit the same on `cpu` for as few rows as these batches
+// have; isa amx rounds otherwise from twenty on.
+void quantized_base(const Lab &lab) { base_with(lab, "q4_0", "fast"); }
 
 // The beginnings of what only one of them has.
 std::string differing(const std::multiset<std::string> &a, const std::multiset<std::string> &b) {
     std::vector<std::string> lines;
-    std::set_symmetric_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(lines));
-    std::string text = lines.empty() ? "" : fmt::format("{} of {}:\n", lines.size(), a.size() + b.size());
+    std::set_symmetric_difference(a.begin(), a.end(), b.begin(), b.end(),
+                                  std::back_inserter(lines));
+    std::string text =
+        lines.empty() ? "" : fmt::format("{} of {}:\n", lines.size(), a.size() + b.size());
     for (size_t i = 0; i < std::min<size_t>(lines.size(), 6); ++i)
         text += lines[i].substr(0, 400) + "\n";
     return text;
 }
 
 std::string key_of(const AbItem &item) {
-    return fmt::format("{}|{}|{}|{}|{}|{}|{}", item.arm, item.budget, item.protocol, item.task, item.seed,
-                       item.item, item.metric);
+    return fmt::format("{}|{}|{}|{}|{}|{}|{}", item.arm, item.budget, item.protocol, item.task,
+                       item.seed, item.item, item.metric);
 }
 
 } // namespace
 
-TEST_CASE("documents side by side give to the bit what they give alone, where the backend rounds alike") {
+TEST_CASE(
+    "documents side by side give to the bit what they give alone, where the backend rounds alike") {
     const Lab lab;
     quantized_base(lab);
     const auto alone = lab.run(arms + tasks, "alone");
@@ -81,7 +84,8 @@ TEST_CASE("documents side by side give to the bit what they give alone, where th
         INFO(batch);
         const std::string name = fmt::format("batch{}", batch);
         const auto together = lab.run(arms + tasks + fmt::format("batch: {}\n", batch), name);
-        // The second run of the reference takes whole batches, so it may have more items; here it is on all documents anyway.
+        // The second run of the reference takes whole batches, so it may have more items; here it
+        // is on all documents anyway.
         CHECK(differing(together, alone) == "");
         const AbHeader header = read_ab_header(lab.folder / (name + "/results.jsonl"));
         CHECK(header.batch == static_cast<uint32_t>(batch));
@@ -117,7 +121,8 @@ TEST_CASE("documents side by side give what they give alone but for rounding") {
     }
 }
 
-TEST_CASE("a run in batches that was cut short goes on to the same results, in one process or in shards") {
+TEST_CASE("a run in batches that was cut short goes on to the same results, in one process or in "
+          "shards") {
     const Lab lab; // what stands beside a document may decide about its last bits here
     const std::string text = few_arms + tasks + "batch: 3\n";
     const auto whole = lab.run(text, "whole");
@@ -125,8 +130,9 @@ TEST_CASE("a run in batches that was cut short goes on to the same results, in o
     const std::string all(std::istreambuf_iterator<char>(in), {});
     for (const double share : {0.1, 0.35, 0.6, 0.85}) {
         const std::string name = fmt::format("cut{}", static_cast<int>(100 * share));
-        lab.folder.write(name + "/results.jsonl",
-                         all.substr(0, static_cast<size_t>(share * static_cast<double>(all.size()))));
+        lab.folder.write(
+            name + "/results.jsonl",
+            all.substr(0, static_cast<size_t>(share * static_cast<double>(all.size()))));
         CHECK(differing(lab.run(text, name), whole) == "");
     }
     // Half a header.
@@ -156,10 +162,12 @@ TEST_CASE("a run in batches that was cut short goes on to the same results, in o
 
 TEST_CASE("results of another batch are not gone on with") {
     const Lab lab;
-    const std::string text = few_arms + "tasks: [{kind: passkey, lengths: [120], depths: 2, items: 1}]\n";
+    const std::string text =
+        few_arms + "tasks: [{kind: passkey, lengths: [120], depths: 2, items: 1}]\n";
     lab.run(text + "batch: 2\n", "out");
     CHECK(contains(error_text([&] { lab.run(text, "out"); }), "made with batch 2, this is 1"));
-    CHECK(contains(error_text([&] { lab.run(text + "batch: 4\n", "out"); }), "made with batch 2, this is 4"));
+    CHECK(contains(error_text([&] { lab.run(text + "batch: 4\n", "out"); }),
+                   "made with batch 2, this is 4"));
     // One document at a time is what it was before there were batches.
     CHECK(lab.resolve(text + "batch: 1\n").hash == lab.resolve(text).hash);
     CHECK(contains(lab.resolve(text + "batch: 2\n").resolved, "batch: 2\n"));
@@ -168,29 +176,34 @@ TEST_CASE("results of another batch are not gone on with") {
 TEST_CASE("what a batch is not for is refused by name, or said") {
     const Lab lab;
     const std::string passkey = "tasks: [{kind: passkey, lengths: [120], depths: 1, items: 1}]\n";
-    const auto refusal = [&](const std::string &text) { return error_text([&] { lab.resolve(text); }); };
+    const auto refusal = [&](const std::string &text) {
+        return error_text([&] { lab.resolve(text); });
+    };
     for (const char *wrong : {"0", "-1", "257", "99999999999999999999", "two", "1.5", "[2]", "''"})
         CHECK(contains(refusal("arms: {full: {}}\nbatch: " + std::string(wrong) + "\n" + passkey),
                        "ab.yaml:3:8: expected "));
-    std::string found = refusal("arms: {full: {}, capped: {kv: {max_mib: 4}}}\nbatch: 2\n" + passkey);
+    std::string found =
+        refusal("arms: {full: {}, capped: {kv: {max_mib: 4}}}\nbatch: 2\n" + passkey);
 
     CHECK(contains(found, "arm 'capped' at "));
-    CHECK(contains(found, "'kv.max_mib' caps the cache of one sequence, and 2 are to be there at once"));
+    CHECK(contains(found,
+                   "'kv.max_mib' caps the cache of one sequence, and 2 are to be there at once"));
     // Nothing evicts while text is written: continuations are read many tokens at a time.
     const std::string continuation =
         "{kind: continuation, text: " + tiny + "/heldout.txt, prefix: 96, score: 10, documents: 2}";
     const std::string speed = "{kind: speed, depths: [0], repeats: 1, decode: 4}";
     found = error_text([&] {
-        lab.run("arms: {full: {}}\nbatch: 2\ntasks: [" + continuation + ", " + speed + "]\n", "out");
+        lab.run("arms: {full: {}}\nbatch: 2\ntasks: [" + continuation + ", " + speed + "]\n",
+                "out");
     });
-    CHECK(
-        contains(found, "ab.yaml: batch: 2 documents at once are for tasks that take in tokens one by one"));
+    CHECK(contains(
+        found, "ab.yaml: batch: 2 documents at once are for tasks that take in tokens one by one"));
     CHECK(contains(found, "'speed' measures one sequence; leave it out"));
     std::vector<std::string> said;
     AbRunOptions options;
     options.say = [&](const std::string &line) { said.push_back(line); };
-    lab.run("arms: {full: {}}\nbatch: 2\ntasks: [" + continuation + ", " + passkey.substr(8), "mixed",
-            options);
+    lab.run("arms: {full: {}}\nbatch: 2\ntasks: [" + continuation + ", " + passkey.substr(8),
+            "mixed", options);
     REQUIRE_FALSE(said.empty());
     CHECK(contains(said.front(), "batch: 'continuation' takes in many tokens at a time"));
 }
@@ -199,8 +212,8 @@ TEST_CASE("eviction logs of documents side by side tell of each what they tell o
     const Lab lab;
     quantized_base(lab);
     const auto logs = [&](const std::string &name, const std::string &batch) {
-        const AbExperiment e = lab.resolve(few_arms + tasks + batch + "output: {directory: " + name +
-                                           ", eviction_logs: true}\n");
+        const AbExperiment e = lab.resolve(
+            few_arms + tasks + batch + "output: {directory: " + name + ", eviction_logs: true}\n");
         AbRunOptions options;
         options.host = lab.host;
         AbRunner(e, options).run();
@@ -225,11 +238,12 @@ TEST_CASE("eviction logs of documents side by side tell of each what they tell o
 TEST_CASE("what a batch will cost is counted in steps that documents take together") {
     const Lab lab;
     const auto rows = [&](uint32_t batch) {
-        const std::string text = "arms: {full: {policy: none}, h2o: {policy: {plugin: h2o, trigger: {on: "
-                                 "[prefill_end, budget]}}}}\nbudgets: [{tokens: 48}]\nbatch: " +
-                                 std::to_string(batch) + "\ntasks:\n  - {kind: continuation, text: " + tiny +
-                                 "/heldout.txt, prefix: 96, score: 12, documents: 11}\n"
-                                 "  - {kind: facts, lengths: [200], items: 3, questions: 2}\n";
+        const std::string text =
+            "arms: {full: {policy: none}, h2o: {policy: {plugin: h2o, trigger: {on: "
+            "[prefill_end, budget]}}}}\nbudgets: [{tokens: 48}]\nbatch: " +
+            std::to_string(batch) + "\ntasks:\n  - {kind: continuation, text: " + tiny +
+            "/heldout.txt, prefix: 96, score: 12, documents: 11}\n"
+            "  - {kind: facts, lengths: [200], items: 3, questions: 2}\n";
         const AbExperiment e = lab.resolve(text);
         AbRunOptions options;
         options.host = lab.host;
@@ -239,13 +253,16 @@ TEST_CASE("what a batch will cost is counted in steps that documents take togeth
     const std::vector<AbCost::Row> one = rows(1), three = rows(3);
     REQUIRE(one.size() == 2);
     REQUIRE(three.size() == 2);
-    const uint64_t each = one[0].decode_tokens / (11 * 2 + 8); // the last token is scored and not fed
+    const uint64_t each =
+        one[0].decode_tokens / (11 * 2 + 8); // the last token is scored and not fed
     CHECK(each >= 12);
-    CHECK(one[0].decode_tokens == each * (11 * 2 + 8)); // the reference's second run: eight documents
+    CHECK(one[0].decode_tokens ==
+          each * (11 * 2 + 8)); // the reference's second run: eight documents
     CHECK(one[0].decode_steps == one[0].decode_tokens);
     CHECK(three[0].decode_tokens == each * (11 * 2 + 9)); // three whole batches of it
     // Of nine documents, taken for eleven: three batches.
-    CHECK(three[0].decode_steps == static_cast<uint64_t>(std::llround(each * 3.0 * 2 * 11 / 9 + each * 3.0)));
+    CHECK(three[0].decode_steps ==
+          static_cast<uint64_t>(std::llround(each * 3.0 * 2 * 11 / 9 + each * 3.0)));
     CHECK(three[1].decode_tokens == one[1].decode_tokens);
     CHECK(three[1].decode_steps * 3 >= three[1].decode_tokens);
     CHECK(three[1].decode_steps < one[1].decode_steps);

@@ -1,4 +1,5 @@
-// Two results held against each other: what is missing, what a filter hides, items that are not the same.
+// Two results held against each other: what is missing, what a filter hides, items that are not the
+// same.
 #include "ab_results.hpp"
 #include "eval/ab/records/merge.hpp"
 #include "eval/ab/verdicts/compare.hpp"
@@ -64,7 +65,8 @@ TEST_CASE("a strict comparison fails where the second run lacks items") {
     const AbComparison more = compare_ab(some, all, options);
     CHECK(more.lost_items == 0);
     CHECK(more.passed());
-    CHECK(contains(ab_comparison_text(more), "20 numbers of items are in the second experiment alone"));
+    CHECK(contains(ab_comparison_text(more),
+                   "20 numbers of items are in the second experiment alone"));
 }
 
 TEST_CASE("a filter does not make equal hits a proof") {
@@ -72,10 +74,12 @@ TEST_CASE("a filter does not make equal hits a proof") {
     const auto results = [&](const std::string &name, double shift) {
         std::vector<AbRecord> records = hits(20);
         for (int i = 0; i < 20; ++i)
-            records.emplace_back(ab_item("full", "full", fmt::format("n{}", i), 3 + 0.1 * i + shift, "nll"));
+            records.emplace_back(
+                ab_item("full", "full", fmt::format("n{}", i), 3 + 0.1 * i + shift, "nll"));
         return write_ab(folder / name, ab_header(), records);
     };
-    const auto first = results("first", 0), same = results("same", 0), other = results("other", 0.5);
+    const auto first = results("first", 0), same = results("same", 0),
+               other = results("other", 0.5);
     AbCompareOptions strict;
     strict.strict = true;
     CHECK(compare_ab(first, same, strict).passed());
@@ -103,13 +107,15 @@ TEST_CASE("items of one name that are not the same are refused") {
     };
     CHECK(contains(refusal("length", [](AbItem &i) { i.length = 1000; }),
                    "its prompt has 512 tokens in the first, 1000 in the second"));
-    CHECK(contains(refusal("seed", [](AbItem &i) { i.expected = "99999"; }), "'99999' in the second"));
+    CHECK(contains(refusal("seed", [](AbItem &i) { i.expected = "99999"; }),
+                   "'99999' in the second"));
     CHECK(contains(refusal("depth", [](AbItem &i) { i.depth = 0.25; }), "another depth"));
     CHECK(contains(refusal("document", [](AbItem &i) { i.document += "x"; }), "another document"));
     // Another model may write the same text in more tokens.
     AbHeader model = ab_header();
     model.model = "other";
-    const auto longer = write_ab(folder / "model", model, hits(20, [](AbItem &i) { i.length = 540; }));
+    const auto longer =
+        write_ab(folder / "model", model, hits(20, [](AbItem &i) { i.length = 540; }));
     CHECK(contains(ab_comparison_text(compare_ab(first, longer, {})),
                    "20 numbers are of prompts that have another length"));
 }
@@ -125,7 +131,8 @@ TEST_CASE("the reference against itself has a verdict like any other contrast") 
             records.push_back(item);
         }
         AbNames names;
-        return summarize_ab(load_ab_table(write_ab(folder / name, ab_header(), records), names), names);
+        return summarize_ab(load_ab_table(write_ab(folder / name, ab_header(), records), names),
+                            names);
     };
     const AbSummary same = summary("same", 0), other = summary("other", 10);
     REQUIRE(same.noise.size() == 1);
@@ -143,15 +150,16 @@ TEST_CASE("merged results take the place of their own experiment's alone") {
         AbHeader header = ab_header();
         header.shard = i;
         header.shards = 2;
-        shards.push_back(write_ab(folder / fmt::format("s{}", i), header, hits(4 + static_cast<int>(i))));
+        shards.push_back(
+            write_ab(folder / fmt::format("s{}", i), header, hits(4 + static_cast<int>(i))));
     }
     AbHeader other = ab_header();
     other.config_hash = "another";
     const auto theirs = write_ab(folder / "theirs", other, hits(1)),
                ours = write_ab(folder / "ours", ab_header(), {});
     const std::string before = text_of(theirs / "results.jsonl");
-    CHECK(
-        contains(error_text([&] { merge_ab_shards(shards, theirs, true); }), "another experiment's results"));
+    CHECK(contains(error_text([&] { merge_ab_shards(shards, theirs, true); }),
+                   "another experiment's results"));
     CHECK(text_of(theirs / "results.jsonl") == before);
     CHECK(merge_ab_shards(shards, ours, true).records == 6);
     CHECK(contains(error_text([&] { merge_ab_shards(shards, ours); }), "is there already"));
@@ -164,7 +172,8 @@ TEST_CASE("merged results take the place of their own experiment's alone") {
     first.shard = 1;
     first.config_hash = "one";
     first.libraries = {{"policy snapkv", "snapkv.so 1"}};
-    const auto one = write_ab(folder / "one", first, {}), two = write_ab(folder / "two", second, {});
+    const auto one = write_ab(folder / "one", first, {}),
+               two = write_ab(folder / "two", second, {});
     CHECK(read_ab_header(one / "results.jsonl").libraries == first.libraries);
     CHECK(contains(error_text([&] {
                        merge_ab_shards({one, two}, folder / "none");

@@ -86,7 +86,8 @@ TEST_CASE("an experiment's file is read as it stands") {
 
 TEST_CASE("what an experiment leaves out has a sound default") {
     const AbConfig c = parse_ab_config(
-        "base: p.yaml\narms: {a: {}, b: {kv: q8_0}}\ntasks: {kind: passkey, lengths: 64}\n", "my.yaml", "/f");
+        "base: p.yaml\narms: {a: {}, b: {kv: q8_0}}\ntasks: {kind: passkey, lengths: 64}\n",
+        "my.yaml", "/f");
     CHECK(c.reference == "a");
     CHECK(c.budgets.empty());
     CHECK(c.protocols == std::vector{AbProtocol::question_blind});
@@ -101,23 +102,28 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
          {"reference: full", "refernce: full"}},
         {"ab.yaml:8:12: expected the name of an arm, found 'ful'; did you mean 'full'?",
          {"reference: full", "reference: ful"}},
-        {"expected a task's kind (continuation, passkey, facts, jsonl, speed), found 'passky'; did you mean "
+        {"expected a task's kind (continuation, passkey, facts, jsonl, speed), found 'passky'; did "
+         "you mean "
          "'passkey'?",
          {"kind: passkey", "kind: passky"}},
         {"unknown key 'lenghts' in a task of kind passkey; did you mean 'lengths'?",
          {"lengths: [512, 1024, 1900]", "lenghts: [1], lengths: [2]"}},
-        {"expected the key 'lengths' in this task, found none", {"lengths: [512, 1024, 1900], ", ""}},
+        {"expected the key 'lengths' in this task, found none",
+         {"lengths: [512, 1024, 1900], ", ""}},
         {"expected a length in tokens from 1 to", {"[512, 1024, 1900]", "[512, 0]"}},
         {"a length in tokens 512 twice", {"[512, 1024, 1900]", "[512, 512]"}},
-        {"unknown key 'token' in a budget; did you mean 'tokens'?", {"{tokens: 128}", "{token: 128}"}},
+        {"unknown key 'token' in a budget; did you mean 'tokens'?",
+         {"{tokens: 128}", "{token: 128}"}},
         {"expected a ratio from 0.001 to 1, found '2'", {"ratio: 0.25", "ratio: 2"}},
         {"the budget tokens:128 twice", {"{ratio: 0.25}", "{tokens: 128}"}},
         {"expected one of {tokens: N}", {"{ratio: 0.25}", "{ratio: 0.25, tokens: 3}"}},
-        {"expected a protocol (question_blind, query_aware), found 'blind'", {"query_aware", "blind"}},
+        {"expected a protocol (question_blind, query_aware), found 'blind'",
+         {"query_aware", "blind"}},
         {"the task 'passkey' twice; give one of them a 'name'", {"name: boxes", "name: passkey"}},
         {"expected a task's name of letters", {"name: boxes", "name: 'a b'"}},
         {"expected an arm's name of letters", {"  window:", "  win#dow:"}},
-        {"expected the name of a task (continuation, passkey, boxes, jsonl, speed), or TASK/METRIC, for "
+        {"expected the name of a task (continuation, passkey, boxes, jsonl, speed), or "
+         "TASK/METRIC, for "
          "'statistics.primary', found 'passkay/hit'",
          {"passkey/hit", "passkay/hit"}},
         {"expected a confidence from 0.5 to 0.9999", {"confidence: 0.9", "confidence: 95"}},
@@ -126,7 +132,8 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
         {"expected a prompt with {context} and, behind it, {input}",
          {"{context} Q: {input} A:", "{input} {context}"}},
         {"unknown key 'plots' in 'output'", {"maps: 3", "plots: 3"}},
-        {"expected keys of a pipeline for the arm 'same', found 'none'", {"  same:", "  same: none"}},
+        {"expected keys of a pipeline for the arm 'same', found 'none'",
+         {"  same:", "  same: none"}},
         {"expected at least one seed", {"[1, 2, 3]", "[]"}},
         {"a seed 2 twice", {"[1, 2, 3]", "[1, 2, 2]"}},
         {"remove the quotes", {"repeats: 5", "repeats: '5'"}},
@@ -149,8 +156,7 @@ TEST_CASE("shards take each document once, and are told by --shard or by mpirun"
     CHECK(AbShard{}.file_name() == "results.jsonl");
     for (uint64_t document = 0; document < 10; ++document) {
         int takers = 0;
-        for (uint32_t i = 1; i <= 3; ++i)
-            takers += AbShard{i, 3}.takes(document) ? 1 : 0;
+        for (uint32_t i = 1; i <= 3; ++i) takers += AbShard{i, 3}.takes(document) ? 1 : 0;
         CHECK(takers == 1);
     }
     // Two lengths take turns by number: no shard gets all of one.
@@ -162,8 +168,10 @@ TEST_CASE("shards take each document once, and are told by --shard or by mpirun"
     CHECK(first == 50);
     CHECK(odd > 10);
     CHECK(odd < 40);
-    for (const char *wrong : {"", "2", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "1/99999999", "1 / 2"})
-        CHECK(contains(error_text([&] { parse_ab_shard(wrong); }, ErrorKind::usage), "expected I/N"));
+    for (const char *wrong :
+         {"", "2", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "1/99999999", "1 / 2"})
+        CHECK(
+            contains(error_text([&] { parse_ab_shard(wrong); }, ErrorKind::usage), "expected I/N"));
 
     std::map<std::string, std::string> environment;
     const auto get = [&](const char *name) -> const char * {
@@ -178,7 +186,8 @@ TEST_CASE("shards take each document once, and are told by --shard or by mpirun"
     environment["PMI_SIZE"] = "1";
     CHECK(!ab_shard_from_environment(get)); // alone
     environment["PMI_RANK"] = "7";
-    CHECK(contains(error_text([&] { ab_shard_from_environment(get); }, ErrorKind::usage), "PMI_RANK=7"));
+    CHECK(contains(error_text([&] { ab_shard_from_environment(get); }, ErrorKind::usage),
+                   "PMI_RANK=7"));
 }
 
 TEST_CASE("the shard that is done last merges, of whichever number it is") {
@@ -193,7 +202,8 @@ TEST_CASE("the shard that is done last merges, of whichever number it is") {
     CHECK(finish_ab_shard(folder.path(), {1, 3}, "hash", merge));
     REQUIRE(merged.size() == 3);
     CHECK(merged[1] == folder / "shard-2-of-3.jsonl");
-    // One that runs again is not complete any more, and one that took fewer documents is another run's.
+    // One that runs again is not complete any more, and one that took fewer documents is another
+    // run's.
     merged.clear();
     reopen_ab_shard(folder.path(), {2, 3});
     CHECK_FALSE(finish_ab_shard(folder.path(), {1, 3}, "hash", merge));

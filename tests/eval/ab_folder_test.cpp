@@ -1,4 +1,5 @@
-// What a run may take from its folder, and what it refuses or shares fairly before and while it runs.
+// What a run may take from its folder, and what it refuses or shares fairly before and while it
+// runs.
 #include "ab_lab.hpp"
 #include "plugin/registry.hpp"
 #include "support/error_text.hpp"
@@ -47,29 +48,31 @@ TEST_CASE("a plugin that was built anew makes another experiment, and is named")
     CHECK(after.experiment_hash == before.experiment_hash);
     const std::string found = error_text([&] { lab.run(text, "out"); });
     CHECK(contains(found, "another experiment's results"));
-    CHECK(
-        contains(found, "another policy sliding_window (mine.so), which was built anew or exchanged since"));
+    CHECK(contains(
+        found, "another policy sliding_window (mine.so), which was built anew or exchanged since"));
     // Backends count, too.
     const auto names = [](const AbExperiment &e) {
         std::set<std::string> all;
-        for (const auto &[name, file] : e.libraries)
-            all.insert(name);
+        for (const auto &[name, file] : e.libraries) all.insert(name);
         return all;
     };
-    CHECK(names(after) == std::set<std::string>{"backend cpu", "budget allocator uniform", "policy none",
-                                                "policy sliding_window"});
+    CHECK(names(after) == std::set<std::string>{"backend cpu", "budget allocator uniform",
+                                                "policy none", "policy sliding_window"});
 }
 
-TEST_CASE("a shard refuses a folder that holds another experiment's results, before its first item") {
+TEST_CASE(
+    "a shard refuses a folder that holds another experiment's results, before its first item") {
     const Lab lab;
     lab.run("arms: {full: {policy: none}}\n" + one_document, "out");
     const fs::path results = lab.folder / "out/results.jsonl";
-    const std::string before = text_of(results), other = "arms: {whole: {policy: none}}\n" + one_document;
+    const std::string before = text_of(results),
+                      other = "arms: {whole: {policy: none}}\n" + one_document;
     for (const bool resume : {true, false}) {
         AbRunOptions shard;
         shard.shard = {1, 2};
         shard.resume = resume;
-        CHECK(contains(error_text([&] { lab.run(other, "out", shard); }), "another experiment's results"));
+        CHECK(contains(error_text([&] { lab.run(other, "out", shard); }),
+                       "another experiment's results"));
         CHECK(text_of(results) == before);
         CHECK_FALSE(fs::exists(lab.folder / "out/shard-1-of-2.jsonl"));
     }
@@ -94,7 +97,8 @@ TEST_CASE("beginning anew removes nothing before all is checked and the folder i
     anew.resume = false;
     {
         const AbFileLock other(lab.folder / "out/.results.jsonl.lock", false);
-        CHECK(contains(error_text([&] { run(arms, anew); }, ErrorKind::usage), "another process is writing"));
+        CHECK(contains(error_text([&] { run(arms, anew); }, ErrorKind::usage),
+                       "another process is writing"));
         CHECK(text_of(log) == before);
     }
     const std::string found = error_text([&] {
@@ -113,7 +117,8 @@ TEST_CASE("beginning anew removes nothing before all is checked and the folder i
 
 TEST_CASE("under a cap on the cache's bytes each question of a document has all of it") {
     const Lab lab;
-    // 224 tokens and the longest answer fill four blocks of 64 slots in each of 6 layers and 2 heads, in f16.
+    // 224 tokens and the longest answer fill four blocks of 64 slots in each of 6 layers and 2
+    // heads, in f16.
     lab.run("arms: {full: {policy: none}, capped: {policy: none, kv: {max_mib: 0.75}}}\n"
             "protocol: [question_blind, query_aware]\n"
             "tasks: [{kind: facts, lengths: [224], items: 2, questions: 3}]\n",
@@ -131,22 +136,23 @@ TEST_CASE("under a cap on the cache's bytes each question of a document has all 
     CHECK(documents.size() == 2);
     CHECK(answers["full"].size() > 2 * documents.size());
     CHECK(answers["capped"] == answers["full"]);
-    for (const auto &[item, all] : lengths)
-        CHECK(all.size() == 1);
+    for (const auto &[item, all] : lengths) CHECK(all.size() == 1);
     // What cannot hold the longest is refused before anything runs.
-    CHECK(contains(error_text([&] {
-                       lab.run("arms: {full: {policy: none}, capped: {policy: none, kv: {max_mib: 0.5625}}}\n"
-                               "tasks: [{kind: facts, lengths: [224], items: 1}]\n",
-                               "small");
-                   }),
-                   "arm 'capped' at full, a prompt with its answer of 256 tokens"));
+    CHECK(contains(
+        error_text([&] {
+            lab.run("arms: {full: {policy: none}, capped: {policy: none, kv: {max_mib: 0.5625}}}\n"
+                    "tasks: [{kind: facts, lengths: [224], items: 1}]\n",
+                    "small");
+        }),
+        "arm 'capped' at full, a prompt with its answer of 256 tokens"));
     CHECK_FALSE(fs::exists(lab.folder / "small/results.jsonl"));
 }
 
 TEST_CASE("keys of an arm that no experiment looks at are refused by name") {
     const Lab lab;
     const auto refusal = [&](const std::string &arm) {
-        return error_text([&] { lab.resolve("arms: {full: {}, a: {" + arm + "}}\n" + one_document); });
+        return error_text(
+            [&] { lab.resolve("arms: {full: {}, a: {" + arm + "}}\n" + one_document); });
     };
     for (const auto &[arm, key] : std::vector<std::pair<std::string, std::string>>{
              {"generation: {pin: [a text]}", "generation.pin"},

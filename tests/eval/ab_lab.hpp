@@ -25,16 +25,18 @@ struct Lab {
 
     Lab() { base("on: [prefill_end]"); }
     void base(const std::string &trigger) const {
-        folder.write("base.yaml", "model: {path: " + tiny +
-                                      ", context: 512}\nbackend: {plugin: cpu, params: {threads: 1}}\n" +
-                                      "policy: {plugin: none, protect: {prefix: 4}, trigger: {" + trigger +
-                                      "}}\n");
+        folder.write("base.yaml",
+                     "model: {path: " + tiny +
+                         ", context: 512}\nbackend: {plugin: cpu, params: {threads: 1}}\n" +
+                         "policy: {plugin: none, protect: {prefix: 4}, trigger: {" + trigger +
+                         "}}\n");
     }
     AbExperiment resolve(const std::string &text) const {
         AbResolveOptions options;
         options.circumstances = "test";
         options.host = host;
-        return resolve_ab(load_ab_config(folder.write("ab.yaml", "base: base.yaml\n" + text)), options);
+        return resolve_ab(load_ab_config(folder.write("ab.yaml", "base: base.yaml\n" + text)),
+                          options);
     }
     // Runs it into a folder; what was written, less what may differ between runs: times.
     std::multiset<std::string> run(const std::string &text, const std::string &output,

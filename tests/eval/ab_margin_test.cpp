@@ -1,4 +1,5 @@
-// What equal numbers prove and what they do not; families, what could be seen in them, and the noise floor.
+// What equal numbers prove and what they do not; families, what could be seen in them, and the
+// noise floor.
 #include "ab_results.hpp"
 #include "eval/ab/verdicts/compare.hpp"
 #include "eval/ab/verdicts/noise.hpp"
@@ -21,7 +22,8 @@ using test::warned;
 
 namespace {
 
-AbContrast measured(const std::vector<double> &a, const std::vector<double> &b, const std::string &metric) {
+AbContrast measured(const std::vector<double> &a, const std::vector<double> &b,
+                    const std::string &metric) {
     AbContrast c = test::ab_contrast(metric);
     c.family = "x";
     measure_contrast(c, test::ab_pairs(a, b), {});
@@ -73,27 +75,30 @@ TEST_CASE("equal hits exclude no loss that the interval does not exclude") {
 }
 
 TEST_CASE("what could be seen is what the test can see, not what the spread happened to be") {
-    // 60 documents, one alone: six have to be lost and none won (2 * 2^-6 <= 0.05). Four times out of five that takes a loss of 0.129
-    // of the documents (binomial distribution); among 104 contrasts thirteen have to be, and 0.257.
+    // 60 documents, one alone: six have to be lost and none won (2 * 2^-6 <= 0.05). Four times out
+    // of five that takes a loss of 0.129 of the documents (binomial distribution); among 104
+    // contrasts thirteen have to be, and 0.257.
     const auto seen = [](size_t lost, size_t family) {
-        return settled(std::vector<AbContrast>(family, measured(hits(60, lost), hits(60, 0), "hit")))
+        return settled(
+                   std::vector<AbContrast>(family, measured(hits(60, lost), hits(60, 0), "hit")))
             .detectable.value();
     };
     for (const size_t lost : {0, 1, 2}) {
         CHECK(seen(lost, 1) == Approx(0.129).margin(0.001));
         CHECK(seen(lost, 104) == Approx(0.257).margin(0.001));
     }
-    CHECK_FALSE(settled(std::vector<AbContrast>(104, measured(hits(12, 1), hits(12, 0), "hit"))).detectable);
+    CHECK_FALSE(settled(std::vector<AbContrast>(104, measured(hits(12, 1), hits(12, 0), "hit")))
+                    .detectable);
     // Documents with several questions are as many as they are.
     AbPairs pairs{std::vector<double>(40, 1), std::vector<double>(40, 1), {}};
     pairs.a[0] = 0;
-    for (uint32_t i = 0; i < 40; ++i)
-        pairs.clusters.push_back(i / 2);
+    for (uint32_t i = 0; i < 40; ++i) pairs.clusters.push_back(i / 2);
     AbContrast c;
     c.metric = "hit";
     c.meaning = ab_metric("hit");
     measure_contrast(c, pairs, {});
-    CHECK(settled({c}).detectable.value() > 0.15); // six of twenty documents, by half of each, are the least
+    CHECK(settled({c}).detectable.value() >
+          0.15); // six of twenty documents, by half of each, are the least
 }
 
 TEST_CASE("what was lost never makes an interval end further on the good side") {
@@ -101,10 +106,8 @@ TEST_CASE("what was lost never makes an interval end further on the good side") 
     double low = 0;
     for (size_t lost = 0; lost < 30; ++lost) {
         AbPairs pairs{std::vector<double>(400, 1), std::vector<double>(400, 1), {}};
-        for (uint32_t i = 0; i < 400; ++i)
-            pairs.clusters.push_back(i / 2);
-        for (size_t i = 0; i < lost; ++i)
-            pairs.a[2 * i] = 0;
+        for (uint32_t i = 0; i < 400; ++i) pairs.clusters.push_back(i / 2);
+        for (size_t i = 0; i < lost; ++i) pairs.a[2 * i] = 0;
         AbContrast c;
         c.metric = "hit";
         c.meaning = ab_metric("hit");
@@ -133,8 +136,8 @@ TEST_CASE("what could be seen is what the verdict is held to, in every family") 
         for (const size_t of : {0, 1, 3, 5, 6, 9, 20, 100})
             for (const size_t family : {1, 4, 40}) {
                 if (of > n) continue;
-                AbContrast c =
-                    settled(std::vector<AbContrast>(family, measured(hits(n, of), hits(n, 0), "hit")));
+                AbContrast c = settled(
+                    std::vector<AbContrast>(family, measured(hits(n, of), hits(n, 0), "hit")));
                 INFO(n << " hits, " << of << " lost, among " << family);
                 if (c.verdict == AbVerdict::not_distinguishable && c.detectable)
                     CHECK(std::abs(c.effect) <= *c.detectable);
@@ -162,7 +165,8 @@ TEST_CASE("a sweep does not cost the declared contrasts their verdict") {
         records.emplace_back(ab_item("full", "full", name, 1));
         records.emplace_back(ab_item("window", "tokens:128", name, i < 8 ? 0 : 1));
         for (int budget = 64; budget < 64 * 20; budget += 64)
-            records.emplace_back(ab_item("snapkv", fmt::format("tokens:{}", budget), name, i < 3 ? 0 : 1));
+            records.emplace_back(
+                ab_item("snapkv", fmt::format("tokens:{}", budget), name, i < 3 ? 0 : 1));
     }
     AbHeader header = ab_header();
     header.statistics.primary = "passkey";
@@ -183,17 +187,19 @@ TEST_CASE("a sweep does not cost the declared contrasts their verdict") {
     // A declared contrast is no sweep.
     header.contrasts = {{"window", "snapkv"}};
     CHECK(
-        find_contrast(load_ab(folder, header, records)->summary.contrasts, "snapkv", "full", "hit")->family ==
-        "primary");
+        find_contrast(load_ab(folder, header, records)->summary.contrasts, "snapkv", "full", "hit")
+            ->family == "primary");
 }
 
-TEST_CASE("at equal bytes the primary task is a family of its own, and noise holds verdicts back, too") {
+TEST_CASE(
+    "at equal bytes the primary task is a family of its own, and noise holds verdicts back, too") {
     const test::TempFolder folder;
     std::vector<AbRecord> records;
-    const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes, double value,
-                         const std::string &metric) {
+    const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes,
+                         double value, const std::string &metric) {
         for (int i = 0; i < 20; ++i) {
-            AbItem item = ab_item(arm, budget, fmt::format("i{}", i), value + 0.001 * (i % 3), metric);
+            AbItem item =
+                ab_item(arm, budget, fmt::format("i{}", i), value + 0.001 * (i % 3), metric);
             item.kv_bytes = bytes;
             records.emplace_back(item);
         }
@@ -236,8 +242,8 @@ TEST_CASE("the noise floor is the distance between two runs, not what few docume
     const auto loaded = load_ab(folder, ab_header(), records);
     const AbContrast &c = *find_contrast(loaded->summary.contrasts, "window", "full", "hit");
     CHECK(c.noise == Approx(1.0 / 8));
-    CHECK(c.verdict ==
-          AbVerdict::worse); // a third is lost: an interval over 8 documents would have reached to 0.5
+    CHECK(c.verdict == AbVerdict::worse); // a third is lost: an interval over 8 documents would
+                                          // have reached to 0.5
     CHECK(warned(loaded->summary, "differs from itself in 1 of 8"));
     // Changes that cancel out are noise, too.
     AbNames names;
@@ -266,7 +272,8 @@ TEST_CASE("an arm of a smaller type that evicts and frees nothing is warned of")
         records.emplace_back(honest);
     }
     const auto loaded = load_ab(folder, ab_header(), records);
-    CHECK(warned(loaded->summary, "no memory was saved: 2.2 KiB of 2.2 KiB are held, 100 B of it for"));
+    CHECK(warned(loaded->summary,
+                 "no memory was saved: 2.2 KiB of 2.2 KiB are held, 100 B of it for"));
     size_t count = 0;
     for (const AbWarning &w : loaded->summary.warnings)
         count += contains(w.text, "no memory was saved") ? 1 : 0;
@@ -283,7 +290,8 @@ TEST_CASE("compare: equal bits of one experiment prove what equal hits do not") 
             for (const char *arm : {"full", "window"}) {
                 const std::string budget = *arm == 'f' ? "full" : "tokens:128";
                 records.emplace_back(ab_item(arm, budget, item, 1));
-                if (with_nll) records.emplace_back(ab_item(arm, budget, item, 3.1 + 0.1 * i + shift, "nll"));
+                if (with_nll)
+                    records.emplace_back(ab_item(arm, budget, item, 3.1 + 0.1 * i + shift, "nll"));
             }
         }
         AbHeader header = ab_header();
@@ -299,8 +307,7 @@ TEST_CASE("compare: equal bits of one experiment prove what equal hits do not") 
     CHECK(again.same_experiment);
     CHECK_FALSE(again.same_config);
     CHECK(again.passed());
-    for (const AbContrast &c : again.contrasts)
-        CHECK(c.is_equal_rerun);
+    for (const AbContrast &c : again.contrasts) CHECK(c.is_equal_rerun);
     CHECK(contains(ab_comparison_text(again),
                    "4 of 4 contrasts are equal in every item, 4 of these within the "
                    "margin (4 of a rerun, equal to the bit)"));
@@ -328,7 +335,8 @@ TEST_CASE("compare counts the noise of both experiments") {
             const std::string item = fmt::format("i{}", i);
             const double own = 3 + 0.01 * (i % 5);
             records.emplace_back(ab_item("full", "full", item, own, "nll"));
-            if (i < 8) records.emplace_back(ab_item("full#again", "full", item, own + again, "nll"));
+            if (i < 8)
+                records.emplace_back(ab_item("full#again", "full", item, own + again, "nll"));
             records.emplace_back(ab_item("window", "tokens:128", item, own + window, "nll"));
         }
         return test::write_ab(folder / name, ab_header(), records);

@@ -170,10 +170,12 @@ TEST_CASE("results are not written over, nor behind those of another experiment"
                    "is there already"));
     AbHeader other = header();
     other.config_hash = "f";
-    CHECK(contains(test::error_text([&] { AbWriter(file, other, AbWriter::Mode::resume); }), "config hash"));
+    CHECK(contains(test::error_text([&] { AbWriter(file, other, AbWriter::Mode::resume); }),
+                   "config hash"));
     other = header();
     other.shard = 1;
-    CHECK(contains(test::error_text([&] { AbWriter(file, other, AbWriter::Mode::resume); }), "shard 2/3"));
+    CHECK(contains(test::error_text([&] { AbWriter(file, other, AbWriter::Mode::resume); }),
+                   "shard 2/3"));
 }
 
 TEST_CASE("what cannot be read back is not written") {
@@ -214,7 +216,8 @@ TEST_CASE("a broken line is told by file and line") {
     const test::TempFolder folder;
     const std::string head = ab_header_line(header()) + "\n";
     const auto message = [&](const std::string &line) {
-        const auto file = folder.write("r.jsonl", head + ab_record_line(item("i", 1)) + "\n" + line + "\n");
+        const auto file =
+            folder.write("r.jsonl", head + ab_record_line(item("i", 1)) + "\n" + line + "\n");
         const std::string text = test::error_text([&] { read(file); });
         CHECK(contains(text, "r.jsonl:3:"));
         return text;
@@ -233,8 +236,9 @@ TEST_CASE("a broken line is told by file and line") {
     CHECK(
         contains(message(R"({"kind":"item",)" + place + R"(,"metric":"m","item":"i","value":"1"})"),
                  "value"));
-    CHECK(contains(message(R"({"kind":"item",)" + place + R"(,"metric":"m","item":"i","value":1e999})"),
-                   "JSON"));
+    CHECK(contains(
+        message(R"({"kind":"item",)" + place + R"(,"metric":"m","item":"i","value":1e999})"),
+        "JSON"));
     CHECK(contains(
         message(R"({"kind":"item",)" + place + R"(,"metric":"m","item":"i","value":1,"seen":-1})"),
         "seen"));
@@ -269,13 +273,16 @@ TEST_CASE("a file that is no experiment's results says so") {
     CHECK(contains(message("{}\n"), "expected the header"));
     CHECK(contains(message("{\"keel_ab\":2,\"config_hash\":\"x\"}\n"), "version 2"));
     CHECK(contains(message("{\"keel_ab\":1}\n"), "'config_hash' is missing"));
-    CHECK(contains(message("{\"keel_ab\":1,\"config_hash\":\"x\",\"statistics\":{\"resamples\":1e9}}\n"),
-                   "resamples"));
-    CHECK(contains(message("{\"keel_ab\":1,\"config_hash\":\"x\",\"statistics\":{\"confidence\":1}}\n"),
-                   "confidence"));
+    CHECK(contains(
+        message("{\"keel_ab\":1,\"config_hash\":\"x\",\"statistics\":{\"resamples\":1e9}}\n"),
+        "resamples"));
+    CHECK(contains(
+        message("{\"keel_ab\":1,\"config_hash\":\"x\",\"statistics\":{\"confidence\":1}}\n"),
+        "confidence"));
     CHECK(contains(message("{\"keel_ab\":1,\"config_hash\":\"x\",\"shards\":2,\"shard\":3}\n"),
                    "shard"));
     CHECK(contains(message("{\"keel_ab\":1,\"config_hash\":\"x\",\"arms\":[[\"a\"]]}\n"), "arms"));
-    CHECK(contains(test::error_text([&] { read_ab_header(folder / "none.jsonl"); }), "found nothing"));
+    CHECK(contains(test::error_text([&] { read_ab_header(folder / "none.jsonl"); }),
+                   "found nothing"));
     CHECK(contains(test::error_text([&] { read_ab_header(folder.path()); }), "not a file"));
 }

@@ -2,9 +2,9 @@
 #include "eval/ab/records/merge.hpp"
 #include "eval/ab/report/report.hpp"
 #include "eval/ab/verdicts/compare.hpp"
+#include "page_checks.hpp"
 #include "support/contains.hpp"
 #include "support/error_text.hpp"
-#include "page_checks.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
@@ -86,8 +86,7 @@ TEST_CASE("an experiment's report is one page without any reference to another p
     REQUIRE(data.at("timelines").size() == 1);
     CHECK(data.at("timelines")[0][2].size() <= 301);
     uint64_t evicted = 0;
-    for (const auto &point : data.at("timelines")[0][2])
-        evicted += point[2].get<uint64_t>();
+    for (const auto &point : data.at("timelines")[0][2]) evicted += point[2].get<uint64_t>();
     CHECK(evicted == 100 * 50); // thinned out, but no eviction is lost
     REQUIRE(data.at("curves").size() == 1);
     CHECK(data.at("curves")[0][2].size() <= 64);
@@ -163,7 +162,8 @@ TEST_CASE("twenty arms at six budgets make a page below five megabytes") {
         records.emplace_back(ab_item("full", "full", fmt::format("i{}", i), 1));
     for (int arm = 0; arm < 20; ++arm)
         for (int budget = 0; budget < 6; ++budget) {
-            AbItem item = ab_item(fmt::format("arm{}", arm), fmt::format("tokens:{}", 32 << budget), "", 0);
+            AbItem item =
+                ab_item(fmt::format("arm{}", arm), fmt::format("tokens:{}", 32 << budget), "", 0);
             for (int i = 0; i < 20; ++i) {
                 item.item = fmt::format("i{}", i);
                 item.value = (i * 7 + arm) % 20 < budget * 3 ? 1 : 0;
@@ -179,8 +179,7 @@ TEST_CASE("twenty arms at six budgets make a page below five megabytes") {
             records.emplace_back(map);
             AbTimeline line;
             static_cast<AbPlace &>(line) = item;
-            for (uint64_t i = 0; i < 1000; ++i)
-                line.points.push_back({i, i, 1});
+            for (uint64_t i = 0; i < 1000; ++i) line.points.push_back({i, i, 1});
             records.emplace_back(line);
         }
     const auto dir = write_ab(folder / "out", header, records);
@@ -195,7 +194,8 @@ TEST_CASE("twenty arms at six budgets make a page below five megabytes") {
 TEST_CASE("a folder without results, and results without items, are told") {
     const test::TempFolder folder;
     CHECK(contains(test::error_text([&] { write_ab_report(folder.path()); }), "no results.jsonl"));
-    CHECK(contains(test::error_text([&] { write_ab_report(folder / "nowhere"); }), "found nothing"));
+    CHECK(
+        contains(test::error_text([&] { write_ab_report(folder / "nowhere"); }), "found nothing"));
     const auto dir = write_ab(folder / "empty", ab_header(), {});
     CHECK(contains(test::error_text([&] { write_ab_report(dir); }), "hold no item"));
 }
@@ -231,13 +231,18 @@ TEST_CASE("shards are merged in their order: equal records once, missing shards 
     CHECK(text_of(folder / "a" / "results.jsonl") == text_of(folder / "b" / "results.jsonl"));
     CHECK(load_ab_table(folder / "a", names).warnings.empty());
 
-    const auto refused = [&](const std::vector<std::filesystem::path> &shards, const char *part_of_text) {
-        CHECK(contains(test::error_text([&] { merge_ab_shards(shards, folder / "c"); }), part_of_text));
+    const auto refused = [&](const std::vector<std::filesystem::path> &shards,
+                             const char *part_of_text) {
+        CHECK(contains(test::error_text([&] { merge_ab_shards(shards, folder / "c"); }),
+                       part_of_text));
         CHECK_FALSE(std::filesystem::exists(folder / "c" / "results.jsonl"));
         CHECK_FALSE(std::filesystem::exists(folder / "c" / "results.jsonl.part"));
     };
     refused({one, one}, "are both shard 1 of 3");
-    CHECK(contains(test::error_text([&] { merge_ab_shards({one, two}, folder / "a"); }), "is there already"));
+    CHECK(contains(test::error_text([&] {
+                       merge_ab_shards({one, two}, folder / "a");
+                   }),
+                   "is there already"));
     AbHeader other = ab_header();
     other.shards = 3;
     other.shard = 3;
@@ -291,7 +296,8 @@ TEST_CASE("two experiments: equal, worse, and too small to say") {
     options.arms = {"nobody"};
     CHECK(contains(test::error_text([&] { compare_ab(first, worse, options); }), "--arm nobody"));
     options.arms = {"ful"};
-    CHECK(contains(test::error_text([&] { compare_ab(first, worse, options); }), "did you mean 'full'?"));
+    CHECK(contains(test::error_text([&] { compare_ab(first, worse, options); }),
+                   "did you mean 'full'?"));
     options.arms.clear();
 
     // One item of forty lost: not shown to be worse, not shown to be as good.
@@ -303,11 +309,12 @@ TEST_CASE("two experiments: equal, worse, and too small to say") {
     options.strict = false;
 
     const auto other = write_ab(folder / "other", ab_header(), {ab_item("x", "full", "i", 1)});
-    CHECK(contains(test::error_text([&] { compare_ab(first, other, options); }), "nothing in common") ==
-          false);
+    CHECK(contains(test::error_text([&] { compare_ab(first, other, options); }),
+                   "nothing in common") == false);
     CHECK(contains(test::error_text([&] { compare_ab(first, other, options); }), "in common"));
     const auto half = write_ab(folder / "half", ab_header(), {small_experiment()[0]});
     const AbComparison lacking = compare_ab(first, half, options);
     CHECK(lacking.lost == 1);
-    CHECK(contains(ab_comparison_text(lacking), "1 of the first experiment's cells are not in the second"));
+    CHECK(contains(ab_comparison_text(lacking),
+                   "1 of the first experiment's cells are not in the second"));
 }

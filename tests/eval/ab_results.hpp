@@ -49,8 +49,7 @@ inline std::filesystem::path write_ab(const std::filesystem::path &folder, const
                                       const std::vector<AbRecord> &records) {
     std::filesystem::create_directories(folder);
     AbWriter writer(folder / "results.jsonl", header, AbWriter::Mode::create);
-    for (const AbRecord &record : records)
-        writer.write(record);
+    for (const AbRecord &record : records) writer.write(record);
     return folder;
 }
 
@@ -65,7 +64,8 @@ inline std::unique_ptr<LoadedAb> load_ab(const TempFolder &folder, const AbHeade
                                          const std::vector<AbRecord> &records) {
     static int number = 0;
     auto out = std::make_unique<LoadedAb>();
-    out->table = load_ab_table(write_ab(folder / fmt::format("r{}", number++), header, records), out->names);
+    out->table =
+        load_ab_table(write_ab(folder / fmt::format("r{}", number++), header, records), out->names);
     out->summary = summarize_ab(out->table, out->names);
     return out;
 }
@@ -88,8 +88,7 @@ inline AbPairs ab_pairs(const std::vector<double> &a, const std::vector<double> 
     AbPairs pairs;
     pairs.a = a;
     pairs.b = b;
-    for (uint32_t i = 0; i < a.size(); ++i)
-        pairs.clusters.push_back(i);
+    for (uint32_t i = 0; i < a.size(); ++i) pairs.clusters.push_back(i);
     return pairs;
 }
 

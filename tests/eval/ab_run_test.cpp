@@ -39,12 +39,11 @@ TEST_CASE("arms are merged over the base, and budgets spread over those that evi
                     "tasks: [{kind: passkey, lengths: [160]}]\n"
                     "seeds: [3, 4]\n");
     std::vector<std::string> names;
-    for (const AbRun &run : e.runs)
-        names.push_back(run.arm + " " + run.budget);
+    for (const AbRun &run : e.runs) names.push_back(run.arm + " " + run.budget);
     CHECK(names == std::vector<std::string>{"full full", "window tokens:64", "window ratio:0.5",
-                                            "random tokens:64", "random ratio:0.5", "fixed tokens:40",
-                                            "sweep tokens:32", "sweep mib:0.5", "q8 full",
-                                            "full#again full"});
+                                            "random tokens:64", "random ratio:0.5",
+                                            "fixed tokens:40", "sweep tokens:32", "sweep mib:0.5",
+                                            "q8 full", "full#again full"});
     CHECK(e.reference().keeps_all);
     CHECK(*e.runs[1].config.policy.protect.prefix == 4); // of the base
     CHECK(*e.runs[1].config.policy.protect.recent == 2);
@@ -57,8 +56,8 @@ TEST_CASE("arms are merged over the base, and budgets spread over those that evi
     AbResolveOptions options;
     options.circumstances = "test";
     options.host = lab.host;
-    const AbExperiment again =
-        resolve_ab(load_ab_config(lab.folder.write("elsewhere/resolved.yaml", e.resolved)), options);
+    const AbExperiment again = resolve_ab(
+        load_ab_config(lab.folder.write("elsewhere/resolved.yaml", e.resolved)), options);
     CHECK(again.hash == e.hash);
     CHECK(again.config.output == e.config.output);
     // Statistics do not change what is run; seeds and texts do.
@@ -73,23 +72,27 @@ TEST_CASE("arms that cannot be are refused before anything runs") {
         return error_text([&] { lab.resolve(text + tasks); });
     };
     std::string found = refusal("arms: {full: {}, a: {polcy: random}}\n");
-    CHECK(contains(found, "ab.yaml:2:22: unknown key 'polcy' in a pipeline; did you mean 'policy'?"));
-    found = refusal("arms: {full: {}, a: {policy: {plugin: sliding_window, params: {widnow: 3}}}}\n");
+    CHECK(
+        contains(found, "ab.yaml:2:22: unknown key 'polcy' in a pipeline; did you mean 'policy'?"));
+    found =
+        refusal("arms: {full: {}, a: {policy: {plugin: sliding_window, params: {widnow: 3}}}}\n");
     CHECK(contains(found, "did you mean 'window'?"));
     CHECK(contains(found, "ab.yaml:2:"));
     CHECK(contains(refusal("arms: {a: {policy: {plugin: sliding_window, budget: {tokens: 64}}}}\n"),
                    "the reference 'a' evicts"));
     CHECK(contains(refusal("arms: {full: {}, a: {policy: random}}\n"), "policy.budget"));
+    CHECK(contains(refusal("arms: {full: {}, a: {policy: {plugin: random, log: "
+                           "x.jsonl}}}\nbudgets: [{tokens: 64}]\n"),
+                   "policy.log cannot be set in an experiment"));
     CHECK(contains(
-        refusal("arms: {full: {}, a: {policy: {plugin: random, log: x.jsonl}}}\nbudgets: [{tokens: 64}]\n"),
-        "policy.log cannot be set in an experiment"));
-    CHECK(contains(refusal("arms: {full: {}, a: {policy: {plugin: random}}}\nbudgets: [{tokens: 2}]\n"),
-                   "arm 'a' at tokens:2"));
+        refusal("arms: {full: {}, a: {policy: {plugin: random}}}\nbudgets: [{tokens: 2}]\n"),
+        "arm 'a' at tokens:2"));
     lab.folder.write("ab.yaml", "base: nowhere.yaml\narms: {a: {}}\n" + tasks);
     CHECK(contains(error_text([&] { resolve_ab(load_ab_config(lab.folder / "ab.yaml"), {}); }),
                    "nowhere.yaml: no such file"));
     // Prompts that the full cache does not hold.
-    const AbExperiment e = lab.resolve("arms: {full: {}}\ntasks: [{kind: passkey, lengths: [2000]}]\n");
+    const AbExperiment e =
+        lab.resolve("arms: {full: {}}\ntasks: [{kind: passkey, lengths: [2000]}]\n");
     AbRunOptions options;
     options.host = lab.host;
     CHECK(contains(error_text([&] { AbRunner(e, options); }), "the full cache holds 512"));
@@ -123,12 +126,14 @@ TEST_CASE("arms that share a prefill give to the bit what they give with one of 
         CHECK((item.evictions > 0) == !keeps_all);
         CHECK(item.full_kv_bytes >= item.kv_bytes - item.policy_bytes);
         CHECK(item.peak_kv_bytes >= item.kv_bytes);
-        // What is collected while steps run lies there; what an eviction alone needs is given back behind it.
-        const bool collects =
-            item.arm == "snapkv" || item.arm == "wide" || item.arm == "h2o" || item.arm == "expected";
+        // What is collected while steps run lies there; what an eviction alone needs is given back
+        // behind it.
+        const bool collects = item.arm == "snapkv" || item.arm == "wide" || item.arm == "h2o" ||
+                              item.arm == "expected";
         CHECK((item.policy_bytes > 0) == collects);
         if (!keeps_all) CHECK(item.kept_slots < 80);
-        if (item.metric == "nll" && item.seed == 1) nll[item.item].insert(fmt::format("{}", item.value));
+        if (item.metric == "nll" && item.seed == 1)
+            nll[item.item].insert(fmt::format("{}", item.value));
         if (item.metric == "kld" && keeps_all) CHECK(item.value == 0); // the same twice: no noise
     }
     REQUIRE(nll.size() == 2);
@@ -139,10 +144,11 @@ TEST_CASE("arms that share a prefill give to the bit what they give with one of 
 TEST_CASE("policies that act between chunks, and in decode, do so where the trigger says so") {
     const Lab lab;
     lab.base("on: [prefill_end, budget]");
-    const std::string text = "arms: {full: {policy: none}, window: {policy: {plugin: sliding_window, budget: "
-                             "{tokens: 32, slack: 4}}}}\n"
-                             "tasks: [{kind: continuation, text: " +
-                             tiny + "/heldout.txt, prefix: 96, score: 24, documents: 1}]\n";
+    const std::string text =
+        "arms: {full: {policy: none}, window: {policy: {plugin: sliding_window, budget: "
+        "{tokens: 32, slack: 4}}}}\n"
+        "tasks: [{kind: continuation, text: " +
+        tiny + "/heldout.txt, prefix: 96, score: 24, documents: 1}]\n";
     lab.run(text, "out");
     for (const AbItem &item : Lab::items(lab.folder / "out/results.jsonl")) {
         if (item.arm != "window") continue;
@@ -158,17 +164,18 @@ TEST_CASE("policies that act between chunks, and in decode, do so where the trig
 
 TEST_CASE("a run that was cut short goes on to the same results, in one process or in shards") {
     const Lab lab;
-    const std::string text =
-        "arms: {full: {policy: none}, random: {policy: random}}\nbudgets: [{tokens: 48}]\nseeds: [1, 2]\n" +
-        recall;
+    const std::string text = "arms: {full: {policy: none}, random: {policy: random}}\nbudgets: "
+                             "[{tokens: 48}]\nseeds: [1, 2]\n" +
+                             recall;
     const auto whole = lab.run(text, "whole");
     // Cut at every few lines, in the middle of one.
     std::ifstream in(lab.folder / "whole/results.jsonl");
     const std::string all(std::istreambuf_iterator<char>(in), {});
     for (const double share : {0.2, 0.5, 0.9}) {
         const std::string name = fmt::format("cut{}", static_cast<int>(10 * share));
-        lab.folder.write(name + "/results.jsonl",
-                         all.substr(0, static_cast<size_t>(share * static_cast<double>(all.size()))));
+        lab.folder.write(
+            name + "/results.jsonl",
+            all.substr(0, static_cast<size_t>(share * static_cast<double>(all.size()))));
         CHECK(lab.run(text, name) == whole);
     }
     AbRunOptions shard;
@@ -197,15 +204,17 @@ TEST_CASE("a run that was cut short goes on to the same results, in one process 
 
 TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
     const Lab lab;
-    const std::string text =
-        "arms: {full: {policy: none}, window: {policy: sliding_window}}\nbudgets: [{tokens: 48}]\n" + recall;
+    const std::string text = "arms: {full: {policy: none}, window: {policy: "
+                             "sliding_window}}\nbudgets: [{tokens: 48}]\n" +
+                             recall;
     AbRunOptions stopped;
     stopped.steps = [&](uint64_t done, uint64_t total, uint64_t found) {
         CHECK(done <= total);
         CHECK(found == 0);
         if (done >= 4) lab.host->request_cancel();
     };
-    CHECK(contains(error_text([&] { lab.run(text, "out", stopped); }, ErrorKind::runtime), "cancelled"));
+    CHECK(contains(error_text([&] { lab.run(text, "out", stopped); }, ErrorKind::runtime),
+                   "cancelled"));
     lab.host->clear_cancel();
     const size_t before = Lab::records(lab.folder / "out/results.jsonl").size();
     CHECK(before > 0);
@@ -221,8 +230,8 @@ TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
 
 TEST_CASE("two runs do not write into one folder at once") {
     const Lab lab;
-    const std::string text =
-        "arms: {full: {policy: none}}\ntasks: [{kind: passkey, lengths: [160], depths: 1, items: 1}]\n";
+    const std::string text = "arms: {full: {policy: none}}\ntasks: [{kind: passkey, lengths: "
+                             "[160], depths: 1, items: 1}]\n";
     lab.run(text, "out");
     {
         const AbFileLock other(lab.folder / "out/.results.jsonl.lock", false);
@@ -251,5 +260,6 @@ TEST_CASE("speeds are measured in turns") {
                                                 {"decode_tokens_per_second", 4 * arms},
                                                 {"prefill_tokens_per_second", 2 * arms},
                                                 {"ttft_ms", 4 * arms}});
-    CHECK(order == std::vector<std::string>{"full", "window", "full#again", "full#again", "window", "full"});
+    CHECK(order ==
+          std::vector<std::string>{"full", "window", "full#again", "full#again", "window", "full"});
 }

@@ -26,8 +26,7 @@ Approx near(double value, double relative = 1e-9) {
 
 ClusterSums singles(const std::vector<double> &values) {
     std::vector<uint32_t> clusters(values.size());
-    for (uint32_t i = 0; i < clusters.size(); ++i)
-        clusters[i] = i;
+    for (uint32_t i = 0; i < clusters.size(); ++i) clusters[i] = i;
     return ClusterSums::of(values, clusters);
 }
 
@@ -58,8 +57,7 @@ TEST_CASE("random numbers of experiments are xoshiro256**, whatever the platform
     for (const auto &word : golden()["random"]["words"])
         CHECK(std::to_string(random.next()) == word.get<std::string>());
     AbRandom small(1);
-    for (int i = 0; i < 1000; ++i)
-        CHECK(small.below(3) < 3);
+    for (int i = 0; i < 1000; ++i) CHECK(small.below(3) < 3);
 }
 
 TEST_CASE("intervals and tests of rates are those of scipy and of Newcombe's paper") {
@@ -89,7 +87,8 @@ TEST_CASE("intervals and tests of rates are those of scipy and of Newcombe's pap
     CHECK(equal.high > 0.1);
 }
 
-TEST_CASE("a bootstrap over documents gives what an independent one gives from the same resamples") {
+TEST_CASE(
+    "a bootstrap over documents gives what an independent one gives from the same resamples") {
     for (const auto &one : golden()["bootstrap"]) {
         const auto values = one["values"].get<std::vector<double>>();
         const auto clusters = one["clusters"].get<std::vector<uint32_t>>();
@@ -129,7 +128,8 @@ TEST_CASE("sign flips: all of them where they are few, a seeded sample elsewhere
     CHECK(sign_flip_test({}, 100, 1).p == 1);
     CHECK(sign_flip_test({{0, 0, 0}}, 100, 1).p == 1);
     CHECK(sign_flip_test({{3}}, 100, 1).p == 1);
-    // Far out, it draws ten times as many, so that a correction for many contrasts leaves something.
+    // Far out, it draws ten times as many, so that a correction for many contrasts leaves
+    // something.
     const SignFlip clear = sign_flip_test(std::vector<double>(40, 1.0), 10000, 1);
     CHECK(clear.p == Approx(1 / 100001.0));
 }
@@ -146,7 +146,8 @@ TEST_CASE("Student's interval and test, Holm's adjustment, the detectable effect
         CHECK(adjusted[i] == near(golden()["holm"]["adjusted"][i]));
     CHECK(holm({}).empty());
     const auto &least = golden()["detectable"];
-    CHECK(minimal_detectable_effect(least["error"], least["freedom"], 0.95) == near(least["effect"], 1e-7));
+    CHECK(minimal_detectable_effect(least["error"], least["freedom"], 0.95) ==
+          near(least["effect"], 1e-7));
 }
 
 TEST_CASE("a trimmed mean, its interval and test are a library's") {

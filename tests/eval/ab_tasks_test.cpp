@@ -40,20 +40,24 @@ std::string text_of(const std::vector<int32_t> &ids) {
 } // namespace
 
 TEST_CASE("the pass-key stands in the words of the training corpus, at its depth") {
-    const AbFiller filler("One sentence. Another one. A third. And a fourth one that is longer.\n", "text");
+    const AbFiller filler("One sentence. Another one. A third. And a fourth one that is longer.\n",
+                          "text");
     for (const double depth : {0.0, 0.5, 1.0}) {
         const AbRecallDocument d = ab_passkey(AbDraws(7), filler, 400, depth);
         REQUIRE(d.questions.size() == 1);
         const std::string &key = d.questions[0].expected;
         CHECK(key.size() == 5);
-        const std::string head = "There is a pass key hidden in this text. Find it and remember it.\n";
-        const std::string needle = "The pass key is " + key + ". Remember it. " + key + " is the pass key.\n";
+        const std::string head =
+            "There is a pass key hidden in this text. Find it and remember it.\n";
+        const std::string needle =
+            "The pass key is " + key + ". Remember it. " + key + " is the pass key.\n";
         CHECK(d.context.starts_with(head));
         CHECK(d.context.ends_with("\n"));
         const size_t at = d.context.find(needle);
         REQUIRE(at != std::string::npos);
-        const double found = static_cast<double>(at - head.size()) /
-                             static_cast<double>(d.context.size() - head.size() - needle.size() - 1);
+        const double found =
+            static_cast<double>(at - head.size()) /
+            static_cast<double>(d.context.size() - head.size() - needle.size() - 1);
         CHECK(found == Approx(depth).margin(0.15));
         CHECK((at == head.size() || d.context.substr(at - 2, 2) == ". ")); // between sentences
         CHECK(d.questions[0].text == "What is the pass key? The pass key is ");
@@ -78,7 +82,8 @@ TEST_CASE("facts stand in the words of the training corpus, with a question for 
             const std::string fact = "Fact: In " + place + " there is " + q.expected + ".\n";
             const size_t at = d.context.find(fact);
             REQUIRE(at != std::string::npos);
-            CHECK(q.depth == Approx(static_cast<double>(at) / static_cast<double>(d.context.size())));
+            CHECK(q.depth ==
+                  Approx(static_cast<double>(at) / static_cast<double>(d.context.size())));
         }
     }
     CHECK(counts == std::set<size_t>{2, 3, 4, 5, 6});
@@ -105,7 +110,8 @@ TEST_CASE("filler is cut at texts or lines, ends behind a sentence and never in 
     }
     CHECK(marked.make(draws, 0).empty());
     // A text that has no end of a sentence anywhere near is cut behind a word.
-    const AbFiller endless("one, two \"three\" four -- five! six and so on without any end\n", "text");
+    const AbFiller endless("one, two \"three\" four -- five! six and so on without any end\n",
+                           "text");
     for (size_t bytes = 30; bytes < 130; ++bytes) {
         const std::string text = endless.make(draws, bytes);
         INFO(text);
@@ -117,7 +123,8 @@ TEST_CASE("filler is cut at texts or lines, ends behind a sentence and never in 
     CHECK(contains(error_text([] { AbFiller("\n \n", "empty.txt"); }), "empty.txt"));
 }
 
-TEST_CASE("a task's prompts have the length that was asked for, and both protocols the same tokens") {
+TEST_CASE(
+    "a task's prompts have the length that was asked for, and both protocols the same tokens") {
     for (const AbTaskKind kind : {AbTaskKind::passkey, AbTaskKind::facts}) {
         AbTask task = task_of(kind);
         task.lengths = {160, 512};
@@ -136,7 +143,8 @@ TEST_CASE("a task's prompts have the length that was asked for, and both protoco
             size_t longest = 0;
             for (size_t q = 0; q < aware.size(); ++q) {
                 std::vector<int32_t> together = unit.prompt;
-                together.insert(together.end(), unit.questions[q].ask.begin(), unit.questions[q].ask.end());
+                together.insert(together.end(), unit.questions[q].ask.begin(),
+                                unit.questions[q].ask.end());
                 CHECK(aware[q].questions[0].ask.empty()); // it is a part of the prompt
                 CHECK(together == aware[q].prompt);
                 CHECK(aware[q].questions[0].item == unit.questions[q].item);
@@ -151,11 +159,12 @@ TEST_CASE("a task's prompts have the length that was asked for, and both protoco
     }
     AbTask small = task_of(AbTaskKind::passkey);
     small.lengths = {20};
-    CHECK(
-        contains(error_text([&] { make_task_items(small, tokenizer(), tiny); }), "the shortest prompt has"));
+    CHECK(contains(error_text([&] { make_task_items(small, tokenizer(), tiny); }),
+                   "the shortest prompt has"));
     AbTask nowhere = task_of(AbTaskKind::facts);
-    CHECK(contains(error_text([&] { make_task_items(nowhere, tokenizer(), "/nowhere/model.gguf"); }),
-                   "expected 'filler: FILE'"));
+    CHECK(
+        contains(error_text([&] { make_task_items(nowhere, tokenizer(), "/nowhere/model.gguf"); }),
+                 "expected 'filler: FILE'"));
 }
 
 TEST_CASE("an answer to a recall question is its first sentence") {
@@ -170,7 +179,8 @@ TEST_CASE("an answer to a recall question is its first sentence") {
     CHECK(ab_first_sentence("") == "");
 }
 
-TEST_CASE("a continuation is stretches of a text, with one token between prefix and what is scored") {
+TEST_CASE(
+    "a continuation is stretches of a text, with one token between prefix and what is scored") {
     AbTask task;
     task.kind = AbTaskKind::continuation;
     task.name = "continuation";
@@ -193,9 +203,11 @@ TEST_CASE("a continuation is stretches of a text, with one token between prefix 
     }
     CHECK(different.size() == 7);
     task.documents = 1'000'000;
-    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny); }), "1000000 are asked for"));
+    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny); }),
+                   "1000000 are asked for"));
     task.text = "/nowhere.txt";
-    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny); }), "task 'continuation'"));
+    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny); }),
+                   "task 'continuation'"));
 }
 
 TEST_CASE("RULER's and LongBench's files become prompts with answers") {
@@ -229,10 +241,11 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
         CHECK(contains(longest.whole_at, "ruler.jsonl:1"));
     }
     task.path = folder.write(
-        "longbench.jsonl", R"({"context": "Some context.", "input": "Who?", "answers": ["He"], "length": 3})"
-                           "\n"
-                           R"({"context": "Some context.", "input": "Where?", "answers": ["There"]})"
-                           "\n");
+        "longbench.jsonl",
+        R"({"context": "Some context.", "input": "Who?", "answers": ["He"], "length": 3})"
+        "\n"
+        R"({"context": "Some context.", "input": "Where?", "answers": ["There"]})"
+        "\n");
     task.metric = AbAnswerMetric::f1;
     {
         const auto items = make_task_items(task, tokenizer(), tiny);
@@ -273,8 +286,8 @@ TEST_CASE("answers are held against what was expected as the field's scripts do"
     CHECK(ab_answer_score(AbAnswerMetric::substring_any, "nothing", two) == 0);
     CHECK(ab_answer_score(AbAnswerMetric::exact, " The red ball! ", two) == 1);
     CHECK(ab_answer_score(AbAnswerMetric::exact, "red balls", two) == 0);
-    CHECK(ab_answer_score(AbAnswerMetric::f1, "the red car", std::vector<std::string>{"a red ball"}) ==
-          Approx(0.5));
+    CHECK(ab_answer_score(AbAnswerMetric::f1, "the red car",
+                          std::vector<std::string>{"a red ball"}) == Approx(0.5));
     CHECK(ab_answer_score(AbAnswerMetric::f1, "", std::vector<std::string>{"a red ball"}) == 0);
     CHECK(ab_answer_score(AbAnswerMetric::f1, "x", {}) == 0);
 }

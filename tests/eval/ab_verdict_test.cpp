@@ -32,9 +32,7 @@ AbContrast judged(const AbPairs &p, const std::string &metric, AbStatistics s = 
     return all[0];
 }
 
-std::vector<double> repeated(size_t n, double value) {
-    return std::vector<double>(n, value);
-}
+std::vector<double> repeated(size_t n, double value) { return std::vector<double>(n, value); }
 
 } // namespace
 
@@ -56,8 +54,7 @@ TEST_CASE("a metric's name says what is better") {
 TEST_CASE("hits: McNemar's test, an interval that does not collapse, a verdict") {
     // 40 items: 10 lost, none won.
     std::vector<double> a = repeated(40, 1);
-    for (size_t i = 0; i < 10; ++i)
-        a[i] = 0;
+    for (size_t i = 0; i < 10; ++i) a[i] = 0;
     const AbContrast lost = judged(ab_pairs(a, repeated(40, 1)), "hit");
     CHECK(lost.test == "McNemar exact");
     CHECK(*lost.p == Approx(2 * std::pow(0.5, 10)));
@@ -112,16 +109,17 @@ TEST_CASE("lower is better for divergences, and a gain is a gain") {
 }
 
 TEST_CASE("speeds are compared as ratios, by trimmed means since a round may be disturbed") {
-    const AbContrast c =
-        judged(ab_pairs({110, 111, 109, 110, 110}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
+    const AbContrast c = judged(ab_pairs({110, 111, 109, 110, 110}, {100, 101, 100, 99, 100}),
+                                "decode_tokens_per_second");
     CHECK(c.ratio);
     CHECK(c.test == "trimmed t");
     CHECK(c.interval_method == "trimmed t");
     CHECK(c.effect == Approx(0.1).margin(0.005));
     CHECK(c.verdict == AbVerdict::better);
-    // One round in which the machine did something else changes no verdict, and what is shown is not its doing.
-    const AbContrast disturbed =
-        judged(ab_pairs({110, 111, 109, 110, 22}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
+    // One round in which the machine did something else changes no verdict, and what is shown is
+    // not its doing.
+    const AbContrast disturbed = judged(
+        ab_pairs({110, 111, 109, 110, 22}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
     CHECK(disturbed.effect == Approx(0.1).margin(0.01));
     CHECK(disturbed.mean_a == Approx(110).margin(1));
     CHECK(disturbed.verdict == AbVerdict::better);
@@ -159,8 +157,7 @@ TEST_CASE("a few documents can show nothing, and it is said") {
 
 TEST_CASE("Holm's adjustment runs over a family, and the noise floor holds verdicts back") {
     std::vector<double> a = repeated(30, 1);
-    for (size_t i = 0; i < 7; ++i)
-        a[i] = 0;
+    for (size_t i = 0; i < 7; ++i) a[i] = 0;
     AbContrast c;
     c.task = "t";
     c.metric = "hit";
@@ -280,8 +277,8 @@ TEST_CASE("declared contrasts are made in their direction, all pairs where none 
     std::vector<AbRecord> records;
     for (int i = 0; i < 12; ++i)
         for (const char *arm : {"full", "window", "snapkv", "q4cache"})
-            records.emplace_back(
-                ab_item(arm, std::string(arm) == "full" ? "full" : "tokens:128", fmt::format("i{}", i), 1));
+            records.emplace_back(ab_item(arm, std::string(arm) == "full" ? "full" : "tokens:128",
+                                         fmt::format("i{}", i), 1));
     AbHeader header = ab_header();
     const auto all = load_ab(folder, header, records);
     const auto count = [](const AbSummary &s, AbContrast::Kind kind) {
@@ -303,9 +300,11 @@ TEST_CASE("declared contrasts are made in their direction, all pairs where none 
 TEST_CASE("at equal bytes an arm between two budgets is taken between its items") {
     const test::TempFolder folder;
     std::vector<AbRecord> records;
-    const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes, double value) {
+    const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes,
+                         double value) {
         for (int i = 0; i < 20; ++i) {
-            AbItem item = ab_item(arm, budget, fmt::format("i{}", i), value + 0.01 * (i % 3), "nll");
+            AbItem item =
+                ab_item(arm, budget, fmt::format("i{}", i), value + 0.01 * (i % 3), "nll");
             item.kv_bytes = bytes;
             records.emplace_back(item);
         }
@@ -350,9 +349,10 @@ TEST_CASE("speeds are compared at each length on its own") {
     for (const int64_t length : {0, 512})
         for (int i = 0; i < 5; ++i)
             for (const char *arm : {"full", "window"}) {
-                AbItem item = ab_item(
-                    arm, std::string(arm) == "full" ? "full" : "tokens:128", fmt::format("{}/{}", length, i),
-                    (length == 512 && arm[0] == 'w' ? 150 : 100) + i, "decode_tokens_per_second");
+                AbItem item = ab_item(arm, std::string(arm) == "full" ? "full" : "tokens:128",
+                                      fmt::format("{}/{}", length, i),
+                                      (length == 512 && arm[0] == 'w' ? 150 : 100) + i,
+                                      "decode_tokens_per_second");
                 item.length = length;
                 records.emplace_back(item);
             }
@@ -382,5 +382,6 @@ TEST_CASE("rates of items that share documents have the interval of fewer items"
     const AbCellSummary &alone = loaded->summary.cells[0], &shared = loaded->summary.cells[1];
     CHECK(alone.clusters == 60);
     CHECK(shared.clusters == 12);
-    CHECK(shared.interval->high - shared.interval->low > 1.8 * (alone.interval->high - alone.interval->low));
+    CHECK(shared.interval->high - shared.interval->low >
+          1.8 * (alone.interval->high - alone.interval->low));
 }

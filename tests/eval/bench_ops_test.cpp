@@ -34,20 +34,22 @@ const OpTotal &part(const OpsResult &r, const std::string &name) {
 
 double sum(const OpsResult &r, double OpTotal::*member) {
     double all = 0;
-    for (const OpTotal &op : r.ops)
-        all += op.*member;
+    for (const OpTotal &op : r.ops) all += op.*member;
     return all;
 }
 
 } // namespace
 
-TEST_CASE("the ops of a prompt do what a prompt takes, and those of a token read what a token reads") {
+TEST_CASE(
+    "the ops of a prompt do what a prompt takes, and those of a token read what a token reads") {
     for (const std::string weights : {"stored", "q4_0"}) {
         INFO(weights);
         const auto pipeline = tiny({"model.weights=" + weights});
         BenchOptions options = small();
         uint64_t last = 0, whole = 0;
-        options.progress = [&](const char *, uint64_t done, uint64_t total) { last = done, whole = total; };
+        options.progress = [&](const char *, uint64_t done, uint64_t total) {
+            last = done, whole = total;
+        };
         const BenchReport r = run_bench(*pipeline, options);
         CHECK(last == whole);
         CHECK(whole == 7 + 30 + 1 + 4 + 20 + 4 + 30 + 20 + 4);
@@ -55,7 +57,8 @@ TEST_CASE("the ops of a prompt do what a prompt takes, and those of a token read
         const OpsResult &prompt = r.ops[0], &token = r.ops[1];
         CHECK(prompt.is_prefill);
         CHECK(prompt.tokens == 30);
-        CHECK(sum(prompt, &OpTotal::flop) == Approx(prefill_flop(pipeline->model(), 30)).epsilon(1e-12));
+        CHECK(sum(prompt, &OpTotal::flop) ==
+              Approx(prefill_flop(pipeline->model(), 30)).epsilon(1e-12));
         CHECK(part(prompt, "down").calls == 6);
         CHECK(part(prompt, "output").calls == 1);
         CHECK(prompt.seconds == Approx(30 / r.prefill[1].rate.median));
@@ -76,10 +79,10 @@ TEST_CASE("the ops of a prompt do what a prompt takes, and those of a token read
         // 21 to 24 slots of K and V in f16, two heads of 64; four query heads in and out.
         const double slots = 21 + 22 + 23 + 24;
         CHECK(attention.flop == 4.0 * 4 * 64 * slots * 6);
-        CHECK(attention.bytes == Approx((slots * 2 * 2 * 64 * 2 + 4 * 2.0 * 4 * 64 * 4) * 6).epsilon(1e-12));
+        CHECK(attention.bytes ==
+              Approx((slots * 2 * 2 * 64 * 2 + 4 * 2.0 * 4 * 64 * 4) * 6).epsilon(1e-12));
         double weight_bytes = 0; // and the other bytes of a token are few
-        for (const OpTotal &op : token.ops)
-            weight_bytes += op.op == "matmul" ? op.bytes / 4 : 0;
+        for (const OpTotal &op : token.ops) weight_bytes += op.op == "matmul" ? op.bytes / 4 : 0;
         CHECK(weight_bytes > static_cast<double>(r.weight_bytes_per_token) * 0.99);
         CHECK(weight_bytes < static_cast<double>(r.weight_bytes_per_token) * 1.1);
     }
@@ -95,7 +98,8 @@ TEST_CASE("attention under a policy is counted by the slots that are left") {
     REQUIRE(r.ops.size() == 1);
     const OpTotal &attention = part(r.ops[0], "attention");
     CHECK(attention.calls == 6 * 4);
-    CHECK(attention.flop > 4.0 * 4 * 64 * 16 * 6 * 4 * 0.9); // what is left, not the 65 to 68 that were seen
+    CHECK(attention.flop >
+          4.0 * 4 * 64 * 16 * 6 * 4 * 0.9); // what is left, not the 65 to 68 that were seen
     CHECK(attention.flop < 4.0 * 4 * 64 * 40 * 6 * 4);
 }
 
@@ -109,7 +113,8 @@ TEST_CASE("without ops nothing is watched, and nothing is shown") {
     CHECK(bench_json(r, "1").at("ops").empty());
 }
 
-TEST_CASE("the table of ops has shares of the pass and of the machine, for a token as for a prompt") {
+TEST_CASE(
+    "the table of ops has shares of the pass and of the machine, for a token as for a prompt") {
     BenchReport r;
     r.peak_flops = 100e9;
     OpsResult prompt;
@@ -133,9 +138,12 @@ TEST_CASE("the table of ops has shares of the pass and of the machine, for a tok
     const std::string text = ops_tables(r);
     INFO(text);
     const auto has = [&](const char *line) { return text.find(line) != std::string::npos; };
-    CHECK(has("prefill of 512  calls     ms  share  GB/s  of read  GFLOP/s  of peak            kernel\n"));
-    CHECK(has("down             6.00  250.0    50%  4.00      20%    200.0     200%  matmul q8_0 vnni\n"));
-    CHECK(has("gather           2.00  125.0    25%     -        -        -        -         kv_gather\n"));
+    CHECK(has("prefill of 512  calls     ms  share  GB/s  of read  GFLOP/s  of peak            "
+              "kernel\n"));
+    CHECK(has("down             6.00  250.0    50%  4.00      20%    200.0     200%  matmul q8_0 "
+              "vnni\n"));
+    CHECK(has("gather           2.00  125.0    25%     -        -        -        -         "
+              "kv_gather\n"));
     CHECK(has("all ops          8.00  375.0    75%"));
     CHECK(has("a token at 64  calls     ms"));
     CHECK(has("down            3.00  125.0    50%  4.00        -    200.0     200%"));

@@ -80,7 +80,8 @@ TEST_CASE("a measurement holds a result for every length, and what it ran on") {
     CHECK(d.kv_read_per_token == 22 * 2 * 4 * 64 * 2 * 6);
     CHECK(d.kv_bytes >= 24 * 2 * 4 * 64 * 2 * 6);
     CHECK(d.bytes_per_second ==
-          Approx(d.rate.median * static_cast<double>(r.weight_bytes_per_token + d.kv_read_per_token)));
+          Approx(d.rate.median *
+                 static_cast<double>(r.weight_bytes_per_token + d.kv_read_per_token)));
     CHECK(r.probe_bytes > 0);
     CHECK(r.read_plain > 0);
     CHECK(r.peak_flops > 0);
@@ -214,10 +215,13 @@ TEST_CASE("what cannot be measured is refused before anything runs") {
         change(options);
         return test::error_text([&] { run_bench(pipeline, options); }, ErrorKind::usage);
     };
-    CHECK(refused([](BenchOptions &o) { o.prefill = {65}; }).find("prefill of 65 needs a context of 65") !=
+    CHECK(refused([](BenchOptions &o) {
+              o.prefill = {65};
+          }).find("prefill of 65 needs a context of 65") != std::string::npos);
+    CHECK(refused([](BenchOptions &o) { o.depths = {61}; }).find("model.context") !=
           std::string::npos);
-    CHECK(refused([](BenchOptions &o) { o.depths = {61}; }).find("model.context") != std::string::npos);
-    CHECK(refused([](BenchOptions &o) { o.prefill = {0}; }).find("--prefill: ") != std::string::npos);
+    CHECK(refused([](BenchOptions &o) { o.prefill = {0}; }).find("--prefill: ") !=
+          std::string::npos);
     CHECK(refused([](BenchOptions &o) { o.depths = {-1}; }).find("--depth: ") != std::string::npos);
     CHECK(refused([](BenchOptions &o) { o.repeat = 0; }).find("--repeat: ") != std::string::npos);
     CHECK(refused([](BenchOptions &o) { o.decode = -1; }).find("--decode: ") != std::string::npos);
@@ -238,5 +242,6 @@ TEST_CASE("a request to stop ends a measurement") {
     options.progress = [&](const char *, uint64_t done, uint64_t) {
         if (done > 0) pipeline.host().request_cancel();
     };
-    CHECK(test::error_text([&] { run_bench(pipeline, options); }, ErrorKind::runtime) == "cancelled");
+    CHECK(test::error_text([&] { run_bench(pipeline, options); }, ErrorKind::runtime) ==
+          "cancelled");
 }

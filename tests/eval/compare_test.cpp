@@ -13,8 +13,8 @@ using namespace keel;
 namespace {
 
 pipeline::PipelineConfig tiny(const std::string &backend, std::vector<std::string> sets = {}) {
-    sets.insert(sets.begin(),
-                {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny", "backend.plugin=" + backend});
+    sets.insert(sets.begin(), {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
+                               "backend.plugin=" + backend});
     return pipeline::config_from_overrides(sets);
 }
 
@@ -30,8 +30,7 @@ std::vector<float> read_floats(const std::filesystem::path &file, bool is_bf16) 
     std::string bytes{std::istreambuf_iterator<char>(in), {}};
     if (is_bf16) { // the upper halves of f32
         std::string wide;
-        for (size_t i = 0; i + 1 < bytes.size(); i += 2)
-            wide.append(2, '\0').append(bytes, i, 2);
+        for (size_t i = 0; i + 1 < bytes.size(); i += 2) wide.append(2, '\0').append(bytes, i, 2);
         bytes = wide;
     }
     std::vector<float> out(bytes.size() / sizeof(float));
@@ -63,7 +62,8 @@ TEST_CASE("the CPU plugin stays within its bounds of the reference, whatever the
         INFO(compare_table(r));
         CHECK(r.passed());
         CHECK(r.tokens == 7);
-        // A prefill and two decodes of 6 layers with 9 ops, the embedding and 2 at the end; an argmax per decode.
+        // A prefill and two decodes of 6 layers with 9 ops, the embedding and 2 at the end; an
+        // argmax per decode.
         CHECK(r.ops == 3 * (6 * 9 + 3) + 2);
         CHECK(row(r, "down").calls == 18);
         CHECK(row(r, "argmax").calls == 2);
@@ -92,8 +92,7 @@ TEST_CASE("a wrong number is found in the op and the layer where it was made, an
     CHECK(f.a - f.b == Approx(0.5).epsilon(1e-4));
     CHECK(f.error > f.bound);
     CHECK(r.beyond == 3); // once a step: what follows is judged on right inputs
-    for (const CompareRow &other : r.rows)
-        CHECK(other.beyond == (other.part == "down" ? 3 : 0));
+    for (const CompareRow &other : r.rows) CHECK(other.beyond == (other.part == "down" ? 3 : 0));
     CHECK(r.logits.max_difference > 1e-3); // left to itself it does show
 
     // What was saved is enough to do the op again.
@@ -106,21 +105,22 @@ TEST_CASE("a wrong number is found in the op and the layer where it was made, an
     CHECK(json.at("finding").at("place") == "[0, 17]");
     std::map<std::string, std::vector<float>> tensors;
     for (const auto &tensor : json.at("tensors")) {
-        const std::string role = tensor.at("role"), name = tensor.at("name"), dtype = tensor.at("dtype");
+        const std::string role = tensor.at("role"), name = tensor.at("name"),
+                          dtype = tensor.at("dtype");
         REQUIRE(dtype == (name == "weight" ? "bf16" : "f32")); // weights as they are
         tensors[role + " " + name] =
             read_floats(folder / "found" / tensor.at("file").get<std::string>(), dtype == "bf16");
     }
-    const auto &x = tensors.at("in x"), &w = tensors.at("in weight"), &before = tensors.at("in_out out"),
-               &expected = tensors.at("expected out"), &actual = tensors.at("actual out");
+    const auto &x = tensors.at("in x"), &w = tensors.at("in weight"),
+               &before = tensors.at("in_out out"), &expected = tensors.at("expected out"),
+               &actual = tensors.at("actual out");
     REQUIRE(x.size() == 768);
     REQUIRE(w.size() == 256 * 768);
     REQUIRE(before.size() == 256);
     double worst = 0;
     for (size_t n = 0; n < 256; ++n) {
         double sum = before[n];
-        for (size_t k = 0; k < 768; ++k)
-            sum += static_cast<double>(x[k]) * w[n * 768 + k];
+        for (size_t k = 0; k < 768; ++k) sum += static_cast<double>(x[k]) * w[n * 768 + k];
         worst = std::max(worst, std::abs(sum - expected[n]));
     }
     CHECK(worst < 1e-5);
@@ -182,13 +182,15 @@ TEST_CASE("pipelines that do not do the same are refused") {
     Pipeline a(tiny("cpu"));
     PipelineOptions no_tokenizer;
     no_tokenizer.need_tokenizer = false;
-    const std::vector<std::string> other{
-        std::string("model.path=") + KEEL_SOURCE_DIR + "/tests/golden/mini_plain", "backend.plugin=cpu"};
+    const std::vector<std::string> other{std::string("model.path=") + KEEL_SOURCE_DIR +
+                                             "/tests/golden/mini_plain",
+                                         "backend.plugin=cpu"};
     Pipeline mini(pipeline::config_from_overrides(other), no_tokenizer);
     CHECK(test::error_text([&] { compare_pipelines(a, mini, few()); }).find("number of layers") !=
           std::string::npos);
     Pipeline window(tiny("cpu", {"policy.plugin=sliding_window", "policy.budget.tokens=64"}));
-    CHECK(test::error_text([&] { compare_pipelines(a, window, few()); }).find("policy") != std::string::npos);
+    CHECK(test::error_text([&] { compare_pipelines(a, window, few()); }).find("policy") !=
+          std::string::npos);
     CompareOptions bad = few();
     bad.prompt = {4096};
     CHECK(test::error_text([&] { compare_pipelines(a, a, bad); }, ErrorKind::usage)
@@ -196,6 +198,7 @@ TEST_CASE("pipelines that do not do the same are refused") {
     bad.prompt = {};
     test::error_text([&] { compare_pipelines(a, a, bad); }, ErrorKind::usage);
     bad = few(3000);
-    CHECK(test::error_text([&] { compare_pipelines(a, a, bad); }, ErrorKind::usage).find("context") !=
-          std::string::npos);
+    CHECK(
+        test::error_text([&] { compare_pipelines(a, a, bad); }, ErrorKind::usage).find("context") !=
+        std::string::npos);
 }

@@ -28,8 +28,7 @@ EvictionRecord record(int64_t tokens, uint32_t layer, std::vector<std::vector<To
     r.freed_bytes = 1024;
     for (const auto &head : runs) {
         int64_t kept = 0;
-        for (const TokenRun &run : head)
-            kept += run.to - run.from;
+        for (const TokenRun &run : head) kept += run.to - run.from;
         r.kept.push_back(kept);
     }
     r.kept_min = *std::min_element(r.kept.begin(), r.kept.end());
@@ -125,7 +124,8 @@ TEST_CASE("A picture tells how much of each stretch was left, and what had not c
     CHECK(mean.share[0] == 0.25f);
 }
 
-TEST_CASE("The text, the JSON and the page say the same, and the page needs nothing from elsewhere") {
+TEST_CASE(
+    "The text, the JSON and the page say the same, and the page needs nothing from elsewhere") {
     const LogHistory h = parse_eviction_log(sample(), "e<&>.jsonl");
     const std::string text = log_text(h, {});
     CHECK_THAT(text, Contains("2 evictions in 1 sequence, policy snapkv, allocator uniform") &&
@@ -149,24 +149,28 @@ TEST_CASE("The text, the JSON and the page say the same, and the page needs noth
     CHECK(data.at("slots").at("evictions").at(1).at(4).get<std::string>().find("a <script>") !=
           std::string::npos);
     CHECK(data.at("layers").at("rows").size() == 2);
-    CHECK_THAT(log_text(h, {.sequence = std::nullopt, .layer = 1, .head = 0}), !Contains("layer 1 head 1:"));
+    CHECK_THAT(log_text(h, {.sequence = std::nullopt, .layer = 1, .head = 0}),
+               !Contains("layer 1 head 1:"));
     CHECK_THAT(error_text([&] { log_text(h, {.sequence = std::nullopt, .layer = 7, .head = {}}); },
                           ErrorKind::usage),
                Contains("layer 7"));
-    CHECK_THAT(
-        error_text([&] { log_text(h, {.sequence = std::nullopt, .layer = 1, .head = 2}); }, ErrorKind::usage),
-        Contains("2 heads"));
-    CHECK_THAT(error_text([&] { log_text(h, {.sequence = 3, .layer = {}, .head = {}}); }, ErrorKind::usage),
+    CHECK_THAT(error_text([&] { log_text(h, {.sequence = std::nullopt, .layer = 1, .head = 2}); },
+                          ErrorKind::usage),
+               Contains("2 heads"));
+    CHECK_THAT(error_text([&] { log_text(h, {.sequence = 3, .layer = {}, .head = {}}); },
+                          ErrorKind::usage),
                Contains("sequence 3"));
 }
 
-TEST_CASE("A log without positions, an empty one, and one of an older version are summed up all the same") {
+TEST_CASE("A log without positions, an empty one, and one of an older version are summed up all "
+          "the same") {
     const std::string old =
         R"({"sequence":0,"tokens":577,"seconds":4.81,"trigger":"budget","policy":"sliding_window","layer":0,"heads":2,)"
         R"("held":577,"kept_min":512,"kept_max":512,"freed_bytes":65536,"moved_keys":8,"microseconds":41.2})"
         "\n";
     const LogHistory h = parse_eviction_log(old, "old.jsonl");
-    CHECK_THAT(log_text(h, {}), Contains("1 eviction in 1 sequence") && Contains("policy.log_positions"));
+    CHECK_THAT(log_text(h, {}),
+               Contains("1 eviction in 1 sequence") && Contains("policy.log_positions"));
     CHECK(test::data_of(log_html(h, {})).at("panels").empty());
     CHECK(log_totals(h).slots == 65);
     CHECK(log_totals(h).slots_in_all == 130);
@@ -199,5 +203,6 @@ TEST_CASE("Broken lines are refused with their place: the half line of a killed 
     CHECK(h.is_cut_off);
     CHECK_THAT(log_text(h, {}), Contains("cut off"));
     const test::TempFolder folder;
-    CHECK_THAT(error_text([&] { read_eviction_log(folder / "none.jsonl"); }), Contains("none.jsonl"));
+    CHECK_THAT(error_text([&] { read_eviction_log(folder / "none.jsonl"); }),
+               Contains("none.jsonl"));
 }

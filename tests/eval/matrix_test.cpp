@@ -1,7 +1,7 @@
 #include "eval/bench/matrix/matrix.hpp"
 #include "eval/bench/matrix/page.hpp"
-#include "support/contains.hpp"
 #include "page_checks.hpp"
+#include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
 
@@ -63,10 +63,11 @@ TEST_CASE("a matrix is every combination of its axes, each with a key of its own
     REQUIRE(runs.size() == 2 * 2 * 2 * 2 * 2);
     CHECK(runs[0].name() == "tiny / cpu / f16 / none / 16");
     CHECK(runs[31].name() == "tiny q4 / cpu-1 / q8_0 / sliding_window / 32");
-    CHECK(runs[31].sets == std::vector<std::string>{
-                               "model.context=256", "model.weights=q4_0", "backend.plugin=cpu",
-                               "backend.params.threads=1", "kv.dtype=q8_0", "policy.plugin=sliding_window",
-                               "policy.budget.tokens=64", "policy.trigger.on=[prefill_end, budget]"});
+    CHECK(runs[31].sets ==
+          std::vector<std::string>{"model.context=256", "model.weights=q4_0", "backend.plugin=cpu",
+                                   "backend.params.threads=1", "kv.dtype=q8_0",
+                                   "policy.plugin=sliding_window", "policy.budget.tokens=64",
+                                   "policy.trigger.on=[prefill_end, budget]"});
     std::set<std::string> keys, files;
     for (const MatrixRun &run : runs) {
         keys.insert(run.key(m, "here"));
@@ -136,16 +137,17 @@ TEST_CASE("a broken matrix is refused with file and line") {
     CHECK(contains(refused("models: [{name: x}]\nlengths: 8\n"), "'path' is missing"));
     CHECK(contains(refused("models: tiny\nlengths: 8\nset: 5\n"), "keys of a pipeline"));
     CHECK(contains(refused("models: tiny\nlengths: 8\nset: {a: {b: 1}}\n"), "a value, or a list"));
-    CHECK(contains(refused("models: tiny\nlengths: 8\nset: {policy.log: x}\n"), "cannot be set here"));
+    CHECK(contains(refused("models: tiny\nlengths: 8\nset: {policy.log: x}\n"),
+                   "cannot be set here"));
     CHECK(contains(refused("models: tiny\nlengths: 8\nrepeat: 0\n"), "repeats from 1"));
     for (const char *wrong : {"0", "[1, -4]", "257", "99999999999999999999", "many"})
         CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: " + std::string(wrong) + "\n"),
                        "expected sequences at once from 1 to 256"));
-    CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: [2, 2]\n"), "2 sequences at once twice"));
+    CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: [2, 2]\n"),
+                   "2 sequences at once twice"));
     CHECK(contains(refused("models: tiny\nlengths: 8\nbatch: []\n"), "at least one entry"));
     std::string many = "models: tiny\nlengths: [1";
-    for (int i = 2; i <= 5001; ++i)
-        many += "," + std::to_string(i);
+    for (int i = 2; i <= 5001; ++i) many += "," + std::to_string(i);
     CHECK(contains(refused(many + "]\nkv: [f16, q8_0, f32]\n"), "at most 10000"));
 }
 
@@ -182,8 +184,7 @@ TEST_CASE("a report shows runs and plain results, and nothing in them reaches th
     const auto data = test::data_of(page);
     CHECK(data.at("title") == "A & B");
     REQUIRE(data.at("rows").size() == 4);
-    for (const auto &row : data.at("rows"))
-        CHECK(row.size() == data.at("columns").size());
+    for (const auto &row : data.at("rows")) CHECK(row.size() == data.at("columns").size());
     CHECK(data.at("rows").at(0).at(1) == evil);
     CHECK(test::data_of(bench_html({}, "empty")).at("rows").empty());
 }

@@ -123,7 +123,8 @@ TEST_CASE("a continuation is scored behind a prefix, full and evicted, as transf
     check_windows(measure_perplexity(*evicting, text, options), g.at("evicted"));
 }
 
-TEST_CASE("a policy that goes on evicting is scored one by one behind a prefix, and says if it did nothing") {
+TEST_CASE("a policy that goes on evicting is scored one by one behind a prefix, and says if it did "
+          "nothing") {
     const auto pipeline = tiny({"policy.plugin=sliding_window", "policy.budget.tokens=40"});
     ScoringOptions options = golden_places(golden());
     options.places = 2;
@@ -152,7 +153,8 @@ TEST_CASE("windows and places side by side score as one after the other do") {
         {"model.weights=q4_0", "backend.params.compute=fast"}};
     for (const std::vector<std::string> &sets : all) {
         const auto alone = tiny(sets), together = tiny(sets, 3);
-        // products of several rows may round otherwise than those of one, but not of quantized weights here
+        // products of several rows may round otherwise than those of one, but not of quantized
+        // weights here
         const double epsilon = sets.size() == 2 && sets[0] == "model.weights=q4_0" ? 0 : 1e-5;
         for (const ScoringOptions &options : {windows, places}) {
             INFO((sets.empty() ? "" : sets[0]) << ", prefix " << options.prefix);
@@ -164,7 +166,8 @@ TEST_CASE("windows and places side by side score as one after the other do") {
             REQUIRE(three.token_nll.size() == one.token_nll.size());
             for (size_t i = 0; i < one.windows.size(); ++i) {
                 CHECK(three.windows[i].where.begin == one.windows[i].where.begin);
-                CHECK(three.windows[i].nll == Approx(one.windows[i].nll).epsilon(epsilon).margin(0));
+                CHECK(three.windows[i].nll ==
+                      Approx(one.windows[i].nll).epsilon(epsilon).margin(0));
                 CHECK(three.windows[i].cache.slots == one.windows[i].cache.slots);
                 CHECK(three.windows[i].cache.evictions == one.windows[i].cache.evictions);
             }
@@ -211,7 +214,8 @@ TEST_CASE("divergences of windows and places side by side are those of one after
         for (const ScoringOptions &options : {windows, places}) {
             INFO(sets[0] << ", prefix " << options.prefix);
             const DivergenceReport one = measure_divergence(*alone, *alone_ref, text, options),
-                                   three = measure_divergence(*together, *together_ref, text, options);
+                                   three =
+                                       measure_divergence(*together, *together_ref, text, options);
             CHECK(three.batch == 3);
             CHECK(three.evictions == one.evictions);
             CHECK(three.kl.count == one.kl.count);
@@ -229,7 +233,8 @@ TEST_CASE("divergences of windows and places side by side are those of one after
     }
     const auto a = tiny({}, 3), b = tiny({}, 3), one = tiny();
     CHECK(measure_divergence(*a, *b, text, windows).kl_max < 1e-12);
-    CHECK_THROWS_WITH(measure_divergence(*a, *one, text, windows), Catch::Contains("sequences at once"));
+    CHECK_THROWS_WITH(measure_divergence(*a, *one, text, windows),
+                      Catch::Contains("sequences at once"));
 }
 
 TEST_CASE("a pipeline against itself has no divergence: quantized weights have some") {
@@ -265,8 +270,8 @@ TEST_CASE("what cannot be scored is refused with a reason") {
     const auto refused = [&](auto change, ErrorKind kind = ErrorKind::usage) {
         ScoringOptions options;
         change(options);
-        return test::error_text([&] { measure_perplexity(*pipeline, "Once upon a time there was", options); },
-                                kind);
+        return test::error_text(
+            [&] { measure_perplexity(*pipeline, "Once upon a time there was", options); }, kind);
     };
     CHECK(refused([](ScoringOptions &o) { o.stride = 65; }).find("stride: expected 1 to 64") !=
           std::string::npos);
@@ -279,8 +284,10 @@ TEST_CASE("what cannot be scored is refused with a reason") {
               o.prefix = 10;
               o.continuation = 5;
           }).find("a prefix of 10 and a continuation of 5 need") != std::string::npos);
-    CHECK(refused([](ScoringOptions &o) { o.continuation = 5; }).find("prefix") != std::string::npos);
-    CHECK(refused([](ScoringOptions &o) { o.prefix = 5; }).find("continuation") != std::string::npos);
+    CHECK(refused([](ScoringOptions &o) { o.continuation = 5; }).find("prefix") !=
+          std::string::npos);
+    CHECK(refused([](ScoringOptions &o) { o.prefix = 5; }).find("continuation") !=
+          std::string::npos);
     CHECK(test::error_text([&] { measure_perplexity(*pipeline, "", {}); }).find("0 tokens") !=
           std::string::npos);
     ScoringOptions no_bos;
@@ -303,7 +310,8 @@ TEST_CASE("log probabilities and divergences are those of the definition") {
     CHECK(d.kl == Approx(kl));
     CHECK(d.log_p_ref - d.log_p == Approx(2));
     CHECK_FALSE(d.same_top);
-    CHECK(LogSoftmax(std::vector<float>{10000, 10000}).log_sum_exp() == Approx(10000 + std::log(2)));
+    CHECK(LogSoftmax(std::vector<float>{10000, 10000}).log_sum_exp() ==
+          Approx(10000 + std::log(2)));
 }
 
 TEST_CASE("errors of a mean count neighbours together") {
@@ -323,8 +331,7 @@ TEST_CASE("errors of a mean count neighbours together") {
     const auto large = even_blocks(1003, 10);
     CHECK(large.size() == 100);
     size_t sum = 0;
-    for (const size_t length : large)
-        sum += length;
+    for (const size_t length : large) sum += length;
     CHECK(sum == 1003);
 
     const std::vector<double> sorted{1, 2, 4};
@@ -333,8 +340,7 @@ TEST_CASE("errors of a mean count neighbours together") {
     CHECK(quantile(sorted, 1) == 4);
     const auto mean_of = [](std::vector<double> &v) {
         double total = 0;
-        for (const double x : v)
-            total += x;
+        for (const double x : v) total += x;
         return total / static_cast<double>(v.size());
     };
     CHECK(*bootstrap_error(values, blocks, mean_of) == Approx(0.707).epsilon(0.1));

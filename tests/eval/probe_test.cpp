@@ -30,7 +30,8 @@ TEST_CASE("every reading loop reads every byte") {
 TEST_CASE("the multiply-add loop does as many operations as it says") {
     for (const ProbeKernels *kernels : {&baseline_probe_kernels(), &best_probe_kernels()}) {
         INFO(kernels->isa);
-        // Every lane tends to 0.001 / (1 - 0.999) = 1, so the sum counts the lanes: one multiply and one add each.
+        // Every lane tends to 0.001 / (1 - 0.999) = 1, so the sum counts the lanes: one multiply
+        // and one add each.
         CHECK(2 * kernels->multiply_add(40000) == Approx(kernels->flops_per_round).epsilon(0.01));
     }
 }
@@ -66,8 +67,9 @@ TEST_CASE("probes measure something on any team") {
 
 TEST_CASE("the machine is described from what the system tells") {
     const test::TempFolder folder;
-    folder.write("proc/cpuinfo",
-                 "processor\t: 0\nmodel name\t: A Very \x1b[31mFine Processor\nmodel name\t: other\n");
+    folder.write(
+        "proc/cpuinfo",
+        "processor\t: 0\nmodel name\t: A Very \x1b[31mFine Processor\nmodel name\t: other\n");
     folder.write("cpu/cpu0/cache/index0/size", "48K\n");
     folder.write("cpu/cpu0/cache/index3/size", "32M\n");
     const MachineInfo info = machine_info(folder / "proc", folder / "cpu");

@@ -1,4 +1,5 @@
-// Ops that policies need, and those that change a cache: saved by hand-made calls on a pipeline's device, then repeated.
+// Ops that policies need, and those that change a cache: saved by hand-made calls on a pipeline's
+// device, then repeated.
 #include "eval/compare/op_dump.hpp"
 #include "eval/compare/op_outputs.hpp"
 #include "eval/replay/replay.hpp"
@@ -24,15 +25,14 @@ const std::vector<int32_t> lengths{23, 9};
 class Bench {
   public:
     explicit Bench(keel_dtype kv)
-        : pipeline_(pipeline::config_from_overrides(
-              std::vector<std::string>{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
-                                       "backend.plugin=cpu", "backend.params.compute=exact"})),
+        : pipeline_(pipeline::config_from_overrides(std::vector<std::string>{
+              std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny", "backend.plugin=cpu",
+              "backend.params.compute=exact"})),
           kv_(kv) {}
 
     const keel_tensor *floats(std::vector<int64_t> shape, keel_dtype dtype = KEEL_DTYPE_F32) {
         return make(dtype, shape, [&](TensorValues &v) {
-            for (float &x : v.values)
-                x = std::normal_distribution<float>()(random_);
+            for (float &x : v.values) x = std::normal_distribution<float>()(random_);
         });
     }
     const keel_tensor *ints(std::vector<int64_t> shape, const std::vector<int32_t> &values) {
@@ -72,8 +72,10 @@ class Bench {
                 sines.push_back(static_cast<float>(std::sin(angle)));
             }
         }
-        tables_.cos = make(KEEL_DTYPE_F32, {50, dim / 2}, [&](TensorValues &v) { v.values = cosines; });
-        tables_.sin = make(KEEL_DTYPE_F32, {50, dim / 2}, [&](TensorValues &v) { v.values = sines; });
+        tables_.cos =
+            make(KEEL_DTYPE_F32, {50, dim / 2}, [&](TensorValues &v) { v.values = cosines; });
+        tables_.sin =
+            make(KEEL_DTYPE_F32, {50, dim / 2}, [&](TensorValues &v) { v.values = sines; });
         return &tables_;
     }
     const keel_scores *scores(std::vector<int64_t> shape, keel_reduce queries, keel_reduce group) {
@@ -86,31 +88,31 @@ class Bench {
     }
 
     // Runs the op once, saved with what it gave, and repeats it on both backends.
-    template <typename Args>
-    void check(keel_op op, Args args) {
+    template <typename Args> void check(keel_op op, Args args) {
         INFO(op_name(op) << ", features " << args.features);
         args.h = KEEL_HEADER(Args);
         const test::TempFolder folder;
         const OpHandle planned = pipeline_.executor().plan(op, args, {});
         std::unique_ptr<OpDump> dump;
-        pipeline_.executor().set_observer([&](const PlannedOp &p, const keel_op_args *a, bool after) {
-            if (!after) {
-                dump = std::make_unique<OpDump>(pipeline_.device(), p, a);
-                return;
-            }
-            dump->complete(pipeline_, p, a);
-            for (const OpOutput &output : read_outputs(pipeline_.device(), op, a))
-                dump->add_values("actual", output.values);
-            dump->write(folder / "op", {{"step", "a test"}});
-        });
+        pipeline_.executor().set_observer(
+            [&](const PlannedOp &p, const keel_op_args *a, bool after) {
+                if (!after) {
+                    dump = std::make_unique<OpDump>(pipeline_.device(), p, a);
+                    return;
+                }
+                dump->complete(pipeline_, p, a);
+                for (const OpOutput &output : read_outputs(pipeline_.device(), op, a))
+                    dump->add_values("actual", output.values);
+                dump->write(folder / "op", {{"step", "a test"}});
+            });
         pipeline_.executor().run(*planned, args);
         pipeline_.executor().set_observer({});
         const SavedOp saved = load_saved_op(folder / "op");
         for (const std::string backend : {"cpu", "reference"}) {
             std::vector<std::string> sets{"model.path=.", "backend.plugin=" + backend};
             if (backend == "cpu") sets.emplace_back("backend.params.compute=exact");
-            const auto device =
-                open_device(pipeline::config_from_overrides(sets).backend, std::make_shared<HostServices>());
+            const auto device = open_device(pipeline::config_from_overrides(sets).backend,
+                                            std::make_shared<HostServices>());
             const ReplayReport r = replay_op(saved, device, {});
             INFO(replay_text(r));
             CHECK(r.passed());
@@ -132,8 +134,7 @@ class Bench {
         TensorValues values;
         values.shape = s;
         int64_t n = 1;
-        for (const int64_t d : s)
-            n *= d;
+        for (const int64_t d : s) n *= d;
         values.values.resize(static_cast<size_t>(n));
         fill(values);
         write_values(device, *tensors_.back().c(), values);
@@ -150,9 +151,7 @@ class Bench {
 };
 
 // Lists of n kept slots for each head, behind each other.
-std::vector<int32_t> index_lists() {
-    return {0, 2, 3, 9, 22, 1, 5, 8, 0, 0};
-}
+std::vector<int32_t> index_lists() { return {0, 2, 3, 9, 22, 1, 5, 8, 0, 0}; }
 
 } // namespace
 
@@ -170,8 +169,10 @@ TEST_CASE("ops on what a cache holds are repeated, scores too") {
         bench.check(KEEL_OP_ATTENTION, a);
     };
     attention(0, nullptr);
-    attention(KEEL_ATTENTION_SCORES, bench.scores({heads, slots}, KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN));
-    attention(KEEL_ATTENTION_SCORES, bench.scores({q_heads, slots}, KEEL_REDUCE_MAX, KEEL_REDUCE_NONE));
+    attention(KEEL_ATTENTION_SCORES,
+              bench.scores({heads, slots}, KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN));
+    attention(KEEL_ATTENTION_SCORES,
+              bench.scores({q_heads, slots}, KEEL_REDUCE_MAX, KEEL_REDUCE_NONE));
 
     keel_attention_scores_args s = {};
     s.q = bench.floats({5, q_heads, dim});
@@ -220,8 +221,9 @@ TEST_CASE("compaction and rotation of a cache are repeated from the rows that st
     g.from = g.to = bench.cache();
     g.index = bench.ints({heads, 5}, index_lists());
     g.count = bench.ints({heads}, {5, 3});
-    const keel_tensor *sides[] = {bench.floats({heads, slots}),
-                                  bench.ints({heads, slots}, std::vector<int32_t>(heads * slots, 4))};
+    const keel_tensor *sides[] = {
+        bench.floats({heads, slots}),
+        bench.ints({heads, slots}, std::vector<int32_t>(heads * slots, 4))};
     g.sides = sides;
     g.n_sides = 2;
     bench.check(KEEL_OP_KV_GATHER, g);

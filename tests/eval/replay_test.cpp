@@ -18,14 +18,15 @@ namespace {
 namespace fs = std::filesystem;
 
 pipeline::PipelineConfig tiny(const std::string &backend, std::vector<std::string> sets = {}) {
-    sets.insert(sets.begin(),
-                {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny", "backend.plugin=" + backend});
+    sets.insert(sets.begin(), {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
+                               "backend.plugin=" + backend});
     return pipeline::config_from_overrides(sets);
 }
 
 std::shared_ptr<Device> device_named(const std::string &name) {
     const std::vector<std::string> sets{"model.path=.", "backend.plugin=" + name};
-    return open_device(pipeline::config_from_overrides(sets).backend, std::make_shared<HostServices>());
+    return open_device(pipeline::config_from_overrides(sets).backend,
+                       std::make_shared<HostServices>());
 }
 
 // Saves every kind of op that a step of models/tiny has, with what the pipeline computed.
@@ -33,7 +34,8 @@ std::vector<fs::path> save_all(Pipeline &pipeline, const fs::path &folder) {
     std::set<std::string> seen;
     std::vector<fs::path> saved;
     std::unique_ptr<OpDump> dump;
-    pipeline.executor().set_observer([&](const PlannedOp &op, const keel_op_args *args, bool after) {
+    pipeline.executor().set_observer([&](const PlannedOp &op, const keel_op_args *args,
+                                         bool after) {
         if (!after) {
             dump = std::make_unique<OpDump>(pipeline.device(), op, args);
             return;
@@ -75,7 +77,8 @@ class Saved {
     std::string refused_text(const std::string &text) const {
         std::ofstream(path() / "op.json") << text;
         return test::error_text([&] {
-            replay_op(load_saved_op(path()), Device::open_reference(std::make_shared<HostServices>()), {});
+            replay_op(load_saved_op(path()),
+                      Device::open_reference(std::make_shared<HostServices>()), {});
         });
     }
 
@@ -88,15 +91,16 @@ class Saved {
 TEST_CASE("every op of a step is repeated on the backend that it was saved from") {
     const std::string kv = GENERATE("f16", "q8_0");
     const test::TempFolder folder;
-    Pipeline pipeline(
-        tiny("cpu", {"kv.dtype=" + kv, "model.weights=" + std::string(kv == "f16" ? "bf16" : "q4_0"),
-                     "backend.params.compute=exact"}));
+    Pipeline pipeline(tiny("cpu", {"kv.dtype=" + kv,
+                                   "model.weights=" + std::string(kv == "f16" ? "bf16" : "q4_0"),
+                                   "backend.params.compute=exact"}));
     const auto saved = save_all(pipeline, folder.path());
     REQUIRE(saved.size() >= 12);
     const auto host = std::make_shared<HostServices>();
     for (const fs::path &path : saved) {
         INFO(path.string());
-        const ReplayReport r = replay_op(load_saved_op(path), pipeline.device().shared_from_this(), {});
+        const ReplayReport r =
+            replay_op(load_saved_op(path), pipeline.device().shared_from_this(), {});
         INFO(replay_text(r));
         CHECK(r.passed());
         CHECK_FALSE(r.weight_as_f32);
@@ -160,8 +164,7 @@ TEST_CASE("hostile saves are refused before anything is allocated") {
     CHECK(contains(change([](J &j) { j["tensors"][0]["file"] = nullptr; }), "too large"));
     CHECK(contains(change([](J &j) { j["outputs"][0]["shape"] = {1 << 20, 5000}; }), "larger"));
     J many = good;
-    for (int i = 0; i < 100; ++i)
-        many["tensors"].push_back(many["tensors"][0]);
+    for (int i = 0; i < 100; ++i) many["tensors"].push_back(many["tensors"][0]);
     CHECK(contains(saved.refused(many), "at most 64"));
 }
 
@@ -180,6 +183,5 @@ TEST_CASE("differences across dtypes are given by layer") {
         CHECK(layer.relative() > 1e-3);
         CHECK(layer.relative() < 0.5);
     }
-    for (const CompareRow &row : r.rows)
-        CHECK(row.relative() < 0.5);
+    for (const CompareRow &row : r.rows) CHECK(row.relative() < 0.5);
 }

@@ -27,11 +27,9 @@ TEST_CASE("strided views are read and written without touching what lies between
     CHECK(values.shape == std::vector<int64_t>{3, 2, 2});
     CHECK(values.values == std::vector<float>{4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23});
     CHECK(values.place(7) == "[1, 1, 1]");
-    for (float &value : values.values)
-        value = -value;
+    for (float &value : values.values) value = -value;
     write_values(*device, *part.c(), values);
-    for (size_t i = 0; i < numbers.size(); ++i)
-        numbers[i] = i % 8 >= 4 ? -numbers[i] : numbers[i];
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = i % 8 >= 4 ? -numbers[i] : numbers[i];
     CHECK(whole.read<float>() == numbers);
     CHECK(read_dense(*device, *part.c()).size() == 12 * sizeof(float));
 }

@@ -22,9 +22,9 @@ nlohmann::json read_trace(const std::filesystem::path &file) {
 TEST_CASE("a trace holds ops, submits, waits, evictions and counters, and is whole at any time") {
     const test::TempFolder folder;
     const std::filesystem::path file = folder / "trace.json";
-    const std::vector<std::string> sets{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
-                                        "backend.plugin=cpu", "policy.plugin=sliding_window",
-                                        "policy.budget.tokens=16", "policy.budget.slack=2"};
+    const std::vector<std::string> sets{
+        std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny", "backend.plugin=cpu",
+        "policy.plugin=sliding_window", "policy.budget.tokens=16", "policy.budget.slack=2"};
     Trace trace(file);
     CHECK(read_trace(file).at("traceEvents").size() == 2); // names of process and thread
     Pipeline pipeline(pipeline::config_from_overrides(sets));

@@ -1,5 +1,5 @@
-// The reference backend, but one number of models/tiny is wrong: in every decode step, element 17 of what layer 3's down
-// projection adds to the residual stream.
+// The reference backend, but one number of models/tiny is wrong: in every decode step, element 17
+// of what layer 3's down projection adds to the residual stream.
 
 #include "reference/reference.hpp"
 
@@ -14,8 +14,8 @@ constexpr int64_t hidden = 256, intermediate = 768, layers = 6, wrong_layer = 3,
 keel_status KEEL_CALL matmul(keel_ctx *ctx, const keel_matmul_args *args) {
     const keel_backend &table = *keel::reference_backend();
     const keel_status status = table.matmul(ctx, args);
-    const bool is_down =
-        args->x->shape[0] == 1 && args->x->shape[1] == intermediate && args->out->shape[1] == hidden;
+    const bool is_down = args->x->shape[0] == 1 && args->x->shape[1] == intermediate &&
+                         args->out->shape[1] == hidden;
     static std::atomic<int64_t> calls{0};
     if (status != KEEL_OK || !is_down || calls++ % layers != wrong_layer) return status;
     const uint64_t at = args->out->offset + wrong_element * sizeof(float);

@@ -1,4 +1,5 @@
-// An experiment's file from outside. Whatever comes: a config whose parts are within their bounds, or keel::Error with a place.
+// An experiment's file from outside. Whatever comes: a config whose parts are within their bounds,
+// or keel::Error with a place.
 #include "base/error.hpp"
 #include "eval/ab/plan/config.hpp"
 
@@ -10,17 +11,18 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     using keel::AbConfig;
     try {
-        const AbConfig c =
-            keel::parse_ab_config({reinterpret_cast<const char *>(data), size}, "fuzz.yaml", "/folder");
-        const bool sound = !c.arms.empty() && c.arms.size() <= AbConfig::most_arms && !c.tasks.empty() &&
-                           c.tasks.size() <= AbConfig::most_tasks &&
+        const AbConfig c = keel::parse_ab_config({reinterpret_cast<const char *>(data), size},
+                                                 "fuzz.yaml", "/folder");
+        const bool sound = !c.arms.empty() && c.arms.size() <= AbConfig::most_arms &&
+                           !c.tasks.empty() && c.tasks.size() <= AbConfig::most_tasks &&
                            c.budgets.size() <= AbConfig::most_budgets && !c.seeds.empty() &&
                            c.seeds.size() <= AbConfig::most_seeds && !c.protocols.empty() &&
                            c.base.is_absolute() && c.output.is_absolute() && !c.reference.empty();
         if (!sound) std::abort();
     } catch (const keel::Error &error) {
         const std::string_view message = error.what();
-        if (!message.starts_with("fuzz.yaml") || message.find('\n') != std::string_view::npos) std::abort();
+        if (!message.starts_with("fuzz.yaml") || message.find('\n') != std::string_view::npos)
+            std::abort();
     }
     return 0;
 }

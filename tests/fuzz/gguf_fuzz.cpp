@@ -13,11 +13,11 @@ using keel::GgufFile;
 void check_tensors(const GgufFile &file) {
     std::vector<std::pair<uint64_t, uint64_t>> ranges;
     for (const keel::GgufTensor &tensor : file.tensors()) {
-        if (tensor.offset > file.bytes().size() || tensor.bytes > file.bytes().size() - tensor.offset)
+        if (tensor.offset > file.bytes().size() ||
+            tensor.bytes > file.bytes().size() - tensor.offset)
             std::abort();
         uint64_t elements = 1;
-        for (const int64_t size : tensor.shape)
-            elements *= static_cast<uint64_t>(size);
+        for (const int64_t size : tensor.shape) elements *= static_cast<uint64_t>(size);
         if (elements / tensor.type->block * tensor.type->bytes != tensor.bytes) std::abort();
         ranges.emplace_back(tensor.offset, tensor.offset + tensor.bytes);
     }
@@ -26,8 +26,7 @@ void check_tensors(const GgufFile &file) {
         if (ranges[i].first < ranges[i - 1].second) std::abort();
 }
 
-template <typename Read>
-void try_read(Read read) {
+template <typename Read> void try_read(Read read) {
     try {
         read();
     } catch (const keel::Error &) {
@@ -50,17 +49,19 @@ void read_keys(const GgufFile &file) {
 
 } // namespace
 
-// Any bytes are refused with keel::Error or give a file whose tensors lie where they should, whose keys can all be read, and which is a
-// sane model or none.
+// Any bytes are refused with keel::Error or give a file whose tensors lie where they should, whose
+// keys can all be read, and which is a sane model or none.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     try_read([&] {
         const GgufFile file(std::as_bytes(std::span(data, size)), "fuzz");
         check_tensors(file);
         read_keys(file);
         const keel::ModelConfig config = keel::gguf::read_config({&file, 1});
-        if (config.architecture == nullptr || config.parameter_count() > (uint64_t{1} << 42)) std::abort();
+        if (config.architecture == nullptr || config.parameter_count() > (uint64_t{1} << 42))
+            std::abort();
         for (const keel::GgufTensor &tensor : file.tensors()) {
-            const std::string name = keel::gguf::folder_tensor_name(*config.architecture, tensor.name);
+            const std::string name =
+                keel::gguf::folder_tensor_name(*config.architecture, tensor.name);
             (void)keel::gguf::stored_tensor_name(*config.architecture, name);
         }
     });

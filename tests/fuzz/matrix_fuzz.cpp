@@ -1,4 +1,5 @@
-// A matrix of benchmarks from outside: refused with one line, or a list of runs, each with a name, a key and a file's name.
+// A matrix of benchmarks from outside: refused with one line, or a list of runs, each with a name,
+// a key and a file's name.
 #include "base/error.hpp"
 #include "eval/bench/matrix/matrix.hpp"
 #include "memory_file.hpp"

@@ -1,4 +1,5 @@
-// A file of prompts from outside: refused with one line that names the line, or prompts whose ids are all different.
+// A file of prompts from outside: refused with one line that names the line, or prompts whose ids
+// are all different.
 #include "base/error.hpp"
 #include "run/prompt_file.hpp"
 

@@ -1,5 +1,5 @@
-// Runs a fuzz target over the files of the folders given, where no fuzzer is linked. Ends with 1 if there is none: a test
-// that replays nothing must not pass.
+// Runs a fuzz target over the files of the folders given, where no fuzzer is linked. Ends with 1 if
+// there is none: a test that replays nothing must not pass.
 
 #include <cstdint>
 #include <cstdio>

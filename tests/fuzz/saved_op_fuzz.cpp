@@ -1,5 +1,6 @@
-// op.json of a saved op. Its tensors' files are made to fit, small ones, so that what is read goes on into the op itself: whatever comes is
-// refused with keel::Error, or runs on the core's plain loops.
+// op.json of a saved op. Its tensors' files are made to fit, small ones, so that what is read goes
+// on into the op itself: whatever comes is refused with keel::Error, or runs on the core's plain
+// loops.
 #include "base/error.hpp"
 #include "eval/replay/replay.hpp"
 
@@ -60,7 +61,8 @@ void write_tensors(const Json &op, const fs::path &folder) {
     for (const Json &tensor : op["tensors"]) {
         try {
             const auto name = tensor.at("file").get<std::string>();
-            if (name.empty() || name.size() > 40 || name.find('/') != std::string::npos || name[0] == '.')
+            if (name.empty() || name.size() > 40 || name.find('/') != std::string::npos ||
+                name[0] == '.')
                 continue;
             int64_t elements = 1;
             for (const Json &dim : tensor.at("shape")) {

@@ -1,5 +1,6 @@
-// What stands in a session file behind its checksum. An input is a list of changes to a good one, six bytes each: where (4), a byte, how many
-// of it; a last odd byte cuts the end off. It is refused with keel::Error, or the session goes on: with tokens, or to an error.
+// What stands in a session file behind its checksum. An input is a list of changes to a good one,
+// six bytes each: where (4), a byte, how many of it; a last odd byte cuts the end off. It is
+// refused with keel::Error, or the session goes on: with tokens, or to an error.
 #include "base/error.hpp"
 #include "kv/store/state_io.hpp"
 #include "run/session.hpp"
@@ -23,14 +24,15 @@ struct Bench {
         keel::test::write_miniature(folder.path(), keel::test::read_miniature("llama_biases"));
         keel::PipelineOptions options;
         options.need_tokenizer = false;
-        const std::vector<std::string> sets{"model.path=" + folder.path().string(),
-                                            "backend.plugin=reference", "policy.plugin=sliding_window",
-                                            "policy.budget.tokens=12", "policy.positions=rerotated"};
-        pipeline = std::make_unique<keel::Pipeline>(keel::pipeline::config_from_overrides(sets), options);
+        const std::vector<std::string> sets{
+            "model.path=" + folder.path().string(), "backend.plugin=reference",
+            "policy.plugin=sliding_window", "policy.budget.tokens=12",
+            "policy.positions=rerotated"};
+        pipeline =
+            std::make_unique<keel::Pipeline>(keel::pipeline::config_from_overrides(sets), options);
         session = std::make_unique<keel::Session>(*pipeline);
         session->prefill(std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
-        for (int i = 0; i < 6; ++i)
-            session->decode(i);
+        for (int i = 0; i < 6; ++i) session->decode(i);
         Bytes out;
         session->save_state(out);
         good = std::move(out.all);

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <array>
 
-// The texts of up to three files, cut at NUL bytes: tokenizer.json, tokenizer_config.json, generation_config.json. They
-// are refused with keel::Error or give a tokenizer that keeps its promises on any text, the input's own bytes included.
+// The texts of up to three files, cut at NUL bytes: tokenizer.json, tokenizer_config.json,
+// generation_config.json. They are refused with keel::Error or give a tokenizer that keeps its
+// promises on any text, the input's own bytes included.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     std::string_view rest(reinterpret_cast<const char *>(data), size);
     std::array<std::string_view, 3> files;
@@ -15,9 +16,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     try {
         const auto tokenizer = keel::parse_tokenizer({files[0], files[1], files[2], {}, {}});
-        check_tokenizer_promises(*tokenizer,
-                                 files[0].substr(files[0].size() - std::min<size_t>(files[0].size(), 64)));
-        check_chat_promises(keel::find_chat_template({}, files[1], "tokenizer_config.json"), *tokenizer);
+        check_tokenizer_promises(
+            *tokenizer, files[0].substr(files[0].size() - std::min<size_t>(files[0].size(), 64)));
+        check_chat_promises(keel::find_chat_template({}, files[1], "tokenizer_config.json"),
+                            *tokenizer);
     } catch (const keel::Error &) {
     }
     return 0;

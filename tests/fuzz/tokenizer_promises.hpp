@@ -9,8 +9,9 @@
 #include <string>
 #include <string_view>
 
-// What any tokenizer must keep, whatever file it came from: ids that have tokens, text that is UTF-8, streamed text that
-// equals decoded text. `extra`: text of the fuzzer's own. A broken promise aborts.
+// What any tokenizer must keep, whatever file it came from: ids that have tokens, text that is
+// UTF-8, streamed text that equals decoded text. `extra`: text of the fuzzer's own. A broken
+// promise aborts.
 inline void check_tokenizer_promises(const keel::Tokenizer &tokenizer, std::string_view extra) {
     std::string text = "Hello  <s>world's 12345\r\n\n h\xC3\xA9\xE6\x97\xA5 "
                        "\xF0\x9F\x91\x8D\xF0\x9F\x8F\xBD\t<a> \xFF\xE2\x80x\xE2\x96\x81";
@@ -24,8 +25,7 @@ inline void check_tokenizer_promises(const keel::Tokenizer &tokenizer, std::stri
         if (!keel::is_valid_utf8(decoded)) std::abort();
         keel::TextStream stream(tokenizer, {"\x01never\x01"}, options);
         std::string streamed;
-        for (const std::int32_t id : ids)
-            streamed += stream.push(id);
+        for (const std::int32_t id : ids) streamed += stream.push(id);
         streamed += stream.finish();
         if (!stream.stopped() && streamed != decoded) std::abort();
     }
@@ -35,14 +35,14 @@ inline void check_tokenizer_promises(const keel::Tokenizer &tokenizer, std::stri
 }
 
 // A template that was recognized can be used with any tokenizer.
-inline void check_chat_promises(const keel::FoundChatTemplate &found, const keel::Tokenizer &tokenizer) {
+inline void check_chat_promises(const keel::FoundChatTemplate &found,
+                                const keel::Tokenizer &tokenizer) {
     if (!found.known) return;
     const keel::ChatTemplate &chat = *found.known;
     auto pieces = chat.begin("system", "1 Jan 2026");
     for (const keel::ChatPiece &piece : chat.user_turn(" \xFFhello\n", true))
         pieces.push_back(piece);
-    for (const keel::ChatPiece &piece : chat.end_of_answer())
-        pieces.push_back(piece);
+    for (const keel::ChatPiece &piece : chat.end_of_answer()) pieces.push_back(piece);
     (void)chat.encode(tokenizer, pieces, false);
     (void)chat.end_ids(tokenizer);
     (void)chat.stop_strings(tokenizer);

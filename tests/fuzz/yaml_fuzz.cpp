@@ -1,5 +1,6 @@
-// A pipeline file and overrides from outside. Lines that begin with "--set " are overrides, the rest is the file.
-// Whatever comes: a config or keel::Error. A config, written in its resolved form, reads back as the same config.
+// A pipeline file and overrides from outside. Lines that begin with "--set " are overrides, the
+// rest is the file. Whatever comes: a config or keel::Error. A config, written in its resolved
+// form, reads back as the same config.
 #include "base/error.hpp"
 #include "config/config.hpp"
 #include "config/config_writer.hpp"
@@ -33,7 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (!(again == config)) std::abort();
     } catch (const keel::Error &error) {
         const std::string_view message = error.what();
-        if (!written.empty() || message.empty() || message.find('\n') != std::string_view::npos) std::abort();
+        if (!written.empty() || message.empty() || message.find('\n') != std::string_view::npos)
+            std::abort();
     }
     return 0;
 }

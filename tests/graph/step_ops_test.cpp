@@ -71,14 +71,12 @@ Lists lists_of(const Model &model) {
 
 TEST_CASE("each form of a step runs the ops of the golden lists, with the same tensors") {
     Lists all;
-    for (const Model &model : models())
-        all.merge(lists_of(model));
+    for (const Model &model : models()) all.merge(lists_of(model));
     if (std::getenv("KEEL_WRITE_GOLDEN") != nullptr) {
         std::ofstream out(golden_file);
         for (const auto &[name, list] : all) {
             out << "== " << name << "\n";
-            for (const std::string &line : list)
-                out << line << "\n";
+            for (const std::string &line : list) out << line << "\n";
         }
     }
     const Lists golden = read_golden();

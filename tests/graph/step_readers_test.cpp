@@ -36,8 +36,7 @@ std::shared_ptr<Device> reference() {
 
 std::vector<OpTag> tags_of(const std::vector<const PlannedOp *> &ops) {
     std::vector<OpTag> tags;
-    for (const PlannedOp *op : ops)
-        tags.push_back(op->tag());
+    for (const PlannedOp *op : ops) tags.push_back(op->tag());
     return tags;
 }
 
@@ -49,16 +48,14 @@ Role plain(Role role) {
 // The planned ops of the ones that ran: tapped ops as the plain ones that they replace; in a batch
 // without attention, whose ops are those of decode steps.
 std::vector<OpTag> as_planned(std::vector<OpTag> ran, StepForm form) {
-    for (OpTag &tag : ran)
-        tag.role = plain(tag.role);
+    for (OpTag &tag : ran) tag.role = plain(tag.role);
     std::erase_if(ran, [&](const OpTag &tag) { return tag.form != form; });
     return ran;
 }
 
 std::vector<std::string> labels_of(const std::vector<OpTag> &tags) {
     std::vector<std::string> labels;
-    for (const OpTag &tag : tags)
-        labels.push_back(label_text(tag));
+    for (const OpTag &tag : tags) labels.push_back(label_text(tag));
     return labels;
 }
 
@@ -96,8 +93,7 @@ TEST_CASE("for each form of a step, the ops that run are those that were planned
                 CHECK(std::find(decode.begin(), decode.end(), tag) != decode.end());
             }
             uint64_t explained = 0;
-            for (const ExplainRow &row : explain_rows(planned))
-                explained += row.count;
+            for (const ExplainRow &row : explain_rows(planned)) explained += row.count;
             CHECK(explained == planned.size());
         }
     }
@@ -149,8 +145,7 @@ TEST_CASE("a step of a prompt and of decoding sequences gives the logits of sepa
         const auto vocab = static_cast<size_t>(together.weights.config().vocab_size);
         std::vector<float> wanted, logits(3 * vocab);
         std::vector<std::vector<int32_t>> positions;
-        for (StepRig *rig : {&together, &apart})
-            rig->decode_batch(); // one token of each sequence
+        for (StepRig *rig : {&together, &apart}) rig->decode_batch(); // one token of each sequence
         std::vector<Segment> segments;
         for (size_t i = 0; i < StepRig::sequences; ++i)
             positions.push_back(together.append(i, i == 1 ? 4 : 1));

@@ -75,8 +75,7 @@ StepRig::StepRig(const std::filesystem::path &model, std::shared_ptr<Device> dev
 
 std::vector<int32_t> StepRig::append(size_t sequence, int64_t tokens) {
     std::vector<int32_t> positions;
-    for (int64_t i = 0; i < tokens; ++i)
-        positions.push_back(lengths_[sequence]++);
+    for (int64_t i = 0; i < tokens; ++i) positions.push_back(lengths_[sequence]++);
     caches[sequence]->append(positions, tokens);
     return positions;
 }
@@ -143,8 +142,7 @@ void StepRig::decode(bool tapped) {
 void StepRig::decode_batch(bool tapped) {
     const std::vector<int32_t> ids = {12, 40, 5};
     std::vector<int32_t> positions;
-    for (size_t i = 0; i < sequences; ++i)
-        positions.push_back(append(i, 1).front());
+    for (size_t i = 0; i < sequences; ++i) positions.push_back(append(i, 1).front());
     std::vector<Segment> segments;
     for (size_t i = 0; i < sequences; ++i)
         segments.push_back({.positions = {&positions[i], 1},

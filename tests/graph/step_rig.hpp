@@ -38,8 +38,7 @@ class StepRig {
 
     // One line for each op that `step` runs: label, op, features, and each tensor with its shape,
     // its offset and the number of its buffer.
-    template <typename Step>
-    std::vector<std::string> ops_of(const Step &step) {
+    template <typename Step> std::vector<std::string> ops_of(const Step &step) {
         watch();
         step();
         return stop();

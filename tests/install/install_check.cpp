@@ -1,4 +1,5 @@
-// Loads the plugins that the outside projects made, by name, and drives them through their tables. Run by the install test.
+// Loads the plugins that the outside projects made, by name, and drives them through their tables.
+// Run by the install test.
 #include "plugin/host.hpp"
 #include "plugin/registry.hpp"
 
@@ -33,16 +34,17 @@ keel_tensor matrix(keel_buffer *buffer, int64_t rows, int64_t cols) {
 TEST_CASE("the outside policy loads by name, takes parameters and scores as it says") {
     const auto &plugin = PluginRegistry::process().get("keep_every_nth", KEEL_PLUGIN_POLICY, line);
     HostServices services;
-    const std::vector<keel::GivenParam> given = {{"n", "3", keel::GivenParam::Form::plain, line},
-                                                 {"recent", "2", keel::GivenParam::Form::plain, line}};
+    const std::vector<keel::GivenParam> given = {
+        {"n", "3", keel::GivenParam::Form::plain, line},
+        {"recent", "2", keel::GivenParam::Form::plain, line}};
     const auto params = plugin.params().bind(given, line);
     const keel_geometry geometry = {KEEL_HEADER(keel_geometry), 2, 4, 2, 8, 64, 0};
     keel_policy_needs needs = {};
     needs.h = KEEL_HEADER(keel_policy_needs);
     keel_policy_state *state = nullptr;
     const keel_policy &policy = plugin.policy();
-    REQUIRE(policy.create(services.table(), &geometry, params.data(), params.size(), 1, &needs, &state) ==
-            KEEL_OK);
+    REQUIRE(policy.create(services.table(), &geometry, params.data(), params.size(), 1, &needs,
+                          &state) == KEEL_OK);
     CHECK(needs.needs == KEEL_NEED_POSITIONS);
     CHECK(needs.granularity == KEEL_KEEP_TOKEN);
 
@@ -57,7 +59,8 @@ TEST_CASE("the outside policy loads by name, takes parameters and scores as it s
     input.stride = length;
     input.lengths = &length;
     input.positions = positions.data();
-    keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision), scores.data(), nullptr, nullptr};
+    keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision), scores.data(), nullptr,
+                                     nullptr};
     REQUIRE(policy.decide(state, &input, &decision) == KEEL_OK);
     CHECK(scores == std::vector<float>{2, 1, 1, 2, 1, 1, 2, 1, 3, 3});
     CHECK(policy.reset(state) == KEEL_OK);
@@ -73,8 +76,8 @@ TEST_CASE("the outside policy in C++ loads by name and says what it needs") {
     needs.h = KEEL_HEADER(keel_policy_needs);
     keel_policy_state *state = nullptr;
     const keel_policy &policy = plugin.policy();
-    REQUIRE(policy.create(services.table(), &geometry, params.data(), params.size(), 1, &needs, &state) ==
-            KEEL_OK);
+    REQUIRE(policy.create(services.table(), &geometry, params.data(), params.size(), 1, &needs,
+                          &state) == KEEL_OK);
     CHECK(needs.needs == KEEL_NEED_KEY_NORMS);
     CHECK(needs.least_budget == 5);
     CHECK(policy.fork == nullptr);
@@ -104,17 +107,16 @@ TEST_CASE("the outside backend loads by name and multiplies") {
     REQUIRE(backend.ctx_create(host, &desc, &ctx) == KEEL_OK);
     constexpr int64_t m = 3, n = 200, k = 7; // wide enough for two workers
     std::vector<float> x(m * k), w(n * k), y(m * n);
-    for (size_t i = 0; i < x.size(); ++i)
-        x[i] = std::sin(static_cast<float>(i));
-    for (size_t i = 0; i < w.size(); ++i)
-        w[i] = std::cos(static_cast<float>(i));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+    for (size_t i = 0; i < w.size(); ++i) w[i] = std::cos(static_cast<float>(i));
     keel_buffer *buffers[3] = {};
     const std::vector<float> *sources[] = {&x, &w, &y};
     for (int i = 0; i < 3; ++i) {
         const keel_buffer_desc shape = {KEEL_HEADER(keel_buffer_desc), sources[i]->size() * 4,
                                         KEEL_BUFFER_DEVICE, 0, nullptr};
         REQUIRE(backend.buffer_create(ctx, &shape, &buffers[i]) == KEEL_OK);
-        REQUIRE(backend.buffer_write(ctx, buffers[i], 0, sources[i]->data(), shape.size) == KEEL_OK);
+        REQUIRE(backend.buffer_write(ctx, buffers[i], 0, sources[i]->data(), shape.size) ==
+                KEEL_OK);
     }
     const keel_tensor tx = matrix(buffers[0], m, k), tw = matrix(buffers[1], n, k),
                       ty = matrix(buffers[2], m, n);
@@ -132,14 +134,12 @@ TEST_CASE("the outside backend loads by name and multiplies") {
     for (int64_t i = 0; i < m; ++i) {
         for (int64_t j = 0; j < n; ++j) {
             double sum = 0;
-            for (int64_t p = 0; p < k; ++p)
-                sum += static_cast<double>(x[i * k + p]) * w[j * k + p];
+            for (int64_t p = 0; p < k; ++p) sum += static_cast<double>(x[i * k + p]) * w[j * k + p];
             CHECK(std::abs(y[i * n + j] - sum) < 1e-5);
         }
     }
     args.features = uint64_t{1} << 40; // a meaning that this backend cannot know
     CHECK(backend.matmul(ctx, &args) == KEEL_E_UNSUPPORTED);
-    for (keel_buffer *buffer : buffers)
-        backend.buffer_destroy(ctx, buffer);
+    for (keel_buffer *buffer : buffers) backend.buffer_destroy(ctx, buffer);
     backend.ctx_destroy(ctx);
 }

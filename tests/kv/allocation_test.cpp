@@ -83,7 +83,6 @@ TEST_CASE("Collecting for a policy allocates nothing in decode steps, and queues
     CHECK(allocated == 0);
     CHECK(after.ops == before.ops); // the 33rd query is added up, the 81st moves queries up
     CHECK(after.reads == before.reads);
-    for (int token = 32; token < 90; ++token)
-        step(StepKind::decode, 1);
+    for (int token = 32; token < 90; ++token) step(StepKind::decode, 1);
     CHECK(rig.executor().stream().counters().ops - after.ops == 2 * 2 + 1);
 }

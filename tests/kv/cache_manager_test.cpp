@@ -16,9 +16,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-KvShape test_shape(keel_dtype dtype = KEEL_DTYPE_F32) {
-    return kv_shape(128, dtype, 2);
-}
+KvShape test_shape(keel_dtype dtype = KEEL_DTYPE_F32) { return kv_shape(128, dtype, 2); }
 
 // Scores by position: the newest are the best.
 Script newest_first(keel_granularity granularity = KEEL_KEEP_HEAD_EQUAL) {
@@ -98,8 +96,7 @@ TEST_CASE("Below the budget a policy is not asked, and the cache is that of a ru
         all.needs.flags = KEEL_POLICY_KEEPS_ALL;
         Run with(device, test_shape(KEEL_DTYPE_F16), script, tokens_budget(64));
         with.step(40, StepKind::prefill_end);
-        for (int i = 0; i < 24; ++i)
-            CHECK(with.step(1, StepKind::decode).empty());
+        for (int i = 0; i < 24; ++i) CHECK(with.step(1, StepKind::decode).empty());
         CHECK(script.decided == 0);
         const auto query = with.rig.tokens().query(1, 64);
         const auto answer = with.rig.attention(with.manager->cache(), 1, query);
@@ -107,8 +104,7 @@ TEST_CASE("Below the budget a policy is not asked, and the cache is that of a ru
         Run without(device, test_shape(KEEL_DTYPE_F16), all, {});
         CHECK(without.plan->ops().empty());
         without.step(40, StepKind::prefill_end);
-        for (int i = 0; i < 24; ++i)
-            without.step(1, StepKind::decode);
+        for (int i = 0; i < 24; ++i) without.step(1, StepKind::decode);
         CHECK(without.rig.attention(without.manager->cache(), 1, query) == answer);
         CHECK(without.positions() == run_of(0, 64));
     }
@@ -146,12 +142,8 @@ TEST_CASE(
     Script script = newest_first();
     CacheConfig config = tokens_budget(32);
     SECTION("slack of an eighth by default") {}
-    SECTION("slack of its own") {
-        config.slack = 10;
-    }
-    SECTION("no slack") {
-        config.slack = 0;
-    }
+    SECTION("slack of its own") { config.slack = 10; }
+    SECTION("no slack") { config.slack = 0; }
     const int64_t slack = config.slack.value_or(4);
     config.at_prefill_end = false;
     Run run("reference", test_shape(), script, config);
@@ -187,8 +179,7 @@ TEST_CASE("Protected tokens stay whatever the policy says, and positions never d
         config.protect_recent = 5;
         Run run(device, test_shape(), script, config);
         run.step(50, StepKind::prefill_end);
-        for (int i = 0; i < 40; ++i)
-            run.step(1, StepKind::decode);
+        for (int i = 0; i < 40; ++i) run.step(1, StepKind::decode);
         for (uint32_t l = 0; l < 2; ++l) {
             for (uint32_t h = 0; h < 2; ++h) {
                 const auto positions = run.positions(l, h);
@@ -219,9 +210,7 @@ TEST_CASE("The insert trigger makes room before tokens that would not fit") {
     CacheConfig config = tokens_budget(120);
     config.at_prefill_end = config.at_budget = false;
     SECTION("in the context") {}
-    SECTION("under the cap") {
-        shape.max_bytes = 4 * 16 * shape.block_bytes();
-    }
+    SECTION("under the cap") { shape.max_bytes = 4 * 16 * shape.block_bytes(); }
     config.at_insert = true;
     Run run("reference", shape, script, config);
     run.step(120, StepKind::prefill_end);
@@ -316,8 +305,7 @@ TEST_CASE("Budgets in ratio and MiB come to slots") {
         Run run("reference", test_shape(), script, config);
         run.step(100, StepKind::prefill_end);
         CHECK(run.manager->cache().max_length() == 25);
-        for (int i = 0; i < 100; ++i)
-            run.step(1, StepKind::decode);
+        for (int i = 0; i < 100; ++i) run.step(1, StepKind::decode);
         CHECK(run.manager->cache().max_length() == 50);
     }
     const KvShape shape = test_shape(KEEL_DTYPE_F16);
@@ -460,8 +448,7 @@ TEST_CASE("More than the budget is cut, oldest unprotected first") {
     script.needs.output = KEEL_OUTPUT_KEEP;
     script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
         for (uint32_t h = 0; h < in.kv_heads; ++h) {
-            for (int32_t s = 0; s < in.lengths[h]; ++s)
-                out.keep[h * in.stride + s] = s;
+            for (int32_t s = 0; s < in.lengths[h]; ++s) out.keep[h * in.stride + s] = s;
             out.keep_count[h] = in.lengths[h];
         }
         return KEEL_OK;
@@ -497,8 +484,7 @@ TEST_CASE("Ragged policies keep different counts in the heads of a layer, and th
     CHECK(records[0].evicted == 30 + 48);
     CHECK(records[0].evicted_max == 48);
     CHECK(run.manager->evicted_slots() == 48);
-    for (int i = 0; i < 4; ++i)
-        run.step(1, StepKind::decode);
+    for (int i = 0; i < 4; ++i) run.step(1, StepKind::decode);
     const auto query = run.rig.tokens().query(3, 64);
     std::vector<std::vector<int64_t>> kept;
     for (uint32_t h = 0; h < 2; ++h) {
@@ -510,8 +496,7 @@ TEST_CASE("Ragged policies keep different counts in the heads of a layer, and th
     CHECK(largest_difference(run.rig.attention(run.manager->cache(), 0, query),
                              run.rig.expected(0, query, kept, kept)) < 1e-5);
     CHECK(run.manager->evict().empty()); // one holds more than the budget, both together do not
-    for (int i = 0; i < 10; ++i)
-        run.step(1, StepKind::decode);
+    for (int i = 0; i < 10; ++i) run.step(1, StepKind::decode);
     // Of 44 and 26 slots 22 and 6 stay: each head is compared with itself.
     const auto more = run.manager->evict();
     REQUIRE(more.size() == 2);
@@ -544,8 +529,7 @@ TEST_CASE("Key and value norms reach the policy as the cache holds them") {
         REQUIRE(keys.size() == 2 * 2 * 60);
         const auto norm = [](const std::vector<float> &row) {
             double sum = 0;
-            for (const float x : row)
-                sum += double{x} * x;
+            for (const float x : row) sum += double{x} * x;
             return std::sqrt(sum);
         };
         std::vector<std::pair<double, int32_t>> order; // layer 1, head 1
@@ -558,8 +542,7 @@ TEST_CASE("Key and value norms reach the policy as the cache holds them") {
         }
         std::sort(order.begin(), order.end());
         std::vector<int32_t> smallest;
-        for (size_t i = 0; i < 32; ++i)
-            smallest.push_back(order[i].second);
+        for (size_t i = 0; i < 32; ++i) smallest.push_back(order[i].second);
         std::sort(smallest.begin(), smallest.end());
         CHECK(run.positions(1, 1) == smallest);
     }

@@ -129,8 +129,7 @@ TEST_CASE("A saved cache is the same in another place, and goes on evicting as i
             INFO(device << " " << keel_dtype_name(dtype));
             Run a(device, ragged_shape(dtype), policy), b(device, ragged_shape(dtype), policy);
             a.step(60, StepKind::prefill_end);
-            for (int i = 0; i < 30; ++i)
-                a.step(1, StepKind::decode);
+            for (int i = 0; i < 30; ++i) a.step(1, StepKind::decode);
             REQUIRE(a.manager->evictions() > 1);
             REQUIRE(a.manager->cache().length(0, 0) != a.manager->cache().length(0, 1));
             Memory saved;

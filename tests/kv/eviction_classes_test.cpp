@@ -154,8 +154,7 @@ TEST_CASE("Watched memory is a reason not to queue a step ahead") {
 TEST_CASE("A policy that keeps all never fires") {
     Parts p({}, KEEL_POLICY_KEEPS_ALL);
     p.feed(60);
-    for (const StepKind kind : {chunk, end, decode})
-        CHECK(p.after(kind) == 0);
+    for (const StepKind kind : {chunk, end, decode}) CHECK(p.after(kind) == 0);
     CHECK_FALSE(p.clock->will_fire_next(*p.cache, p.seen));
 }
 

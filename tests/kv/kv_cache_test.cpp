@@ -15,9 +15,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-KvShape small_shape(keel_dtype dtype = KEEL_DTYPE_F32) {
-    return kv_shape(100, dtype, 3);
-}
+KvShape small_shape(keel_dtype dtype = KEEL_DTYPE_F32) { return kv_shape(100, dtype, 3); }
 
 std::vector<std::vector<int64_t>> same(uint32_t heads, std::vector<int64_t> list) {
     return std::vector<std::vector<int64_t>>(heads, list);
@@ -30,8 +28,7 @@ std::vector<int64_t> range(int64_t begin, int64_t end) {
 }
 
 void compact_all(Rig &rig, KvCache &cache, const std::vector<KeepLists> &keep) {
-    for (uint32_t l = 0; l < keep.size(); ++l)
-        cache.compact(l, keep[l], rig.gather());
+    for (uint32_t l = 0; l < keep.size(); ++l) cache.compact(l, keep[l], rig.gather());
     cache.publish();
 }
 
@@ -52,8 +49,7 @@ TEST_CASE("A cache holds what was written, at the positions that were given") {
         const KvShape shape = small_shape();
         Rig rig(device, shape);
         auto cache = rig.make_cache();
-        for (const int64_t n : {1, 6, 1, 8, 1, 30})
-            rig.feed(*cache, cache->max_length(), n);
+        for (const int64_t n : {1, 6, 1, 8, 1, 30}) rig.feed(*cache, cache->max_length(), n);
         REQUIRE(cache->max_length() == 47);
         const auto query = rig.tokens().query(1, 47);
         for (uint32_t l = 0; l < shape.layers; ++l) {
@@ -84,8 +80,7 @@ TEST_CASE("Compaction with lists of all slots changes nothing, to the bit") {
         const auto before = rig.attention(*cache, 1, query);
         const auto ops = rig.executor().stream().counters().ops;
         KeepLists all(shape.kv_heads, std::vector<int32_t>(33));
-        for (auto &list : all)
-            std::iota(list.begin(), list.end(), 0);
+        for (auto &list : all) std::iota(list.begin(), list.end(), 0);
         CHECK(cache->compact(1, all, rig.gather()) == 0);
         CHECK(rig.executor().stream().counters().ops == ops);
         CHECK(rig.attention(*cache, 1, query) == before);
@@ -107,8 +102,7 @@ TEST_CASE("Attention after compaction equals attention over the kept slots from 
             compact_all(rig, *cache, std::vector<KeepLists>(2, KeepLists(2, list)));
             CHECK(cache->max_length() == 12);
             rig.feed(*cache, 61, 3); // and goes on
-            for (const int64_t t : {61, 62, 63})
-                kept.push_back(t);
+            for (const int64_t t : {61, 62, 63}) kept.push_back(t);
             auto fresh = from_scratch(rig, kept);
             const auto query = rig.tokens().query(3, 64);
             for (uint32_t l = 0; l < shape.layers; ++l) {
@@ -136,8 +130,7 @@ TEST_CASE("Heads of different length keep their own slots and give their own blo
         // layer 0: head 0 keeps three, head 1 all; layer 1: head 0 none, head 1 every third
         std::vector<int32_t> all(40), thirds;
         std::iota(all.begin(), all.end(), 0);
-        for (int32_t s = 0; s < 40; s += 3)
-            thirds.push_back(s);
+        for (int32_t s = 0; s < 40; s += 3) thirds.push_back(s);
         compact_all(rig, *cache, {{{2, 5, 39}, all}, {{}, thirds}});
         CHECK(before - cache->bytes_in_use() == (4 + 5 + 3) * shape.block_bytes());
         rig.feed(*cache, 40, 2);
@@ -249,12 +242,10 @@ TEST_CASE("Evicting from a fork is refused before anything moves where a layer h
         auto child = parent->fork();
         KeepLists all_but_first(2);
         for (auto &list : all_but_first) {
-            for (int32_t slot = 1; slot < shape.max_slots; ++slot)
-                list.push_back(slot);
+            for (int32_t slot = 1; slot < shape.max_slots; ++slot) list.push_back(slot);
         }
         KeepLists all = all_but_first;
-        for (auto &list : all)
-            list.insert(list.begin(), 0);
+        for (auto &list : all) list.insert(list.begin(), 0);
         std::string why;
         CHECK(child->can_compact(std::vector<KeepLists>{all, all}, &why));
         CHECK_FALSE(child->can_compact(std::vector<KeepLists>{all, all_but_first}, &why));
@@ -306,8 +297,7 @@ TEST_CASE("Random operations on a cache and its forks agree with plain lists, an
                 }
                 rig.feed(*cache, next, n);
                 for (auto &list : model.heads) {
-                    for (int64_t t = 0; t < n; ++t)
-                        list.push_back(next + t);
+                    for (int64_t t = 0; t < n; ++t) list.push_back(next + t);
                 }
                 next += n;
             } else if (what < 8) {
@@ -413,8 +403,7 @@ TEST_CASE("Evicted blocks go back to the system") {
     const uint64_t held = cache->bytes_in_use(); // 32 MiB
     CHECK(full - empty > held * 9 / 10);
     std::vector<int32_t> list;
-    for (int32_t s = 3840; s < 4096; ++s)
-        list.push_back(s);
+    for (int32_t s = 3840; s < 4096; ++s) list.push_back(s);
     compact_all(rig, *cache, std::vector<KeepLists>(2, KeepLists(4, list)));
     rig.executor().stream().wait();
     const uint64_t after = resident_bytes();

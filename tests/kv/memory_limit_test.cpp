@@ -101,8 +101,7 @@ ProcessResult run_limited(const LimitedGroup &group, uint64_t available, const f
     const std::string shell =
         "echo $$ > '" + (group.path() / "cgroup.procs").string() + "' && exec \"$@\"";
     std::string prompt;
-    for (int i = 0; i < 60; ++i)
-        prompt += "Once upon a time there was a king. ";
+    for (int i = 0; i < 60; ++i) prompt += "Once upon a time there was a king. ";
     const std::string folder = KEEL_SOURCE_DIR;
     return run_process({"/bin/sh",
                         "-c",
@@ -198,8 +197,7 @@ TEST_CASE("Under a real memory limit the cache gives memory back, and comes back
     config.pressure = pressure;
     ManagerRun run("reference", shape, config);
     const auto length = [&] { return run.manager->cache().max_length(); };
-    for (int i = 0; i < 25; ++i)
-        run.step(64, StepKind::prefill_chunk);
+    for (int i = 0; i < 25; ++i) run.step(64, StepKind::prefill_chunk);
     CHECK(run.manager->evictions() == 0); // there is room enough
     {
         const PageBuffer ballast = touched(380 * mib);
@@ -217,7 +215,6 @@ TEST_CASE("Under a real memory limit the cache gives memory back, and comes back
         CHECK(lengths[2] == 1000);
         CHECK(lengths.back() <= 500 + 500 / 8); // and slack
     }
-    for (int i = 0; i < 8; ++i)
-        run.step(64, StepKind::decode);
+    for (int i = 0; i < 8; ++i) run.step(64, StepKind::decode);
     CHECK(length() > 900);
 }

@@ -12,9 +12,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-KvShape pin_shape(keel_dtype dtype = KEEL_DTYPE_F32) {
-    return kv_shape(256, dtype, 2);
-}
+KvShape pin_shape(keel_dtype dtype = KEEL_DTYPE_F32) { return kv_shape(256, dtype, 2); }
 
 CacheConfig budget_of(Script &script, double tokens) {
     CacheConfig config;
@@ -39,8 +37,7 @@ bool holds(const std::vector<int32_t> &all, int32_t from, int32_t to) {
 
 std::vector<double> frequencies() {
     std::vector<double> out;
-    for (int i = 0; i < 16; ++i)
-        out.push_back(std::pow(10000.0, -i / 16.0));
+    for (int i = 0; i < 16; ++i) out.push_back(std::pow(10000.0, -i / 16.0));
     return out;
 }
 
@@ -60,8 +57,7 @@ TEST_CASE("Spans of the config and pins of a prompt stay through every eviction,
         run.step(30, StepKind::prefill_chunk);
         run.step(30, StepKind::prefill_chunk); // evicts in the middle of it all
         run.step(1, StepKind::prefill_end);
-        for (int i = 0; i < 120; ++i)
-            run.step(1, StepKind::decode);
+        for (int i = 0; i < 120; ++i) run.step(1, StepKind::decode);
         for (uint32_t l = 0; l < 2; ++l) {
             for (uint32_t h = 0; h < 2; ++h) {
                 const auto p = positions(run, l, h);
@@ -89,17 +85,14 @@ TEST_CASE("A pin follows its tokens where keys are rotated") {
         ManagerRun run(device, pin_shape(), config);
         run.manager->pin(12, 20, "generation.pin");
         run.step(60, StepKind::prefill_end);
-        for (int i = 0; i < 100; ++i)
-            run.step(1, StepKind::decode);
+        for (int i = 0; i < 100; ++i) run.step(1, StepKind::decode);
         const auto p = positions(run, 1, 0);
         const auto length = static_cast<int64_t>(p.size());
         CHECK(p.back() - p.front() == length - 1); // closed up
         // Slot 0 is token 0, the next eight are the pinned ones, then come the newest.
         std::vector<int64_t> kept = {0};
-        for (int64_t t = 12; t < 20; ++t)
-            kept.push_back(t);
-        for (int64_t t = 160 - (length - 9); t < 160; ++t)
-            kept.push_back(t);
+        for (int64_t t = 12; t < 20; ++t) kept.push_back(t);
+        for (int64_t t = 160 - (length - 9); t < 160; ++t) kept.push_back(t);
         const std::vector<int64_t> turned(p.begin(), p.end());
         const auto query = run.rig.tokens().query(3, 160);
         CHECK(largest_difference(run.rig.attention(run.manager->cache(), 1, query),
@@ -117,8 +110,7 @@ TEST_CASE("What is in the cache can be pinned as long as it is there") {
                Contains("were evicted"));
     run.manager->pin(22, 26, "/pin");
     run.manager->pin(50, 62, "/pin"); // partly to come
-    for (int i = 0; i < 100; ++i)
-        run.step(1, StepKind::decode);
+    for (int i = 0; i < 100; ++i) run.step(1, StepKind::decode);
     CHECK(holds(positions(run, 0, 1), 22, 26));
     CHECK(holds(positions(run, 0, 1), 50, 62));
     CHECK_FALSE(holds(positions(run, 0, 1), 21, 22));

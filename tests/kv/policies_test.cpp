@@ -87,8 +87,7 @@ TEST_CASE("none keeps every token and plans no op") {
     CHECK(run.plan->keeps_all());
     CHECK(run.plan->ops().empty());
     run.prefill(50);
-    for (int i = 0; i < 14; ++i)
-        run.step(1, StepKind::decode);
+    for (int i = 0; i < 14; ++i) run.step(1, StepKind::decode);
     CHECK(run.positions() == prefix_and(0, 0, 64));
     CHECK_FALSE(run.manager->can_take(1, false));
 }

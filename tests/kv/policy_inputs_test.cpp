@@ -14,9 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-KvShape test_shape(keel_dtype dtype = KEEL_DTYPE_F32) {
-    return kv_shape(96, dtype, 3);
-}
+KvShape test_shape(keel_dtype dtype = KEEL_DTYPE_F32) { return kv_shape(96, dtype, 3); }
 
 CacheConfig tokens_budget(double tokens, int64_t slack = 4) {
     CacheConfig config;
@@ -58,8 +56,7 @@ Script scattering(uint64_t needs, Look look) {
 void drive(TappedRun &run, int decoded = 40) {
     run.step(30, StepKind::prefill_chunk);
     run.step(25, StepKind::prefill_end);
-    for (int i = 0; i < decoded; ++i)
-        run.step(1, StepKind::decode);
+    for (int i = 0; i < decoded; ++i) run.step(1, StepKind::decode);
 }
 
 CacheConfig with(Script &script, CacheConfig config) {
@@ -114,8 +111,7 @@ TEST_CASE("Window scores are the attention of the last queries over what is kept
                 }
                 const auto of_head = [&](uint32_t h, size_t j) {
                     std::vector<double> values;
-                    for (const auto &query : p)
-                        values.push_back(query[h][j]);
+                    for (const auto &query : p) values.push_back(query[h][j]);
                     return reduce(form.queries, values);
                 };
                 for (uint32_t row = 0;
@@ -274,10 +270,8 @@ TEST_CASE("Query statistics sum un-rotated queries but the first ones, in prefil
                     }
                 }
             }
-            for (size_t i = 0; i < sum.size(); ++i)
-                check_close(in.query_sum[i], sum[i]);
-            for (size_t i = 0; i < second.size(); ++i)
-                check_close(in.query_second[i], second[i]);
+            for (size_t i = 0; i < sum.size(); ++i) check_close(in.query_sum[i], sum[i]);
+            for (size_t i = 0; i < second.size(); ++i) check_close(in.query_second[i], second[i]);
         });
         script.needs.skip_queries = 4;
         TappedRun run(device, test_shape(), with(script, tokens_budget(30)));
@@ -362,8 +356,7 @@ class FakeReplayer final : public SequenceForward {
         asked.insert(asked.end(), ids.begin(), ids.end());
     }
     void take(int32_t n) {
-        for (int32_t i = 0; i < n; ++i)
-            tokens_.push_back(static_cast<int32_t>(tokens_.size()));
+        for (int32_t i = 0; i < n; ++i) tokens_.push_back(static_cast<int32_t>(tokens_.size()));
     }
     std::vector<int32_t> asked;
 
@@ -410,8 +403,7 @@ TEST_CASE(
             const int32_t end = std::min(50, begin + 20);
             std::vector<int64_t> ids = begin == 0 ? std::vector<int64_t>{1000, 1001}
                                                   : std::vector<int64_t>{2000, 2001, 2002};
-            for (int32_t t = begin - (begin > 0 ? 3 : 0); t < end; ++t)
-                ids.push_back(t);
+            for (int32_t t = begin - (begin > 0 ? 3 : 0); t < end; ++t) ids.push_back(t);
             auto fork = run.manager->fork();
             std::vector<int32_t> positions;
             for (size_t i = 0; i < ids.size(); ++i)
@@ -501,8 +493,7 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
             parent.manager->after_step(StepKind::prefill_end);
             auto again = parent.manager->fork(); // and a fork of the fork
             std::swap(again, parent.manager);
-            for (int i = 0; i < 8; ++i)
-                parent.step(1, StepKind::decode);
+            for (int i = 0; i < 8; ++i) parent.step(1, StepKind::decode);
             std::swap(arm, parent.manager);
         }
         CHECK(looked == wanted);
@@ -555,12 +546,10 @@ TEST_CASE("What was collected is saved and read with the cache, and goes on as i
             b.manager->load(in);
             CHECK(in.left() == 0);
             looked.clear();
-            for (int i = 0; i < 20; ++i)
-                a.step(1, StepKind::decode);
+            for (int i = 0; i < 20; ++i) a.step(1, StepKind::decode);
             const auto wanted = std::move(looked);
             looked.clear();
-            for (int i = 0; i < 20; ++i)
-                b.step(1, StepKind::decode);
+            for (int i = 0; i < 20; ++i) b.step(1, StepKind::decode);
             REQUIRE(!wanted.empty());
             CHECK(looked == wanted);
             for (size_t cut = 0; cut < saved.bytes.size(); cut += saved.bytes.size() / 30 + 1) {

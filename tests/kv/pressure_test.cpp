@@ -46,9 +46,7 @@ PressureConfig at_each_step() {
     return config;
 }
 
-KvShape small_shape() {
-    return kv_shape(256, KEEL_DTYPE_F16, 2);
-}
+KvShape small_shape() { return kv_shape(256, KEEL_DTYPE_F16, 2); }
 
 struct Watched {
     explicit Watched(CacheConfig config = {}, uint32_t flags = KEEL_POLICY_BLOCKWISE)
@@ -219,8 +217,7 @@ TEST_CASE(
     config.pressure = pressure;
     Watched w(config);
     w.run->step(20, StepKind::prefill_end);
-    for (int i = 0; i < 50; ++i)
-        w.decode();
+    for (int i = 0; i < 50; ++i) w.decode();
     CHECK(w.monitor->reads == 1);
 }
 

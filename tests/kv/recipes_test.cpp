@@ -72,8 +72,7 @@ std::vector<int64_t> pyramid_formula(int64_t layers, int64_t budget, int64_t fix
         ++out[static_cast<size_t>(best - rest.begin())];
         *best = -1;
     }
-    for (int64_t &n : out)
-        n += fixed;
+    for (int64_t &n : out) n += fixed;
     return out;
 }
 

@@ -15,14 +15,11 @@ namespace {
 
 std::vector<double> frequencies() {
     std::vector<double> f;
-    for (int i = 0; i < 16; ++i)
-        f.push_back(std::pow(10000.0, -i / 16.0));
+    for (int i = 0; i < 16; ++i) f.push_back(std::pow(10000.0, -i / 16.0));
     return f;
 }
 
-KvShape test_shape(keel_dtype dtype) {
-    return kv_shape(64, dtype, 2);
-}
+KvShape test_shape(keel_dtype dtype) { return kv_shape(64, dtype, 2); }
 
 Script window_script() {
     Script script;
@@ -30,8 +27,7 @@ Script window_script() {
     script.needs.output = KEEL_OUTPUT_KEEP;
     script.needs.flags = KEEL_POLICY_BLOCKWISE;
     script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
-        for (int32_t s = 0; s < in.lengths[0]; ++s)
-            out.keep[s] = s; // the core cuts the oldest
+        for (int32_t s = 0; s < in.lengths[0]; ++s) out.keep[s] = s; // the core cuts the oldest
         out.keep_count[0] = in.lengths[0];
         return KEEL_OK;
     };
@@ -105,8 +101,7 @@ TEST_CASE(
         run.step(20, StepKind::prefill_chunk);
         run.step(20, StepKind::prefill_end);
         expect_slots(run, *run.manager, 1e-5);
-        for (int i = 0; i < 50; ++i)
-            run.step(1, StepKind::decode);
+        for (int i = 0; i < 50; ++i) run.step(1, StepKind::decode);
         run.manager->evict();
         expect_slots(run, *run.manager, 1e-5);
     }
@@ -315,16 +310,14 @@ TEST_CASE("Scattered quantized keys are rotated from copies of what was written:
                 fork->after_step(StepKind::decode);
             }
             CHECK(error_of_first(run, *fork, 1, 10) < 1.7 * once);
-            for (int i = 0; i < 40; ++i)
-                run.step(1, StepKind::decode);
+            for (int i = 0; i < 40; ++i) run.step(1, StepKind::decode);
             const auto keys = run.rig.keys(run.manager->cache(), 1);
             CHECK(run.rig.keys(fork->cache(), 1) == keys);
             fork.reset();
             StateReader in(saved.bytes, "state");
             run.manager->load(in);
             CHECK(in.left() == 0);
-            for (int i = 0; i < 40; ++i)
-                run.step(1, StepKind::decode);
+            for (int i = 0; i < 40; ++i) run.step(1, StepKind::decode);
             CHECK(run.rig.keys(run.manager->cache(), 1) == keys);
             run.manager->reset();
             CHECK(run.manager->cache().arena().bytes_in_use() == 0);

@@ -243,8 +243,7 @@ std::vector<double> Rig::expected(uint32_t layer, std::span<const float> query,
             weight.push_back(dot / std::sqrt(static_cast<double>(dim)));
             largest = std::max(largest, weight.back());
         }
-        for (double &w : weight)
-            sum += w = std::exp(w - largest);
+        for (double &w : weight) sum += w = std::exp(w - largest);
         for (size_t j = 0; j < weight.size(); ++j) {
             const auto value = tokens_.value(tokens[kv][j], layer, kv);
             for (size_t d = 0; d < dim; ++d)

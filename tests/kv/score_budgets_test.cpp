@@ -14,9 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-KvShape test_shape() {
-    return kv_shape(96, KEEL_DTYPE_F32);
-}
+KvShape test_shape() { return kv_shape(96, KEEL_DTYPE_F32); }
 
 // An allocator that lives in the test.
 struct Sharer {

@@ -98,8 +98,7 @@ TappedRun::probabilities(CacheManager &of, uint32_t layer, std::span<const float
         for (size_t j = 0; j < sees.size(); ++j) {
             if (sees[j]) sum += row[j] = std::exp(row[j] - largest);
         }
-        for (size_t j = 0; j < sees.size(); ++j)
-            row[j] = sees[j] ? row[j] / sum : 0.0;
+        for (size_t j = 0; j < sees.size(); ++j) row[j] = sees[j] ? row[j] / sum : 0.0;
         out.push_back(std::move(row));
     }
     return out;

@@ -1,4 +1,5 @@
-// What each architecture's config.json means: the configs that their authors publish, shortened to what counts.
+// What each architecture's config.json means: the configs that their authors publish, shortened to
+// what counts.
 
 #include "model/config.hpp"
 #include "support/error_text.hpp"
@@ -13,9 +14,7 @@ using keel::test::error_text;
 
 namespace {
 
-ModelConfig parse(const std::string &text) {
-    return parse_model_config(text, "x/config.json");
-}
+ModelConfig parse(const std::string &text) { return parse_model_config(text, "x/config.json"); }
 
 std::string refusal(const std::string &text) {
     return error_text([&] { parse(text); });
@@ -69,14 +68,16 @@ TEST_CASE("Qwen 2 has biases on q, k and v, and a window only where it is asked 
     CHECK(c.head_dim == 64);
     CHECK_FALSE(c.sliding_window.has_value());
     CHECK(c.parameter_count() == 494032768);
-    const ModelConfig windowed = parse(small(
-        "Qwen2ForCausalLM", R"("use_sliding_window": true, "sliding_window": 100, "max_window_layers": 4)"));
+    const ModelConfig windowed = parse(
+        small("Qwen2ForCausalLM",
+              R"("use_sliding_window": true, "sliding_window": 100, "max_window_layers": 4)"));
     CHECK(windowed.sliding_layers == layers({0, 0, 0, 0, 1, 1}));
     CHECK(windowed.window(4) == 100);
     CHECK(windowed.window(3) == 0);
     // All layers stay below max_window_layers: there is no window.
-    CHECK_FALSE(parse(small("Qwen2ForCausalLM", R"("use_sliding_window": true, "max_window_layers": 6)"))
-                    .sliding_window.has_value());
+    CHECK_FALSE(
+        parse(small("Qwen2ForCausalLM", R"("use_sliding_window": true, "max_window_layers": 6)"))
+            .sliding_window.has_value());
 }
 
 TEST_CASE("Qwen 3 normalizes heads of their own size") {
@@ -107,10 +108,11 @@ TEST_CASE("layer_types says layer by layer where the window holds") {
     CHECK(parse(small("Gemma2ForCausalLM", types)).sliding_layers == layers({0, 1, 0, 0, 1, 0}));
     CHECK_THAT(refusal(small("Gemma3ForCausalLM", R"("layer_types": ["full_attention"])")),
                Contains("layer_types: expected a type for each of 6 layers, found an array of 1"));
-    CHECK_THAT(refusal(small("Gemma3ForCausalLM",
-                             R"("layer_types": ["chunked_attention", "full_attention", "full_attention",
+    CHECK_THAT(
+        refusal(small("Gemma3ForCausalLM",
+                      R"("layer_types": ["chunked_attention", "full_attention", "full_attention",
                                 "full_attention", "full_attention", "full_attention"])")),
-               Contains("layer_types: 'chunked_attention' is not supported"));
+        Contains("layer_types: 'chunked_attention' is not supported"));
 }
 
 TEST_CASE("Gemma 2's config is read: caps, scales, every other layer with a window") {
@@ -133,8 +135,8 @@ TEST_CASE("Gemma 2's config is read: caps, scales, every other layer with a wind
     CHECK(c.window(1) == 0);
     CHECK_FALSE(c.has_local_rope(0));
     CHECK(c.parameter_count() == 2614341888);
-    const ModelConfig uncapped =
-        parse(small("Gemma2ForCausalLM", R"("attn_logit_softcapping": null, "query_pre_attn_scalar": 144)"));
+    const ModelConfig uncapped = parse(small(
+        "Gemma2ForCausalLM", R"("attn_logit_softcapping": null, "query_pre_attn_scalar": 144)"));
     CHECK(uncapped.attention_softcap == 0);
     CHECK(uncapped.logit_softcap == 30);
     CHECK(uncapped.attention_scale() == 1.0 / 12);
@@ -144,7 +146,8 @@ TEST_CASE("Gemma 2's config is read: caps, scales, every other layer with a wind
                Contains("hidden_activation: 'relu' is not supported"));
 }
 
-TEST_CASE("Gemma 3's text config is read: head norms, two thetas, one layer of six without a window") {
+TEST_CASE(
+    "Gemma 3's text config is read: head norms, two thetas, one layer of six without a window") {
     const ModelConfig c = parse(
         R"({"architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attn_logit_softcapping": null,
         "eos_token_id": [1, 106], "final_logit_softcapping": null, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
@@ -170,11 +173,12 @@ TEST_CASE("Gemma 3's text config is read: head norms, two thetas, one layer of s
     CHECK(newer.rope_theta == 2e6);
     CHECK(newer.rope_scaling.factor == 8);
     CHECK(newer.local_rope_theta == 5e3);
-    CHECK_THAT(refusal(small(
-                   "Gemma3ForCausalLM",
-                   R"("rope_parameters": {"full_attention": {}, "sliding_attention": {"rope_type": "linear",
+    CHECK_THAT(
+        refusal(small(
+            "Gemma3ForCausalLM",
+            R"("rope_parameters": {"full_attention": {}, "sliding_attention": {"rope_type": "linear",
                                 "factor": 2.0}})")),
-               Contains("rope_parameters.sliding_attention.rope_type: scaling the layers with a window"));
+        Contains("rope_parameters.sliding_attention.rope_type: scaling the layers with a window"));
     CHECK_THAT(refusal(small("Gemma3ForCausalLM", R"("use_bidirectional_attention": true)")),
                Contains("use_bidirectional_attention"));
     CHECK_THAT(refusal(small("Gemma3ForCausalLM", R"("sliding_window_pattern": 0)")),
@@ -196,7 +200,8 @@ TEST_CASE("models of a kind that is not there are refused by name and reason") {
         Contains(": architectures: 'Qwen3MoeForCausalLM' is not supported, because its "
                  "feed-forward network is a mixture of experts; supported: LlamaForCausalLM, "
                  "MistralForCausalLM, "));
-    CHECK_THAT(refusal(small("Gemma3ForConditionalGeneration")), Contains("take the text-only version"));
+    CHECK_THAT(refusal(small("Gemma3ForConditionalGeneration")),
+               Contains("take the text-only version"));
     CHECK_THAT(refusal(small("LlamaForCausalLM", R"("num_local_experts": 8)")),
                Contains("num_local_experts: a mixture of experts is not supported"));
     CHECK_NOTHROW(parse(small("LlamaForCausalLM", R"("num_experts": 0)")));

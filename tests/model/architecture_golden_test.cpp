@@ -19,8 +19,8 @@ constexpr double bound = 2e-4;
 
 std::vector<std::string> exact(const std::filesystem::path &model, const std::string &backend,
                                std::initializer_list<std::string> more = {}) {
-    std::vector<std::string> sets{"model.path=" + model.string(), "model.weights=f32", "kv.dtype=f32",
-                                  "strict=true", "backend.plugin=" + backend};
+    std::vector<std::string> sets{"model.path=" + model.string(), "model.weights=f32",
+                                  "kv.dtype=f32", "strict=true", "backend.plugin=" + backend};
     if (backend == "cpu") sets.push_back("backend.params.compute=exact");
     sets.insert(sets.end(), more);
     return sets;
@@ -35,13 +35,13 @@ std::unique_ptr<Pipeline> open(const std::vector<std::string> &sets) {
 double worst_difference(std::span<const float> logits, const GoldenLogits &golden) {
     double worst = 0;
     for (size_t i = 0; i < golden.top_ids.size(); ++i)
-        worst =
-            std::max(worst, std::abs(logits[static_cast<size_t>(golden.top_ids[i])] - golden.top_values[i]));
+        worst = std::max(
+            worst, std::abs(logits[static_cast<size_t>(golden.top_ids[i])] - golden.top_values[i]));
     for (size_t i = 0; i < golden.every.size(); ++i)
-        worst = std::max(worst, std::abs(logits[i * static_cast<size_t>(golden.stride)] - golden.every[i]));
+        worst = std::max(
+            worst, std::abs(logits[i * static_cast<size_t>(golden.stride)] - golden.every[i]));
     double sum = 0;
-    for (const float v : logits)
-        sum += std::exp(static_cast<double>(v) - golden.logsumexp);
+    for (const float v : logits) sum += std::exp(static_cast<double>(v) - golden.logsumexp);
     return std::max(worst, std::abs(std::log(sum)));
 }
 
@@ -71,7 +71,8 @@ double largest_gap(std::span<const float> a, std::span<const float> b) {
 
 } // namespace
 
-TEST_CASE("each architecture gives the logits of transformers: a prompt longer than its window, then token "
+TEST_CASE("each architecture gives the logits of transformers: a prompt longer than its window, "
+          "then token "
           "by token") {
     const std::vector<Miniature> models = read_miniatures();
     const std::vector<GoldenCase> cases = read_golden("arch_logits.json");
@@ -95,8 +96,8 @@ TEST_CASE("each architecture gives the logits of transformers: a prompt longer t
     }
 }
 
-TEST_CASE(
-    "each architecture gives the logits of transformers at every position of a prompt taken token by token") {
+TEST_CASE("each architecture gives the logits of transformers at every position of a prompt taken "
+          "token by token") {
     const std::vector<GoldenCase> cases = read_golden("arch_logits.json");
     for (const Miniature &model : read_miniatures()) {
         INFO(model.name);
@@ -116,11 +117,14 @@ TEST_CASE(
     }
 }
 
-// With one layer keys and values depend on nothing but their own token, so a cache that lost some tokens must give what a fresh run over
-// the kept ones gives: when positions close up, every layer's keys have to be turned by that layer's own angles.
-TEST_CASE("after an eviction with re-rotated positions each architecture goes on as if only the kept tokens "
+// With one layer keys and values depend on nothing but their own token, so a cache that lost some
+// tokens must give what a fresh run over the kept ones gives: when positions close up, every
+// layer's keys have to be turned by that layer's own angles.
+TEST_CASE("after an eviction with re-rotated positions each architecture goes on as if only the "
+          "kept tokens "
           "had been there") {
-    for (const std::string name : {"llama_biases", "mistral", "qwen2", "qwen3", "gemma2", "gemma3"}) {
+    for (const std::string name :
+         {"llama_biases", "mistral", "qwen2", "qwen3", "gemma2", "gemma3"}) {
         for (const int window : {11, 30}) { // shorter than what is kept, and longer
             INFO(name << ", window " << window);
             Miniature model = shortened(read_miniature(name), 1);
@@ -129,15 +133,14 @@ TEST_CASE("after an eviction with re-rotated positions each architecture goes on
             write_miniature(folder.path(), model);
             const GoldenCase golden = read_golden("arch_logits.json").at(0);
             std::vector<int32_t> ids(golden.ids.begin(), golden.ids.begin() + 64);
-            const auto evicting = open(
-                exact(folder.path(), "cpu",
-                      {"policy.plugin=sliding_window", "policy.budget.tokens=24", "policy.budget.slack=8",
-                       "policy.protect.prefix=4", "policy.positions=rerotated"}));
+            const auto evicting = open(exact(
+                folder.path(), "cpu",
+                {"policy.plugin=sliding_window", "policy.budget.tokens=24", "policy.budget.slack=8",
+                 "policy.protect.prefix=4", "policy.positions=rerotated"}));
             const auto plain = open(exact(folder.path(), "cpu"));
             Session a(*evicting), b(*plain);
             a.prefill(ids);
-            for (int i = 0; i < 30; ++i)
-                a.decode(golden.ids[static_cast<size_t>(64 + i)]);
+            for (int i = 0; i < 30; ++i) a.decode(golden.ids[static_cast<size_t>(64 + i)]);
             REQUIRE(a.stats().evictions > 2);
             // The kept: the prefix, then the newest.
             const auto n = static_cast<size_t>(a.cache().cache().max_length());

@@ -20,9 +20,7 @@ std::string config_with(const std::string &more = {}) {
               "num_hidden_layers": 2, "vocab_size": 256, "num_attention_heads": 4})";
 }
 
-ModelConfig parse(const std::string &text) {
-    return parse_model_config(text, "x/config.json");
-}
+ModelConfig parse(const std::string &text) { return parse_model_config(text, "x/config.json"); }
 
 std::string refusal(const std::string &text) {
     return error_text([&] { parse(text); });
@@ -75,8 +73,8 @@ TEST_CASE("what a config leaves out has the defaults of Hugging Face's Llama") {
 }
 
 TEST_CASE("Llama 3.1's config is read: scaling, several end tokens") {
-    const ModelConfig c =
-        parse(R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    const ModelConfig c = parse(
+        R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
         "bos_token_id": 128000, "eos_token_id": [128009, 128001, 128008, 128001], "hidden_act": "silu", "hidden_size": 4096,
         "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 131072, "mlp_bias": false,
         "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
@@ -94,7 +92,8 @@ TEST_CASE("Llama 3.1's config is read: scaling, several end tokens") {
 }
 
 TEST_CASE("both spellings of RoPE's parameters mean the same") {
-    const ModelConfig linear = parse(config_with(R"("rope_scaling": {"type": "linear", "factor": 4})"));
+    const ModelConfig linear =
+        parse(config_with(R"("rope_scaling": {"type": "linear", "factor": 4})"));
     CHECK(linear.rope_scaling.kind == RopeScaling::Kind::linear);
     CHECK(linear.rope_scaling.factor == 4.0);
     const std::string scaling =
@@ -123,22 +122,26 @@ TEST_CASE("RoPE variants that are not there are refused by name, never ignored")
                              Contains("linear, llama3"));
     }
     CHECK_THAT(refusal(config_with(R"("rope_scaling": {"type": "linear"})")),
-               Contains("rope_scaling.factor: expected a number from 1 to") && Contains("found nothing"));
-    CHECK_THAT(
-        refusal(config_with(R"("rope_scaling": {"type": "linear", "factor": 2, "attention_factor": 1.5})")),
-        Contains("rope_scaling.attention_factor: unknown key"));
+               Contains("rope_scaling.factor: expected a number from 1 to") &&
+                   Contains("found nothing"));
+    CHECK_THAT(refusal(config_with(
+                   R"("rope_scaling": {"type": "linear", "factor": 2, "attention_factor": 1.5})")),
+               Contains("rope_scaling.attention_factor: unknown key"));
     CHECK_THAT(refusal(config_with(R"("rope_scaling": [1])")),
                Contains("rope_scaling: expected an object, found an array of 1"));
-    CHECK_THAT(refusal(config_with(R"("partial_rotary_factor": 0.5)")), Contains("partial_rotary_factor"));
+    CHECK_THAT(refusal(config_with(R"("partial_rotary_factor": 0.5)")),
+               Contains("partial_rotary_factor"));
     CHECK_THAT(refusal(config_with(R"("rope_parameters": {"partial_rotary_factor": 0.25})")),
                Contains("rope_parameters.partial_rotary_factor"));
-    CHECK_THAT(refusal(config_with(R"("rope_theta": 10000.0, "rope_parameters": {"rope_theta": 20000.0})")),
+    CHECK_THAT(refusal(config_with(
+                   R"("rope_theta": 10000.0, "rope_parameters": {"rope_theta": 20000.0})")),
                Contains("rope_parameters.rope_theta: expected the same"));
+    CHECK_THAT(refusal(config_with(
+                   R"("rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {})")),
+               Contains("rope_parameters: contradicts rope_scaling"));
     CHECK_THAT(
-        refusal(config_with(R"("rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {})")),
-        Contains("rope_parameters: contradicts rope_scaling"));
-    CHECK_THAT(
-        refusal(config_with(R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
+        refusal(config_with(
+            R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
                                       "high_freq_factor": 4, "original_max_position_embeddings": 8192})")),
         Contains("rope_scaling.high_freq_factor: expected more than low_freq_factor (4), found 4"));
 }
@@ -177,9 +180,11 @@ TEST_CASE("values of the wrong type or beyond their range name key, range and va
 }
 
 TEST_CASE("sizes must fit together") {
-    CHECK_THAT(refusal(config_with(R"("num_key_value_heads": 3)")),
-               Contains("num_key_value_heads: expected a divisor of num_attention_heads (4), found 3"));
-    CHECK_THAT(refusal(replaced("num_attention_heads", "5")), Contains("head_dim: expected a value"));
+    CHECK_THAT(
+        refusal(config_with(R"("num_key_value_heads": 3)")),
+        Contains("num_key_value_heads: expected a divisor of num_attention_heads (4), found 3"));
+    CHECK_THAT(refusal(replaced("num_attention_heads", "5")),
+               Contains("head_dim: expected a value"));
     CHECK_THAT(refusal(config_with(R"("head_dim": 15)")),
                Contains("head_dim: expected an even number") && Contains("found 15"));
     CHECK(parse(config_with(R"("head_dim": 48)")).q_size() == 192);
@@ -220,17 +225,17 @@ TEST_CASE("broken JSON names line and column, and hostile JSON is stopped early"
     CHECK_THAT(refusal(""), StartsWith("x/config.json:1:1: not valid JSON"));
     CHECK_THAT(refusal("[1, 2]"), Contains("expected a JSON object, found an array of 2"));
     CHECK_THAT(refusal(config_with(R"("hidden_size": 1)")), Contains("'hidden_size' stands twice"));
-    CHECK_THAT(refusal(config_with("\"a\": " + std::string(100000, '['))), Contains("nested levels"));
+    CHECK_THAT(refusal(config_with("\"a\": " + std::string(100000, '['))),
+               Contains("nested levels"));
     std::string deep = R"("a": )";
-    for (int i = 0; i < 50000; ++i)
-        deep += R"({"a":)";
+    for (int i = 0; i < 50000; ++i) deep += R"({"a":)";
     CHECK_THAT(refusal(config_with(deep)), Contains("nested levels"));
-    CHECK_THAT(refusal(config_with("\"a\": \"\xff\"")), Contains("not valid JSON") && Contains("UTF-8"));
+    CHECK_THAT(refusal(config_with("\"a\": \"\xff\"")),
+               Contains("not valid JSON") && Contains("UTF-8"));
     CHECK_THAT(refusal(config_with("\"rope_theta\": 1e999")), Contains("not valid JSON"));
     CHECK_THAT(refusal(std::string(5 << 20, ' ')), Contains("expected at most 4.0 MiB"));
     std::string many = R"("a": [0)";
-    for (int i = 0; i < 500000; ++i)
-        many += ",0";
+    for (int i = 0; i < 500000; ++i) many += ",0";
     CHECK_THAT(refusal(config_with(many + "]")), Contains("400000 values"));
     CHECK_THAT(refusal(R"({"architectures": ["\u001b[31mred\n"]})"), Contains("\\x1b[31mred\\x0a"));
 }

@@ -1,4 +1,5 @@
-// Steps of a warm pipeline allocate nothing, whatever the architecture adds to a layer. Counts every operator new of this program.
+// Steps of a warm pipeline allocate nothing, whatever the architecture adds to a layer. Counts
+// every operator new of this program.
 
 #include "run/session_batch.hpp"
 #include "support/arch_miniature.hpp"
@@ -17,8 +18,8 @@ TEST_CASE("a decode step allocates no memory, with and without what Gemma adds t
         write_miniature(folder.path(), read_miniature(name));
         PipelineOptions options;
         options.need_tokenizer = false;
-        const std::vector<std::string> sets{"model.path=" + folder.path().string(), "backend.plugin=cpu",
-                                            "strict=true"};
+        const std::vector<std::string> sets{"model.path=" + folder.path().string(),
+                                            "backend.plugin=cpu", "strict=true"};
         Pipeline pipeline(pipeline::config_from_overrides(sets), options);
         Session session(pipeline);
         const std::vector<int32_t> prompt(20, 7);
@@ -42,8 +43,8 @@ TEST_CASE("a step of several sequences allocates no memory either") {
     PipelineOptions options;
     options.need_tokenizer = false;
     options.batch = 3;
-    const std::vector<std::string> sets{"model.path=" + folder.path().string(), "backend.plugin=cpu",
-                                        "strict=true"};
+    const std::vector<std::string> sets{"model.path=" + folder.path().string(),
+                                        "backend.plugin=cpu", "strict=true"};
     Pipeline pipeline(pipeline::config_from_overrides(sets), options);
     SessionBatch batch(pipeline);
     std::vector<std::unique_ptr<Session>> owned;
@@ -59,10 +60,10 @@ TEST_CASE("a step of several sequences allocates no memory either") {
     uint64_t in_steps = 0;
     for (int i = 0; i < 30; ++i) { // inside a cache block
         const uint64_t before = allocations();
-        batch.decode(sessions, ids, i % 2 == 0 ? SessionBatch::Read::logits : SessionBatch::Read::greedy);
+        batch.decode(sessions, ids,
+                     i % 2 == 0 ? SessionBatch::Read::logits : SessionBatch::Read::greedy);
         in_steps += allocations() - before;
-        for (size_t s = 0; s < 3; ++s)
-            ids[s] = sessions[s]->greedy();
+        for (size_t s = 0; s < 3; ++s) ids[s] = sessions[s]->greedy();
     }
     CHECK(in_steps == 0);
 }

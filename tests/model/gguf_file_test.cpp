@@ -115,20 +115,21 @@ TEST_CASE("a file cut short anywhere is refused") {
     }
     CHECK_THAT(refusal(bytes.substr(0, 2)),
                Contains("m.gguf: magic: 4 bytes are needed at byte 0, 2 follow"));
-    CHECK_THAT(
-        refusal(bytes.substr(0, bytes.size() - 1)),
-        Contains(
-            "tensor 'two': 34 bytes at 256 lie behind the file's 289 data bytes; the file is cut short"));
+    CHECK_THAT(refusal(bytes.substr(0, bytes.size() - 1)),
+               Contains("tensor 'two': 34 bytes at 256 lie behind the file's 289 data bytes; the "
+                        "file is cut short"));
 }
 
 TEST_CASE("what is no GGUF file of a known version is refused") {
     GgufBytes file = sound();
     file.magic = "GGML";
-    CHECK_THAT(refusal(file), Contains("expected a GGUF file, which begins with 'GGUF', found 'GGML'"));
+    CHECK_THAT(refusal(file),
+               Contains("expected a GGUF file, which begins with 'GGUF', found 'GGML'"));
     file = sound();
     for (const uint32_t version : {0U, 1U, 4U, 0xFFFFFFFFU}) {
         file.version = version;
-        CHECK_THAT(refusal(file), Contains("expected GGUF version 2 or 3, found " + std::to_string(version)));
+        CHECK_THAT(refusal(file),
+                   Contains("expected GGUF version 2 or 3, found " + std::to_string(version)));
     }
     file.version = 0x03000000;
     CHECK_THAT(refusal(file), Contains("big-endian"));
@@ -141,21 +142,23 @@ TEST_CASE("absurd counts and lengths are refused before anything is allocated") 
     file = sound();
     file.key_count = UINT64_MAX;
     CHECK_THAT(refusal(file), Contains("number of metadata keys: expected at most"));
-    const std::string front =
-        GgufBytes{}.bytes().substr(0, 8) + GgufBytes::number(uint64_t{0}) + GgufBytes::number(uint64_t{1});
+    const std::string front = GgufBytes{}.bytes().substr(0, 8) + GgufBytes::number(uint64_t{0}) +
+                              GgufBytes::number(uint64_t{1});
     CHECK_THAT(refusal(front + GgufBytes::number(UINT64_MAX) + std::string(100, 'k')),
                Contains("a metadata key: 18446744073709551615 bytes are needed"));
     for (const uint32_t element : {0U, 8U, 10U}) { // u8, string, u64
         file = GgufBytes{};
         file.raw_key("k", 9, GgufBytes::number(element) + GgufBytes::number(uint64_t{1} << 60));
-        CHECK_THAT(refusal(file), Contains("metadata key 'k': 1152921504606846976 values are announced"));
+        CHECK_THAT(refusal(file),
+                   Contains("metadata key 'k': 1152921504606846976 values are announced"));
     }
     file = GgufBytes{};
     file.raw_key("k", 8, GgufBytes::number(uint64_t{1} << 61));
     CHECK_THAT(refusal(file), Contains("metadata key 'k': 2305843009213693952 bytes are needed"));
     file = GgufBytes{};
     file.key(std::string(70000, 'k'), uint32_t{1});
-    CHECK_THAT(refusal(file), Contains("a metadata key: expected at most 65536 bytes of text, found 70000"));
+    CHECK_THAT(refusal(file),
+               Contains("a metadata key: expected at most 65536 bytes of text, found 70000"));
 }
 
 TEST_CASE("metadata with types that are none, keys twice or bools that are neither is refused") {
@@ -186,15 +189,20 @@ TEST_CASE("metadata with types that are none, keys twice or bools that are neith
 
 TEST_CASE("tensors that do not lie in the file, on their places and apart are refused") {
     const std::vector<std::pair<std::function<void(GgufBytes &)>, std::string>> cases = {
-        {[](GgufBytes &f) { f.raw_tensor("x", {32}, ggml::f32, UINT64_MAX - 31); }, "lie behind the file's"},
+        {[](GgufBytes &f) { f.raw_tensor("x", {32}, ggml::f32, UINT64_MAX - 31); },
+         "lie behind the file's"},
         {[](GgufBytes &f) { f.raw_tensor("x", {32}, ggml::f32, 290); },
          "offset: expected a multiple of 32, found 290"},
-        {[](GgufBytes &f) { f.raw_tensor("x", {32}, ggml::f32, 128); }, "its data overlaps that of 'one'"},
+        {[](GgufBytes &f) { f.raw_tensor("x", {32}, ggml::f32, 128); },
+         "its data overlaps that of 'one'"},
         {[](GgufBytes &f) { f.raw_tensor("x", {32}, ggml::f32, 0); }, "overlaps"},
-        {[](GgufBytes &f) { f.raw_tensor("one", {1}, ggml::f32, 0); }, "tensor 'one' stands there twice"},
+        {[](GgufBytes &f) { f.raw_tensor("one", {1}, ggml::f32, 0); },
+         "tensor 'one' stands there twice"},
         {[](GgufBytes &f) { f.raw_tensor("x", {32}, 4, 0); }, "there is no tensor type 4"},
-        {[](GgufBytes &f) { f.raw_tensor("x", {32}, 0xFFFFFFFF, 0); }, "there is no tensor type 4294967295"},
-        {[](GgufBytes &f) { f.raw_tensor("x", {0}, ggml::f32, 0); }, "expected sizes of 1 and more, found 0"},
+        {[](GgufBytes &f) { f.raw_tensor("x", {32}, 0xFFFFFFFF, 0); },
+         "there is no tensor type 4294967295"},
+        {[](GgufBytes &f) { f.raw_tensor("x", {0}, ggml::f32, 0); },
+         "expected sizes of 1 and more, found 0"},
         {[](GgufBytes &f) { f.raw_tensor("x", {UINT64_MAX}, ggml::f32, 0); },
          "sizes of 1 and more, found -1"},
         {[](GgufBytes &f) {
@@ -233,7 +241,8 @@ TEST_CASE("a key of another type or out of range is an error that names it") {
     CHECK_THAT(message([&] { (void)file.integer("f"); }), Contains("found 0.5"));
     CHECK_THAT(message([&] { (void)file.number("general.architecture", 0, 1); }),
                Contains("found \"llama\""));
-    CHECK_THAT(message([&] { (void)file.boolean("f"); }), Contains("expected true or false, found 0.5"));
+    CHECK_THAT(message([&] { (void)file.boolean("f"); }),
+               Contains("expected true or false, found 0.5"));
     CHECK_THAT(message([&] { (void)file.text("list"); }), Contains("found an array of 2 string"));
     CHECK_THAT(message([&] { (void)file.texts("list", 1); }),
                Contains("at most 1 strings, found an array of 2"));
@@ -250,10 +259,12 @@ TEST_CASE("packed blocks decode to what the gguf package makes of them, bit for 
         const auto id = item.at("id").get<uint32_t>();
         INFO(item.at("type"));
         REQUIRE(can_decode_ggml(id));
-        const std::string blocks = from_base64(item.at("blocks")), expected = from_base64(item.at("decoded"));
+        const std::string blocks = from_base64(item.at("blocks")),
+                          expected = from_base64(item.at("decoded"));
         std::vector<float> values(item.at("values").get<size_t>());
         REQUIRE(expected.size() == values.size() * sizeof(float));
-        REQUIRE(blocks.size() == values.size() / find_ggml_type(id)->block * find_ggml_type(id)->bytes);
+        REQUIRE(blocks.size() ==
+                values.size() / find_ggml_type(id)->block * find_ggml_type(id)->bytes);
         const std::string unaligned = "x" + blocks;
         decode_ggml_blocks(id, unaligned.data() + 1, values.data(), values.size());
         CHECK(std::memcmp(values.data(), expected.data(), expected.size()) == 0);

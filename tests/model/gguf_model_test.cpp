@@ -47,7 +47,8 @@ GgufBytes sound_model() {
     const auto tensor = [&](const char *name, uint64_t rows, uint64_t columns) {
         const std::vector<uint64_t> sizes =
             rows == 0 ? std::vector<uint64_t>{columns} : std::vector{columns, rows};
-        file.tensor(name, sizes, ggml::f32, std::string(std::max<uint64_t>(rows, 1) * columns * 4, '\0'));
+        file.tensor(name, sizes, ggml::f32,
+                    std::string(std::max<uint64_t>(rows, 1) * columns * 4, '\0'));
     };
     tensor("token_embd.weight", 8, 32);
     tensor("output_norm.weight", 0, 32);
@@ -63,7 +64,8 @@ GgufBytes sound_model() {
     return file;
 }
 
-// With one key's bytes replaced by another key's of the same length, so that a key can be missing or have another value.
+// With one key's bytes replaced by another key's of the same length, so that a key can be missing
+// or have another value.
 GgufBytes without(const std::string &key) {
     GgufBytes file = sound_model();
     const size_t at = file.keys.find(GgufBytes::text(key));
@@ -104,7 +106,8 @@ TEST_CASE("the gguf package's miniature has the folder's names, shapes, orders a
     CHECK(c.rope_scaling.factors == expected.at("factors").get<std::vector<double>>());
     for (const auto &[name, tensor] : expected.at("tensors").items()) {
         INFO(name);
-        const TensorInfo &found = source->expect(name, tensor.at("shape").get<std::vector<int64_t>>());
+        const TensorInfo &found =
+            source->expect(name, tensor.at("shape").get<std::vector<int64_t>>());
         CHECK(found.stored_name == tensor.at("stored"));
         CHECK(found.dtype_name == tensor.at("type"));
         const auto v = values(*source, found);
@@ -124,21 +127,23 @@ TEST_CASE("packed types are converted to q8_0, or to what is asked for, and that
     const auto source = open_model_source(golden + "mini_gguf.gguf");
     const auto conversions = source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes);
     REQUIRE(conversions.size() == 3); // Q4_1, Q5_0, Q5_1
-    CHECK(conversion_text(conversions[0]) == "1 Q4_1 tensor is converted to q8_0: 3.8 KiB become 6.4 KiB");
+    CHECK(conversion_text(conversions[0]) ==
+          "1 Q4_1 tensor is converted to q8_0: 3.8 KiB become 6.4 KiB");
     const TensorInfo &gate = *source->find("model.layers.0.mlp.gate_proj.weight");
     CHECK(gate.dtype == KEEL_DTYPE_NONE);
     CHECK(loaded_bytes(gate, KEEL_DTYPE_NONE, 0) == 96 * 64 / 32 * 34);
     CHECK(loaded_bytes(gate, KEEL_DTYPE_F16, 0) == 96 * 64 * 2);
     CHECK_FALSE(source->in_place(gate, KEEL_DTYPE_Q8_0));
-    CHECK(source->in_place(*source->find("model.layers.0.self_attn.v_proj.weight"), KEEL_DTYPE_BF16));
-    CHECK_FALSE(source->in_place(*source->find("model.layers.0.self_attn.q_proj.weight"), KEEL_DTYPE_F16));
+    CHECK(
+        source->in_place(*source->find("model.layers.0.self_attn.v_proj.weight"), KEEL_DTYPE_BF16));
+    CHECK_FALSE(
+        source->in_place(*source->find("model.layers.0.self_attn.q_proj.weight"), KEEL_DTYPE_F16));
     std::vector<std::byte> q8(loaded_bytes(gate, KEEL_DTYPE_NONE, 0));
     source->convert(gate, KEEL_DTYPE_Q8_0, q8.data());
     const auto exact = values(*source, gate);
     std::vector<float> back(exact.size());
     convert_to_f32(KEEL_DTYPE_Q8_0, q8.data(), back.data(), back.size());
-    for (size_t i = 0; i < exact.size(); ++i)
-        REQUIRE(std::abs(back[i] - exact[i]) < 0.01F);
+    for (size_t i = 0; i < exact.size(); ++i) REQUIRE(std::abs(back[i] - exact[i]) < 0.01F);
 }
 
 TEST_CASE("a GGUF model without all it must say is refused by the key's name") {
@@ -150,33 +155,42 @@ TEST_CASE("a GGUF model without all it must say is refused by the key's name") {
                Contains("metadata key 'llama.context_length' is missing"));
     CHECK_THAT(refusal(without("llama.embedding_length")),
                Contains("metadata key 'llama.embedding_length': expected"));
-    CHECK_THAT(refusal(without("llama.block_count")), Contains("metadata key 'llama.block_count': expected"));
+    CHECK_THAT(refusal(without("llama.block_count")),
+               Contains("metadata key 'llama.block_count': expected"));
     CHECK_THAT(refusal(without("llama.feed_forward_length")),
                Contains("'llama.feed_forward_length': expected"));
     CHECK_THAT(refusal(without("llama.attention.head_count")),
                Contains("'llama.attention.head_count': expected"));
-    CHECK_THAT(refusal(without("llama.attention.layer_norm_rms_epsilon")), Contains("epsilon' is missing"));
+    CHECK_THAT(refusal(without("llama.attention.layer_norm_rms_epsilon")),
+               Contains("epsilon' is missing"));
     GgufBytes file;
     file.key("general.architecture", "mamba");
-    CHECK_THAT(refusal(file),
-               Contains("metadata key 'general.architecture': 'mamba' is not supported; supported: llama"));
+    CHECK_THAT(
+        refusal(file),
+        Contains(
+            "metadata key 'general.architecture': 'mamba' is not supported; supported: llama"));
     CHECK_THAT(refusal(sound_model().key("llama.expert_count", uint32_t{8})),
                Contains("metadata key 'llama.expert_count': a mixture of experts"));
     CHECK_THAT(refusal(sound_model().key("llama.rope.scaling.type", "yarn")),
                Contains("metadata key 'llama.rope.scaling.type': 'yarn' scaling is not supported"));
     CHECK_THAT(refusal(sound_model().key("llama.rope.freq_base", "high")),
                Contains("metadata key 'llama.rope.freq_base': expected a number"));
-    CHECK_THAT(refusal(sound_model().key("llama.rope.freq_base", std::numeric_limits<float>::quiet_NaN())),
-               Contains("metadata key 'llama.rope.freq_base': expected a number"));
+    CHECK_THAT(
+        refusal(sound_model().key("llama.rope.freq_base", std::numeric_limits<float>::quiet_NaN())),
+        Contains("metadata key 'llama.rope.freq_base': expected a number"));
     CHECK_THAT(refusal(sound_model().key("llama.rope.dimension_count", uint32_t{8})),
                Contains("rotating 8 of the 16 elements of each head is not supported"));
     CHECK_THAT(refusal(sound_model().key("llama.attention.value_length", uint32_t{8})),
                Contains("keys of 16 and values of 8"));
-    CHECK_THAT(refusal(sound_model().key("tokenizer.ggml.eos_token_id", uint32_t{8})),
-               Contains("metadata key 'tokenizer.ggml.eos_token_id': expected a token below 8, found 8"));
-    CHECK(
-        open(sound_model().key("tokenizer.ggml.eos_token_id", UINT32_MAX), folder)->config().eos_ids.empty());
-    CHECK(open(sound_model().key("llama.rope.scaling.type", "linear").key("llama.rope.scaling.factor", 4.0F),
+    CHECK_THAT(
+        refusal(sound_model().key("tokenizer.ggml.eos_token_id", uint32_t{8})),
+        Contains("metadata key 'tokenizer.ggml.eos_token_id': expected a token below 8, found 8"));
+    CHECK(open(sound_model().key("tokenizer.ggml.eos_token_id", UINT32_MAX), folder)
+              ->config()
+              .eos_ids.empty());
+    CHECK(open(sound_model()
+                   .key("llama.rope.scaling.type", "linear")
+                   .key("llama.rope.scaling.factor", 4.0F),
                folder)
               ->config()
               .rope_scaling.factor == 4);
@@ -186,37 +200,40 @@ TEST_CASE("a GGUF file in the layout of one backend is refused") {
     GgufBytes file;
     file.key("general.architecture", "llama").key("keel.layout", "cpu/interleaved-16/1");
     file.tensor("blk.0.attn_v.weight.laid_out", {64}, 24, std::string(64, '\1'));
-    CHECK_THAT(refusal(file), Contains("m.gguf: metadata key 'keel.layout': the weights are stored in one "
-                                       "backend's own layout, \"cpu/interleaved-16/1\", which Keel no longer "
-                                       "reads; use the model that this file was made from"));
+    CHECK_THAT(refusal(file),
+               Contains("m.gguf: metadata key 'keel.layout': the weights are stored in one "
+                        "backend's own layout, \"cpu/interleaved-16/1\", which Keel no longer "
+                        "reads; use the model that this file was made from"));
 }
 
-TEST_CASE("GGUF tensors that are missing or have another shape or type are refused in the file's words") {
+TEST_CASE(
+    "GGUF tensors that are missing or have another shape or type are refused in the file's words") {
     GgufBytes file = sound_model();
     const size_t at = file.tensors.find("blk.0.ffn_up.weight");
     file.tensors[at] = 'X';
-    CHECK_THAT(refusal(file),
-               EndsWith("m.gguf: tensor 'blk.0.ffn_up.weight' is missing; expected shape [64, 32]"));
+    CHECK_THAT(
+        refusal(file),
+        EndsWith("m.gguf: tensor 'blk.0.ffn_up.weight' is missing; expected shape [64, 32]"));
     file = sound_model();
     file.keys.replace(file.keys.find("llama.feed_forward_length") + 25, 8,
                       GgufBytes::number(uint32_t{4}) + GgufBytes::number(uint32_t{96}));
-    CHECK_THAT(
-        refusal(file),
-        Contains(
-            "tensor 'blk.0.ffn_gate.weight': its metadata asks for shape [96, 32], found [64, 32] of F32"));
+    CHECK_THAT(refusal(file), Contains("tensor 'blk.0.ffn_gate.weight': its metadata asks for "
+                                       "shape [96, 32], found [64, 32] of F32"));
     file = sound_model();
     const size_t type = file.tensors.find("blk.0.attn_v.weight") + 19 + 4 + 16;
     file.tensors.replace(type, 4, GgufBytes::number(uint32_t{26})); // I32
     CHECK_THAT(
         refusal(file),
-        Contains("tensor 'blk.0.attn_v.weight': weights of type I32 are not supported; supported: F32"));
+        Contains(
+            "tensor 'blk.0.attn_v.weight': weights of type I32 are not supported; supported: F32"));
     file = sound_model();
     file.tensor("rope_freqs.weight", {8}, ggml::f32, std::string(32, '\0'));
     CHECK_THAT(refusal(file),
                Contains("tensor 'rope_freqs.weight': expected factors from 1e-6 to 1e6, found 0"));
     file = sound_model();
     file.tensor("rope_freqs.weight", {4}, ggml::f32, std::string(16, '\0'));
-    CHECK_THAT(refusal(file), Contains("tensor 'rope_freqs.weight': expected [8] of F32, found [4] of F32"));
+    CHECK_THAT(refusal(file),
+               Contains("tensor 'rope_freqs.weight': expected [8] of F32, found [4] of F32"));
 }
 
 namespace {

@@ -21,8 +21,7 @@ std::vector<float> normal_values(size_t count, uint32_t seed, float scale) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal(0, scale);
     std::vector<float> x(count);
-    for (float &value : x)
-        value = normal(random);
+    for (float &value : x) value = normal(random);
     return x;
 }
 
@@ -40,8 +39,7 @@ TEST_CASE("rows convert alike with and without threads, from unaligned sources")
     }
     const ParallelFor two_threads = [](size_t tasks, const std::function<void(size_t)> &body) {
         const auto half = [&](size_t first) {
-            for (size_t task = first; task < tasks; task += 2)
-                body(task);
+            for (size_t task = first; task < tasks; task += 2) body(task);
         };
         std::thread other(half, 1);
         half(0);
@@ -52,12 +50,14 @@ TEST_CASE("rows convert alike with and without threads, from unaligned sources")
         Bytes here(rows * keel_dtype_row_bytes(type, columns));
         Bytes there(here.size());
         convert_rows(KEEL_DTYPE_BF16, source.data() + 1, type, here.data(), rows, columns, "w");
-        convert_rows(KEEL_DTYPE_BF16, source.data() + 1, type, there.data(), rows, columns, "w", two_threads);
+        convert_rows(KEEL_DTYPE_BF16, source.data() + 1, type, there.data(), rows, columns, "w",
+                     two_threads);
         CHECK(here == there);
         std::vector<float> widened(columns);
-        convert_to_f32(KEEL_DTYPE_BF16, source.data() + 1 + columns * 2 * (rows - 1), widened.data(),
-                       columns);
-        const Bytes last(here.end() - static_cast<std::ptrdiff_t>(keel_dtype_row_bytes(type, columns)),
+        convert_to_f32(KEEL_DTYPE_BF16, source.data() + 1 + columns * 2 * (rows - 1),
+                       widened.data(), columns);
+        const Bytes last(here.end() -
+                             static_cast<std::ptrdiff_t>(keel_dtype_row_bytes(type, columns)),
                          here.end());
         Bytes expected(last.size());
         REQUIRE(convert_from_f32(type, widened.data(), expected.data(), columns));
@@ -72,8 +72,9 @@ TEST_CASE("rows that do not convert are errors that name the tensor and the row"
         convert_rows(KEEL_DTYPE_F32, x.data(), KEEL_DTYPE_Q4_0, out.data(), rows, columns,
                      "model.norm.weight");
     };
-    CHECK_THAT(error_text([&] { convert(3, 48); }), Contains("model.norm.weight") && Contains("48") &&
-                                                        Contains("q4_0") && Contains("multiple of 32"));
+    CHECK_THAT(error_text([&] { convert(3, 48); }), Contains("model.norm.weight") &&
+                                                        Contains("48") && Contains("q4_0") &&
+                                                        Contains("multiple of 32"));
     x[64 + 7] = std::nanf("");
     x[128 + 7] = std::nanf("");
     CHECK_THAT(error_text([&] { convert(3, 64); }),

@@ -34,9 +34,10 @@ std::string refusal_of_header(const std::string &header) {
     return text;
 }
 
-std::string tensor_entry(const std::string &dtype, const std::string &shape, const std::string &offsets) {
-    return R"({"w": {"dtype": ")" + dtype + R"(", "shape": )" + shape + R"(, "data_offsets": )" + offsets +
-           "}}";
+std::string tensor_entry(const std::string &dtype, const std::string &shape,
+                         const std::string &offsets) {
+    return R"({"w": {"dtype": ")" + dtype + R"(", "shape": )" + shape + R"(, "data_offsets": )" +
+           offsets + "}}";
 }
 
 std::string refusal_of_tensor(const std::string &dtype, const std::string &shape,
@@ -83,7 +84,8 @@ TEST_CASE("every prefix of a valid file is an error, never a crash") {
     CHECK(parse(whole).tensors.size() == 2);
     for (size_t length = 0; length < whole.size(); ++length) {
         // its own allocation, so that the address sanitizer sees a read past the end
-        const std::vector<char> part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
+        const std::vector<char> part(whole.begin(),
+                                     whole.begin() + static_cast<std::ptrdiff_t>(length));
         REQUIRE_THROWS_AS(parse({part.data(), part.size()}), Error);
     }
 }
@@ -112,8 +114,9 @@ TEST_CASE("a header length that cannot be is refused before anything is allocate
     const uint64_t before = peak_resident_bytes();
     CHECK_THAT(refusal(std::string("\0\0\0\0\0\0\0\x10", 8) + "{}"),
                Contains("header length") && Contains("1152921504606846976"));
-    CHECK_THAT(refusal(std::string("\0\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
-               Contains("header length: 100000000 bytes are announced, 2 follow; the file is cut short"));
+    CHECK_THAT(
+        refusal(std::string("\0\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
+        Contains("header length: 100000000 bytes are announced, 2 follow; the file is cut short"));
     CHECK_THAT(refusal(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
                Contains("expected at most 100000000"));
     CHECK(peak_resident_bytes() - before < (64U << 20));
@@ -137,10 +140,12 @@ TEST_CASE("headers that are no safetensors headers name what is wrong and where"
     CHECK_THAT(refusal_of_header(R"({"__metadata__": {"format": 5}})"),
                Contains("__metadata__.format: expected a string"));
     CHECK_THAT(refusal_of_header(R"({"__metadata__": "x"})"), Contains("expected an object"));
-    CHECK_THAT(refusal_of_header("{\"w\xff\": 5}"), Contains("not valid JSON") && Contains("UTF-8"));
+    CHECK_THAT(refusal_of_header("{\"w\xff\": 5}"),
+               Contains("not valid JSON") && Contains("UTF-8"));
     CHECK_THAT(refusal_of_header("{\"w\": " + std::string(50000, '[')), Contains("nested levels"));
     CHECK_THAT(
-        refusal_of_header(R"({"w": {"dtype": "F32", "dtype": "F16", "shape": [], "data_offsets": [0, 4]}})"),
+        refusal_of_header(
+            R"({"w": {"dtype": "F32", "dtype": "F16", "shape": [], "data_offsets": [0, 4]}})"),
         Contains("'dtype' stands twice"));
     const std::string entry = R"({"dtype": "F32", "shape": [1], "data_offsets": [0, 4]})";
     CHECK_THAT(refusal_of_header(R"({"w": )" + entry + R"(, "w": )" + entry + "}"),
@@ -153,7 +158,8 @@ TEST_CASE("offsets must lie in the file, in order, and match the shape") {
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[8, 0]"), Contains("begin 8 lies behind end 0"));
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[-8, 0]"),
                Contains("data_offsets[0]: expected an integer from 0") && Contains("found -8"));
-    CHECK_THAT(refusal_of_tensor("F32", "[2]", "[0, 18446744073709551615]"), Contains("data_offsets"));
+    CHECK_THAT(refusal_of_tensor("F32", "[2]", "[0, 18446744073709551615]"),
+               Contains("data_offsets"));
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[0, 1e3]"), Contains("found 1000.0"));
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[0]"),
                Contains("expected [begin, end], found an array of 1"));
@@ -161,7 +167,8 @@ TEST_CASE("offsets must lie in the file, in order, and match the shape") {
     CHECK_THAT(refusal_of_tensor("F32", "[3]", "[0, 8]"),
                Contains("shape [3] of F32 needs 12 bytes, data_offsets give 8"));
     CHECK_THAT(refusal_of_tensor("F16", "[]", "[0, 4]"), Contains("shape [] of F16 needs 2 bytes"));
-    CHECK_THAT(refusal_of_tensor("I64", "[3]", "[0, 12]"), Contains("shape [3] of I64 needs 24 bytes"));
+    CHECK_THAT(refusal_of_tensor("I64", "[3]", "[0, 12]"),
+               Contains("shape [3] of I64 needs 24 bytes"));
 }
 
 TEST_CASE("shapes that overflow are refused") {
@@ -171,12 +178,14 @@ TEST_CASE("shapes that overflow are refused") {
                Contains("more elements than 64 bits count"));
     CHECK_THAT(refusal_of_tensor("I64", "[1152921504606846976, 4]", "[0, 64]"),
                Contains("needs too many bytes"));
-    CHECK_THAT(refusal_of_tensor("F32", "[0, 4294967296, 4294967296]", "[0, 0]"), Contains("more elements"));
+    CHECK_THAT(refusal_of_tensor("F32", "[0, 4294967296, 4294967296]", "[0, 0]"),
+               Contains("more elements"));
     CHECK_THAT(refusal_of_tensor("F32", "[9223372036854775808]", "[0, 64]"),
                Contains("shape: expected integers from 0"));
     CHECK_THAT(refusal_of_tensor("F32", "[-1]", "[0, 4]"),
                Contains("shape: expected integers from 0") && Contains("-1"));
-    CHECK_THAT(refusal_of_tensor("F32", "[1,1,1,1,1,1,1,1,1]", "[0, 4]"), Contains("at most 8 sizes"));
+    CHECK_THAT(refusal_of_tensor("F32", "[1,1,1,1,1,1,1,1,1]", "[0, 4]"),
+               Contains("at most 8 sizes"));
     CHECK_THAT(refusal_of_tensor("F32", "{}", "[0, 4]"), Contains("shape: expected an array"));
 }
 
@@ -190,7 +199,8 @@ TEST_CASE("tensors that share bytes are refused, holes and empty tensors are not
     CHECK_THAT(refusal_of_header(header("[0, 8]", "[0, 8]")), Contains("overlaps"));
     CHECK_THAT(refusal_of_header(header("[3, 11]", "[0, 8]")),
                Contains("tensor 'a': its data overlaps that of 'b'"));
-    CHECK(parse(safetensors_bytes(header("[20, 28]", "[0, 8]"), std::string(64, 'd'))).tensors.size() == 2);
+    CHECK(parse(safetensors_bytes(header("[20, 28]", "[0, 8]"), std::string(64, 'd')))
+              .tensors.size() == 2);
     const auto empty = parse(safetensors_bytes(tensor_entry("F32", "[4, 0, 2]", "[4, 4]"), "data"));
     CHECK(empty.tensors.at(0).elements() == 0);
     CHECK(parse(safetensors_bytes("{}")).tensors.empty());
@@ -202,7 +212,8 @@ TEST_CASE("types that Keel does not know are listed without a type") {
     CHECK(parsed.tensors.at(0).dtype == KEEL_DTYPE_NONE);
     CHECK(parsed.tensors.at(0).dtype_name == "F4_X");
     CHECK(parsed.tensors.at(0).bytes == 9);
-    const auto wide = parse(safetensors_bytes(tensor_entry("I64", "[1]", "[0, 8]"), std::string(8, 'x')));
+    const auto wide =
+        parse(safetensors_bytes(tensor_entry("I64", "[1]", "[0, 8]"), std::string(8, 'x')));
     CHECK(wide.tensors.at(0).dtype == KEEL_DTYPE_NONE);
 }
 
@@ -218,10 +229,10 @@ TEST_CASE("a shard index maps tensors to plain file names") {
 
 TEST_CASE("a shard index cannot lead out of its folder") {
     for (const std::string name :
-         {"../x.safetensors", "/etc/x.safetensors", "a/b.safetensors", "..", ".safetensors", "", "x.bin",
-          ".hidden.safetensors", "a\\\\b.safetensors", "x\\u0000.safetensors"}) {
-        const auto text =
-            error_text([&] { parse_shard_index(R"({"weight_map": {"a": ")" + name + R"("}})", "i.json"); });
+         {"../x.safetensors", "/etc/x.safetensors", "a/b.safetensors", "..", ".safetensors", "",
+          "x.bin", ".hidden.safetensors", "a\\\\b.safetensors", "x\\u0000.safetensors"}) {
+        const auto text = error_text(
+            [&] { parse_shard_index(R"({"weight_map": {"a": ")" + name + R"("}})", "i.json"); });
         CHECK_THAT(
             text,
             StartsWith("i.json:1: weight_map.a: expected the plain name of a .safetensors file"));

@@ -32,7 +32,8 @@ TEST_CASE("the shipped tiny model opens, with every tensor that its config asks 
     CHECK(source->file_count() == 1);
     CHECK(source->tensors().size() == 6 * 9 + 2);
     CHECK(source->total_bytes() == c.parameter_count() * 2);
-    const TensorInfo &embed = source->expect("model.embed_tokens.weight", {c.vocab_size, c.hidden_size});
+    const TensorInfo &embed =
+        source->expect("model.embed_tokens.weight", {c.vocab_size, c.hidden_size});
     CHECK(embed.dtype == KEEL_DTYPE_BF16);
     source->expect("model.layers.5.self_attn.k_proj.weight", {c.kv_size(), c.hidden_size});
     source->expect("model.layers.5.mlp.down_proj.weight", {c.hidden_size, c.intermediate_size});
@@ -82,9 +83,11 @@ TEST_CASE("tensors that are missing or of another shape or type are errors that 
     CHECK(error_text([&] {
               source->expect("w", {3, 2});
           }) == file + ": tensor 'w': config.json asks for shape [3, 2], found [2, 3] of F32");
-    CHECK_THAT(error_text([&] { source->expect("w", {2}); }), Contains("asks for shape [2], found [2, 3]"));
-    write_file(file, safetensors_bytes(R"({"w": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}})",
-                                       "12345678"));
+    CHECK_THAT(error_text([&] { source->expect("w", {2}); }),
+               Contains("asks for shape [2], found [2, 3]"));
+    write_file(file,
+               safetensors_bytes(R"({"w": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}})",
+                                 "12345678"));
     const auto integers = open_model_source(folder / "m");
     CHECK(error_text([&] { integers->expect("w", {1}); }) ==
           file + ": tensor 'w': weights of type I64 are not supported; supported: F32, F16, BF16");
@@ -92,7 +95,8 @@ TEST_CASE("tensors that are missing or of another shape or type are errors that 
 
 TEST_CASE("what is no model folder is refused with the cure") {
     const TempFolder folder;
-    CHECK_THAT(refusal(folder / "none"), StartsWith((folder / "none").string()) && Contains("No such file"));
+    CHECK_THAT(refusal(folder / "none"),
+               StartsWith((folder / "none").string()) && Contains("No such file"));
     CHECK_THAT(refusal(folder.write("m.gguf", "GGUF")),
                Contains("m.gguf: version: 4 bytes are needed at byte 4, 0 follow"));
     CHECK_THAT(refusal(folder.write("m.safetensors", "x")),
@@ -105,15 +109,16 @@ TEST_CASE("what is no model folder is refused with the cure") {
 TEST_CASE("a folder without safetensors says what is there instead") {
     const TempFolder folder;
     folder.write("config.json", mini_llama_config({}));
-    CHECK_THAT(refusal(folder.path()), Contains("model.safetensors is missing; is the download complete?"));
+    CHECK_THAT(refusal(folder.path()),
+               Contains("model.safetensors is missing; is the download complete?"));
     folder.write("a.gguf", "");
     CHECK_THAT(refusal(folder.path()), Contains("'a.gguf': give that file itself"));
     folder.write("pytorch_model.bin", "");
     CHECK_THAT(refusal(folder.path()),
                Contains("'pytorch_model.bin'") && Contains("convert them to safetensors"));
     folder.write("model-00001-of-00002.safetensors", "");
-    CHECK_THAT(refusal(folder.path()),
-               Contains("'model-00001-of-00002.safetensors'") && Contains("model.safetensors.index.json"));
+    CHECK_THAT(refusal(folder.path()), Contains("'model-00001-of-00002.safetensors'") &&
+                                           Contains("model.safetensors.index.json"));
 }
 
 TEST_CASE("damaged weights name their file") {
@@ -121,8 +126,9 @@ TEST_CASE("damaged weights name their file") {
     make_mini_llama(folder / "m");
     const fs::path file = folder / "m/model.safetensors";
     fs::resize_file(file, fs::file_size(file) - 1);
-    CHECK_THAT(refusal(folder / "m"), StartsWith(file.string() + ": tensor 'lm_head.weight': data_offsets") &&
-                                          Contains("cut short"));
+    CHECK_THAT(refusal(folder / "m"),
+               StartsWith(file.string() + ": tensor 'lm_head.weight': data_offsets") &&
+                   Contains("cut short"));
     fs::resize_file(file, 0);
     CHECK_THAT(refusal(folder / "m"), StartsWith(file.string() + ": expected a safetensors file"));
 }
@@ -139,15 +145,16 @@ TEST_CASE("shards and their index must agree") {
     };
     const std::string one = "\"model-00001-of-00002.safetensors\"";
     const std::string two = "\"model-00002-of-00002.safetensors\"";
-    write_safetensors(folder / "m/model-00001-of-00002.safetensors", {{"a", {1}, {1}}, {"b", {1}, {2}}});
+    write_safetensors(folder / "m/model-00001-of-00002.safetensors",
+                      {{"a", {1}, {1}}, {"b", {1}, {2}}});
     write_safetensors(second, {{"c", {1}, {3}}});
 
     map("\"a\":" + one + ",\"b\":" + one + ",\"c\":" + two);
     CHECK(open_model_source(folder / "m")->tensors().size() == 3);
     map("\"a\":" + one + ",\"b\":" + one + ",\"c\":" + two + ",\"d\":" + two);
-    CHECK_THAT(
-        refusal(folder / "m"),
-        Contains("index.json: tensor 'd' should be in 'model-00002-of-00002.safetensors', but is in none"));
+    CHECK_THAT(refusal(folder / "m"),
+               Contains("index.json: tensor 'd' should be in 'model-00002-of-00002.safetensors', "
+                        "but is in none"));
     map("\"a\":" + one + ",\"b\":" + two + ",\"c\":" + two);
     CHECK_THAT(refusal(folder / "m"), Contains("tensor 'b' should be in 'model-00002") &&
                                           Contains("but is in") && Contains("00001-of"));
@@ -160,10 +167,12 @@ TEST_CASE("shards and their index must agree") {
     map("\"a\":" + one + ",\"b\":" + one + ",\"c\":" + two);
     write_safetensors(second, {{"c", {1}, {3}}, {"a", {1}, {4}}});
     CHECK_THAT(refusal(folder / "m"),
-               Contains("00002-of-00002.safetensors: tensor 'a' stands in") && Contains("00001-of"));
+               Contains("00002-of-00002.safetensors: tensor 'a' stands in") &&
+                   Contains("00001-of"));
     fs::remove(second);
     CHECK_THAT(refusal(folder / "m"),
-               StartsWith(second.string() + ": the shard is missing, though ") && Contains("lists it"));
+               StartsWith(second.string() + ": the shard is missing, though ") &&
+                   Contains("lists it"));
 }
 
 TEST_CASE("checking a tensor finds every value that is not finite, and the range of the rest") {
@@ -174,9 +183,10 @@ TEST_CASE("checking a tensor finds every value that is not finite, and the range
     noisy[1] = -2.0F;
     noisy[9998] = 3.0F;
     noisy[9999] = std::nanf("");
-    write_safetensors(
-        folder / "m/model.safetensors",
-        {{"noisy", {100, 100}, noisy, KEEL_DTYPE_BF16}, {"empty", {0, 4}, {}}, {"flat", {2}, {-1, -1}}});
+    write_safetensors(folder / "m/model.safetensors",
+                      {{"noisy", {100, 100}, noisy, KEEL_DTYPE_BF16},
+                       {"empty", {0, 4}, {}},
+                       {"flat", {2}, {-1, -1}}});
     const auto source = open_model_source(folder / "m");
     const TensorCheck check = check_tensor(*source, *source->find("noisy"));
     CHECK(check.elements == 10000);
@@ -202,9 +212,9 @@ TEST_CASE("checking a tensor finds every value that is not finite, and the range
     WeightsCheck stopped(*source);
     stopped.work([](uint64_t) { return false; });
     CHECK(stopped.result().size() == 1); // "noisy" is the first tensor
-    write_file(
-        folder / "m/model.safetensors",
-        safetensors_bytes(R"({"w": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}})", "12345678"));
+    write_file(folder / "m/model.safetensors",
+               safetensors_bytes(R"({"w": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}})",
+                                 "12345678"));
     const auto integers = open_model_source(folder / "m");
     CHECK_THAT(error_text([&] { check_tensor(*integers, *integers->find("w")); }),
                Contains("tensor 'w'") && Contains("I64"));

@@ -38,8 +38,7 @@ Bytes ggml_q8_0(const std::vector<float> &x) {
     Bytes out;
     for (size_t b = 0; b < x.size(); b += 32) {
         float amax = 0.0f;
-        for (size_t j = 0; j < 32; ++j)
-            amax = std::max(amax, std::fabs(x[b + j]));
+        for (size_t j = 0; j < 32; ++j) amax = std::max(amax, std::fabs(x[b + j]));
         const float d = amax / 127;
         const float id = d != 0 ? 1.0f / d : 0.0f;
         const uint16_t half = f32_to_f16(d);
@@ -82,8 +81,7 @@ std::vector<float> normal_values(size_t count, uint32_t seed, float scale) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal(0, scale);
     std::vector<float> x(count);
-    for (float &value : x)
-        value = normal(random);
+    for (float &value : x) value = normal(random);
     return x;
 }
 
@@ -111,9 +109,11 @@ TEST_CASE("f32 to f16 rounds to the nearest, ties to even, over the whole range"
     const float infinity = std::numeric_limits<float>::infinity();
     for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
         const auto low = static_cast<uint16_t>(bits);
-        const auto high = static_cast<uint16_t>(bits + 1); // the last one is infinity, which begins at 65520
+        const auto high =
+            static_cast<uint16_t>(bits + 1); // the last one is infinity, which begins at 65520
         const double top = high == 0x7C00 ? 65536.0 : f16_value(high);
-        const auto middle = static_cast<float>((f16_value(low) + top) / 2); // exact: one more bit than f16
+        const auto middle =
+            static_cast<float>((f16_value(low) + top) / 2); // exact: one more bit than f16
         const uint16_t even = (low & 1) == 0 ? low : high;
         REQUIRE(f32_to_f16(middle) == even);
         REQUIRE(f32_to_f16(-middle) == (even | 0x8000));
@@ -156,8 +156,7 @@ TEST_CASE("q8_0 of hand-made blocks") {
     Bytes expected(34, 0);
     expected[1] = 0x3C; // 1.0
     const std::array<int8_t, 7> values = {127, 1, -1, 2, 3, -3, 0};
-    for (size_t i = 0; i < values.size(); ++i)
-        expected[2 + i] = static_cast<uint8_t>(values[i]);
+    for (size_t i = 0; i < values.size(); ++i) expected[2 + i] = static_cast<uint8_t>(values[i]);
     expected[33] = static_cast<uint8_t>(-127);
     CHECK(quantize(KEEL_DTYPE_Q8_0, x) == expected);
     CHECK(quantize(KEEL_DTYPE_Q8_0, std::vector<float>(32, 0.0F)) == Bytes(34, 0));
@@ -182,8 +181,7 @@ TEST_CASE("q4_0 of hand-made blocks") {
     expected[6] = 0x88; // int(8.0): -0.5 rounds up to 0
     CHECK(quantize(KEEL_DTYPE_Q4_0, x) == expected);
 
-    for (float &value : x)
-        value = -value; // the largest is positive now: d = -1
+    for (float &value : x) value = -value; // the largest is positive now: d = -1
     expected[1] = 0xBC;
     CHECK(quantize(KEEL_DTYPE_Q4_0, x) == expected);
 
@@ -201,17 +199,17 @@ TEST_CASE("block types equal GGML's reference to the bit, and the error stays wi
     }
     const auto x = normal_values(32 * 500, 9, 1.0F);
     std::vector<float> y(x.size());
-    // In units of the block's largest value: half a step of 1/127 and the rounding of the scale to 11 bits; for q4_0 a
-    // whole step of 1/8, because the side opposite to the largest value ends one step short.
-    for (const auto &[type, bound] : {std::pair<keel_dtype, float>{KEEL_DTYPE_Q8_0, 0.5F / 127 + 0x1p-11F},
-                                      {KEEL_DTYPE_Q4_0, 1.0F / 8 + 0x1p-11F}}) {
+    // In units of the block's largest value: half a step of 1/127 and the rounding of the scale to
+    // 11 bits; for q4_0 a whole step of 1/8, because the side opposite to the largest value ends
+    // one step short.
+    for (const auto &[type, bound] :
+         {std::pair<keel_dtype, float>{KEEL_DTYPE_Q8_0, 0.5F / 127 + 0x1p-11F},
+          {KEEL_DTYPE_Q4_0, 1.0F / 8 + 0x1p-11F}}) {
         convert_to_f32(type, quantize(type, x).data(), y.data(), y.size());
         for (size_t b = 0; b < x.size(); b += 32) {
             float largest = 0;
-            for (size_t i = b; i < b + 32; ++i)
-                largest = std::max(largest, std::fabs(x[i]));
-            for (size_t i = b; i < b + 32; ++i)
-                REQUIRE(std::fabs(x[i] - y[i]) <= largest * bound);
+            for (size_t i = b; i < b + 32; ++i) largest = std::max(largest, std::fabs(x[i]));
+            for (size_t i = b; i < b + 32; ++i) REQUIRE(std::fabs(x[i] - y[i]) <= largest * bound);
         }
     }
 }

@@ -142,8 +142,7 @@ TEST_CASE("shared memory is imported once, and let go before the first device de
     {
         const Tensor x = p.tensor({64});
         op = p.executor->plan(KEEL_OP_SCALE, elementwise(x, x, 2), {});
-        for (int i = 0; i < 3; ++i)
-            p.executor->run(*op, elementwise(x, x, 2));
+        for (int i = 0; i < 3; ++i) p.executor->run(*op, elementwise(x, x, 2));
         CHECK(x.read<float>()[63] == 63.0F * 8);
         CHECK(p.second.live().buffers == 1);
         CHECK(p.second.count("buffer_create") == 1);

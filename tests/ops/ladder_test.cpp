@@ -46,8 +46,7 @@ std::vector<ExplainRow> rows_of(const MiniPipeline &p, const std::string &op) {
 
 void check_close(const std::vector<float> &a, const std::vector<float> &b) {
     REQUIRE(a.size() == b.size());
-    for (size_t i = 0; i < a.size(); ++i)
-        CHECK(a[i] == Approx(b[i]).margin(1e-4));
+    for (size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).margin(1e-4));
 }
 
 const std::vector<std::string> decoder_ops = {"embed",     "rms_norm", "matmul",     "qkv_prepare",
@@ -131,8 +130,7 @@ TEST_CASE("what cannot be composed goes to the fallback that the config names, a
           "reference") {
     WrappingBackend w, second;
     w.asynchronous = second.asynchronous = true;
-    for (const char *op : {"qkv_prepare", "rope", "silu_mul", "attention"})
-        w.hide(op);
+    for (const char *op : {"qkv_prepare", "rope", "silu_mul", "attention"}) w.hide(op);
     second.hide("attention");
     second.refuse_plan = [](keel_op op, const keel_op_args *) { return op == KEEL_OP_SILU_MUL; };
     DeviceSpec spec = second.spec();
@@ -184,8 +182,7 @@ TEST_CASE("an op that is refused only when called goes down the ladder, and says
             WrappingBackend w;
             w.asynchronous = true;
             if (!plans) {
-                for (const char *slot : {"op_plan", "plan_destroy", "plan_info"})
-                    w.hide(slot);
+                for (const char *slot : {"op_plan", "plan_destroy", "plan_info"}) w.hide(slot);
             }
             w.refuse_call = [&](keel_op id, const keel_op_args *) { return op_name(id) == op; };
             {
@@ -219,8 +216,7 @@ TEST_CASE("weights without handles survive a matmul that is refused when called"
 
 TEST_CASE("strict refuses an op that is refused only when called") {
     WrappingBackend w;
-    for (const char *slot : {"op_plan", "plan_destroy", "plan_info"})
-        w.hide(slot);
+    for (const char *slot : {"op_plan", "plan_destroy", "plan_info"}) w.hide(slot);
     w.refuse_call = [](keel_op op, const keel_op_args *) { return op == KEEL_OP_ATTENTION; };
     MiniPipeline p(w.open(), {true, nullptr, {}});
     CHECK_THAT(error_text([&] { p.generate(); }, ErrorKind::plugin),
@@ -231,8 +227,7 @@ TEST_CASE("strict refuses an op that is refused only when called") {
 TEST_CASE("a fallback that refuses a call hands it on to the reference") {
     WrappingBackend w, second;
     w.hide("silu_mul");
-    for (const char *slot : {"op_plan", "plan_destroy", "plan_info"})
-        second.hide(slot);
+    for (const char *slot : {"op_plan", "plan_destroy", "plan_info"}) second.hide(slot);
     second.refuse_call = [](keel_op op, const keel_op_args *) { return op == KEEL_OP_SILU_MUL; };
     CapturedLog captured;
     MiniPipeline p(w.open(), {false, second.open(), {}});
@@ -244,8 +239,7 @@ TEST_CASE("a fallback that refuses a call hands it on to the reference") {
 
 TEST_CASE("an op demoted at a small call still takes the shapes that it was planned for") {
     WrappingBackend w;
-    for (const char *slot : {"op_plan", "plan_destroy", "plan_info"})
-        w.hide(slot);
+    for (const char *slot : {"op_plan", "plan_destroy", "plan_info"}) w.hide(slot);
     w.refuse_call = [](keel_op op, const keel_op_args *) { return op == KEEL_OP_SCALED_ADD; };
     const auto device = w.open();
     Executor executor(device, {});

@@ -30,8 +30,7 @@ class Filled {
             all.append(static_cast<const char *>(p), n);
         };
         append(storage_, sizeof storage_);
-        for (const keel_kv_view &v : views_)
-            append(&v, sizeof v);
+        for (const keel_kv_view &v : views_) append(&v, sizeof v);
         append(&tables_, sizeof tables_);
         append(&scores_, sizeof scores_);
         append(sides_, sizeof sides_);
@@ -63,8 +62,7 @@ class Filled {
         scores_.out = tensor();
         return &scores_;
     }
-    template <typename Args>
-    Args &as() {
+    template <typename Args> Args &as() {
         auto *args = new (storage_) Args{};
         args->h = KEEL_HEADER(Args);
         return *args;
@@ -183,8 +181,7 @@ void Filled::fill(keel_op op) {
         a.x = tensor(), a.values = tensor(), a.index = tensor();
         break;
     }
-    default:
-        FAIL("op " << op << " is not in this test");
+    default: FAIL("op " << op << " is not in this test");
     }
 }
 
@@ -249,8 +246,7 @@ TEST_CASE("a call of any op lists every tensor, with its role") {
         CHECK(list(copy) == by_hand.at(op));
         CHECK(copy.tensors().size() == filled.tensors());
         std::vector<bool> seen(filled.tensors());
-        for (const OpCall::Operand &operand : copy.tensors())
-            seen[operand.tensor.offset] = true;
+        for (const OpCall::Operand &operand : copy.tensors()) seen[operand.tensor.offset] = true;
         CHECK(std::count(seen.begin(), seen.end(), true) ==
               static_cast<std::ptrdiff_t>(seen.size()));
     }
@@ -262,14 +258,12 @@ TEST_CASE("changing the tensors of a call leaves the original as it was, and rea
         const Filled filled(op);
         const std::string before = filled.bytes();
         OpCall call(op, filled.args());
-        for (OpCall::Operand &operand : call.tensors())
-            operand.tensor.offset += 1000;
+        for (OpCall::Operand &operand : call.tensors()) operand.tensor.offset += 1000;
         call.args()->features = 77;
         CHECK(filled.bytes() == before);
         const OpCall again(op, call.args());
         CHECK(again.tensors().size() == filled.tensors());
-        for (const OpCall::Operand &operand : again.tensors())
-            CHECK(operand.tensor.offset >= 1000);
+        for (const OpCall::Operand &operand : again.tensors()) CHECK(operand.tensor.offset >= 1000);
     }
 }
 

@@ -266,8 +266,7 @@ TEST_CASE("whatever fails while a step is recorded, the step is taken as an ordi
                 MiniPipeline other(plain.open(), options());
                 other.prefill();
                 w.fail_nth(1, status, slot);
-                for (int32_t i = 0; i < 4; ++i)
-                    CHECK(r.pipeline->step(i) == other.step(i));
+                for (int32_t i = 0; i < 4; ++i) CHECK(r.pipeline->step(i) == other.step(i));
                 CHECK(w.fault_fired());
                 CHECK(r.pipeline->logits() == other.logits());
                 CHECK(r.counters().replays >= 2);

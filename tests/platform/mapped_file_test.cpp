@@ -57,17 +57,18 @@ TEST_CASE("what is no readable file is refused with its path and the reason") {
                Contains(folder.path().string()) && Contains("expected a file, found a folder"));
     const auto pipe = folder / "pipe";
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-    CHECK_THAT(error_text([&] { MappedFile file(pipe); }), Contains("pipe") && Contains("regular file"));
+    CHECK_THAT(error_text([&] { MappedFile file(pipe); }),
+               Contains("pipe") && Contains("regular file"));
 }
 
 TEST_CASE("advice and drop keep the content, whatever the range") {
     const TempFolder folder;
     std::string content(5 * page_size() + 123, 'x');
-    for (size_t i = 0; i < content.size(); ++i)
-        content[i] = static_cast<char>('a' + i % 23);
+    for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>('a' + i % 23);
     const MappedFile file(folder.write("data", content));
     using Advice = MappedFile::Advice;
-    for (const Advice advice : {Advice::sequential, Advice::random, Advice::will_need, Advice::normal}) {
+    for (const Advice advice :
+         {Advice::sequential, Advice::random, Advice::will_need, Advice::normal}) {
         file.advise(advice);
         file.advise(advice, 1, 2);
         file.advise(advice, content.size() + 5, 1);
@@ -88,8 +89,7 @@ TEST_CASE("drop gives the pages of a consumed range back to the system") {
     constexpr uint64_t size = uint64_t{64} << 20;
     const MappedFile file(folder.write("data", std::string(size, 'k')));
     uint64_t sum = 0;
-    for (uint64_t i = 0; i < size; i += page_size())
-        sum += static_cast<uint64_t>(file.bytes()[i]);
+    for (uint64_t i = 0; i < size; i += page_size()) sum += static_cast<uint64_t>(file.bytes()[i]);
     REQUIRE(sum == size / page_size() * 'k');
     const uint64_t before = resident_bytes();
     file.drop(0, size);

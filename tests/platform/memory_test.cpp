@@ -36,7 +36,8 @@ TEST_CASE("memory that the system refuses is an error that names what it was for
     const auto impossible = [] {
         PageBuffer buffer(std::numeric_limits<uint64_t>::max() - 5, "the KV cache");
     };
-    CHECK_THAT(error_text(impossible, ErrorKind::resource), Contains("the KV cache") && Contains("16.0 EiB"));
+    CHECK_THAT(error_text(impossible, ErrorKind::resource),
+               Contains("the KV cache") && Contains("16.0 EiB"));
 }
 
 TEST_CASE("resident memory grows with what is touched") {
@@ -74,7 +75,8 @@ TEST_CASE("the tightest control group on the way to the root limits the memory")
     system.write("cgroup/a/b/memory.current", "1048576\n");
     system.write("cgroup/a/memory.max", "2147483648\n"); // 2 GiB
     system.write("cgroup/a/memory.current", "1610612736\n");
-    system.write("cgroup/a/memory.stat", "anon 5\ninactive_file 536870912\n"); // 512 MiB can be taken back
+    system.write("cgroup/a/memory.stat",
+                 "anon 5\ninactive_file 536870912\n"); // 512 MiB can be taken back
     const MemoryInfo info = memory_info(system / "proc", system / "cgroup");
     CHECK(info.total == 2048 * mib);
     CHECK(info.available == 1024 * mib);
@@ -102,10 +104,9 @@ TEST_CASE("a system that tells nothing is unknown and refuses nothing") {
 TEST_CASE("what does not fit is refused with need, supply and cure") {
     const MemoryInfo info{8192 * mib, 1024 * mib, "system memory"};
     CHECK_NOTHROW(require_memory(1024 * mib, "model", "", info));
-    const auto text =
-        error_text([&] { require_memory(4200 * mib, "models/big", "use weights.dtype: q4_0", info); },
-                   ErrorKind::resource);
-    CHECK(
-        text ==
-        "models/big: needs 4.1 GiB of memory, 1.0 GiB is available (system memory); use weights.dtype: q4_0");
+    const auto text = error_text(
+        [&] { require_memory(4200 * mib, "models/big", "use weights.dtype: q4_0", info); },
+        ErrorKind::resource);
+    CHECK(text == "models/big: needs 4.1 GiB of memory, 1.0 GiB is available (system memory); use "
+                  "weights.dtype: q4_0");
 }

@@ -18,7 +18,8 @@ TEST_CASE("a monitor reads memory and stalls anew each time") {
     const TempFolder system;
     system.write("proc/meminfo", meminfo);
     system.write("proc/self/cgroup", "0::/a\n");
-    system.write("proc/pressure/memory", "some avg10=1.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00\n");
+    system.write("proc/pressure/memory",
+                 "some avg10=1.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00\n");
     const auto monitor = system_monitor(system / "proc", system / "cgroup");
     MemoryReading reading = monitor->read();
     CHECK(reading.memory.available == 4096 * mib);
@@ -42,9 +43,11 @@ TEST_CASE("a control group of version 1 limits the memory, too, and version 2 ma
     system.write("proc/self/cgroup", "5:cpu,memory:/job\n2:cpuset:/\n0::/slice\n");
     system.write("cgroup/memory/job/memory.limit_in_bytes", "1073741824\n");
     system.write("cgroup/memory/job/memory.usage_in_bytes", "805306368\n");
-    system.write("cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 268435456\n");
+    system.write("cgroup/memory/job/memory.stat",
+                 "inactive_file 1\ntotal_inactive_file 268435456\n");
     system.write("cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"); // none
-    system.write("cgroup/unified/slice/memory.pressure", "some avg10=3.00 avg60=0.00 avg300=0.00 total=1\n");
+    system.write("cgroup/unified/slice/memory.pressure",
+                 "some avg10=3.00 avg60=0.00 avg300=0.00 total=1\n");
     const MemoryReading reading = system_monitor(system / "proc", system / "cgroup")->read();
     CHECK(reading.memory.total == 1024 * mib);
     CHECK(reading.memory.available == 512 * mib);
@@ -54,8 +57,8 @@ TEST_CASE("a control group of version 1 limits the memory, too, and version 2 ma
 
 TEST_CASE("what a system does not tell, or tells in no sense, is unknown") {
     const TempFolder system;
-    for (const char *text :
-         {"", "some", "some avg10=", "some avg10=nan", "some avg10=-1", "some avg10=101", "full avg10=5"}) {
+    for (const char *text : {"", "some", "some avg10=", "some avg10=nan", "some avg10=-1",
+                             "some avg10=101", "full avg10=5"}) {
         INFO(text);
         system.write("proc/pressure/memory", text);
         const MemoryReading reading = system_monitor(system / "proc", system / "cgroup")->read();

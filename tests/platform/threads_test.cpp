@@ -19,8 +19,7 @@ using Result = ThreadTeam::Result;
 namespace {
 
 // Runs a callable as a region's body.
-template <typename Fn>
-Result run(ThreadTeam &team, uint32_t size, Fn fn) {
+template <typename Fn> Result run(ThreadTeam &team, uint32_t size, Fn fn) {
     return team.run(
         size, [](void *user, const Region &region) { (*static_cast<Fn *>(user))(region); }, &fn);
 }
@@ -59,7 +58,9 @@ TEST_CASE("what one worker wrote before a barrier is seen by all after it") {
             for (int round = 1; round <= rounds; ++round) {
                 cells[region.worker()] = round;
                 region.barrier();
-                if (std::accumulate(cells.begin(), cells.end(), 0) != round * static_cast<int>(size)) ++wrong;
+                if (std::accumulate(cells.begin(), cells.end(), 0) !=
+                    round * static_cast<int>(size))
+                    ++wrong;
                 region.barrier();
             }
         });
@@ -92,7 +93,8 @@ TEST_CASE("sizes may change from region to region") {
     CHECK(total == expected);
 }
 
-TEST_CASE("a region inside a region is refused, on the caller, on a worker and in a team of its own") {
+TEST_CASE(
+    "a region inside a region is refused, on the caller, on a worker and in a team of its own") {
     ThreadTeam team;
     ThreadTeam other;
     std::array<Result, 3> results{Result::done, Result::done, Result::done};
@@ -111,7 +113,8 @@ TEST_CASE("a region inside a region is refused, on the caller, on a worker and i
 TEST_CASE("more than 256 workers are refused and nothing runs") {
     ThreadTeam team;
     std::atomic<int> ran{0};
-    CHECK(run(team, ThreadTeam::max_workers + 1, [&](const Region &) { ++ran; }) == Result::bad_size);
+    CHECK(run(team, ThreadTeam::max_workers + 1, [&](const Region &) { ++ran; }) ==
+          Result::bad_size);
     CHECK(ran == 0);
 }
 

@@ -77,12 +77,10 @@ TEST_CASE("regions run with their barrier, and misuse is an error with a reason"
         auto &s = *static_cast<Shared *>(user);
         s.cells[region->worker] = static_cast<int>(region->worker) + 1;
         region->barrier(region);
-        for (uint32_t i = 0; i < region->n; ++i)
-            s.sums[region->worker] += s.cells[i];
+        for (uint32_t i = 0; i < region->n; ++i) s.sums[region->worker] += s.cells[i];
     };
     CHECK(host->parallel_region(host, 4, body, &shared) == KEEL_OK);
-    for (int sum : shared.sums)
-        CHECK(sum == 10);
+    for (int sum : shared.sums) CHECK(sum == 10);
     HostServices::drop_error();
     CHECK(host->parallel_region(host, 1, nullptr, nullptr) == KEEL_E_INVALID_ARG);
     CHECK(host->parallel_region(host, 257, body, &shared) == KEEL_E_INVALID_ARG);

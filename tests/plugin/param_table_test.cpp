@@ -21,12 +21,11 @@ const keel_param_spec window = KEEL_INT_PARAM("window", "32", 1, 4096, "queries 
 const keel_param_spec decay = KEEL_FLOAT_PARAM("decay", "0.5", 0, 1, "weight of the past");
 const keel_param_spec sinks = KEEL_BOOL_PARAM("sinks", "true", "keep the first tokens");
 const keel_param_spec label = KEEL_STRING_PARAM("label", "", "a name");
-const keel_param_spec pooling = KEEL_CHOICE_PARAM("pooling", "avg", poolings, "how neighbours count");
+const keel_param_spec pooling =
+    KEEL_CHOICE_PARAM("pooling", "avg", poolings, "how neighbours count");
 const keel_param_spec *const rows[] = {&window, &decay, &sinks, &label, &pooling};
 
-ParamTable table() {
-    return {"policy snapkv", rows, 5};
-}
+ParamTable table() { return {"policy snapkv", rows, 5}; }
 
 GivenParam given(std::string key, std::string text, Form form = Form::plain) {
     return {std::move(key), std::move(text), form, {"run.yaml", 12, 5}};
@@ -64,9 +63,9 @@ TEST_CASE("an empty config gives every row its default, in the order of the tabl
 }
 
 TEST_CASE("given values replace defaults and stay valid when the values are moved") {
-    const std::vector<GivenParam> list = {given("pooling", "max", Form::quoted), given("window", "0x40"),
-                                          given("decay", "1"), given("sinks", "False"),
-                                          given("label", "a: b")};
+    const std::vector<GivenParam> list = {given("pooling", "max", Form::quoted),
+                                          given("window", "0x40"), given("decay", "1"),
+                                          given("sinks", "False"), given("label", "a: b")};
     auto bound = table().bind(list, {});
     const keel::ParamValues values = std::move(bound);
     CHECK(values.find("window")->i == 64);
@@ -82,9 +81,9 @@ TEST_CASE("given values replace defaults and stay valid when the values are move
 TEST_CASE("an unknown key names file, line, column and the nearest key") {
     CHECK(bind_error(table(), {given("widnow", "8")}) ==
           "run.yaml:12:5: unknown key 'widnow' for policy snapkv; did you mean 'window'?");
-    CHECK(
-        bind_error(table(), {given("zzz", "8")}) ==
-        "run.yaml:12:5: unknown key 'zzz' for policy snapkv; it takes: window, decay, sinks, label, pooling");
+    CHECK(bind_error(table(), {given("zzz", "8")}) ==
+          "run.yaml:12:5: unknown key 'zzz' for policy snapkv; it takes: window, decay, sinks, "
+          "label, pooling");
     CHECK(bind_error(ParamTable("policy none", nullptr, 0), {given("window", "8")}) ==
           "run.yaml:12:5: unknown key 'window' for policy none; it takes no parameters");
     GivenParam set = given("widnow", "8");
@@ -98,11 +97,13 @@ TEST_CASE("a wrong type or value names what is expected and what was found") {
     };
     CHECK(error("window", "0") ==
           "run.yaml:12:5: 'window' of policy snapkv expects an integer from 1 to 4096, found '0'");
-    CHECK(error("window", "64", Form::quoted) == "run.yaml:12:5: 'window' of policy snapkv expects an "
-                                                 "integer from 1 to 4096, found the string \"64\"; write it "
-                                                 "without quotes");
-    CHECK(error("pooling", "avgg") == "run.yaml:12:5: 'pooling' of policy snapkv expects one of: avg, max, "
-                                      "found 'avgg'; did you mean 'avg'?");
+    CHECK(error("window", "64", Form::quoted) ==
+          "run.yaml:12:5: 'window' of policy snapkv expects an "
+          "integer from 1 to 4096, found the string \"64\"; write it "
+          "without quotes");
+    CHECK(error("pooling", "avgg") ==
+          "run.yaml:12:5: 'pooling' of policy snapkv expects one of: avg, max, "
+          "found 'avgg'; did you mean 'avg'?");
     CHECK(error("sinks", "yes").ends_with("expects true or false, found 'yes'"));
     CHECK(error("label", "", Form::map).ends_with("expects text, found a map"));
     CHECK(error("decay", "", Form::null).ends_with("expects a number from 0 to 1, found nothing"));
@@ -117,7 +118,8 @@ TEST_CASE("a key given twice is refused with both places") {
     GivenParam second = given("window", "9");
     second.at = {"--set policy.params.window", 0, 0};
     CHECK(bind_error(table(), {given("window", "8"), second}) ==
-          "--set policy.params.window: 'window' of policy snapkv is given twice, first at run.yaml:12:5; "
+          "--set policy.params.window: 'window' of policy snapkv is given twice, first at "
+          "run.yaml:12:5; "
           "remove one");
 }
 
@@ -177,7 +179,8 @@ TEST_CASE("words of a path parameter are no paths, and everything else is") {
 
 TEST_CASE("ranges without an end are told as such") {
     const double inf = std::numeric_limits<double>::infinity();
-    CHECK(one_row(KEEL_INT_PARAM("n", "1", 1, inf, "")).specs()[0].expects() == "an integer of at least 1");
+    CHECK(one_row(KEEL_INT_PARAM("n", "1", 1, inf, "")).specs()[0].expects() ==
+          "an integer of at least 1");
     CHECK(one_row(KEEL_FLOAT_PARAM("n", "1", -inf, 2.5, "")).specs()[0].expects() ==
           "a number of at most 2.5");
     CHECK(one_row(KEEL_INT_PARAM("n", "1", -inf, inf, "")).specs()[0].expects() == "an integer");
@@ -186,15 +189,23 @@ TEST_CASE("ranges without an end are told as such") {
 TEST_CASE("a table that contradicts itself is refused at load") {
     const auto nan = std::numeric_limits<double>::quiet_NaN();
     const char *const none[] = {nullptr};
-    CHECK(table_error(KEEL_INT_PARAM("Window", "1", 0, 1, "")).find("not snake_case") != std::string::npos);
-    CHECK(table_error(KEEL_INT_PARAM(nullptr, "1", 0, 1, "")).find("not snake_case") != std::string::npos);
-    CHECK(table_error(KEEL_INT_PARAM("n", "2", 0, 1, "")).find("its default is '2'") != std::string::npos);
-    CHECK(table_error(KEEL_INT_PARAM("n", "x", 0, 1, "")).find("its default is 'x'") != std::string::npos);
+    CHECK(table_error(KEEL_INT_PARAM("Window", "1", 0, 1, "")).find("not snake_case") !=
+          std::string::npos);
+    CHECK(table_error(KEEL_INT_PARAM(nullptr, "1", 0, 1, "")).find("not snake_case") !=
+          std::string::npos);
+    CHECK(table_error(KEEL_INT_PARAM("n", "2", 0, 1, "")).find("its default is '2'") !=
+          std::string::npos);
+    CHECK(table_error(KEEL_INT_PARAM("n", "x", 0, 1, "")).find("its default is 'x'") !=
+          std::string::npos);
     CHECK(table_error(KEEL_INT_PARAM("n", "1", 2, 1, "")).find("empty range") != std::string::npos);
-    CHECK(table_error(KEEL_FLOAT_PARAM("n", "1", nan, 1, "")).find("empty range") != std::string::npos);
-    CHECK(table_error(KEEL_INT_PARAM("n", nullptr, 0, 1, "")).find("no default") != std::string::npos);
-    CHECK(table_error(KEEL_CHOICE_PARAM("n", "a", none, "")).find("no choices") != std::string::npos);
-    CHECK(table_error(KEEL_CHOICE_PARAM("n", "a", nullptr, "")).find("no choices") != std::string::npos);
+    CHECK(table_error(KEEL_FLOAT_PARAM("n", "1", nan, 1, "")).find("empty range") !=
+          std::string::npos);
+    CHECK(table_error(KEEL_INT_PARAM("n", nullptr, 0, 1, "")).find("no default") !=
+          std::string::npos);
+    CHECK(table_error(KEEL_CHOICE_PARAM("n", "a", none, "")).find("no choices") !=
+          std::string::npos);
+    CHECK(table_error(KEEL_CHOICE_PARAM("n", "a", nullptr, "")).find("no choices") !=
+          std::string::npos);
     CHECK(table_error(KEEL_CHOICE_PARAM("n", "min", poolings, "")).find("its default is 'min'") !=
           std::string::npos);
     keel_param_spec odd = window;
@@ -204,13 +215,13 @@ TEST_CASE("a table that contradicts itself is refused at load") {
     odd.h.struct_size = 24;
     CHECK(table_error(odd).find("too small") != std::string::npos);
     const keel_param_spec *const twice[] = {&window, &window};
-    CHECK(error_text([&] { ParamTable("policy odd", twice, 2); }, ErrorKind::plugin).find("'window' twice") !=
-          std::string::npos);
+    CHECK(error_text([&] { ParamTable("policy odd", twice, 2); }, ErrorKind::plugin)
+              .find("'window' twice") != std::string::npos);
     const keel_param_spec *const hole[] = {&window, nullptr};
     CHECK(error_text([&] { ParamTable("policy odd", hole, 2); }, ErrorKind::plugin).find("row 1") !=
           std::string::npos);
-    CHECK(error_text([&] { ParamTable("policy odd", nullptr, 2); }, ErrorKind::plugin).find("no table") !=
-          std::string::npos);
-    CHECK(error_text([&] { ParamTable("policy odd", rows, 70'000); }, ErrorKind::plugin).find("1000") !=
-          std::string::npos);
+    CHECK(error_text([&] { ParamTable("policy odd", nullptr, 2); }, ErrorKind::plugin)
+              .find("no table") != std::string::npos);
+    CHECK(error_text([&] { ParamTable("policy odd", rows, 70'000); }, ErrorKind::plugin)
+              .find("1000") != std::string::npos);
 }

@@ -27,22 +27,23 @@ class Environment {
 
 } // namespace
 
-TEST_CASE("KEEL_PLUGIN_PATH comes first, then the folder beside the executable, then the installation's") {
+TEST_CASE("KEEL_PLUGIN_PATH comes first, then the folder beside the executable, then the "
+          "installation's") {
     const Environment environment("/first:/second//:/first:");
     const std::vector<fs::path> folders = keel::default_plugin_folders();
     REQUIRE(folders.size() >= 4);
     CHECK(folders[0] == "/first");
     CHECK(folders[1] == "/second");
     CHECK(folders[2] == fs::path(KEEL_BINARY_DIR) / "lib/keel/plugins");
-    for (const fs::path &folder : folders)
-        CHECK(folder.is_absolute());
+    for (const fs::path &folder : folders) CHECK(folder.is_absolute());
     CHECK(std::find(folders.begin(), folders.end(), fs::current_path()) == folders.end());
 }
 
 TEST_CASE("a relative entry in KEEL_PLUGIN_PATH is refused") {
     for (const char *value : {"plugins", "/good:.", "/good:../plugins:/other"}) {
         const Environment environment(value);
-        const std::string text = error_text([] { keel::default_plugin_folders(); }, ErrorKind::usage);
+        const std::string text =
+            error_text([] { keel::default_plugin_folders(); }, ErrorKind::usage);
         CHECK(text.rfind("KEEL_PLUGIN_PATH: ", 0) == 0);
         CHECK(text.find("absolute") != std::string::npos);
     }

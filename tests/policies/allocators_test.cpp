@@ -10,8 +10,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-keel_allocator_input input_of(const TestModel &model, const std::vector<int32_t> &lengths, int64_t budget,
-                              int64_t protected_slots) {
+keel_allocator_input input_of(const TestModel &model, const std::vector<int32_t> &lengths,
+                              int64_t budget, int64_t protected_slots) {
     keel_allocator_input in = {KEEL_HEADER(keel_allocator_input)};
     in.layers = model.geometry.layers;
     in.kv_heads = model.geometry.kv_heads;
@@ -27,7 +27,8 @@ int64_t sum_of(const std::vector<int32_t> &budgets) {
 
 } // namespace
 
-TEST_CASE("pyramid loses no slot to integer division, and is flat where there is nothing to slope") {
+TEST_CASE(
+    "pyramid loses no slot to integer division, and is flat where there is nothing to slope") {
     const LoadedPlugin plugin("pyramid");
     for (const uint32_t layers : {1u, 2u, 5u, 16u, 31u}) {
         const TestModel model(layers, 4, 2, 8);
@@ -40,8 +41,10 @@ TEST_CASE("pyramid loses no slot to integer division, and is flat where there is
                 const auto budgets = run.allocate(input_of(model, lengths, budget, 5));
                 CHECK(sum_of(budgets) == budget * layers * 2);
                 CHECK(std::is_sorted(budgets.rbegin(), budgets.rend()));
-                if (length <= budget || layers == 1 || budget == 5) CHECK(budgets.front() == budgets.back());
-                if (length > budget && layers > 1 && budget > 30) CHECK(budgets.front() > budgets.back());
+                if (length <= budget || layers == 1 || budget == 5)
+                    CHECK(budgets.front() == budgets.back());
+                if (length > budget && layers > 1 && budget > 30)
+                    CHECK(budgets.front() > budgets.back());
                 if (length > budget) CHECK(budgets.front() <= length);
             }
         }
@@ -147,13 +150,17 @@ TEST_CASE("file names what is wrong with a file, and where") {
     CHECK_THAT(error_of("[1, 2]"), Contains("expected an object"));
     CHECK_THAT(error_of("{}"), Contains("budgets: expected a list"));
     CHECK_THAT(error_of(R"({"budgets": [1, 2, 3]})"), Contains("3 layers, the model has 2"));
-    CHECK_THAT(error_of(R"({"budgets": [1, [1, 2, 3]]})"), Contains("budgets[1]: 3 heads, the model has 2"));
-    CHECK_THAT(error_of(R"({"budgets": [1, [1, -2]]})"), Contains("budgets[1][1]: expected a number from 0"));
+    CHECK_THAT(error_of(R"({"budgets": [1, [1, 2, 3]]})"),
+               Contains("budgets[1]: 3 heads, the model has 2"));
+    CHECK_THAT(error_of(R"({"budgets": [1, [1, -2]]})"),
+               Contains("budgets[1][1]: expected a number from 0"));
     CHECK_THAT(error_of(R"({"budgets": [1, "x"]})"), Contains("budgets[1]: expected a number"));
-    CHECK_THAT(error_of(R"({"budgets": [1, [[[]], 1]]})"), Contains("budgets[1][0]: expected a number"));
+    CHECK_THAT(error_of(R"({"budgets": [1, [[[]], 1]]})"),
+               Contains("budgets[1][0]: expected a number"));
     CHECK_THAT(error_of(R"({"budgets": [0, 0]})"), Contains("all are 0"));
     CHECK_THAT(error_of(R"({"budgets": [1, 1e400]})"), Contains("b.json"));
-    CHECK_THAT(error_of(R"({"budgets": [1, 1], "units": "share"})"), Contains("unknown key \"units\""));
+    CHECK_THAT(error_of(R"({"budgets": [1, 1], "units": "share"})"),
+               Contains("unknown key \"units\""));
     CHECK_THAT(error_of(R"({"budgets": [1, 1], "unit": 3})"), Contains("unit: expected"));
     CHECK_THAT(error_of(R"({"budgets": [1.5, 1], "unit": "share"})"),
                Contains("1.25") && Contains("at most 1"));

@@ -1,4 +1,5 @@
-// Every policy and budget allocator of the build tree keeps the promises of policy.h and allocator.h, and the checker finds broken ones.
+// Every policy and budget allocator of the build tree keeps the promises of policy.h and
+// allocator.h, and the checker finds broken ones.
 #include "policies/plugin_rig.hpp"
 #include "policy_check/check.hpp"
 #include "support/temp_folder.hpp"
@@ -51,23 +52,22 @@ TEST_CASE("Every policy and budget allocator that was built keeps the promises o
     const TempFolder folder;
     const auto curve = folder.write("curve.json", R"({"budgets": [3, [1, 2, 0, 4], 0.5]})");
     size_t checked = 0;
-    for (const auto &entry :
-         std::filesystem::directory_iterator(std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins")) {
+    for (const auto &entry : std::filesystem::directory_iterator(
+             std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins")) {
         if (entry.path().extension() != ".so") continue;
         const PluginLibrary library(entry.path(), {});
         if (library.kind() == KEEL_PLUGIN_BACKEND) continue;
         std::vector<std::map<std::string, std::string>> all(1);
         if (library.id() == "file") all = {{{"path", curve.string()}}};
         const auto [begin, end] = variants.equal_range(library.id());
-        for (auto i = begin; i != end; ++i)
-            all.push_back(i->second);
+        for (auto i = begin; i != end; ++i) all.push_back(i->second);
         for (const auto &given : all) {
             const ParamValues params = bind(library, given);
             const bool policy = library.kind() == KEEL_PLUGIN_POLICY;
             const Report report = policy ? check_policy(library, params, usual_models(), 3)
                                          : check_allocator(library, params, usual_models(), 3);
-            INFO(library.id() << ", variant " << (given.empty() ? "defaults" : given.begin()->first) << ": "
-                              << first_failures(report));
+            INFO(library.id() << ", variant " << (given.empty() ? "defaults" : given.begin()->first)
+                              << ": " << first_failures(report));
             CHECK(report.failures.empty());
             CHECK(report.checks > 100);
             ++checked;
@@ -79,7 +79,8 @@ TEST_CASE("Every policy and budget allocator that was built keeps the promises o
 TEST_CASE("The checker finds broken promises, and none in a policy that remembers") {
     const PluginLibrary library(std::filesystem::path(KEEL_FAULTY_POLICY), {});
     const auto failures = [&](const std::string &fault) {
-        const Report report = check_policy(library, bind(library, {{"fault", fault}}), {{2, 4, 2, 8}}, 1);
+        const Report report =
+            check_policy(library, bind(library, {{"fault", fault}}), {{2, 4, 2, 8}}, 1);
         INFO(fault << ": " << first_failures(report));
         CHECK(report.failures.empty() == (fault == "none"));
         return first_failures(report);

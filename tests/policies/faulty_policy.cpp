@@ -1,4 +1,5 @@
-// A policy that remembers how often it was asked, and breaks one promise if told to: what the checker has to find.
+// A policy that remembers how often it was asked, and breaks one promise if told to: what the
+// checker has to find.
 #include <keel/sdk_policy.hpp>
 
 #include <atomic>
@@ -7,12 +8,14 @@ namespace {
 
 using namespace keel::sdk;
 
-constexpr const char *faults[] = {"none",  "nan",    "left_out", "outside", "garbage",   "different",
-                                  "reset", "forget", "list",     "silent",  "impatient", nullptr};
+constexpr const char *faults[] = {"none",    "nan",       "left_out",  "outside",
+                                  "garbage", "different", "reset",     "forget",
+                                  "list",    "silent",    "impatient", nullptr};
 
 class Faulty {
   public:
-    static constexpr PluginInfo info = {"faulty_policy", "1.0.0", "Tests", "MIT", "Breaks one promise."};
+    static constexpr PluginInfo info = {"faulty_policy", "1.0.0", "Tests", "MIT",
+                                        "Breaks one promise."};
     static constexpr keel_param_spec params[] = {
         KEEL_CHOICE_PARAM("fault", "none", faults, "the promise that is broken")};
 

@@ -1,4 +1,5 @@
-// What each policy scores and keeps, and what each allocator gives, against make_policies_golden.py.
+// What each policy scores and keeps, and what each allocator gives, against
+// make_policies_golden.py.
 #include "kv/evict/keep_lists.hpp"
 #include "policies/plugin_rig.hpp"
 #include "policies/scene.hpp"
@@ -32,9 +33,11 @@ struct Counts {
 void check_method(const json &scene, const json &method, Counts &counts) {
     const auto name = method.at("plugin").get<std::string>();
     INFO(scene.at("name") << ": " << name << " " << method.at("params"));
-    const auto heads = scene.at("heads").get<uint32_t>(), kv_heads = scene.at("kv_heads").get<uint32_t>(),
+    const auto heads = scene.at("heads").get<uint32_t>(),
+               kv_heads = scene.at("kv_heads").get<uint32_t>(),
                dim = scene.at("head_dim").get<uint32_t>();
-    const auto length = scene.at("length").get<int32_t>(), budget = method.at("budget").get<int32_t>();
+    const auto length = scene.at("length").get<int32_t>(),
+               budget = method.at("budget").get<int32_t>();
     const TestModel model(1, heads, kv_heads, dim, scene.at("interleaved").get<bool>());
     Scene inputs(scene.at("seed").get<uint64_t>(), heads, kv_heads, dim, length,
                  scene.at("interleaved").get<bool>(), model.frequencies);
@@ -56,12 +59,12 @@ void check_method(const json &scene, const json &method, Counts &counts) {
         const float *got = scores.data() + row * static_cast<size_t>(input.stride);
         const uint8_t *marks = stay.data() + row * static_cast<size_t>(input.stride);
         double largest = 0;
-        for (const double x : expected)
-            largest = std::max(largest, std::abs(x));
+        for (const double x : expected) largest = std::max(largest, std::abs(x));
         int wrong = 0;
         for (int32_t t = 0; t < length; ++t) {
             CHECK((marks[t] != 0) == (staying.count(t) != 0));
-            if (staying.count(t) == 0 && std::abs(got[t] - expected[static_cast<size_t>(t)]) > 5e-6 * largest)
+            if (staying.count(t) == 0 &&
+                std::abs(got[t] - expected[static_cast<size_t>(t)]) > 5e-6 * largest)
                 ++wrong;
         }
         CHECK(wrong == 0);
@@ -81,8 +84,9 @@ void check_method(const json &scene, const json &method, Counts &counts) {
 
 } // namespace
 
-TEST_CASE("Each policy scores and keeps what its paper's formula says, computed elsewhere from the same "
-          "queries, keys and values") {
+TEST_CASE(
+    "Each policy scores and keeps what its paper's formula says, computed elsewhere from the same "
+    "queries, keys and values") {
     Counts counts;
     std::set<std::string> seen;
     const json file = golden();
@@ -92,9 +96,10 @@ TEST_CASE("Each policy scores and keeps what its paper's formula says, computed 
             seen.insert(method.at("plugin"));
         }
     }
-    CHECK(seen == std::set<std::string>{"compactor", "expected_attention", "h2o", "keydiff", "knorm", "kvzip",
-                                        "snapkv", "tova"});
-    // Maximum pooling makes neighbours equal, which says nothing about who stays; there are not many of those.
+    CHECK(seen == std::set<std::string>{"compactor", "expected_attention", "h2o", "keydiff",
+                                        "knorm", "kvzip", "snapkv", "tova"});
+    // Maximum pooling makes neighbours equal, which says nothing about who stays; there are not
+    // many of those.
     CHECK(counts.heads > 130);
     CHECK(counts.compared * 10 > counts.heads * 9);
 }
@@ -117,10 +122,12 @@ TEST_CASE("Allocators give what the formulas say, to the slot, and no slot more 
             for (uint32_t h = 0; h < heads; ++h) {
                 flat.push_back(lengths[l][h]);
                 const uint64_t seed = item.at("seed").get<uint64_t>() + 10 * l + h;
-                for (int32_t t = 0; t < std::min<int32_t>(lengths[l][h], static_cast<int32_t>(stride)); ++t) {
+                for (int32_t t = 0;
+                     t < std::min<int32_t>(lengths[l][h], static_cast<int32_t>(stride)); ++t) {
                     row[h * static_cast<size_t>(stride) + static_cast<size_t>(t)] =
-                        static_cast<float>(std::pow(scene_noise(seed, static_cast<uint64_t>(t)) + 1,
-                                                    1 + 2 * static_cast<int>(h) + static_cast<int>(l)));
+                        static_cast<float>(
+                            std::pow(scene_noise(seed, static_cast<uint64_t>(t)) + 1,
+                                     1 + 2 * static_cast<int>(h) + static_cast<int>(l)));
                     mask[h * static_cast<size_t>(stride) + static_cast<size_t>(t)] =
                         t < protected_slots ? 1 : 0;
                 }

@@ -16,8 +16,10 @@ namespace keel::test {
 
 // A policy or allocator of the build tree and its parameters.
 struct LoadedPlugin {
-    explicit LoadedPlugin(const std::string &name, const std::map<std::string, std::string> &given = {})
-        : library(std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins" / (name + ".so"), {}) {
+    explicit LoadedPlugin(const std::string &name,
+                          const std::map<std::string, std::string> &given = {})
+        : library(std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins" / (name + ".so"),
+                  {}) {
         std::vector<GivenParam> rows;
         for (const auto &[key, text] : given)
             rows.push_back({key, text, GivenParam::Form::plain, {}, {}});
@@ -54,8 +56,8 @@ class PolicyRun {
     PolicyRun(const LoadedPlugin &plugin, const TestModel &model, uint64_t seed = 1)
         : table_(plugin.library.policy()) {
         HostServices::drop_error();
-        status = table_.create(host_.table(), &model.geometry, plugin.params.data(), plugin.params.size(),
-                               seed, &needs, &state_);
+        status = table_.create(host_.table(), &model.geometry, plugin.params.data(),
+                               plugin.params.size(), seed, &needs, &state_);
         if (status != KEEL_OK) state_ = nullptr;
     }
     ~PolicyRun() { table_.destroy(state_); }
@@ -66,8 +68,8 @@ class PolicyRun {
         const size_t cells = input.kv_heads * static_cast<size_t>(input.stride);
         scores.assign(cells, -77.0f);
         stay.assign(cells, 0);
-        keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision), scores.data(), nullptr, nullptr,
-                                         stay.data()};
+        keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision), scores.data(), nullptr,
+                                         nullptr, stay.data()};
         HostServices::drop_error();
         return table_.decide(state_, &input, &decision);
     }
@@ -87,10 +89,11 @@ class PolicyRun {
 
 // Budgets that an allocator gives, [layers * kv_heads]. Scores per layer may be empty.
 struct AllocatorRun {
-    AllocatorRun(const LoadedPlugin &plugin, const TestModel &model) : table(plugin.library.allocator()) {
+    AllocatorRun(const LoadedPlugin &plugin, const TestModel &model)
+        : table(plugin.library.allocator()) {
         HostServices::drop_error();
-        status = table.create(host.table(), &model.geometry, plugin.params.data(), plugin.params.size(),
-                              &needs, &state);
+        status = table.create(host.table(), &model.geometry, plugin.params.data(),
+                              plugin.params.size(), &needs, &state);
         if (status != KEEL_OK) {
             state = nullptr;
             error = PolicyRun::error();

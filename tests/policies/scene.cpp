@@ -18,18 +18,15 @@ uint64_t mix(uint64_t x) {
 
 double dot(const std::vector<double> &a, const std::vector<double> &b) {
     double sum = 0;
-    for (size_t i = 0; i < a.size(); ++i)
-        sum += a[i] * b[i];
+    for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
     return sum;
 }
 
 void softmax(std::vector<double> &x) {
     const double largest = *std::max_element(x.begin(), x.end());
     double sum = 0;
-    for (double &v : x)
-        sum += v = std::exp(v - largest);
-    for (double &v : x)
-        v /= sum;
+    for (double &v : x) sum += v = std::exp(v - largest);
+    for (double &v : x) v /= sum;
 }
 
 } // namespace
@@ -41,15 +38,16 @@ double scene_noise(uint64_t seed, uint64_t index) {
 Scene::Scene(uint64_t seed, uint32_t heads, uint32_t kv_heads, uint32_t head_dim, int64_t length,
              bool interleaved, std::vector<double> frequencies)
     : seed_(seed), heads_(heads), kv_heads_(kv_heads), head_dim_(head_dim), length_(length),
-      stride_(length + 3), interleaved_(interleaved), scale_(1 / std::sqrt(static_cast<double>(head_dim))),
-      frequencies_(std::move(frequencies)) {
+      stride_(length + 3), interleaved_(interleaved),
+      scale_(1 / std::sqrt(static_cast<double>(head_dim))), frequencies_(std::move(frequencies)) {
     const auto fill = [&](std::vector<Row> &rows, uint64_t from, uint32_t n, double size) {
         for (uint32_t h = 0; h < n; ++h) {
             for (int64_t t = 0; t < length; ++t) {
                 Row &row = rows.emplace_back();
                 for (uint32_t i = 0; i < head_dim; ++i)
-                    row.push_back(size *
-                                  scene_noise(from, (static_cast<uint64_t>(t) * n + h) * head_dim + i));
+                    row.push_back(
+                        size *
+                        scene_noise(from, (static_cast<uint64_t>(t) * n + h) * head_dim + i));
             }
         }
     };
@@ -66,7 +64,8 @@ Scene::Scene(uint64_t seed, uint32_t heads, uint32_t kv_heads, uint32_t head_dim
 Scene::Row Scene::rotated(const Row &x, int64_t position) const {
     Row out = x;
     for (size_t i = 0; i < frequencies_.size(); ++i) {
-        const size_t a = interleaved_ ? 2 * i : i, b = interleaved_ ? 2 * i + 1 : i + frequencies_.size();
+        const size_t a = interleaved_ ? 2 * i : i,
+                     b = interleaved_ ? 2 * i + 1 : i + frequencies_.size();
         const double angle = static_cast<double>(position) * frequencies_[i];
         out[a] = x[a] * std::cos(angle) - x[b] * std::sin(angle);
         out[b] = x[b] * std::cos(angle) + x[a] * std::sin(angle);
@@ -87,8 +86,7 @@ void Scene::attend() {
                 row.push_back(scale_ * dot(rotated_queries_[static_cast<size_t>(h * length_ + q)],
                                            key(h / (heads_ / kv_heads_), t)));
             softmax(row);
-            for (int64_t t = 0; t <= q; ++t)
-                probability(h, q, t) = row[static_cast<size_t>(t)];
+            for (int64_t t = 0; t <= q; ++t) probability(h, q, t) = row[static_cast<size_t>(t)];
         }
     }
 }
@@ -96,7 +94,8 @@ void Scene::attend() {
 // Attention of the last `window` queries (0: all): queries first, then the group.
 std::vector<float> Scene::reduced(uint32_t window, uint32_t queries, uint32_t group) {
     const int64_t first = window == 0 ? 0 : std::max<int64_t>(0, length_ - window);
-    const uint32_t of_group = heads_ / kv_heads_, rows = group == KEEL_REDUCE_NONE ? heads_ : kv_heads_;
+    const uint32_t of_group = heads_ / kv_heads_,
+                   rows = group == KEEL_REDUCE_NONE ? heads_ : kv_heads_;
     const auto add = [](double &to, double x, uint32_t how) {
         to = how == KEEL_REDUCE_MAX ? std::max(to, x) : to + x;
     };
@@ -105,8 +104,7 @@ std::vector<float> Scene::reduced(uint32_t window, uint32_t queries, uint32_t gr
         std::vector<double> sums(rows, 0);
         for (uint32_t h = 0; h < heads_; ++h) {
             double of_head = 0;
-            for (int64_t q = first; q < length_; ++q)
-                add(of_head, probability(h, q, t), queries);
+            for (int64_t q = first; q < length_; ++q) add(of_head, probability(h, q, t), queries);
             if (queries == KEEL_REDUCE_MEAN) of_head /= static_cast<double>(length_ - first);
             if (group == KEEL_REDUCE_MEAN) of_head /= of_group;
             add(sums[group == KEEL_REDUCE_NONE ? h : h / of_group], of_head, group);
@@ -129,12 +127,11 @@ std::vector<float> Scene::chunks(uint32_t chunk) {
                 for (int64_t q = begin; q < end; ++q) {
                     Row row;
                     for (int64_t t = begin; t < end; ++t)
-                        row.push_back(
-                            scale_ * dot(rotated_queries_[static_cast<size_t>((h * group + g) * length_ + q)],
-                                         key(h, t)));
+                        row.push_back(scale_ * dot(rotated_queries_[static_cast<size_t>(
+                                                       (h * group + g) * length_ + q)],
+                                                   key(h, t)));
                     softmax(row);
-                    for (size_t i = 0; i < row.size(); ++i)
-                        sums[i] += row[i] / group;
+                    for (size_t i = 0; i < row.size(); ++i) sums[i] += row[i] / group;
                 }
             }
             for (size_t i = 0; i < sums.size(); ++i)
@@ -166,7 +163,8 @@ keel_policy_input Scene::input(const keel_policy_needs &needs, int32_t budget) {
     };
     if (wants(KEEL_NEED_POSITIONS)) {
         positions_.assign(cells, -1);
-        each_key([&](size_t cell, uint32_t, int64_t t) { positions_[cell] = static_cast<int32_t>(t); });
+        each_key(
+            [&](size_t cell, uint32_t, int64_t t) { positions_[cell] = static_cast<int32_t>(t); });
         in.positions = positions_.data();
     }
     if (wants(KEEL_NEED_KEY_NORMS)) {
@@ -188,7 +186,8 @@ keel_policy_input Scene::input(const keel_policy_needs &needs, int32_t budget) {
         scores_ = reduced(wants(KEEL_NEED_WINDOW_SCORES) ? needs.window : 0, needs.reduce_queries,
                           needs.reduce_group);
         in.scores = scores_.data();
-        in.query_count = wants(KEEL_NEED_WINDOW_SCORES) ? std::min<int64_t>(length_, needs.window) : length_;
+        in.query_count =
+            wants(KEEL_NEED_WINDOW_SCORES) ? std::min<int64_t>(length_, needs.window) : length_;
     }
     if (wants(KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR)) {
         std::vector<double> sum(kv_heads_ * d);
@@ -206,17 +205,16 @@ keel_policy_input Scene::input(const keel_policy_needs &needs, int32_t budget) {
         in.key_sum = wants(KEEL_NEED_KEY_SUM) ? key_sum_.data() : nullptr;
         in.key_anchor = wants(KEEL_NEED_KEY_ANCHOR) ? key_anchor_.data() : nullptr;
     }
-    if (wants(
-            KEEL_NEED_KEY_PROJECT)) { // with the golden file's projection: what a policy makes of it does not depend on which
+    if (wants(KEEL_NEED_KEY_PROJECT)) { // with the golden file's projection: what a policy makes of
+                                        // it does not depend on which
         const uint32_t r = needs.projection_cols;
         key_project_.assign(cells * r, garbage);
         each_key([&](size_t cell, uint32_t h, int64_t t) {
-            const Row &k =
-                wants(KEEL_NEED_UNROTATED) ? keys_[static_cast<size_t>(h * length_ + t)] : key(h, t);
+            const Row &k = wants(KEEL_NEED_UNROTATED) ? keys_[static_cast<size_t>(h * length_ + t)]
+                                                      : key(h, t);
             for (uint32_t c = 0; c < r; ++c) {
                 double sum = 0;
-                for (size_t i = 0; i < d; ++i)
-                    sum += k[i] * scene_noise(seed_ + 3, i * r + c);
+                for (size_t i = 0; i < d; ++i) sum += k[i] * scene_noise(seed_ + 3, i * r + c);
                 key_project_[cell * r + c] = static_cast<float>(sum);
             }
         });
@@ -230,8 +228,7 @@ keel_policy_input Scene::input(const keel_policy_needs &needs, int32_t budget) {
                 const Row &q = queries_[static_cast<size_t>(h * length_ + t)];
                 for (size_t i = 0; i < d; ++i) {
                     sum[h * d + i] += q[i];
-                    for (size_t j = 0; j < d; ++j)
-                        second[(h * d + i) * d + j] += q[i] * q[j];
+                    for (size_t j = 0; j < d; ++j) second[(h * d + i) * d + j] += q[i] * q[j];
                 }
             }
         }
@@ -244,9 +241,10 @@ keel_policy_input Scene::input(const keel_policy_needs &needs, int32_t budget) {
     if (wants(KEEL_NEED_KEYS)) {
         all_keys_.assign(cells * d, garbage);
         each_key([&](size_t cell, uint32_t h, int64_t t) {
-            const Row &k =
-                wants(KEEL_NEED_UNROTATED) ? keys_[static_cast<size_t>(h * length_ + t)] : key(h, t);
-            std::copy(k.begin(), k.end(), all_keys_.begin() + static_cast<std::ptrdiff_t>(cell * d));
+            const Row &k = wants(KEEL_NEED_UNROTATED) ? keys_[static_cast<size_t>(h * length_ + t)]
+                                                      : key(h, t);
+            std::copy(k.begin(), k.end(),
+                      all_keys_.begin() + static_cast<std::ptrdiff_t>(cell * d));
         });
         in.keys = all_keys_.data();
     }

@@ -8,17 +8,19 @@
 
 namespace keel::test {
 
-// Numbers in [-1, 1), exact in f32, a function of seed and index; tests/golden/make_policies_golden.py makes the same.
+// Numbers in [-1, 1), exact in f32, a function of seed and index;
+// tests/golden/make_policies_golden.py makes the same.
 double scene_noise(uint64_t seed, uint64_t index);
 
-// One layer after a prompt: made-up queries, keys and values, and all that the core would reduce of them for a policy, computed here
-// in float64 from the definitions in policy.h.
+// One layer after a prompt: made-up queries, keys and values, and all that the core would reduce of
+// them for a policy, computed here in float64 from the definitions in policy.h.
 class Scene {
   public:
     Scene(uint64_t seed, uint32_t heads, uint32_t kv_heads, uint32_t head_dim, int64_t length,
           bool interleaved, std::vector<double> frequencies);
 
-    // The input with what `needs` asks for and nothing else; valid until the next call. Slots beyond `length` hold NaN.
+    // The input with what `needs` asks for and nothing else; valid until the next call. Slots
+    // beyond `length` hold NaN.
     keel_policy_input input(const keel_policy_needs &needs, int32_t budget);
     int64_t stride() const { return stride_; }
 
@@ -46,8 +48,8 @@ class Scene {
 
     std::vector<int32_t> lengths_, budgets_, positions_;
     std::vector<uint8_t> mask_;
-    std::vector<float> key_norms_, value_norms_, scores_, key_sum_, key_anchor_, key_project_, query_sum_,
-        query_second_, all_keys_, chunk_scores_;
+    std::vector<float> key_norms_, value_norms_, scores_, key_sum_, key_anchor_, key_project_,
+        query_sum_, query_second_, all_keys_, chunk_scores_;
 };
 
 } // namespace keel::test

@@ -11,7 +11,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-keel_policy_needs needs_of(const std::string &name, const std::map<std::string, std::string> &given = {}) {
+keel_policy_needs needs_of(const std::string &name,
+                           const std::map<std::string, std::string> &given = {}) {
     const LoadedPlugin plugin(name, given);
     const TestModel model(2, 4, 2, 16);
     const PolicyRun run(plugin, model);
@@ -32,8 +33,8 @@ struct Flat {
         input.protected_mask = mask.data();
         input.positions = positions.data();
         input.key_norms = input.value_norms = input.scores = input.key_sum = input.key_project =
-            input.query_sum = input.query_second = input.keys = input.key_anchor = input.chunk_scores =
-                ones.data();
+            input.query_sum = input.query_second = input.keys = input.key_anchor =
+                input.chunk_scores = ones.data();
         input.query_count = 1;
     }
     int32_t length, budget = 10;
@@ -83,13 +84,15 @@ TEST_CASE("Policies declare when they act and what their scores mean") {
     CHECK(needs_of("kvzip", {{"chunk", "512"}, {"lead", "3"}, {"sinks", "7"}}).replay_chunk == 512);
     CHECK(needs_of("kvzip", {{"chunk", "512"}, {"lead", "3"}, {"sinks", "7"}}).replay_lead == 3);
     CHECK(needs_of("kvzip", {{"chunk", "512"}, {"lead", "3"}, {"sinks", "7"}}).replay_sinks == 7);
-    CHECK(needs_of("compactor", {{"sketch", "64"}}).projection_cols == 16); // no more than the head has
+    CHECK(needs_of("compactor", {{"sketch", "64"}}).projection_cols ==
+          16); // no more than the head has
     CHECK(needs_of("expected_attention", {{"sinks", "9"}}).skip_queries == 9);
 }
 
 TEST_CASE("Of equal scores the newest slots stay, under every policy") {
     const TestModel model(1, 1, 1, 4);
-    for (const char *name : {"h2o", "tova", "keydiff", "knorm", "expected_attention", "snapkv", "kvzip"}) {
+    for (const char *name :
+         {"h2o", "tova", "keydiff", "knorm", "expected_attention", "snapkv", "kvzip"}) {
         INFO(name);
         std::map<std::string, std::string> given;
         if (std::string(name) == "snapkv")
@@ -125,14 +128,17 @@ TEST_CASE("snapkv evicts nothing of a text within its window, and refuses what c
     const keel_policy_input input = scene.input(run.needs, 5);
     REQUIRE(run.decide(input, scores, stay) == KEEL_OK);
     for (uint32_t h = 0; h < 2; ++h)
-        CHECK(std::count(stay.begin() + h * input.stride, stay.begin() + h * input.stride + 20, uint8_t{1}) ==
-              20);
+        CHECK(std::count(stay.begin() + h * input.stride, stay.begin() + h * input.stride + 20,
+                         uint8_t{1}) == 20);
 
     const LoadedPlugin even("snapkv", {{"kernel", "4"}});
     const PolicyRun refused(even, model);
     CHECK(refused.status == KEEL_E_INVALID_ARG);
     CHECK(PolicyRun::error() == "kernel: expected an odd number, found 4");
-    CHECK_THAT(error_text([] { LoadedPlugin("snapkv", {{"pool", "median"}}); }), Contains("avg, max"));
+    CHECK_THAT(error_text([] {
+                   LoadedPlugin("snapkv", {{"pool", "median"}});
+               }),
+               Contains("avg, max"));
 }
 
 TEST_CASE("expected_attention refuses models whose layers differ in RoPE") {
@@ -175,7 +181,8 @@ TEST_CASE("random draws evenly, from seed, layer, head and position alone") {
     input.budgets = budgets;
     input.positions = positions.data();
     input.protected_mask = mask.data();
-    const auto draw = [&](const std::map<std::string, std::string> &given, uint64_t seed, uint32_t layer) {
+    const auto draw = [&](const std::map<std::string, std::string> &given, uint64_t seed,
+                          uint32_t layer) {
         const LoadedPlugin plugin("random", given);
         PolicyRun run(plugin, model, seed);
         std::vector<float> scores;
@@ -186,8 +193,7 @@ TEST_CASE("random draws evenly, from seed, layer, head and position alone") {
     };
     const auto one = draw({}, 1, 0);
     int tenths[10] = {};
-    for (int32_t t = 0; t < n; ++t)
-        ++tenths[static_cast<int>(one[static_cast<size_t>(t)] * 10)];
+    for (int32_t t = 0; t < n; ++t) ++tenths[static_cast<int>(one[static_cast<size_t>(t)] * 10)];
     for (const int count : tenths)
         CHECK(std::abs(count - n / 10) < 100); // five standard deviations
     const auto second_head = std::vector<float>(one.begin() + n, one.end());

@@ -43,7 +43,8 @@ class Moody {
     void truncate(int64_t position) { count_ = static_cast<int>(position); }
     std::vector<unsigned char> save() const { return {static_cast<unsigned char>(count_), 7}; }
     void load(const unsigned char *data, size_t size) {
-        if (size != 2 || data[1] != 7) throw Failure(KEEL_E_INVALID_ARG, "%zu bytes of something else", size);
+        if (size != 2 || data[1] != 7)
+            throw Failure(KEEL_E_INVALID_ARG, "%zu bytes of something else", size);
         count_ = data[0];
     }
 
@@ -53,7 +54,8 @@ class Moody {
 };
 
 struct Bare {
-    static constexpr PluginInfo info = {"bare", "1.0.0", "Tests", "MIT", "The least that a policy has."};
+    static constexpr PluginInfo info = {"bare", "1.0.0", "Tests", "MIT",
+                                        "The least that a policy has."};
     Bare(const Setup &, keel_policy_needs &) {}
     void decide(const PolicyInput &, PolicyDecision &) {}
 };
@@ -70,8 +72,8 @@ struct Rig {
         return table.create(host.table(), &model.geometry, nullptr, 0, 1, &needs, &state);
     }
     keel_status decide() {
-        keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision), &score, nullptr, nullptr,
-                                         has_stay ? &stay : nullptr};
+        keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision), &score, nullptr,
+                                         nullptr, has_stay ? &stay : nullptr};
         input.kv_heads = input.heads = 1;
         input.stride = 1;
         input.lengths = input.budgets = &one;
@@ -139,7 +141,8 @@ TEST_CASE("No exception leaves a policy class: its text reaches the host") {
     CHECK(alive == 0);
 }
 
-TEST_CASE("An older host is refused where it would lose what a policy asks for, and served where not") {
+TEST_CASE(
+    "An older host is refused where it would lose what a policy asks for, and served where not") {
     Rig rig;
     REQUIRE(rig.create(KEEL_PREFIX(keel_policy_needs, projection)) == KEEL_OK);
     CHECK(rig.needs.needs == KEEL_NEED_KEY_NORMS);
@@ -169,8 +172,8 @@ TEST_CASE("A policy that sets no granularity and no output scores the slots of e
 TEST_CASE("A policy that derives from KeepsAll never evicts") {
     Rig rig;
     const keel_policy &table = policy_table<Lazy>();
-    REQUIRE(table.create(rig.host.table(), &rig.model.geometry, nullptr, 0, 1, &rig.needs, &rig.state) ==
-            KEEL_OK);
+    REQUIRE(table.create(rig.host.table(), &rig.model.geometry, nullptr, 0, 1, &rig.needs,
+                         &rig.state) == KEEL_OK);
     CHECK(rig.needs.granularity == KEEL_KEEP_TOKEN);
     CHECK(rig.needs.output == KEEL_OUTPUT_KEEP);
     CHECK(rig.needs.flags == KEEL_POLICY_KEEPS_ALL);
@@ -182,7 +185,8 @@ TEST_CASE("A policy that derives from KeepsAll never evicts") {
     rig.input.budgets = &budget;
     rig.input.protected_mask = mask;
     int32_t slots[3] = {-1, -1, -1}, kept = 0;
-    keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision), nullptr, slots, &kept, nullptr};
+    keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision), nullptr, slots, &kept,
+                                     nullptr};
     REQUIRE(table.decide(rig.state, &rig.input, &decision) == KEEL_OK);
     CHECK(kept == 3);
     CHECK((slots[0] == 0 && slots[1] == 1 && slots[2] == 2));
@@ -260,12 +264,12 @@ TEST_CASE("Shares add up to the total, within their bounds, the same way each ti
         }
         const int64_t low = std::accumulate(least.begin(), least.end(), int64_t{0}),
                       high = std::accumulate(most.begin(), most.end(), int64_t{0});
-        const int64_t total = low + static_cast<int64_t>(mix(seed)) % (high - low + 1) * (high > low ? 1 : 0);
+        const int64_t total =
+            low + static_cast<int64_t>(mix(seed)) % (high - low + 1) * (high > low ? 1 : 0);
         const int64_t wanted = std::clamp(total, low, high);
         const Shares shares = share_out(weights, least, most, wanted);
         CHECK(std::accumulate(shares.begin(), shares.end(), int64_t{0}) == wanted);
-        for (size_t i = 0; i < n; ++i)
-            CHECK((shares[i] >= least[i] && shares[i] <= most[i]));
+        for (size_t i = 0; i < n; ++i) CHECK((shares[i] >= least[i] && shares[i] <= most[i]));
     }
 }
 

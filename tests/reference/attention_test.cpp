@@ -6,7 +6,8 @@ namespace {
 
 struct Call {
     keel_attention_args args;
-    Call(Bench &bench, const BenchCache &cache, const Values &q, int64_t m, int64_t heads, uint64_t features)
+    Call(Bench &bench, const BenchCache &cache, const Values &q, int64_t m, int64_t heads,
+         uint64_t features)
         : args(args_of<keel_attention_args>(features)) {
         args.q = bench.floats({m, heads, cache.dim}, q);
         args.kv = &cache.view;
@@ -50,15 +51,15 @@ TEST_CASE("attention agrees with float64 for grouped heads of different lengths"
     for (const int64_t m : {1, 4, 5}) {
         for (const bool is_causal : {false, true}) {
             const Values q = random_values(static_cast<size_t>(m * 6 * 7), 9);
-            Call call(bench, cache, q, m, 6, KEEL_ATTENTION_LSE | (is_causal ? KEEL_ATTENTION_CAUSAL : 0));
+            Call call(bench, cache, q, m, 6,
+                      KEEL_ATTENTION_LSE | (is_causal ? KEEL_ATTENTION_CAUSAL : 0));
             REQUIRE(bench.backend().attention(bench.ctx(), &call.args) == KEEL_OK);
             NaiveAttention naive{cache, q, m, 6, 0.25, everything()};
             if (is_causal) naive.sees = causal(cache, m);
             require_close(bench.read(call.args.out), naive.out());
             Values lse;
             for (int64_t i = 0; i < m; ++i)
-                for (int64_t h = 0; h < 6; ++h)
-                    lse.push_back(std::log(naive.weight_sum(i, h)));
+                for (int64_t h = 0; h < 6; ++h) lse.push_back(std::log(naive.weight_sum(i, h)));
             require_close(bench.read(call.args.lse), lse);
         }
     }
@@ -68,14 +69,13 @@ TEST_CASE("a query that sees nothing gives zeros and an lse of -inf") {
     Bench bench;
     const BenchCache cache(bench, {2, 0}, 4, 4, 3);
     const Values q = random_values(3 * 2 * 4, 1);
-    Call call(bench, cache, q, 3, 2, KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_LSE); // more queries than keys
+    Call call(bench, cache, q, 3, 2,
+              KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_LSE); // more queries than keys
     REQUIRE(bench.backend().attention(bench.ctx(), &call.args) == KEEL_OK);
     const Values out = bench.read(call.args.out), lse = bench.read(call.args.lse);
-    for (size_t i = 0; i < 4; ++i)
-        CHECK(out[i] == 0); // query 0 of head 0: slot 2 - 3 + 0 < 0
+    for (size_t i = 0; i < 4; ++i) CHECK(out[i] == 0); // query 0 of head 0: slot 2 - 3 + 0 < 0
     CHECK(out[8] != 0);
-    for (const size_t i : {0, 1, 3, 5})
-        CHECK(lse[i] == -INFINITY);
+    for (const size_t i : {0, 1, 3, 5}) CHECK(lse[i] == -INFINITY);
     CHECK(std::isfinite(lse[2]));
 }
 
@@ -88,7 +88,8 @@ TEST_CASE("the window counts positions, not slots, and softcap bends the logits"
     for (const bool per_head : {false, true}) {
         Call call(bench, cache, q, m, 2,
                   KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP);
-        call.args.q_positions = per_head ? bench.ints({2, 2}, {14, 11, 15, 12}) : bench.ints({2}, {14, 15});
+        call.args.q_positions =
+            per_head ? bench.ints({2, 2}, {14, 11, 15, 12}) : bench.ints({2}, {14, 15});
         call.args.window = 6;
         call.args.softcap = 0.5F;
         REQUIRE(bench.backend().attention(bench.ctx(), &call.args) == KEEL_OK);
@@ -97,18 +98,19 @@ TEST_CASE("the window counts positions, not slots, and softcap bends the logits"
             const int32_t position =
                 columns[static_cast<size_t>(i)][per_head ? static_cast<size_t>(head) : 0];
             return j <= cache.length(head) - m + i &&
-                   position - cache.positions[static_cast<size_t>(head)][static_cast<size_t>(j)] < 6;
+                   position - cache.positions[static_cast<size_t>(head)][static_cast<size_t>(j)] <
+                       6;
         };
         Values want = naive.out();
-        for (double &value : want)
-            value = std::isnan(value) ? 0 : value; // nothing seen
+        for (double &value : want) value = std::isnan(value) ? 0 : value; // nothing seen
         require_close(bench.read(call.args.out), want);
     }
 }
 
 TEST_CASE("attention reads keys and values as their dtype stores them") {
     Bench bench;
-    for (const keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
+    for (const keel_dtype dtype :
+         {KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
         BenchCache cache(bench, {6}, 32, 32, 5, dtype);
         for (int64_t j = 0; j < 6; ++j) {
             cache.k[0][static_cast<size_t>(j)] = cache.row(bench, cache.view.k, 0, j);
@@ -127,12 +129,12 @@ TEST_CASE("a NaN in a key spoils the queries that see it and no other") {
     BenchCache cache(bench, {4}, 2, 2, 6);
     const float nan = NAN;
     const keel_tensor &k = *cache.view.k;
-    bench.backend().buffer_write(bench.ctx(), k.buffer,
-                                 k.offset + static_cast<uint64_t>(4 * k.stride[0] + 2 * k.stride[1]), &nan,
-                                 4); // slot 2
+    bench.backend().buffer_write(
+        bench.ctx(), k.buffer, k.offset + static_cast<uint64_t>(4 * k.stride[0] + 2 * k.stride[1]),
+        &nan,
+        4); // slot 2
     Call call(bench, cache, random_values(8, 1), 4, 1, KEEL_ATTENTION_CAUSAL);
     REQUIRE(bench.backend().attention(bench.ctx(), &call.args) == KEEL_OK);
     const Values out = bench.read(call.args.out);
-    for (size_t i = 0; i < 8; ++i)
-        CHECK(std::isnan(out[i]) == (i >= 4));
+    for (size_t i = 0; i < 8; ++i) CHECK(std::isnan(out[i]) == (i >= 4));
 }

@@ -60,8 +60,8 @@ TEST_CASE("a plan is made without buffers, names its op, and serves no other") {
     auto a = args_of<keel_elementwise_args>();
     a.a = a.b = a.out = &shape;
     keel_plan *plan = nullptr;
-    REQUIRE(bench.backend().op_plan(bench.ctx(), KEEL_OP_ADD, reinterpret_cast<const keel_op_args *>(&a),
-                                    &plan) == KEEL_OK);
+    REQUIRE(bench.backend().op_plan(bench.ctx(), KEEL_OP_ADD,
+                                    reinterpret_cast<const keel_op_args *>(&a), &plan) == KEEL_OK);
     keel_plan_info info = {};
     info.h = KEEL_HEADER(keel_plan_info);
     REQUIRE(bench.backend().plan_info(bench.ctx(), plan, &info) == KEEL_OK);
@@ -76,7 +76,8 @@ TEST_CASE("a plan is made without buffers, names its op, and serves no other") {
     bench.backend().plan_destroy(bench.ctx(), plan);
     shape.dtype = KEEL_DTYPE_Q8_0;
     shape.shape[0] = 32;
-    CHECK(bench.backend().op_plan(bench.ctx(), KEEL_OP_ADD, reinterpret_cast<const keel_op_args *>(&a),
+    CHECK(bench.backend().op_plan(bench.ctx(), KEEL_OP_ADD,
+                                  reinterpret_cast<const keel_op_args *>(&a),
                                   &plan) == KEEL_E_UNSUPPORTED);
     CHECK(plan == nullptr);
 }
@@ -94,15 +95,19 @@ TEST_CASE("hostile cache contents are refused rather than followed") {
         return bench.backend().attention(bench.ctx(), &a);
     };
     CHECK(with([](BenchCache &) {}) == KEEL_OK);
-    CHECK(with([&](BenchCache &c) { c.view.lengths = bench.ints({1}, {17}); }) == KEEL_E_INVALID_ARG);
-    CHECK(with([&](BenchCache &c) { c.view.lengths = bench.ints({1}, {-1}); }) == KEEL_E_INVALID_ARG);
+    CHECK(with([&](BenchCache &c) { c.view.lengths = bench.ints({1}, {17}); }) ==
+          KEEL_E_INVALID_ARG);
+    CHECK(with([&](BenchCache &c) { c.view.lengths = bench.ints({1}, {-1}); }) ==
+          KEEL_E_INVALID_ARG);
     CHECK(with([&](BenchCache &c) {
               c.view.block_table = bench.ints({1, 4}, {0, -1, 0, 0});
           }) == KEEL_E_INVALID_ARG);
     CHECK(with([&](BenchCache &c) {
               c.view.block_table = bench.ints({1, 4}, {99, 0, 0, 0});
           }) == KEEL_E_INVALID_ARG);
-    CHECK(with([&](BenchCache &c) { c.view.block_table = bench.ints({1, 1}, {0}); }) == KEEL_E_INVALID_ARG);
+    CHECK(with([&](BenchCache &c) {
+              c.view.block_table = bench.ints({1, 1}, {0});
+          }) == KEEL_E_INVALID_ARG);
     CHECK(with([&](BenchCache &c) { c.view.block_slots = 3; }) == KEEL_E_INVALID_ARG);
 }
 
@@ -111,7 +116,8 @@ TEST_CASE("buffers are bounded, counted and given back") {
     const keel_backend &t = bench.backend();
     keel_mem_info info = {};
     info.h = KEEL_HEADER(keel_mem_info);
-    keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc), 1000, KEEL_BUFFER_HOST_VISIBLE, 0, nullptr};
+    keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc), 1000, KEEL_BUFFER_HOST_VISIBLE, 0,
+                             nullptr};
     keel_buffer *buffer = nullptr;
     REQUIRE(t.buffer_create(bench.ctx(), &desc, &buffer) == KEEL_OK);
     t.mem_info(bench.ctx(), &info);

@@ -19,8 +19,8 @@ using Values = std::vector<double>;
 using Ints = std::vector<int32_t>;
 using Dims = std::vector<int64_t>;
 
-// A context of the reference and tensors in it. Rows lie three elements (or one block) apart, NaN between them, so that each
-// test honours strides.
+// A context of the reference and tensors in it. Rows lie three elements (or one block) apart, NaN
+// between them, so that each test honours strides.
 class Bench {
   public:
     Bench() {
@@ -28,8 +28,7 @@ class Bench {
         REQUIRE(backend().ctx_create(host_.table(), &desc, &ctx_) == KEEL_OK);
     }
     ~Bench() {
-        for (keel_tensor &t : tensors_)
-            backend().buffer_destroy(ctx_, t.buffer);
+        for (keel_tensor &t : tensors_) backend().buffer_destroy(ctx_, t.buffer);
         backend().ctx_destroy(ctx_);
     }
     Bench(const Bench &) = delete;
@@ -46,7 +45,8 @@ class Bench {
         t.rank = static_cast<uint32_t>(shape.size());
         const int64_t gap =
             keel_dtype_block(dtype) > 1 ? keel_dtype_bytes(dtype) : 3 * keel_dtype_bytes(dtype);
-        auto span = static_cast<int64_t>(keel_dtype_row_bytes(dtype, static_cast<uint64_t>(shape.back())));
+        auto span =
+            static_cast<int64_t>(keel_dtype_row_bytes(dtype, static_cast<uint64_t>(shape.back())));
         for (size_t i = shape.size(); i-- > 0;) {
             t.shape[i] = shape[i];
             if (i + 1 == shape.size()) continue;
@@ -62,7 +62,8 @@ class Bench {
         tensors_.push_back(t);
         return &tensors_.back();
     }
-    const keel_tensor *floats(const Dims &shape, const Values &values, keel_dtype dtype = KEEL_DTYPE_F32) {
+    const keel_tensor *floats(const Dims &shape, const Values &values,
+                              keel_dtype dtype = KEEL_DTYPE_F32) {
         const keel_tensor *t = blank(shape, dtype);
         const std::vector<float> rounded(values.begin(), values.end());
         std::vector<uint8_t> row(row_bytes(t));
@@ -76,8 +77,8 @@ class Bench {
     const keel_tensor *ints(const Dims &shape, const Ints &values) {
         const keel_tensor *t = blank(shape, KEEL_DTYPE_I32);
         for (int64_t r = 0; r < rows(t); ++r) {
-            backend().buffer_write(ctx_, t->buffer, row_offset(t, r), values.data() + r * shape.back(),
-                                   row_bytes(t));
+            backend().buffer_write(ctx_, t->buffer, row_offset(t, r),
+                                   values.data() + r * shape.back(), row_bytes(t));
         }
         return t;
     }
@@ -107,8 +108,7 @@ class Bench {
   private:
     static int64_t rows(const keel_tensor *t) {
         int64_t n = 1;
-        for (uint32_t i = 0; i + 1 < t->rank; ++i)
-            n *= t->shape[i];
+        for (uint32_t i = 0; i + 1 < t->rank; ++i) n *= t->shape[i];
         return n;
     }
     static uint64_t row_bytes(const keel_tensor *t) {
@@ -129,8 +129,7 @@ class Bench {
 };
 
 // Args of an op, zeroed, with a header.
-template <typename Args>
-Args args_of(uint64_t features = 0) {
+template <typename Args> Args args_of(uint64_t features = 0) {
     Args a = {};
     a.h = KEEL_HEADER(Args);
     a.features = features;
@@ -141,8 +140,7 @@ inline Values random_values(size_t n, uint32_t seed, double spread = 1.0) {
     std::mt19937 rng(seed);
     std::normal_distribution<float> normal(0.0F, static_cast<float>(spread));
     Values out(n);
-    for (double &value : out)
-        value = static_cast<double>(normal(rng)); // representable in f32
+    for (double &value : out) value = static_cast<double>(normal(rng)); // representable in f32
     return out;
 }
 
@@ -170,8 +168,8 @@ struct BenchCache {
 
     static constexpr int64_t block = 4;
 
-    BenchCache(Bench &bench, const Ints &lengths, int64_t head_dim, int64_t v_head_dim, uint32_t seed,
-               keel_dtype dtype = KEEL_DTYPE_F32, int64_t capacity = 16)
+    BenchCache(Bench &bench, const Ints &lengths, int64_t head_dim, int64_t v_head_dim,
+               uint32_t seed, keel_dtype dtype = KEEL_DTYPE_F32, int64_t capacity = 16)
         : heads(static_cast<int64_t>(lengths.size())), dim(head_dim), v_dim(v_head_dim) {
         const int64_t per_head = capacity / block;
         const int64_t blocks = heads * per_head + 1;
@@ -194,8 +192,10 @@ struct BenchCache {
                 all_positions[static_cast<size_t>(h * capacity + slot)] = positions.back().back();
                 const int64_t row =
                     table[static_cast<size_t>(h * per_head + slot / block)] * block + slot % block;
-                std::copy(k.back().back().begin(), k.back().back().end(), k_arena.begin() + row * dim);
-                std::copy(v.back().back().begin(), v.back().back().end(), v_arena.begin() + row * v_dim);
+                std::copy(k.back().back().begin(), k.back().back().end(),
+                          k_arena.begin() + row * dim);
+                std::copy(v.back().back().begin(), v.back().back().end(),
+                          v_arena.begin() + row * v_dim);
             }
         }
         view.h = KEEL_HEADER(keel_kv_view);
@@ -209,7 +209,9 @@ struct BenchCache {
         view.max_length = capacity;
     }
 
-    int64_t length(int64_t head) const { return static_cast<int64_t>(k[static_cast<size_t>(head)].size()); }
+    int64_t length(int64_t head) const {
+        return static_cast<int64_t>(k[static_cast<size_t>(head)].size());
+    }
     // The row of a slot as it now lies in the arena.
     Values row(Bench &bench, const keel_tensor *arena, int64_t head, int64_t slot) const {
         const Ints table = bench.read_ints(view.block_table);
@@ -221,7 +223,8 @@ struct BenchCache {
         return {all.begin() + place * n, all.begin() + (place + 1) * n};
     }
     int32_t position(Bench &bench, int64_t head, int64_t slot) const {
-        return bench.read_ints(view.positions)[static_cast<size_t>(head * view.positions->shape[1] + slot)];
+        return bench.read_ints(
+            view.positions)[static_cast<size_t>(head * view.positions->shape[1] + slot)];
     }
 };
 

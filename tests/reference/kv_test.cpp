@@ -4,7 +4,8 @@ using namespace keel::test;
 
 namespace {
 
-keel_rope_tables turns(Bench &bench, const Values &angles, int64_t half) { // row r: every pair by angles[r]
+keel_rope_tables turns(Bench &bench, const Values &angles,
+                       int64_t half) { // row r: every pair by angles[r]
     Values cos, sin;
     for (const double angle : angles) {
         for (int64_t i = 0; i < half; ++i) {
@@ -23,7 +24,8 @@ keel_rope_tables turns(Bench &bench, const Values &angles, int64_t half) { // ro
 
 } // namespace
 
-TEST_CASE("kv_append writes rows and positions at the end of each head and leaves out slots below 0") {
+TEST_CASE(
+    "kv_append writes rows and positions at the end of each head and leaves out slots below 0") {
     Bench bench;
     BenchCache cache(bench, {6, 1}, 2, 1, 1); // three tokens: slots 3..5 of head 0, -2..0 of head 1
     const Values first = cache.row(bench, cache.view.k, 0, 2);
@@ -52,8 +54,8 @@ TEST_CASE("qkv_prepare normalizes, keeps a copy, rotates and appends") {
     Bench bench;
     BenchCache cache(bench, {2, 5}, 4, 4, 1);
     const int64_t m = 2, heads = 4;
-    const Values q = random_values(static_cast<size_t>(m * heads * 4), 1), k = random_values(m * 2 * 4, 2),
-                 v = random_values(m * 2 * 4, 3);
+    const Values q = random_values(static_cast<size_t>(m * heads * 4), 1),
+                 k = random_values(m * 2 * 4, 2), v = random_values(m * 2 * 4, 3);
     const Values q_norm = random_values(4, 4), k_norm = random_values(4, 5);
     const double angles[] = {0.0, 0.4, 1.1};
     const keel_rope_tables tables = turns(bench, {angles[0], angles[1], angles[2]}, 2);
@@ -73,8 +75,7 @@ TEST_CASE("qkv_prepare normalizes, keeps a copy, rotates and appends") {
     REQUIRE(bench.backend().qkv_prepare(bench.ctx(), &a) == KEEL_OK);
     const auto normalized = [&](const Values &x, size_t at, const Values &weight) {
         double squares = 0;
-        for (size_t e = 0; e < 4; ++e)
-            squares += x[at + e] * x[at + e];
+        for (size_t e = 0; e < 4; ++e) squares += x[at + e] * x[at + e];
         Values out;
         for (size_t e = 0; e < 4; ++e)
             out.push_back(x[at + e] / std::sqrt(squares / 4 + 1e-6) * weight[e]);
@@ -82,7 +83,8 @@ TEST_CASE("qkv_prepare normalizes, keeps a copy, rotates and appends") {
     };
     const auto turned = [](const Values &x, double angle) {
         const double c = std::cos(angle), s = std::sin(angle);
-        return Values{x[0] * c - x[2] * s, x[1] * c - x[3] * s, x[2] * c + x[0] * s, x[3] * c + x[1] * s};
+        return Values{x[0] * c - x[2] * s, x[1] * c - x[3] * s, x[2] * c + x[0] * s,
+                      x[3] * c + x[1] * s};
     };
     Values q_want, q_plain;
     for (int64_t i = 0; i < m; ++i) {
@@ -98,9 +100,10 @@ TEST_CASE("qkv_prepare normalizes, keeps a copy, rotates and appends") {
             const int64_t slot = cache.length(head) - m + i;
             require_close(cache.row(bench, cache.view.k, head, slot),
                           turned(normalized(k, at, k_norm), angle), 5e-7);
-            require_close(
-                cache.row(bench, cache.view.v, head, slot),
-                Values(v.begin() + static_cast<int64_t>(at), v.begin() + static_cast<int64_t>(at) + 4), 0);
+            require_close(cache.row(bench, cache.view.v, head, slot),
+                          Values(v.begin() + static_cast<int64_t>(at),
+                                 v.begin() + static_cast<int64_t>(at) + 4),
+                          0);
             CHECK(cache.position(bench, head, slot) == (i == 0 ? 2 : 4));
         }
     }
@@ -120,7 +123,8 @@ TEST_CASE("kv_gather compacts in place and moves positions and side arrays along
         side_values.push_back(i);
         side_marks.push_back(1000 + i);
     }
-    const keel_tensor *sides[] = {bench.floats({2, 10}, side_values), bench.ints({2, 10}, side_marks)};
+    const keel_tensor *sides[] = {bench.floats({2, 10}, side_values),
+                                  bench.ints({2, 10}, side_marks)};
     auto a = args_of<keel_kv_gather_args>();
     a.from = a.to = &cache.view;
     a.index = bench.ints({2, 4}, keep);
@@ -152,8 +156,7 @@ TEST_CASE("kv_rerotate turns listed keys, from the cache or from a source, and l
         BenchCache cache(bench, {5}, 4, 4, 3);
         const keel_rope_tables tables = turns(bench, {M_PI / 2, M_PI}, 2);
         Values source;
-        for (int i = 0; i < 4 * 4; ++i)
-            source.push_back(i);
+        for (int i = 0; i < 4 * 4; ++i) source.push_back(i);
         auto a = args_of<keel_kv_rerotate_args>(from_source ? KEEL_REROTATE_SOURCE : 0);
         a.kv = &cache.view;
         a.tables = &tables;
@@ -170,7 +173,8 @@ TEST_CASE("kv_rerotate turns listed keys, from the cache or from a source, and l
         require_close(cache.row(bench, cache.view.k, 0, 1), {-one[2], -one[3], one[0], one[1]});
         CHECK(cache.position(bench, 0, 1) == 91);
         const Values four = from_source ? Values{12, 13, 14, 15} : cache.k[0][4];
-        require_close(cache.row(bench, cache.view.k, 0, 4), {-four[0], -four[1], -four[2], -four[3]}, 1e-6);
+        require_close(cache.row(bench, cache.view.k, 0, 4),
+                      {-four[0], -four[1], -four[2], -four[3]}, 1e-6);
         CHECK(std::isnan(cache.row(bench, cache.view.k, 0, 5)[0])); // beyond the length
     }
 }

@@ -8,8 +8,7 @@ Values naive_matmul(const Values &x, const Values &w, size_t m, size_t n, size_t
     Values out(m * n, 0.0);
     for (size_t i = 0; i < m; ++i)
         for (size_t j = 0; j < n; ++j)
-            for (size_t e = 0; e < k; ++e)
-                out[i * n + j] += x[i * k + e] * w[j * k + e];
+            for (size_t e = 0; e < k; ++e) out[i * n + j] += x[i * k + e] * w[j * k + e];
     return out;
 }
 
@@ -27,8 +26,7 @@ keel_weight *prepare(Bench &bench, const std::vector<std::vector<float>> &source
         s.rows = static_cast<int64_t>(values.size()) / cols;
         list.push_back(s);
     }
-    for (const auto &s : list)
-        pointers.push_back(&s);
+    for (const auto &s : list) pointers.push_back(&s);
     keel_weight_desc desc = {};
     desc.h = KEEL_HEADER(keel_weight_desc);
     desc.sources = pointers.data();
@@ -61,7 +59,8 @@ TEST_CASE("matmul agrees with float64 for each weight type, with bias and accumu
     for (const keel_dtype dtype :
          {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
         for (const uint64_t features : {0, 1, 2, 3}) {
-            const Values x = random_values(m * k, 1), b = random_values(n, 3), old = random_values(m * n, 4);
+            const Values x = random_values(m * k, 1), b = random_values(n, 3),
+                         old = random_values(m * n, 4);
             const auto *w = bench.floats({n, k}, random_values(n * k, 2), dtype);
             Values want = naive_matmul(x, bench.read(w), m, n, k); // the weight as it is stored
             for (size_t i = 0; i < want.size(); ++i) {
@@ -72,8 +71,8 @@ TEST_CASE("matmul agrees with float64 for each weight type, with bias and accumu
             a.x = bench.floats({m, k}, x);
             a.w = w;
             a.bias = (features & KEEL_MATMUL_BIAS) != 0 ? bench.floats({n}, b) : nullptr;
-            a.out =
-                (features & KEEL_MATMUL_ACCUMULATE) != 0 ? bench.floats({m, n}, old) : bench.blank({m, n});
+            a.out = (features & KEEL_MATMUL_ACCUMULATE) != 0 ? bench.floats({m, n}, old)
+                                                             : bench.blank({m, n});
             REQUIRE(bench.backend().matmul(bench.ctx(), &a) == KEEL_OK);
             require_close(bench.read(a.out), want);
         }
@@ -82,8 +81,8 @@ TEST_CASE("matmul agrees with float64 for each weight type, with bias and accumu
 
 TEST_CASE("a weight of several sources is joined row by row or interleaved") {
     Bench bench;
-    const std::vector<std::vector<float>> sources = {{1, 2, 3, 4},
-                                                     {10, 20, 30, 40}}; // two rows of two columns each
+    const std::vector<std::vector<float>> sources = {
+        {1, 2, 3, 4}, {10, 20, 30, 40}}; // two rows of two columns each
     const auto *x = bench.floats({1, 2}, {1, 100});
     for (const keel_join join : {KEEL_JOIN_ROWS, KEEL_JOIN_INTERLEAVE}) {
         keel_weight *weight = prepare(bench, sources, 2, join);
@@ -97,8 +96,8 @@ TEST_CASE("a weight of several sources is joined row by row or interleaved") {
         a.weight = weight;
         a.out = bench.blank({1, 4});
         REQUIRE(bench.backend().matmul(bench.ctx(), &a) == KEEL_OK);
-        CHECK(bench.read(a.out) ==
-              (join == KEEL_JOIN_ROWS ? Values{201, 403, 2010, 4030} : Values{201, 2010, 403, 4030}));
+        CHECK(bench.read(a.out) == (join == KEEL_JOIN_ROWS ? Values{201, 403, 2010, 4030}
+                                                           : Values{201, 2010, 403, 4030}));
         bench.backend().weight_destroy(bench.ctx(), weight);
     }
     keel_weight *single = prepare(bench, {sources[0]}, 2, KEEL_JOIN_ROWS);

@@ -22,8 +22,7 @@ struct NaiveAttention {
         const Values row = q_row(i, h);
         const Values &key = cache.k[static_cast<size_t>(kv_head(h))][static_cast<size_t>(slot)];
         double sum = 0;
-        for (size_t e = 0; e < row.size(); ++e)
-            sum += row[e] * key[e];
+        for (size_t e = 0; e < row.size(); ++e) sum += row[e] * key[e];
         sum *= scale;
         return softcap > 0 ? softcap * std::tanh(sum / softcap) : sum;
     }
@@ -43,8 +42,9 @@ struct NaiveAttention {
                 for (int64_t e = 0; e < cache.v_dim; ++e) {
                     double sum = 0;
                     for (int64_t j = 0; j < cache.length(kv_head(h)); ++j) {
-                        sum += probability(i, h, j) * cache.v[static_cast<size_t>(kv_head(h))]
-                                                             [static_cast<size_t>(j)][static_cast<size_t>(e)];
+                        sum += probability(i, h, j) *
+                               cache.v[static_cast<size_t>(kv_head(h))][static_cast<size_t>(j)]
+                                      [static_cast<size_t>(e)];
                     }
                     all.push_back(sum);
                 }
@@ -56,7 +56,8 @@ struct NaiveAttention {
 
 // The causal rule: key j is seen by query i of m when j <= length - m + i.
 inline auto causal(const BenchCache &cache, int64_t m) {
-    return [&cache, m](int64_t i, int64_t head, int64_t j) { return j <= cache.length(head) - m + i; };
+    return
+        [&cache, m](int64_t i, int64_t head, int64_t j) { return j <= cache.length(head) - m + i; };
 }
 
 inline auto everything() {

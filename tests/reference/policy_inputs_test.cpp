@@ -17,8 +17,7 @@ keel_keys_args keys_of(const BenchCache &cache, const keel_tensor *out, uint64_t
 
 double norm_of(const Values &x) {
     double squares = 0;
-    for (const double value : x)
-        squares += value * value;
+    for (const double value : x) squares += value * value;
     return std::sqrt(squares);
 }
 
@@ -36,16 +35,15 @@ TEST_CASE("key_project gives keys, products or norms for the slots of the range 
     auto norms = keys_of(cache, bench.blank({2, slots}), KEEL_KEYS_NORMS);
     REQUIRE(bench.backend().key_project(bench.ctx(), &norms) == KEEL_OK);
     const double nan = std::nan("");
-    Values keys_want(2 * slots * 5, nan), products_want(2 * slots * 2, nan), norms_want(2 * slots, nan);
+    Values keys_want(2 * slots * 5, nan), products_want(2 * slots * 2, nan),
+        norms_want(2 * slots, nan);
     for (size_t h = 0; h < 2; ++h) {
         for (size_t j = 1; j < std::min<size_t>(9, cache.k[h].size()); ++j) {
             const Values &key = cache.k[h][j];
-            for (size_t e = 0; e < 5; ++e)
-                keys_want[(h * slots + j) * 5 + e] = key[e];
+            for (size_t e = 0; e < 5; ++e) keys_want[(h * slots + j) * 5 + e] = key[e];
             for (size_t c = 0; c < 2; ++c) {
                 double sum = 0;
-                for (size_t e = 0; e < 5; ++e)
-                    sum += key[e] * matrix[e * 2 + c];
+                for (size_t e = 0; e < 5; ++e) sum += key[e] * matrix[e * 2 + c];
                 products_want[(h * slots + j) * 2 + c] = sum;
             }
             norms_want[h * slots + j] = norm_of(key);
@@ -78,8 +76,10 @@ TEST_CASE("un-rotated keys are turned back at the positions of their slots") {
     for (size_t j = 0; j < 6; ++j) {
         const double angle = -0.3 * cache.positions[0][j];
         const Values &key = cache.k[0][j];
-        CHECK(out[2 * j] == Approx(key[0] * std::cos(angle) - key[1] * std::sin(angle)).margin(1e-6));
-        CHECK(out[2 * j + 1] == Approx(key[1] * std::cos(angle) + key[0] * std::sin(angle)).margin(1e-6));
+        CHECK(out[2 * j] ==
+              Approx(key[0] * std::cos(angle) - key[1] * std::sin(angle)).margin(1e-6));
+        CHECK(out[2 * j + 1] ==
+              Approx(key[1] * std::cos(angle) + key[0] * std::sin(angle)).margin(1e-6));
     }
 }
 
@@ -93,7 +93,8 @@ TEST_CASE("key_sum adds keys up, or their directions, and gives zeros for an emp
         for (size_t h = 0; h < 2; ++h) {
             for (size_t j = 1; j < std::min<size_t>(9, cache.k[h].size()); ++j) {
                 for (size_t e = 0; e < 3; ++e)
-                    want[h * 3 + e] += cache.k[h][j][e] / (features != 0 ? norm_of(cache.k[h][j]) : 1.0);
+                    want[h * 3 + e] +=
+                        cache.k[h][j][e] / (features != 0 ? norm_of(cache.k[h][j]) : 1.0);
             }
         }
         require_close(bench.read(a.out), want);
@@ -112,8 +113,7 @@ TEST_CASE("value_norms are of the second or the first kind") {
         Values want(slots, std::nan(""));
         for (size_t j = 1; j < 7; ++j) {
             double sum = 0;
-            for (const double value : cache.v[0][j])
-                sum += std::fabs(value);
+            for (const double value : cache.v[0][j]) sum += std::fabs(value);
             want[j] = features == 0 ? norm_of(cache.v[0][j]) : sum;
         }
         require_close(bench.read(a.out), want);

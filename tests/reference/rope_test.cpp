@@ -42,8 +42,10 @@ TEST_CASE("a quarter turn sends (a, b) to (-b, a) in both pairings, and leaves t
     const Values steps = {M_PI / 2, M_PI};
     const auto *x = bench.floats({1, 1, 5}, {1, 2, 3, 4, 5});
     const auto *one = bench.ints({1}, {1});
-    require_close(rotated(bench, Turns(bench, steps, 4, KEEL_ROPE_HALF_SPLIT), x, one), {-3, -2, 1, -4, 5});
-    require_close(rotated(bench, Turns(bench, steps, 4, KEEL_ROPE_INTERLEAVED), x, one), {-2, 1, -3, -4, 5});
+    require_close(rotated(bench, Turns(bench, steps, 4, KEEL_ROPE_HALF_SPLIT), x, one),
+                  {-3, -2, 1, -4, 5});
+    require_close(rotated(bench, Turns(bench, steps, 4, KEEL_ROPE_INTERLEAVED), x, one),
+                  {-2, 1, -3, -4, 5});
 }
 
 TEST_CASE("rotating back undoes rotating, and positions wrap at the tables' end") {
@@ -53,7 +55,8 @@ TEST_CASE("rotating back undoes rotating, and positions wrap at the tables' end"
         const Values x = random_values(2 * 3 * 6, 1);
         const auto *there = bench.floats(
             {2, 3, 6}, rotated(bench, turns, bench.floats({2, 3, 6}, x), bench.ints({2}, {5, 3})));
-        require_close(rotated(bench, turns, there, bench.ints({2}, {5, 3}), KEEL_ROPE_INVERSE), x, 1e-6);
+        require_close(rotated(bench, turns, there, bench.ints({2}, {5, 3}), KEEL_ROPE_INVERSE), x,
+                      1e-6);
         CHECK(rotated(bench, turns, bench.floats({2, 3, 6}, x), bench.ints({2}, {5 + 7, 3 + 70})) ==
               rotated(bench, turns, bench.floats({2, 3, 6}, x), bench.ints({2}, {5, 3})));
     }
@@ -82,8 +85,7 @@ TEST_CASE("dot products depend on the distance of positions alone") {
         const Values a = rotated(bench, turns, q, bench.ints({1}, {q_position}));
         const Values b = rotated(bench, turns, k, bench.ints({1}, {k_position}));
         double sum = 0;
-        for (size_t i = 0; i < a.size(); ++i)
-            sum += a[i] * b[i];
+        for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
         return sum;
     };
     CHECK(product(20, 3) == Approx(product(97, 80)).margin(1e-5));

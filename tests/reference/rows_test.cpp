@@ -18,8 +18,8 @@ const double nan_value = std::nan("");
 
 TEST_CASE("softmax sums to one, does not overflow, and gives zeros for a row of -inf") {
     Bench bench;
-    const auto a = moved(bench.floats({4, 3}, {0, std::log(2.0), std::log(5.0), 1000, 1000, -1000, -inf, -inf,
-                                               -inf, 0, -inf, nan_value}),
+    const auto a = moved(bench.floats({4, 3}, {0, std::log(2.0), std::log(5.0), 1000, 1000, -1000,
+                                               -inf, -inf, -inf, 0, -inf, nan_value}),
                          bench.blank({4, 3}));
     REQUIRE(bench.backend().softmax(bench.ctx(), &a) == KEEL_OK);
     require_close(bench.read(a.out),
@@ -37,15 +37,14 @@ TEST_CASE("cast rounds to nearest even and quantizes as GGML does") {
     CHECK(bench.read(brain.out)[0] == 1);
 
     Values ramp; // largest magnitude 127: scale 1, codes are the values
-    for (int i = 0; i < 32; ++i)
-        ramp.push_back(i == 5 ? -127 : i);
+    for (int i = 0; i < 32; ++i) ramp.push_back(i == 5 ? -127 : i);
     const auto q8 = moved(bench.floats({1, 32}, ramp), bench.blank({1, 32}, KEEL_DTYPE_Q8_0));
     REQUIRE(bench.backend().cast(bench.ctx(), &q8) == KEEL_OK);
     CHECK(bench.read(q8.out) == ramp);
 
-    Values small; // the first largest magnitude is -8: scale 1, codes 0..15 for -8..7, and 8 is cut to 7
-    for (int i = 0; i < 32; ++i)
-        small.push_back(i % 16 - 8);
+    Values small; // the first largest magnitude is -8: scale 1, codes 0..15 for -8..7, and 8 is cut
+                  // to 7
+    for (int i = 0; i < 32; ++i) small.push_back(i % 16 - 8);
     small[31] = 8;
     const auto q4 = moved(bench.floats({1, 32}, small), bench.blank({1, 32}, KEEL_DTYPE_Q4_0));
     REQUIRE(bench.backend().cast(bench.ctx(), &q4) == KEEL_OK);
@@ -93,11 +92,12 @@ TEST_CASE("copy, transpose and zero move bytes of any dtype") {
     CHECK(std::isnan(gap)); // between the rows nothing was touched
 }
 
-TEST_CASE("argmax takes the lowest place of the largest, and -1 for what is not finite or nothing") {
+TEST_CASE(
+    "argmax takes the lowest place of the largest, and -1 for what is not finite or nothing") {
     Bench bench;
     auto a = args_of<keel_rows_args>();
-    a.x =
-        bench.floats({5, 4}, {1, 7, 7, 2, -1, -inf, -3, -1, 1, nan_value, 3, 4, 0, -0.0, 0, 0, 1, inf, 3, 4});
+    a.x = bench.floats(
+        {5, 4}, {1, 7, 7, 2, -1, -inf, -3, -1, 1, nan_value, 3, 4, 0, -0.0, 0, 0, 1, inf, 3, 4});
     a.index = bench.blank({5}, KEEL_DTYPE_I32);
     REQUIRE(bench.backend().argmax_rows(bench.ctx(), &a) == KEEL_OK);
     CHECK(bench.read_ints(a.index) == Ints{1, -1, -1, 0, -1});

@@ -7,9 +7,9 @@ namespace {
 constexpr int64_t slots = 16;
 
 // Reduces numbers[i][h][j] as keel_scores says: queries first, then the heads of a group.
-Values reduced(const std::function<double(int64_t i, int64_t h, int64_t j)> &number, const BenchCache &cache,
-               const Values &old, int64_t m, int64_t heads, keel_reduce queries, keel_reduce group,
-               int64_t window, bool accumulate) {
+Values reduced(const std::function<double(int64_t i, int64_t h, int64_t j)> &number,
+               const BenchCache &cache, const Values &old, int64_t m, int64_t heads,
+               keel_reduce queries, keel_reduce group, int64_t window, bool accumulate) {
     const int64_t per = heads / cache.heads;
     const int64_t first = window == 0 ? 0 : std::max<int64_t>(0, m - window);
     const int64_t rows = group == KEEL_REDUCE_NONE ? heads : cache.heads;
@@ -21,21 +21,19 @@ Values reduced(const std::function<double(int64_t i, int64_t h, int64_t j)> &num
             for (int64_t h = group == KEEL_REDUCE_NONE ? row : kv * per;
                  h < (group == KEEL_REDUCE_NONE ? row + 1 : (kv + 1) * per); ++h) {
                 Values of_queries;
-                for (int64_t i = first; i < m; ++i)
-                    of_queries.push_back(number(i, h, j));
+                for (int64_t i = first; i < m; ++i) of_queries.push_back(number(i, h, j));
                 double sum = 0;
-                for (const double value : of_queries)
-                    sum += value;
+                for (const double value : of_queries) sum += value;
                 if (queries == KEEL_REDUCE_MEAN) sum /= static_cast<double>(m - first);
                 of_heads.push_back(queries == KEEL_REDUCE_MAX
                                        ? *std::max_element(of_queries.begin(), of_queries.end())
                                        : sum);
             }
             double value = 0;
-            for (const double head : of_heads)
-                value += head;
+            for (const double head : of_heads) value += head;
             if (group == KEEL_REDUCE_MEAN) value /= static_cast<double>(of_heads.size());
-            if (group == KEEL_REDUCE_MAX) value = *std::max_element(of_heads.begin(), of_heads.end());
+            if (group == KEEL_REDUCE_MAX)
+                value = *std::max_element(of_heads.begin(), of_heads.end());
             double &place = out[static_cast<size_t>(row * slots + j)];
             if (!accumulate)
                 place = value;
@@ -46,8 +44,8 @@ Values reduced(const std::function<double(int64_t i, int64_t h, int64_t j)> &num
     return out;
 }
 
-keel_scores scores_of(const keel_tensor *out, keel_reduce queries, keel_reduce group, uint32_t window,
-                      bool accumulate) {
+keel_scores scores_of(const keel_tensor *out, keel_reduce queries, keel_reduce group,
+                      uint32_t window, bool accumulate) {
     keel_scores s = {};
     s.h = KEEL_HEADER(keel_scores);
     s.out = out;
@@ -60,7 +58,8 @@ keel_scores scores_of(const keel_tensor *out, keel_reduce queries, keel_reduce g
 
 } // namespace
 
-TEST_CASE("scores are reduced over queries, then over the group, in every combination, as a by-product and "
+TEST_CASE("scores are reduced over queries, then over the group, in every combination, as a "
+          "by-product and "
           "composed") {
     Bench bench;
     const BenchCache cache(bench, {9, 5}, 6, 6, 1);
@@ -75,12 +74,13 @@ TEST_CASE("scores are reduced over queries, then over the group, in every combin
                 const bool accumulate = window == 2;
                 const int64_t rows = group == KEEL_REDUCE_NONE ? heads : 2;
                 const Values old(static_cast<size_t>(rows * slots), 0.125);
-                const Values want =
-                    reduced([&](int64_t i, int64_t h, int64_t j) { return naive.probability(i, h, j); },
-                            cache, old, m, heads, queries, group, window, accumulate);
+                const Values want = reduced(
+                    [&](int64_t i, int64_t h, int64_t j) { return naive.probability(i, h, j); },
+                    cache, old, m, heads, queries, group, window, accumulate);
                 const keel_scores by_product =
                     scores_of(bench.floats({rows, slots}, old), queries, group, window, accumulate);
-                auto a = args_of<keel_attention_args>(KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_SCORES);
+                auto a =
+                    args_of<keel_attention_args>(KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_SCORES);
                 a.q = q_tensor;
                 a.kv = &cache.view;
                 a.out = bench.blank({m, heads, 6});
@@ -112,10 +112,10 @@ TEST_CASE("ranges have their own normalizer and slots outside get 0") {
     naive.sees = [&](int64_t, int64_t, int64_t j) { return inside(j); };
     const Values weights = random_values(slots, 5);
     for (const bool weighted : {false, true}) {
-        const keel_scores scores = scores_of(bench.floats({1, slots}, Values(slots, 9.0)), KEEL_REDUCE_SUM,
-                                             KEEL_REDUCE_SUM, 0, false);
-        auto s =
-            args_of<keel_attention_scores_args>(KEEL_SCORES_RANGES | (weighted ? KEEL_SCORES_WEIGHTS : 0));
+        const keel_scores scores = scores_of(bench.floats({1, slots}, Values(slots, 9.0)),
+                                             KEEL_REDUCE_SUM, KEEL_REDUCE_SUM, 0, false);
+        auto s = args_of<keel_attention_scores_args>(KEEL_SCORES_RANGES |
+                                                     (weighted ? KEEL_SCORES_WEIGHTS : 0));
         s.q = bench.floats({2, 1, 4}, q);
         s.kv = &cache.view;
         s.ranges = bench.ints({2, 2}, {1, 3, 7, 10});
@@ -125,8 +125,9 @@ TEST_CASE("ranges have their own normalizer and slots outside get 0") {
         REQUIRE(bench.backend().attention_scores(bench.ctx(), &s) == KEEL_OK);
         Values want(slots, 9.0); // beyond the length: as it was
         for (int64_t j = 0; j < 10; ++j) {
-            want[static_cast<size_t>(j)] = (naive.probability(0, 0, j) + naive.probability(1, 0, j)) *
-                                           (weighted ? weights[static_cast<size_t>(j)] : 1.0);
+            want[static_cast<size_t>(j)] =
+                (naive.probability(0, 0, j) + naive.probability(1, 0, j)) *
+                (weighted ? weights[static_cast<size_t>(j)] : 1.0);
         }
         require_close(bench.read(scores.out), want);
     }
@@ -139,8 +140,8 @@ TEST_CASE("logits are reduced over the queries that see a slot") {
     const Values q = random_values(static_cast<size_t>(m * 4), 7);
     const NaiveAttention naive{cache, q, m, 1, 0.5, causal(cache, m)};
     for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, KEEL_REDUCE_MAX}) {
-        const keel_scores scores =
-            scores_of(bench.blank({1, slots}), queries, KEEL_REDUCE_MEAN, 2, false); // queries 1 and 2
+        const keel_scores scores = scores_of(bench.blank({1, slots}), queries, KEEL_REDUCE_MEAN, 2,
+                                             false); // queries 1 and 2
         auto s = args_of<keel_attention_scores_args>(KEEL_SCORES_LOGITS | KEEL_SCORES_CAUSAL);
         s.q = bench.floats({m, 1, 4}, q);
         s.kv = &cache.view;

@@ -39,8 +39,7 @@ struct Pair {
 };
 
 // What it says if it fails.
-template <typename Action>
-std::string error_of(Action &&action) {
+template <typename Action> std::string error_of(Action &&action) {
     try {
         action();
     } catch (const Error &error) {
@@ -232,8 +231,7 @@ TEST_CASE("a failure on a hybrid's second backend, after the first was lost, tak
     a.backend.fail_nth(1, KEEL_E_DEVICE_LOST, "matmul");
     both.go_on(false);
     CHECK(session.engine().name == "b");
-    for (int i = 0; i < 3; ++i)
-        both.go_on();
+    for (int i = 0; i < 3; ++i) both.go_on();
     CHECK(session.stats().ahead_steps > 0);
     b.cpu.backend.fail_nth(1, KEEL_E_INTERNAL, "read_later_finish");
     CHECK_THROWS_AS(session.greedy(true), Error);

@@ -45,8 +45,7 @@ TEST_CASE("a device that is lost in a step breaks all sequences of it, wherever 
         three.cpu.backend.fail_nth(1, KEEL_E_DEVICE_LOST, slot);
         CHECK_THROWS_WITH(three.step(), Catch::Contains("lost"));
         REQUIRE(three.cpu.backend.fault_fired());
-        for (const Session *session : three.sessions)
-            CHECK(session->is_broken());
+        for (const Session *session : three.sessions) CHECK(session->is_broken());
         CHECK_THROWS_WITH(three.step(), Catch::Contains("is broken"));
     }
 }
@@ -74,8 +73,7 @@ TEST_CASE("a sequence whose eviction fails is of no use, and the others go on") 
     REQUIRE(failed == 1);
     std::erase_if(three.sessions, [](const Session *session) { return session->is_broken(); });
     for (int i = 0; i < 4; ++i) {
-        for (const SessionBatch::Outcome &outcome : three.step())
-            CHECK(outcome.kind == Kind::done);
+        for (const SessionBatch::Outcome &outcome : three.step()) CHECK(outcome.kind == Kind::done);
     }
 }
 

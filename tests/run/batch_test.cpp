@@ -120,8 +120,7 @@ TEST_CASE("a sequence that is full says so, and the others go on") {
         }
     }
     CHECK(was_full);
-    for (size_t i = 0; i < 3; ++i)
-        CHECK(texts[i] == alone(i, texts[i].size()));
+    for (size_t i = 0; i < 3; ++i) CHECK(texts[i] == alone(i, texts[i].size()));
 }
 
 TEST_CASE("a sequence goes on alone behind a step with others, and the other way round") {
@@ -176,8 +175,7 @@ TEST_CASE("sequences a whole context apart share the tables of rotations") {
     const auto late = alone(prompt, 64, 6), early = alone(prompt, 0, 6);
     auto a = batch.make_session(), b = batch.make_session();
     a->prefill(prompt);
-    for (size_t i = 0; i < 64; ++i)
-        a->decode(late[i]);
+    for (size_t i = 0; i < 64; ++i) a->decode(late[i]);
     b->prefill(prompt);
     std::vector<int32_t> ids{late[64], early[0]};
     REQUIRE(a->tokens() == b->tokens() + 64);
@@ -198,8 +196,7 @@ TEST_CASE("what cannot take a step together is refused before anything happens")
     auto a = batch.make_session(), b = batch.make_session(), c = batch.make_session();
     Session stranger(*other);
     const std::vector<int32_t> prompt{5, 6, 7};
-    for (Session *session : {a.get(), b.get(), c.get(), &stranger})
-        session->prefill(prompt);
+    for (Session *session : {a.get(), b.get(), c.get(), &stranger}) session->prefill(prompt);
     const auto refused = [&](std::vector<Session *> sessions) {
         const std::vector<int32_t> ids(sessions.size(), 5);
         const std::string text = error_text(

@@ -48,8 +48,7 @@ struct Talk {
     Conversation chat;
 };
 
-template <typename Action>
-std::string refusal_of(Action &&action) {
+template <typename Action> std::string refusal_of(Action &&action) {
     try {
         action();
     } catch (const Error &error) {
@@ -182,8 +181,7 @@ TEST_CASE("what does not fit leaves the chat as it was and names the key: reset 
     talk.ask("Hi", 4);
     const int64_t tokens = talk.session.tokens();
     std::string long_question;
-    for (int i = 0; i < 60; ++i)
-        long_question += "and then ";
+    for (int i = 0; i < 60; ++i) long_question += "and then ";
     CHECK_THAT(refusal_of([&] { talk.ask(long_question); }), Catch::Contains("model.context = 64"));
     CHECK(talk.session.tokens() == tokens);
     CHECK(talk.chat.turns().size() == 2);
@@ -201,15 +199,13 @@ TEST_CASE("the system prompt is never evicted while the rest goes") {
                   rule);
         const auto prefix = talk.session.cache().protected_prefix();
         CHECK(prefix > 10);
-        for (int i = 0; i < 8; ++i)
-            talk.ask("And then, what did the wolf say to the king?", 24);
+        for (int i = 0; i < 8; ++i) talk.ask("And then, what did the wolf say to the king?", 24);
         const KvCache &cache = talk.session.cache().cache();
         CHECK(talk.session.stats().evictions > 0);
         REQUIRE(cache.max_length() < 96 + 60);
         const auto held = cache.positions(0, 0);
         if (positions == "absolute") {
-            for (int64_t i = 0; i < prefix; ++i)
-                CHECK(held[static_cast<size_t>(i)] == i);
+            for (int64_t i = 0; i < prefix; ++i) CHECK(held[static_cast<size_t>(i)] == i);
             CHECK(held[static_cast<size_t>(prefix)] > prefix);
         }
         // and saved with it

@@ -119,8 +119,7 @@ TEST_CASE("a policy that had nothing to evict agrees with none to the bit") {
 TEST_CASE(
     "a sliding window keeps its budget, in both position modes, with a prompt longer than it") {
     std::string prompt;
-    for (int i = 0; i < 12; ++i)
-        prompt += opening + " went into the wood. ";
+    for (int i = 0; i < 12; ++i) prompt += opening + " went into the wood. ";
     for (const std::string positions : {"absolute", "rerotated"}) {
         INFO(positions);
         const std::vector<std::string> sets = tiny(

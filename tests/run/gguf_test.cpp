@@ -96,8 +96,7 @@ namespace {
 std::set<std::string> written_ones(const std::vector<Miniature> &models) {
     std::set<std::string> written;
     std::vector<int32_t> prompt;
-    for (int32_t i = 0; i < 50; ++i)
-        prompt.push_back(i * 7 % 60);
+    for (int32_t i = 0; i < 50; ++i) prompt.push_back(i * 7 % 60);
     for (const Miniature &model : models) {
         INFO(model.name);
         const TempFolder folder;

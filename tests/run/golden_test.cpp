@@ -13,9 +13,7 @@ using test::GoldenLogits;
 
 namespace {
 
-std::string path(const std::string &below) {
-    return std::string(KEEL_SOURCE_DIR "/") + below;
-}
+std::string path(const std::string &below) { return std::string(KEEL_SOURCE_DIR "/") + below; }
 
 // float32 throughout, on a backend.
 std::vector<std::string> exact(const std::string &model, const std::string &backend) {
@@ -37,8 +35,7 @@ double worst_difference(std::span<const float> logits, const GoldenLogits &golde
             worst, std::abs(logits[i * static_cast<size_t>(golden.stride)] - golden.every[i]));
     }
     double sum = 0;
-    for (const float v : logits)
-        sum += std::exp(static_cast<double>(v) - golden.logsumexp);
+    for (const float v : logits) sum += std::exp(static_cast<double>(v) - golden.logsumexp);
     return std::max(worst, std::abs(std::log(sum)));
 }
 

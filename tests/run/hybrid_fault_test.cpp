@@ -261,9 +261,7 @@ TEST_CASE("a backend that fails while it warms up is not switched to") {
 
 namespace {
 
-bool is_gate(keel_op op, const keel_op_args *) {
-    return op == KEEL_OP_SILU_MUL;
-}
+bool is_gate(keel_op op, const keel_op_args *) { return op == KEEL_OP_SILU_MUL; }
 
 } // namespace
 

@@ -73,7 +73,6 @@ TEMPLATE_TEST_CASE(
         const SessionStats stats = session.stats();
         CHECK(stats.moves.size() == 2);
         CHECK(stats.evictions > 0);
-        for (const BackendMove &move : stats.moves)
-            CHECK(move.refused.empty());
+        for (const BackendMove &move : stats.moves) CHECK(move.refused.empty());
     }
 }

@@ -18,8 +18,7 @@ namespace {
 
 std::string long_prompt() {
     std::string text;
-    for (int i = 0; i < 8; ++i)
-        text += hybrid_opening();
+    for (int i = 0; i < 8; ++i) text += hybrid_opening();
     return text;
 }
 

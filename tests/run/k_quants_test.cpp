@@ -27,14 +27,10 @@ const std::vector<int32_t> ids{4094, 72, 436, 111,  1034, 44,  315, 311,
 
 uint32_t ggml_type_of(keel_dtype type) {
     switch (type) {
-    case KEEL_DTYPE_Q4_K:
-        return ggml::q4_k;
-    case KEEL_DTYPE_Q5_K:
-        return ggml::q5_k;
-    case KEEL_DTYPE_Q6_K:
-        return ggml::q6_k;
-    default:
-        return ggml::f32;
+    case KEEL_DTYPE_Q4_K: return ggml::q4_k;
+    case KEEL_DTYPE_Q5_K: return ggml::q5_k;
+    case KEEL_DTYPE_Q6_K: return ggml::q6_k;
+    default: return ggml::f32;
     }
 }
 
@@ -45,8 +41,7 @@ void write_pair(const fs::path &from, const fs::path &packed, const fs::path &de
     const GgufFile source(from);
     GgufWriter out(packed), plain(decoded);
     for (GgufWriter *writer : {&out, &plain})
-        for (const GgufEntry &entry : source.entries())
-            writer->copy(source, entry);
+        for (const GgufEntry &entry : source.entries()) writer->copy(source, entry);
     const auto type = [&](const GgufTensor &t) {
         return t.shape.size() == 2 ? type_of(t.name) : keel_dtype{KEEL_DTYPE_F32};
     };

@@ -108,8 +108,7 @@ TEST_CASE("decoding under a policy takes no op, read or wait more than without, 
         Pipeline pipeline(tiny(sets), quiet());
         Session session(pipeline);
         session.prefill(prompt(pipeline, 100));
-        for (int i = 0; i < 66; ++i)
-            session.decode(session.greedy());
+        for (int i = 0; i < 66; ++i) session.decode(session.greedy());
         session.logits();
         return session.stats().decode_stream;
     };

@@ -56,8 +56,7 @@ std::string with_checksum(std::string file) {
 }
 
 // What the error says, or nothing if there was none.
-template <typename Action>
-std::string refusal_of(Action &&action) {
+template <typename Action> std::string refusal_of(Action &&action) {
     try {
         action();
     } catch (const Error &error) {

@@ -80,8 +80,7 @@ TEST_CASE("a prefill that is cancelled between chunks is taken back, unless it e
 TEST_CASE("log-probabilities are those of the softmax, whatever the size of the logits") {
     const std::vector<float> logits{1, 3, 3, -2, 0};
     double sum = 0;
-    for (const float x : logits)
-        sum += std::exp(static_cast<double>(x));
+    for (const float x : logits) sum += std::exp(static_cast<double>(x));
     const TokenLogprobs r = token_logprobs(logits, 4, 3);
     CHECK(r.chosen.id == 4);
     CHECK(r.chosen.logprob == Approx(-std::log(sum)));

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-// The miniatures of tests/golden/arch_logits.json: one for each architecture, with weights that are made here as the script
-// beside that file made them.
+// The miniatures of tests/golden/arch_logits.json: one for each architecture, with weights that are
+// made here as the script beside that file made them.
 
 namespace keel::test {
 
@@ -43,17 +43,18 @@ inline Miniature read_miniature(const std::string &name) {
 
 inline WrittenTensor make_tensor(const Miniature::Tensor &t) {
     WrittenTensor out{t.name, t.shape, {}};
-    const int64_t count = std::accumulate(t.shape.begin(), t.shape.end(), int64_t{1}, std::multiplies<>());
+    const int64_t count =
+        std::accumulate(t.shape.begin(), t.shape.end(), int64_t{1}, std::multiplies<>());
     uint64_t state = 0xCBF29CE484222325;
-    for (const char c : t.name)
-        state = (state ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+    for (const char c : t.name) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001B3;
     for (int64_t i = 0; i < count; ++i) {
         uint64_t z = state += 0x9E3779B97F4A7C15;
         z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
         z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
         z ^= z >> 31;
         const float u = static_cast<float>(z >> 48) / 32768.0F - 1.0F;
-        const float scaled = t.scale * u; // rounded on its own, as NumPy does: no fused multiply-add
+        const float scaled =
+            t.scale * u; // rounded on its own, as NumPy does: no fused multiply-add
         out.values.push_back(t.center == 0 ? scaled : t.center + scaled);
     }
     return out;
@@ -64,8 +65,7 @@ inline void write_miniature(const std::filesystem::path &folder, const Miniature
     std::filesystem::create_directories(folder);
     write_file(folder / "config.json", m.config.dump());
     std::vector<WrittenTensor> tensors;
-    for (const Miniature::Tensor &t : m.tensors)
-        tensors.push_back(make_tensor(t));
+    for (const Miniature::Tensor &t : m.tensors) tensors.push_back(make_tensor(t));
     write_safetensors(folder / "model.safetensors", tensors);
 }
 

@@ -8,7 +8,8 @@ namespace {
 std::atomic<uint64_t> count{0};
 }
 
-// Inlined into each other, malloc and free show under new and delete, and GCC takes that for a mismatch.
+// Inlined into each other, malloc and free show under new and delete, and GCC takes that for a
+// mismatch.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
 void *operator new(size_t size) {
@@ -21,16 +22,8 @@ void *operator new(size_t size, const std::nothrow_t &) noexcept {
     ++count;
     return std::malloc(size == 0 ? 1 : size);
 }
-void operator delete(void *memory, const std::nothrow_t &) noexcept {
-    std::free(memory);
-}
-void operator delete(void *memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void *memory, size_t) noexcept {
-    std::free(memory);
-}
+void operator delete(void *memory, const std::nothrow_t &) noexcept { std::free(memory); }
+void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 
-uint64_t keel::test::allocations() {
-    return count;
-}
+uint64_t keel::test::allocations() { return count; }

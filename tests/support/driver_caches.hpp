@@ -6,8 +6,8 @@
 
 namespace keel::test {
 
-// Puts what drivers and GPU backends compile into the build folder, before drivers look for a cache.
-// PoCL finds no device if it cannot write its cache.
+// Puts what drivers and GPU backends compile into the build folder, before drivers look for a
+// cache. PoCL finds no device if it cannot write its cache.
 struct DriverCaches {
     DriverCaches() {
         std::error_code ignored;

@@ -1,8 +1,10 @@
-// What the fault layers of the GPU drivers share: which call of the driver's API fails, and how. A layer stands between the loader and
-// the driver, so that the backend under test is the one that ships, with nothing in it for tests.
+// What the fault layers of the GPU drivers share: which call of the driver's API fails, and how. A
+// layer stands between the loader and the driver, so that the backend under test is the one that
+// ships, with nothing in it for tests.
 //
-// KEEL_DRIVER_FAULT="NAME N CODE": the N-th call of NAME from now on returns CODE and does nothing. "NAME N+ CODE": so do all after it.
-// A new text counts anew. KEEL_DRIVER_COUNTS=FILE: how often each call came, one "NAME N" a line, written when the device is closed.
+// KEEL_DRIVER_FAULT="NAME N CODE": the N-th call of NAME from now on returns CODE and does nothing.
+// "NAME N+ CODE": so do all after it. A new text counts anew. KEEL_DRIVER_COUNTS=FILE: how often
+// each call came, one "NAME N" a line, written when the device is closed.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 
 namespace keel::test {
 
-// Runs `action`, which must throw keel::Error of the given kind with a one-line message, and returns that message.
+// Runs `action`, which must throw keel::Error of the given kind with a one-line message, and
+// returns that message.
 template <typename Action>
 std::string error_text(Action &&action, ErrorKind kind = ErrorKind::input) {
     try {

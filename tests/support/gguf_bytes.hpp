@@ -15,14 +15,14 @@ namespace keel::test {
 struct GgufBytes {
     std::string magic = "GGUF";
     uint32_t version = 3;
-    std::optional<uint64_t> tensor_count, key_count; // what the header says; as many as there are if not set
+    std::optional<uint64_t> tensor_count,
+        key_count; // what the header says; as many as there are if not set
     std::string keys, tensors, data;
     uint64_t keys_made = 0, tensors_made = 0;
     uint64_t alignment = 32;
     bool padded = true; // between header and data
 
-    template <typename T>
-    static std::string number(T value) {
+    template <typename T> static std::string number(T value) {
         std::string out(sizeof value, '\0');
         std::memcpy(out.data(), &value, sizeof value);
         return out;
@@ -36,13 +36,16 @@ struct GgufBytes {
         ++keys_made;
         return *this;
     }
-    GgufBytes &key(std::string_view name, uint32_t value) { return raw_key(name, 4, number(value)); }
+    GgufBytes &key(std::string_view name, uint32_t value) {
+        return raw_key(name, 4, number(value));
+    }
     GgufBytes &key(std::string_view name, float value) { return raw_key(name, 6, number(value)); }
-    GgufBytes &key(std::string_view name, const char *value) { return raw_key(name, 8, text(value)); }
+    GgufBytes &key(std::string_view name, const char *value) {
+        return raw_key(name, 8, text(value));
+    }
     GgufBytes &key(std::string_view name, const std::vector<std::string> &values) {
         std::string array = number(uint32_t{8}) + number(static_cast<uint64_t>(values.size()));
-        for (const std::string &value : values)
-            array += text(value);
+        for (const std::string &value : values) array += text(value);
         return raw_key(name, 9, array);
     }
 
@@ -50,8 +53,7 @@ struct GgufBytes {
     GgufBytes &raw_tensor(std::string_view name, const std::vector<uint64_t> &sizes, uint32_t type,
                           uint64_t offset) {
         tensors += text(name) + number(static_cast<uint32_t>(sizes.size()));
-        for (const uint64_t size : sizes)
-            tensors += number(size);
+        for (const uint64_t size : sizes) tensors += number(size);
         tensors += number(type) + number(offset);
         ++tensors_made;
         return *this;

@@ -1,5 +1,5 @@
-// The GPU backends as parameters of TEMPLATE_TEST_CASE: each has cases of its own, so that ctest shows
-// which backend had no device.
+// The GPU backends as parameters of TEMPLATE_TEST_CASE: each has cases of its own, so that ctest
+// shows which backend had no device.
 #pragma once
 
 #include "base/error.hpp"
@@ -22,8 +22,7 @@ struct vulkan {
 };
 
 // A section of a config that names the backend. Skips the case if the backend was not built.
-template <class Backend>
-pipeline::BackendSection built() {
+template <class Backend> pipeline::BackendSection built() {
     const std::string name = Backend::name;
     if (!std::filesystem::exists(KEEL_BINARY_DIR "/lib/keel/plugins/" + name + ".so"))
         skip(name + " was not built");
@@ -34,8 +33,7 @@ pipeline::BackendSection built() {
 }
 
 // The backend's name. Skips the case if the backend was not built or finds no device.
-template <class Backend>
-std::string here() {
+template <class Backend> std::string here() {
     const pipeline::BackendSection section = built<Backend>();
     try {
         open_device(section, std::make_shared<HostServices>());

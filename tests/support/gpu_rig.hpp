@@ -1,5 +1,5 @@
-// What the tests of the GPU plugins share: the plugin's table under a driver that may be made to fail, one number on a device, and a cache
-// of one head.
+// What the tests of the GPU plugins share: the plugin's table under a driver that may be made to
+// fail, one number on a device, and a cache of one head.
 #pragma once
 
 #include "conformance/side.hpp"
@@ -25,15 +25,12 @@
 
 namespace keel::test {
 
-// While it lives nothing that this thread allocates counts as a leak: a device that does not come back keeps what it was given.
+// While it lives nothing that this thread allocates counts as a leak: a device that does not come
+// back keeps what it was given.
 struct DeviceKeeps {
 #ifdef KEEL_FINDS_LEAKS
-    DeviceKeeps() {
-        __lsan_disable();
-    }
-    ~DeviceKeeps() {
-        __lsan_enable();
-    }
+    DeviceKeeps() { __lsan_disable(); }
+    ~DeviceKeeps() { __lsan_enable(); }
 #else
     DeviceKeeps() {}
     ~DeviceKeeps() {}
@@ -46,14 +43,13 @@ struct DeviceKeeps {
 struct Environment {
     explicit Environment(const std::vector<std::string> &pairs) {
         for (const std::string &pair : pairs)
-            setenv(pair.substr(0, pair.find('=')).c_str(), pair.substr(pair.find('=') + 1).c_str(), 1);
+            setenv(pair.substr(0, pair.find('=')).c_str(), pair.substr(pair.find('=') + 1).c_str(),
+                   1);
     }
 };
 
 // The driver's next calls fail so (driver_faults.hpp); "": none does.
-inline void fail(const std::string &what) {
-    setenv("KEEL_DRIVER_FAULT", what.c_str(), 1);
-}
+inline void fail(const std::string &what) { setenv("KEEL_DRIVER_FAULT", what.c_str(), 1); }
 
 inline uint32_t device_count(const conformance::Library &library) {
     TestHost host;
@@ -75,7 +71,8 @@ inline keel_tensor tensor_of(keel_buffer *buffer, const std::vector<int64_t> &sh
     t.offset = offset;
     t.dtype = dtype;
     t.rank = static_cast<uint32_t>(shape.size());
-    auto bytes = static_cast<int64_t>(keel_dtype_row_bytes(dtype, static_cast<uint64_t>(shape.back())));
+    auto bytes =
+        static_cast<int64_t>(keel_dtype_row_bytes(dtype, static_cast<uint64_t>(shape.back())));
     for (size_t i = shape.size(); i-- > 0;) {
         t.shape[i] = shape[i];
         if (i + 1 == shape.size()) continue;
@@ -98,8 +95,8 @@ inline keel_status plan_doubles(conformance::Side &side, keel_buffer *buffer) {
     keel_elementwise_args a = {KEEL_HEADER(keel_elementwise_args)};
     a.a = a.b = a.out = &t;
     keel_plan *plan = nullptr;
-    const keel_status status =
-        side.table().op_plan(side.ctx(), KEEL_OP_ADD, reinterpret_cast<const keel_op_args *>(&a), &plan);
+    const keel_status status = side.table().op_plan(
+        side.ctx(), KEEL_OP_ADD, reinterpret_cast<const keel_op_args *>(&a), &plan);
     side.table().plan_destroy(side.ctx(), plan);
     return status;
 }
@@ -119,7 +116,9 @@ struct OneNumber {
         side.destroy(buffer);
     }
     keel_status doubles() { return test::doubles(side, buffer); }
-    keel_status read(float &value) { return side.table().buffer_read(side.ctx(), buffer, 0, &value, 4); }
+    keel_status read(float &value) {
+        return side.table().buffer_read(side.ctx(), buffer, 0, &value, 4);
+    }
     keel_status create(uint64_t bytes, keel_buffer **out) {
         keel_buffer_desc desc = {KEEL_HEADER(keel_buffer_desc)};
         desc.size = bytes;
@@ -136,12 +135,14 @@ struct OneNumber {
         CHECK(side.table().flush(side.ctx(), &ticket) == KEEL_E_DEVICE_LOST);
         CHECK(side.table().wait(side.ctx(), 1) == KEEL_E_DEVICE_LOST);
         CHECK(side.table().poll(side.ctx(), 1) == KEEL_E_DEVICE_LOST);
-        if (create(4096, &none) == KEEL_OK) side.destroy(none); // memory may still be had; it is of no use
+        if (create(4096, &none) == KEEL_OK)
+            side.destroy(none); // memory may still be had; it is of no use
     }
 };
 
 // Under each of these faults the driver has no device.
-inline void check_no_devices(const conformance::Library &library, const std::vector<std::string> &faults) {
+inline void check_no_devices(const conformance::Library &library,
+                             const std::vector<std::string> &faults) {
     for (const std::string &fault : faults) {
         INFO(fault);
         fail(fault);
@@ -151,8 +152,8 @@ inline void check_no_devices(const conformance::Library &library, const std::vec
 }
 
 // Under each of these faults a device does not open, and the message has `word`.
-inline void check_does_not_open(const conformance::Library &library, const std::vector<std::string> &faults,
-                                const std::string &word) {
+inline void check_does_not_open(const conformance::Library &library,
+                                const std::vector<std::string> &faults, const std::string &word) {
     for (const std::string &fault : faults) {
         INFO(fault);
         fail(fault);
@@ -166,7 +167,8 @@ inline void check_does_not_open(const conformance::Library &library, const std::
     fail("");
 }
 
-// Memory that is refused is refused with its size, and the context goes on. `codes` are what the driver's `call` says.
+// Memory that is refused is refused with its size, and the context goes on. `codes` are what the
+// driver's `call` says.
 inline void check_memory_refusals(OneNumber &rig, const std::string &call,
                                   const std::vector<std::string> &codes) {
     const uint64_t held = rig.side.bytes_held();
@@ -186,14 +188,16 @@ inline void check_memory_refusals(OneNumber &rig, const std::string &call,
     CHECK(value == 2);
 }
 
-// Keys of one head, which are its values too: `slots` slots in blocks of `block_slots`, all in use, in order.
+// Keys of one head, which are its values too: `slots` slots in blocks of `block_slots`, all in use,
+// in order.
 struct OneHeadCache {
     conformance::Side &side;
     keel_buffer *buffers[4];
     keel_tensor k, table, lengths, positions;
     keel_kv_view view = {KEEL_HEADER(keel_kv_view)};
 
-    OneHeadCache(conformance::Side &on, const std::vector<float> &keys, int64_t dim, int64_t block_slots)
+    OneHeadCache(conformance::Side &on, const std::vector<float> &keys, int64_t dim,
+                 int64_t block_slots)
         : side(on) {
         const auto slots = static_cast<int32_t>(keys.size() / static_cast<size_t>(dim));
         const int64_t blocks = slots / block_slots;
@@ -216,8 +220,7 @@ struct OneHeadCache {
         view.max_length = slots;
     }
     ~OneHeadCache() {
-        for (keel_buffer *buffer : buffers)
-            side.destroy(buffer);
+        for (keel_buffer *buffer : buffers) side.destroy(buffer);
     }
     OneHeadCache(const OneHeadCache &) = delete;
     OneHeadCache &operator=(const OneHeadCache &) = delete;

@@ -11,8 +11,9 @@ namespace keel::test {
 constexpr const char *isa_names[] = {"scalar", "avx2", "avx512",  "vnni", "avx512bf16",
                                      "amx",    "neon", "dotprod", "fp16", "i8mm"};
 
-// Whether tests that go through the machine's sets take this one: the environment variable KEEL_TEST_ISAS may name some, blanks between
-// them. Emulation is slow: what one processor has run another one leaves out.
+// Whether tests that go through the machine's sets take this one: the environment variable
+// KEEL_TEST_ISAS may name some, blanks between them. Emulation is slow: what one processor has run
+// another one leaves out.
 inline bool is_isa_wanted(const std::string &isa) {
     const char *only = std::getenv("KEEL_TEST_ISAS");
     if (only == nullptr || *only == 0) return true;

@@ -95,16 +95,11 @@ std::vector<int32_t> MiniPipeline::generate(int tokens) {
     prefill();
     graph.next().queue_argmax();
     std::vector<int32_t> out = graph.next().ids().read<int32_t>();
-    while (static_cast<int>(out.size()) < tokens)
-        out.push_back(step(out.back()));
+    while (static_cast<int>(out.size()) < tokens) out.push_back(step(out.back()));
     return out;
 }
 
-const std::vector<int32_t> &expected_tokens() {
-    return expected().tokens;
-}
-const std::vector<float> &expected_logits() {
-    return expected().logits;
-}
+const std::vector<int32_t> &expected_tokens() { return expected().tokens; }
+const std::vector<float> &expected_logits() { return expected().logits; }
 
 } // namespace keel::test

@@ -11,7 +11,8 @@
 
 namespace keel::test {
 
-// A whole decoder on a random model of two layers, written at test time: what the device layer exists for.
+// A whole decoder on a random model of two layers, written at test time: what the device layer
+// exists for.
 class MiniPipeline {
   public:
     explicit MiniPipeline(std::shared_ptr<Device> device, Executor::Options options = {});

@@ -22,13 +22,14 @@ extern char **environ;
 namespace keel::test {
 
 struct ProcessOptions {
-    std::optional<std::string> input;     // standard input; nullopt: /dev/null
-    bool input_stays_open = false;        // an idle pipe, as when another program started this one
-    std::string output_file;              // standard output goes there, e.g. /dev/full; empty: it is captured
-    bool close_output = false;            // nobody reads standard output
-    std::string folder;                   // working directory; empty: the test's own
+    std::optional<std::string> input; // standard input; nullopt: /dev/null
+    bool input_stays_open = false;    // an idle pipe, as when another program started this one
+    std::string output_file;   // standard output goes there, e.g. /dev/full; empty: it is captured
+    bool close_output = false; // nobody reads standard output
+    std::string folder;        // working directory; empty: the test's own
     std::vector<std::string> environment; // "NAME=VALUE", in addition to the test's own
-    std::function<void(pid_t, const std::string &out)> on_output; // after each piece of standard output
+    std::function<void(pid_t, const std::string &out)>
+        on_output; // after each piece of standard output
     std::chrono::seconds timeout{120};
 };
 
@@ -73,8 +74,8 @@ inline bool read_piece(Pipe &pipe, std::string &to) {
     return false;
 }
 
-inline pid_t spawn(const std::vector<std::string> &command, const ProcessOptions &o, Pipe &in, Pipe &out,
-                   Pipe &err) {
+inline pid_t spawn(const std::vector<std::string> &command, const ProcessOptions &o, Pipe &in,
+                   Pipe &out, Pipe &err) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     check(::posix_spawn_file_actions_init(&files), "posix_spawn_file_actions_init");
@@ -87,8 +88,8 @@ inline pid_t spawn(const std::vector<std::string> &command, const ProcessOptions
     if (o.output_file.empty()) {
         ::posix_spawn_file_actions_adddup2(&files, out.ends[1], STDOUT_FILENO);
     } else {
-        ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, o.output_file.c_str(), O_WRONLY | O_CREAT,
-                                           0666);
+        ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, o.output_file.c_str(),
+                                           O_WRONLY | O_CREAT, 0666);
     }
     ::posix_spawn_file_actions_adddup2(&files, err.ends[1], STDERR_FILENO);
     if (!o.folder.empty()) ::posix_spawn_file_actions_addchdir_np(&files, o.folder.c_str());
@@ -109,8 +110,8 @@ inline pid_t spawn(const std::vector<std::string> &command, const ProcessOptions
         environment.push_back(*variable);
     environment.push_back(nullptr);
     pid_t pid = 0;
-    const int error = ::posix_spawn(&pid, command.front().c_str(), &files, &attributes, arguments.data(),
-                                    environment.data());
+    const int error = ::posix_spawn(&pid, command.front().c_str(), &files, &attributes,
+                                    arguments.data(), environment.data());
     ::posix_spawn_file_actions_destroy(&files);
     ::posix_spawnattr_destroy(&attributes);
     check(error, command.front().c_str());
@@ -120,7 +121,8 @@ inline pid_t spawn(const std::vector<std::string> &command, const ProcessOptions
 } // namespace process_detail
 
 // Runs a program to its end and returns what it printed. Its input must fit into a pipe (64 KiB).
-inline ProcessResult run_process(const std::vector<std::string> &command, const ProcessOptions &o = {}) {
+inline ProcessResult run_process(const std::vector<std::string> &command,
+                                 const ProcessOptions &o = {}) {
     using namespace process_detail;
     using Clock = std::chrono::steady_clock;
     Pipe in, out, err;
@@ -129,8 +131,8 @@ inline ProcessResult run_process(const std::vector<std::string> &command, const 
     out.close_end(1);
     err.close_end(1);
     if (o.close_output) out.close_end(0);
-    if (o.input &&
-        ::write(in.ends[1], o.input->data(), o.input->size()) != static_cast<ssize_t>(o.input->size()))
+    if (o.input && ::write(in.ends[1], o.input->data(), o.input->size()) !=
+                       static_cast<ssize_t>(o.input->size()))
         check(errno, "write");
     if (!o.input_stays_open) in.close_end(1);
 
@@ -145,7 +147,8 @@ inline ProcessResult run_process(const std::vector<std::string> &command, const 
             ::kill(pid, SIGKILL);
         }
         if (ready <= 0) continue;
-        if (fds[0].revents != 0 && read_piece(out, result.out) && o.on_output) o.on_output(pid, result.out);
+        if (fds[0].revents != 0 && read_piece(out, result.out) && o.on_output)
+            o.on_output(pid, result.out);
         if (fds[1].revents != 0) read_piece(err, result.err);
     }
     int status = 0;

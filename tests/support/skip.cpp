@@ -9,8 +9,8 @@ namespace {
 
 std::string skip_reason; // of the case that runs
 
-// Prints the reason when the case is over. A case with a failed check prints none: it failed, and CTest
-// would call it skipped.
+// Prints the reason when the case is over. A case with a failed check prints none: it failed, and
+// CTest would call it skipped.
 struct SkipPrinter : Catch::TestEventListenerBase {
     using Catch::TestEventListenerBase::TestEventListenerBase;
 

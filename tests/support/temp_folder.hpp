@@ -11,13 +11,15 @@
 
 namespace keel::test {
 
-// A folder of the test's own under the system's temporary folder; removed with all its content at the end of the scope.
+// A folder of the test's own under the system's temporary folder; removed with all its content at
+// the end of the scope.
 class TempFolder {
   public:
     TempFolder() {
         // A name that no process had: what a killed test left must not be found by another one.
         std::string name = (std::filesystem::temp_directory_path() / "keel-test-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a folder " + name);
+        if (::mkdtemp(name.data()) == nullptr)
+            throw std::runtime_error("cannot make a folder " + name);
         path_ = name;
     }
     ~TempFolder() {

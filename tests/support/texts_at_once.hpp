@@ -21,13 +21,16 @@ struct Wish {
 // Prompts of different lengths, and texts that end at different times.
 inline std::vector<Wish> wishes(const Tokenizer &tokenizer, size_t n, int64_t tokens) {
     const std::vector<std::string> texts = {
-        "Once upon a time there was a king who had three daughters, and the youngest of them was so fair "
+        "Once upon a time there was a king who had three daughters, and the youngest of them was "
+        "so fair "
         "that",
         "The wolf",
-        "In the middle of the night the old woman rose, took a candle, and went down into the cellar",
+        "In the middle of the night the old woman rose, took a candle, and went down into the "
+        "cellar",
         "A poor woodcutter lived with his wife",
         "Then the fox said to the bear",
-        "There was once a miller who had a beautiful daughter, and it happened that he spoke with the king",
+        "There was once a miller who had a beautiful daughter, and it happened that he spoke with "
+        "the king",
         "The king",
         "When the soldier came to the inn he asked for bread and wine, and the innkeeper"};
     std::vector<Wish> all;
@@ -44,7 +47,8 @@ inline GenerateOptions options_of(const Pipeline &pipeline, const Wish &wish) {
     return options;
 }
 
-inline std::vector<std::vector<int32_t>> texts_alone(Pipeline &pipeline, const std::vector<Wish> &all) {
+inline std::vector<std::vector<int32_t>> texts_alone(Pipeline &pipeline,
+                                                     const std::vector<Wish> &all) {
     std::vector<std::vector<int32_t>> texts;
     for (const Wish &wish : all) {
         Session session(pipeline);
@@ -53,7 +57,8 @@ inline std::vector<std::vector<int32_t>> texts_alone(Pipeline &pipeline, const s
     return texts;
 }
 
-inline std::vector<std::vector<int32_t>> texts_at_once(Pipeline &pipeline, const std::vector<Wish> &all) {
+inline std::vector<std::vector<int32_t>> texts_at_once(Pipeline &pipeline,
+                                                       const std::vector<Wish> &all) {
     SessionBatch batch(pipeline);
     std::vector<std::vector<int32_t>> texts(all.size());
     size_t begun = 0;
@@ -71,30 +76,33 @@ inline std::vector<std::vector<int32_t>> texts_at_once(Pipeline &pipeline, const
     return texts;
 }
 
-// Logits lie apart by the rounding of products of one row and of several, and by what a coarse cache makes of that.
+// Logits lie apart by the rounding of products of one row and of several, and by what a coarse
+// cache makes of that.
 inline double parting_bound(const std::string &kv) {
     return kv == "f32" ? 1e-3 : kv == "f16" ? 0.02 : kv == "bf16" ? 0.15 : kv == "q8_0" ? 0.3 : 3.0;
 }
 
-// Where a text parts from the one that is written alone, the two tokens are as near to each other as that rounding.
+// Where a text parts from the one that is written alone, the two tokens are as near to each other
+// as that rounding.
 inline void check_same_texts(Pipeline &pipeline, const std::vector<Wish> &all,
                              const std::vector<std::vector<int32_t>> &alone,
-                             const std::vector<std::vector<int32_t>> &at_once, const std::string &kv) {
+                             const std::vector<std::vector<int32_t>> &at_once,
+                             const std::string &kv) {
     REQUIRE(alone.size() == at_once.size());
     for (size_t t = 0; t < alone.size(); ++t) {
         INFO("text " << t);
         REQUIRE(alone[t].size() == at_once[t].size());
         if (alone[t] == at_once[t]) continue;
-        const auto [mine, theirs] = std::mismatch(alone[t].begin(), alone[t].end(), at_once[t].begin());
+        const auto [mine, theirs] =
+            std::mismatch(alone[t].begin(), alone[t].end(), at_once[t].begin());
         Session session(pipeline);
         session.prefill(all[t].ids);
-        for (auto id = alone[t].begin(); id != mine; ++id)
-            session.decode(*id);
+        for (auto id = alone[t].begin(); id != mine; ++id) session.decode(*id);
         const auto logits = session.logits();
-        const double gap =
-            static_cast<double>(logits[static_cast<size_t>(*mine)]) - logits[static_cast<size_t>(*theirs)];
-        WARN("text " << t << " parts at token " << mine - alone[t].begin() << ": the tokens' logits are "
-                     << gap << " apart");
+        const double gap = static_cast<double>(logits[static_cast<size_t>(*mine)]) -
+                           logits[static_cast<size_t>(*theirs)];
+        WARN("text " << t << " parts at token " << mine - alone[t].begin()
+                     << ": the tokens' logits are " << gap << " apart");
         CHECK(gap <= 2 * parting_bound(kv));
     }
 }

@@ -21,7 +21,8 @@
 
 namespace keel::test {
 
-// One tensor to be written: `values` are row-major f32 and are converted to `dtype` (F32, F16 or BF16).
+// One tensor to be written: `values` are row-major f32 and are converted to `dtype` (F32, F16 or
+// BF16).
 struct WrittenTensor {
     std::string name;
     std::vector<int64_t> shape;
@@ -35,7 +36,8 @@ inline void write_file(const std::filesystem::path &path, std::string_view conte
     if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
 }
 
-// Length, header and data joined to a file's content; `header` is taken as it is, so it may be a hostile one.
+// Length, header and data joined to a file's content; `header` is taken as it is, so it may be a
+// hostile one.
 inline std::string safetensors_bytes(std::string_view header, std::string_view data = {}) {
     std::string out(8, '\0');
     for (size_t i = 0; i < 8; ++i)
@@ -52,20 +54,23 @@ inline std::string safetensors_bytes(const std::vector<WrittenTensor> &tensors) 
                                                              : "BF16";
         const size_t begin = data.size();
         data.resize(begin + keel_dtype_row_bytes(tensor.dtype, tensor.values.size()));
-        convert_from_f32(tensor.dtype, tensor.values.data(), data.data() + begin, tensor.values.size());
-        header += fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", tensor.name,
-                              dtype, fmt::join(tensor.shape, ","), begin, data.size());
+        convert_from_f32(tensor.dtype, tensor.values.data(), data.data() + begin,
+                         tensor.values.size());
+        header += fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                              tensor.name, dtype, fmt::join(tensor.shape, ","), begin, data.size());
     }
     header += "}";
     header.append((8 - header.size() % 8) % 8, ' ');
     return safetensors_bytes(header, data);
 }
 
-inline void write_safetensors(const std::filesystem::path &path, const std::vector<WrittenTensor> &tensors) {
+inline void write_safetensors(const std::filesystem::path &path,
+                              const std::vector<WrittenTensor> &tensors) {
     write_file(path, safetensors_bytes(tensors));
 }
 
-// The shape of a random Llama. The defaults give 0.1 million parameters and quantize to the block types.
+// The shape of a random Llama. The defaults give 0.1 million parameters and quantize to the block
+// types.
 struct MiniLlama {
     int hidden = 64;
     int intermediate = 96;
@@ -84,7 +89,8 @@ struct MiniLlama {
     int shards = 1; // more: several files and an index
     keel_dtype dtype = KEEL_DTYPE_F32;
     uint32_t seed = 1;
-    double std_dev = 0.08; // larger than in real models, so that a few narrow layers still tell tokens apart
+    double std_dev =
+        0.08; // larger than in real models, so that a few narrow layers still tell tokens apart
 };
 
 inline std::string mini_llama_config(const MiniLlama &m) {
@@ -104,18 +110,23 @@ inline std::string mini_llama_config(const MiniLlama &m) {
         R"("rope_scaling":{},"tie_word_embeddings":{},"attention_bias":{},"mlp_bias":{},"torch_dtype":"{}",)"
         R"("bos_token_id":{},"eos_token_id":{}}})",
         m.hidden, m.intermediate, m.layers, m.heads, m.kv_heads, head_dim, m.vocab, m.max_positions,
-        m.rope_theta, scaling, m.tied, m.attention_bias, m.mlp_bias, dtype, m.vocab - 2, m.vocab - 1);
+        m.rope_theta, scaling, m.tied, m.attention_bias, m.mlp_bias, dtype, m.vocab - 2,
+        m.vocab - 1);
 }
 
-// All tensors of the model, in Hugging Face's names, in a fixed order. Norms are near 1, the rest is normal noise.
+// All tensors of the model, in Hugging Face's names, in a fixed order. Norms are near 1, the rest
+// is normal noise.
 inline std::vector<WrittenTensor> mini_llama_tensors(const MiniLlama &m) {
     const int64_t head_dim = m.head_dim != 0 ? m.head_dim : m.hidden / m.heads;
     std::mt19937 random(m.seed);
     std::normal_distribution<float> noise(0.0F, 1.0F);
     std::vector<WrittenTensor> tensors;
-    const auto add = [&](const std::string &name, std::vector<int64_t> shape, double center, double spread) {
-        const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-        WrittenTensor tensor{name, std::move(shape), std::vector<float>(static_cast<size_t>(count)), m.dtype};
+    const auto add = [&](const std::string &name, std::vector<int64_t> shape, double center,
+                         double spread) {
+        const int64_t count =
+            std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+        WrittenTensor tensor{name, std::move(shape), std::vector<float>(static_cast<size_t>(count)),
+                             m.dtype};
         for (float &value : tensor.values)
             value = static_cast<float>(center + spread * static_cast<double>(noise(random)));
         tensors.push_back(std::move(tensor));
@@ -152,8 +163,10 @@ inline void make_mini_llama(const std::filesystem::path &folder, const MiniLlama
     const auto shards = static_cast<size_t>(model.shards);
     for (size_t shard = 0; shard < shards; ++shard) {
         const std::string file = fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, shards);
-        const auto begin = tensors.begin() + static_cast<std::ptrdiff_t>(tensors.size() * shard / shards);
-        const auto end = tensors.begin() + static_cast<std::ptrdiff_t>(tensors.size() * (shard + 1) / shards);
+        const auto begin =
+            tensors.begin() + static_cast<std::ptrdiff_t>(tensors.size() * shard / shards);
+        const auto end =
+            tensors.begin() + static_cast<std::ptrdiff_t>(tensors.size() * (shard + 1) / shards);
         const std::vector<WrittenTensor> part(begin, end);
         write_safetensors(folder / file, part);
         for (const WrittenTensor &tensor : part) {

@@ -55,8 +55,8 @@ struct WrappingBackend::Context {
     // Runs what has a ticket up to `ticket`; UINT64_MAX: all.
     keel_status run(uint64_t ticket) {
         keel_status first = KEEL_OK;
-        while (!queue.empty() &&
-               (ticket == UINT64_MAX || (queue.front().ticket != 0 && queue.front().ticket <= ticket))) {
+        while (!queue.empty() && (ticket == UINT64_MAX ||
+                                  (queue.front().ticket != 0 && queue.front().ticket <= ticket))) {
             const keel_status status = queue.front().work();
             if (first == KEEL_OK) first = status;
             queue.pop_front();
@@ -73,17 +73,20 @@ struct WrappingBackend::Context {
 struct WrappingBackend::Slots {
     static Context &of(keel_ctx *ctx) { return *reinterpret_cast<Context *>(ctx); }
     static WrappingBackend &of(const keel_host *host) {
-        return *static_cast<WrappingBackend *>(const_cast<void *>(host->get_extension(host, extension_id)));
+        return *static_cast<WrappingBackend *>(
+            const_cast<void *>(host->get_extension(host, extension_id)));
     }
     static const keel_backend &in(Context &c) { return *c.owner.inner_; }
 
     static keel_status KEEL_CALL device_count(const keel_host *host, uint32_t *n) {
         WrappingBackend &w = of(host);
         if (const keel_status s = w.enter("device_count")) return s;
-        *n = w.device_count.value_or(w.devices.empty() ? 1 : static_cast<uint32_t>(w.devices.size()));
+        *n = w.device_count.value_or(w.devices.empty() ? 1
+                                                       : static_cast<uint32_t>(w.devices.size()));
         return KEEL_OK;
     }
-    static keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index, keel_device_info *out) {
+    static keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index,
+                                             keel_device_info *out) {
         WrappingBackend &w = of(host);
         if (const keel_status s = w.enter("device_info")) return s;
         keel_device_info info = {KEEL_HEADER(keel_device_info)};
@@ -124,9 +127,12 @@ struct WrappingBackend::Slots {
         WrappingBackend &w = c.owner;
         *out = nullptr;
         if (const keel_status s = w.enter("buffer_create", 0, desc->size)) return s;
-        if (desc->kind == KEEL_BUFFER_HOST_VISIBLE && !w.has_host_visible) return KEEL_E_UNSUPPORTED;
-        if (desc->kind == KEEL_BUFFER_IMPORT && desc->size % w.import_unit != 0) return KEEL_E_UNSUPPORTED;
-        const bool ours = desc->kind == KEEL_BUFFER_DEVICE || desc->kind == KEEL_BUFFER_HOST_VISIBLE;
+        if (desc->kind == KEEL_BUFFER_HOST_VISIBLE && !w.has_host_visible)
+            return KEEL_E_UNSUPPORTED;
+        if (desc->kind == KEEL_BUFFER_IMPORT && desc->size % w.import_unit != 0)
+            return KEEL_E_UNSUPPORTED;
+        const bool ours =
+            desc->kind == KEEL_BUFFER_DEVICE || desc->kind == KEEL_BUFFER_HOST_VISIBLE;
         if (ours && (desc->size > w.max_buffer_bytes || desc->size > w.memory_limit - w.bytes_))
             return KEEL_E_OUT_OF_MEMORY;
         if (const keel_status s = in(c).buffer_create(c.inner, desc, out)) return s;
@@ -162,8 +168,8 @@ struct WrappingBackend::Slots {
             return in(c).buffer_write(c.inner, buffer, offset, copy.data(), copy.size());
         });
     }
-    static keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *buffer, uint64_t offset, void *dst,
-                                             uint64_t n) {
+    static keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *buffer, uint64_t offset,
+                                             void *dst, uint64_t n) {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("buffer_read", 0, n)) return s;
         if (c.recording) return misused(c);
@@ -191,7 +197,8 @@ struct WrappingBackend::Slots {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("poll", ticket)) return s;
         if (ticket == 0 || ticket > c.tickets) return KEEL_E_INVALID_ARG;
-        const bool busy = !c.queue.empty() && c.queue.front().ticket != 0 && c.queue.front().ticket <= ticket;
+        const bool busy =
+            !c.queue.empty() && c.queue.front().ticket != 0 && c.queue.front().ticket <= ticket;
         return busy ? KEEL_E_NOT_READY : KEEL_OK;
     }
     static keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) {
@@ -227,8 +234,9 @@ struct WrappingBackend::Slots {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("buffer_commit", 0, n)) return s;
         if (c.recording) return misused(c);
-        return c.later(
-            [&c, buffer, offset, n, on] { return in(c).buffer_commit(c.inner, buffer, offset, n, on); });
+        return c.later([&c, buffer, offset, n, on] {
+            return in(c).buffer_commit(c.inner, buffer, offset, n, on);
+        });
     }
     static keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *desc,
                                                 keel_weight **out) {
@@ -277,7 +285,8 @@ struct WrappingBackend::Slots {
         c.owner.alive_.erase(plan);
         --c.owner.live_.plans;
     }
-    static keel_status KEEL_CALL plan_info(keel_ctx *ctx, const keel_plan *plan, keel_plan_info *out) {
+    static keel_status KEEL_CALL plan_info(keel_ctx *ctx, const keel_plan *plan,
+                                           keel_plan_info *out) {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("plan_info")) return s;
         return in(c).plan_info(c.inner, plan, out);
@@ -344,7 +353,8 @@ struct WrappingBackend::Slots {
         --c.owner.live_.recordings;
         delete reinterpret_cast<Recording *>(recording);
     }
-    // ---- keel.timestamps/1: op n lasts from 10 n to 10 n + 5 microseconds on a clock of its own ----
+    // ---- keel.timestamps/1: op n lasts from 10 n to 10 n + 5 microseconds on a clock of its own
+    // ----
     static keel_status KEEL_CALL times_enable(keel_ctx *ctx, uint32_t on) {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("times_enable")) return s;
@@ -372,8 +382,8 @@ struct WrappingBackend::Slots {
         *ns = c.owner.timed_ * 10000 + 6000;
         return KEEL_OK;
     }
-    static keel_status KEEL_CALL read_later_start(keel_ctx *ctx, keel_buffer *buffer, uint64_t offset,
-                                                  uint64_t n, uint64_t *number) {
+    static keel_status KEEL_CALL read_later_start(keel_ctx *ctx, keel_buffer *buffer,
+                                                  uint64_t offset, uint64_t n, uint64_t *number) {
         Context &c = of(ctx);
         *number = 0;
         if (const keel_status s = c.owner.enter("read_later_start", 0, n)) return s;
@@ -383,7 +393,8 @@ struct WrappingBackend::Slots {
         read->bytes.resize(n);
         const keel_status status = c.later([&c, buffer, offset, read] {
             read->done = true;
-            return in(c).buffer_read(c.inner, buffer, offset, read->bytes.data(), read->bytes.size());
+            return in(c).buffer_read(c.inner, buffer, offset, read->bytes.data(),
+                                     read->bytes.size());
         });
         if (status != KEEL_OK) return status;
         *number = ++c.reads;
@@ -399,7 +410,8 @@ struct WrappingBackend::Slots {
         c.later_reads.erase(at);
         --c.owner.live_.reads;
         if (dst == nullptr) return KEEL_OK;
-        if (const keel_status s = c.owner.enter("read_later_finish", 0, read->bytes.size())) return s;
+        if (const keel_status s = c.owner.enter("read_later_finish", 0, read->bytes.size()))
+            return s;
         // What is queued behind it stays where it is.
         while (!read->done) {
             const keel_status status = c.queue.front().work();
@@ -419,13 +431,15 @@ struct WrappingBackend::Slots {
     static const void *extension(const WrappingBackend &w, const char *id) {
         static const keel_read_later later = {KEEL_HEADER(keel_read_later), read_later_start,
                                               read_later_finish, nullptr};
-        static const keel_stream_counts_table counts = {KEEL_HEADER(keel_stream_counts_table), stream_counts};
+        static const keel_stream_counts_table counts = {KEEL_HEADER(keel_stream_counts_table),
+                                                        stream_counts};
         if (w.reads_later && std::string_view(id) == KEEL_EXT_READ_LATER) return &later;
         if (w.tells_counts && std::string_view(id) == KEEL_EXT_STREAM_COUNTS) return &counts;
-        static const keel_replay replay = {KEEL_HEADER(keel_replay), replay_begin, replay_end, replay_submit,
-                                           replay_destroy,           "kept calls"};
-        static const keel_timestamps times = {KEEL_HEADER(keel_timestamps), times_enable, times_read,
-                                              times_now};
+        static const keel_replay replay = {
+            KEEL_HEADER(keel_replay), replay_begin, replay_end, replay_submit,
+            replay_destroy,           "kept calls"};
+        static const keel_timestamps times = {KEEL_HEADER(keel_timestamps), times_enable,
+                                              times_read, times_now};
         if (w.records_steps && std::string_view(id) == KEEL_EXT_REPLAY) return &replay;
         if (w.tells_times && std::string_view(id) == KEEL_EXT_TIMESTAMPS) return &times;
         return nullptr;
@@ -473,11 +487,11 @@ WrappingBackend::WrappingBackend(const keel_backend *inner)
       host_(std::make_shared<HostServices>(1)) {
     host_->add_extension(extension_id, this);
     // What the wrapped backend lacks is lacking here.
-#define KEEL_X(slot)                                                                                         \
+#define KEEL_X(slot)                                                                               \
     if (inner_->slot == nullptr) table_.slot = nullptr;
     KEEL_TEST_SLOTS(KEEL_X)
 #undef KEEL_X
-#define KEEL_X(ID, slot, Args)                                                                               \
+#define KEEL_X(ID, slot, Args)                                                                     \
     if (inner_->slot == nullptr) table_.slot = nullptr;
     KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
@@ -486,11 +500,11 @@ WrappingBackend::WrappingBackend(const keel_backend *inner)
 WrappingBackend::~WrappingBackend() = default;
 
 void WrappingBackend::hide(const std::string &slot) {
-#define KEEL_X(name)                                                                                         \
+#define KEEL_X(name)                                                                               \
     if (slot == #name) return void(table_.name = nullptr);
     KEEL_TEST_SLOTS(KEEL_X)
 #undef KEEL_X
-#define KEEL_X(ID, name, Args)                                                                               \
+#define KEEL_X(ID, name, Args)                                                                     \
     if (slot == #name) return void(table_.name = nullptr);
     KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
@@ -529,7 +543,8 @@ keel_status WrappingBackend::enter(const char *slot, uint64_t ticket, uint64_t b
     fault_.fired = true;
     fault_.where = slot;
     lost_ = fault_.status == KEEL_E_DEVICE_LOST;
-    host_->table()->set_error(host_->table(), fault_.status, (std::string("injected into ") + slot).c_str());
+    host_->table()->set_error(host_->table(), fault_.status,
+                              (std::string("injected into ") + slot).c_str());
     return fault_.status;
 }
 
@@ -550,8 +565,7 @@ uint64_t WrappingBackend::count(const std::string &slot) const {
 
 uint64_t WrappingBackend::ops() const {
     uint64_t n = 0;
-    for (const std::string &slot : op_slots())
-        n += count(slot);
+    for (const std::string &slot : op_slots()) n += count(slot);
     return n;
 }
 

@@ -21,8 +21,9 @@
 
 namespace keel::test {
 
-// A backend that wraps another: it counts and records calls, hides slots, refuses ops, delays work like a GPU does, and fails on demand.
-// Set it up, then open() a device. It must outlive what was opened; every device has this object's own host.
+// A backend that wraps another: it counts and records calls, hides slots, refuses ops, delays work
+// like a GPU does, and fails on demand. Set it up, then open() a device. It must outlive what was
+// opened; every device has this object's own host.
 class WrappingBackend {
   public:
     struct Call {
@@ -45,18 +46,18 @@ class WrappingBackend {
     WrappingBackend &operator=(const WrappingBackend &) = delete;
 
     // ---- set-up, before open() ----
-    void hide(const std::string
-                  &slot); // an optional slot of the table becomes NULL; throws if there is no such slot
+    void hide(const std::string &slot); // an optional slot of the table becomes NULL; throws if
+                                        // there is no such slot
     void hide_all_but(const std::vector<std::string> &slots); // the required ten always stay
-    std::vector<std::string> devices;                         // names; empty: the inner backend's one device
-    std::optional<uint32_t> device_count;                     // what device_count() says
-    std::optional<uint32_t> device_flags;                     // keel_device_flags_e instead of the inner's
-    std::optional<keel_device_type> device_type;              // instead of the inner's
-    std::optional<keel_mem_info> memory;                      // what mem_info() says
-    uint32_t prefill_chunk = 0, kv_block_slots = 0;           // what ctx_info says; 0: as the inner does
-    bool has_host_visible = true;                             // false: no buffers that the host sees
-    uint64_t import_unit = 1;                                 // imports only memory of a multiple of it
-    keel_sync sync = KEEL_SYNC_LAZY;                          // what ctx_info asks for
+    std::vector<std::string> devices;               // names; empty: the inner backend's one device
+    std::optional<uint32_t> device_count;           // what device_count() says
+    std::optional<uint32_t> device_flags;           // keel_device_flags_e instead of the inner's
+    std::optional<keel_device_type> device_type;    // instead of the inner's
+    std::optional<keel_mem_info> memory;            // what mem_info() says
+    uint32_t prefill_chunk = 0, kv_block_slots = 0; // what ctx_info says; 0: as the inner does
+    bool has_host_visible = true;                   // false: no buffers that the host sees
+    uint64_t import_unit = 1;                       // imports only memory of a multiple of it
+    keel_sync sync = KEEL_SYNC_LAZY;                // what ctx_info asks for
     uint32_t sync_ops = 0;
     // Ops, writes and commits only run when a read or a wait for their ticket makes them.
     bool asynchronous = false;
@@ -64,14 +65,15 @@ class WrappingBackend {
     bool records_steps = false; // serves keel.replay/1
     bool tells_times = false;   // serves keel.timestamps/1
     bool reads_later = false;   // serves keel.read_later/1
-    bool tells_counts = false;  // serves keel.stream_counts/1, with what own_submits and own_waits are
+    bool tells_counts =
+        false; // serves keel.stream_counts/1, with what own_submits and own_waits are
 
     // ---- at any time ----
     Refuse refuse_plan, refuse_call;        // KEEL_E_UNSUPPORTED where true
     uint64_t max_buffer_bytes = UINT64_MAX; // larger ones: out of memory
     uint64_t memory_limit = UINT64_MAX;     // all buffers together
-    // The n-th call from now (1: the next) of `slot`, or of any slot that returns a status, fails without a side effect. After
-    // KEEL_E_DEVICE_LOST every such call fails with it.
+    // The n-th call from now (1: the next) of `slot`, or of any slot that returns a status, fails
+    // without a side effect. After KEEL_E_DEVICE_LOST every such call fails with it.
     void fail_nth(uint64_t n, keel_status status, const std::string &slot = "");
     void clear_fault() { fault_ = {}; }
     bool fault_fired() const { return fault_.fired; }
@@ -89,7 +91,8 @@ class WrappingBackend {
     uint64_t ops() const; // calls of op slots
     void clear_calls() { calls_.clear(); }
     Live live() const { return live_; }
-    // Calls against the rules of keel.replay/1: a recording that names what is gone, a read or a write while one is made.
+    // Calls against the rules of keel.replay/1: a recording that names what is gone, a read or a
+    // write while one is made.
     uint64_t misuses() const { return misuses_; }
     uint64_t own_submits = 0, own_waits = 0;
     uint64_t untimed_op = 0; // keel.timestamps/1 leaves this one out

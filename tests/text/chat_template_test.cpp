@@ -50,7 +50,8 @@ std::unique_ptr<Tokenizer> with_marks(const std::string &path, const char *bos, 
 }
 
 const Tokenizer &spm() {
-    static const auto tokenizer = with_marks(root + "/tests/text/golden/spm/tokenizer.json", "<s>", "</s>");
+    static const auto tokenizer =
+        with_marks(root + "/tests/text/golden/spm/tokenizer.json", "<s>", "</s>");
     return *tokenizer;
 }
 
@@ -74,8 +75,7 @@ std::vector<ChatMessage> conversation(const std::string &name) {
 
 std::string joined(const std::vector<ChatPiece> &pieces) {
     std::string text;
-    for (const ChatPiece &piece : pieces)
-        text += piece.text;
+    for (const ChatPiece &piece : pieces) text += piece.text;
     for (const auto &[mark, by] : {std::pair{"{bos}", "<s>"}, std::pair{"{eos}", "</s>"}})
         for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark))
             text.replace(at, 5, by);
@@ -101,7 +101,8 @@ TEST_CASE("templates are recognized and give transformers' text and ids") {
         CHECK(known->name() == entry["name"]);
         for (const auto &[name, expected] : entry["cases"].items()) {
             INFO(name);
-            const auto pieces = known->conversation(conversation(name), golden()["date"].get<std::string>());
+            const auto pieces =
+                known->conversation(conversation(name), golden()["date"].get<std::string>());
             CHECK(joined(pieces) == expected["text"].get<std::string>());
             CHECK(known->encode(spm(), pieces, false) == expected["spm"].get<Ids>());
             CHECK(known->encode(bytes(), pieces, false) == expected["bytes"].get<Ids>());
@@ -116,13 +117,15 @@ TEST_CASE("a conversation prefilled turn by turn is the conversation as a whole"
         for (const Tokenizer *tokenizer : {&spm(), &bytes()}) {
             INFO(name);
             const ChatTemplate chat = *ChatTemplate::by_name(name);
-            Ids ids = chat.encode(
-                *tokenizer, chat.begin(system, "1 Jan 2026") + chat.user_turn(messages[1].content, true),
-                false);
+            Ids ids = chat.encode(*tokenizer,
+                                  chat.begin(system, "1 Jan 2026") +
+                                      chat.user_turn(messages[1].content, true),
+                                  false);
             for (std::size_t i = 2; i < messages.size(); i += 2) {
                 const Ids answer = chat.encode(*tokenizer, chat.answer(messages[i].content), true);
                 const Ids next = chat.encode(
-                    *tokenizer, chat.end_of_answer() + chat.user_turn(messages[i + 1].content, false), true);
+                    *tokenizer,
+                    chat.end_of_answer() + chat.user_turn(messages[i + 1].content, false), true);
                 ids.insert(ids.end(), answer.begin(), answer.end());
                 ids.insert(ids.end(), next.begin(), next.end());
             }
@@ -139,10 +142,11 @@ TEST_CASE("nobody can forge a mark") {
         for (const Tokenizer *tokenizer : {&spm(), &bytes()}) {
             const auto count = [&](const std::string &text) {
                 std::size_t special = 0;
-                const auto pieces = chat.conversation(std::vector<ChatMessage>{{ChatRole::system, text},
-                                                                               {ChatRole::user, text},
-                                                                               {ChatRole::assistant, text}},
-                                                      "1 Jan 2026");
+                const auto pieces =
+                    chat.conversation(std::vector<ChatMessage>{{ChatRole::system, text},
+                                                               {ChatRole::user, text},
+                                                               {ChatRole::assistant, text}},
+                                      "1 Jan 2026");
                 for (const std::int32_t id : chat.encode(*tokenizer, pieces, false))
                     special += tokenizer->kind(id) == keel::TokenKind::special ? 1 : 0;
                 return special;
@@ -165,7 +169,8 @@ TEST_CASE("each template says what ends an answer") {
     CHECK(ends("llama2", "</s>", spm()));
     CHECK(ends("zephyr", "</s>", spm()));
     const auto plain = keel::load_tokenizer(root + "/models/tiny"); // it has no such token
-    CHECK(ChatTemplate::by_name("chatml")->stop_strings(*plain) == std::vector<std::string>{"<|im_end|>"});
+    CHECK(ChatTemplate::by_name("chatml")->stop_strings(*plain) ==
+          std::vector<std::string>{"<|im_end|>"});
 }
 
 TEST_CASE("a template that writes its turns otherwise is not recognized") {
@@ -178,16 +183,17 @@ TEST_CASE("a template that writes its turns otherwise is not recognized") {
           "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
           "'<|im_end|>' + '\n' }}", // asks for no answer
           "[INST] <<SYS>> <|im_start|> <|user|> <start_of_turn> <|start_header_id|>",
-          "{{ '<|user|>\n' + message['content'] + '<|end|>\n<|assistant|>\n' }}", "{{ '", "{% '\\", "{#",
-          "{{ \"<|im_start|>",
+          "{{ '<|user|>\n' + message['content'] + '<|end|>\n<|assistant|>\n' }}", "{{ '", "{% '\\",
+          "{#", "{{ \"<|im_start|>",
           "{{ '[SYSTEM_PROMPT]' + bos_token + '[INST] ' + message['content'] + '[/INST]' "
           "+ message['content'] + eos_token }}"})
         CHECK_FALSE(ChatTemplate::recognize(jinja));
     CHECK_FALSE(ChatTemplate::recognize(std::string(2'000'000, 'x')));
 }
 
-TEST_CASE("a template of Llama 3's family keeps the date it names, and one that does more with it is not "
-          "recognized") {
+TEST_CASE(
+    "a template of Llama 3's family keeps the date it names, and one that does more with it is not "
+    "recognized") {
     const std::string jinja = golden()["templates"]["llama3.1"]["jinja"];
     const auto with = [&](const std::string &what, const std::string &by) {
         std::string text = jinja;
@@ -205,9 +211,10 @@ TEST_CASE("a template of Llama 3's family keeps the date it names, and one that 
     CHECK(preamble("'26 July 2024'") == before + "26 July 2024\n\n");
     CHECK(preamble("\"2025-01-31\"") == before + "2025-01-31\n\n");
     CHECK(preamble("'1 février 2025'") == before + "1 février 2025\n\n");
-    for (const char *other : {"\"\"", "today", "'26 ' + month", "'26 Jul 2024' | upper", "'{date}'",
-                              "'<|eot_id|>'", "'a\\nb'", "'\xff'", "'1' %}{% set date_string = '2'",
-                              "'a date that is much too long to be one, as it says'", "'26 Jul 2024"}) {
+    for (const char *other :
+         {"\"\"", "today", "'26 ' + month", "'26 Jul 2024' | upper", "'{date}'", "'<|eot_id|>'",
+          "'a\\nb'", "'\xff'", "'1' %}{% set date_string = '2'",
+          "'a date that is much too long to be one, as it says'", "'26 Jul 2024"}) {
         INFO(other);
         CHECK(preamble(other) == "unknown");
     }
@@ -226,14 +233,15 @@ TEST_CASE("the template is found in tokenizer_config.json, also among named ones
     const std::string zephyr = golden()["templates"]["zephyr"]["jinja"];
     const std::string gemma = golden()["templates"]["gemma"]["jinja"];
     const auto find = [](std::string_view jinja, const Json &config) {
-        const auto found = keel::find_chat_template(jinja, config.dump(), "m/tokenizer_config.json");
+        const auto found =
+            keel::find_chat_template(jinja, config.dump(), "m/tokenizer_config.json");
         return found.known ? found.known->name() : found.jinja.empty() ? "none" : "unknown";
     };
     CHECK(find("", {{"chat_template", zephyr}}) == "zephyr");
     CHECK(find(gemma, {{"chat_template", zephyr}}) == "gemma");
-    CHECK(find("", {{"chat_template", Json::array({{{"name", "tool_use"}, {"template", gemma}},
-                                                   {{"name", "default"}, {"template", zephyr}}})}}) ==
-          "zephyr");
+    CHECK(find("", {{"chat_template",
+                     Json::array({{{"name", "tool_use"}, {"template", gemma}},
+                                  {{"name", "default"}, {"template", zephyr}}})}}) == "zephyr");
     CHECK(find("", Json::object()) == "none");
     CHECK(find("", {{"chat_template", "other"}}) == "unknown");
     CHECK_THROWS_WITH(find("", {{"chat_template", 5}}),
@@ -241,7 +249,8 @@ TEST_CASE("the template is found in tokenizer_config.json, also among named ones
     CHECK(keel::load_chat_template(root + "/models/tiny").jinja.empty());
 }
 
-TEST_CASE("a conversation out of order, or one that needs an end token there is none of, is refused") {
+TEST_CASE(
+    "a conversation out of order, or one that needs an end token there is none of, is refused") {
     const ChatTemplate chat = *ChatTemplate::by_name("zephyr");
     CHECK_THROWS_WITH(chat.conversation(std::vector<ChatMessage>{{ChatRole::assistant, "x"}}),
                       Contains("message 1"));

@@ -124,8 +124,9 @@ TEST_CASE("the ways to cut words that GGUF files name are those of the models") 
         REQUIRE(pre);
         keel::PreTokenizer tokenizer;
         for (const std::string_view pattern : pre->patterns)
-            tokenizer.add_split(keel::SplitRegex(pattern, keel::SplitRegex::Syntax::regex, std::string(name)),
-                                keel::SplitBehavior::isolated, false);
+            tokenizer.add_split(
+                keel::SplitRegex(pattern, keel::SplitRegex::Syntax::regex, std::string(name)),
+                keel::SplitBehavior::isolated, false);
         tokenizer.set_byte_level(false, false);
         keel::RegexScratch scratch(text.size());
         std::string out;
@@ -140,7 +141,8 @@ TEST_CASE("the ways to cut words that GGUF files name are those of the models") 
     CHECK(cuts("tekken", text) == "It|'s| |1|2|3|4|5| ok|IDE| | x|\n\n|!/|");
     CHECK(cuts("default", text) == "It|'|s| |123|45| okIDE| | x|\n\n|!/|");
     CHECK_FALSE(keel::find_gguf_pre_tokenizer("bloom"));
-    for (const std::string_view name : {"gpt-2", "llama-bpe", "smaug-bpe", "qwen2", "smollm", "tekken"}) {
+    for (const std::string_view name :
+         {"gpt-2", "llama-bpe", "smaug-bpe", "qwen2", "smollm", "tekken"}) {
         const auto pre = keel::find_gguf_pre_tokenizer(name);
         REQUIRE(pre);
         CHECK(keel::name_gguf_pre_tokenizer(pre->patterns, pre->ignore_merges) == name);
@@ -158,8 +160,8 @@ TEST_CASE("the ways to cut words that GGUF files name are those of the models") 
 TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
     Vocab vocab = tiny();
     vocab.pre = "bloom";
-    CHECK_THAT(refusal(vocab),
-               Contains("tokenizer.ggml.pre") && Contains("'bloom' is not known; Keel knows default, gpt-2"));
+    CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.pre") &&
+                                   Contains("'bloom' is not known; Keel knows default, gpt-2"));
     vocab.pre.clear();
     CHECK(refusal(vocab) == "accepted"); // as "default"
     vocab = tiny();
@@ -168,10 +170,11 @@ TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
                Contains("tokenizer.ggml.model") && Contains("the kind 'bert' is not supported"));
     vocab = tiny();
     vocab.merges[7] = "x";
-    CHECK_THAT(refusal(vocab),
-               Contains("tokenizer.ggml.merges") && Contains("merge 7: expected \"a b\", found 'x'"));
+    CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.merges") &&
+                                   Contains("merge 7: expected \"a b\", found 'x'"));
     vocab.merges[7] = "q qqqq";
-    CHECK_THAT(refusal(vocab), Contains("merge 7: 'q") && Contains("is not in tokenizer.ggml.tokens"));
+    CHECK_THAT(refusal(vocab),
+               Contains("merge 7: 'q") && Contains("is not in tokenizer.ggml.tokens"));
     vocab.merges.clear();
     CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.merges") && Contains("is missing"));
     vocab = tiny();
@@ -190,8 +193,7 @@ TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
     CHECK_THAT(refusal(vocab),
                Contains("tokenizer.ggml.token_type") && Contains("expected one number per token"));
     vocab = tiny();
-    for (std::string &token : vocab.tokens)
-        token += " ";
+    for (std::string &token : vocab.tokens) token += " ";
     CHECK_THAT(refusal(vocab), Contains("this is not byte-level BPE"));
 }
 
@@ -224,7 +226,6 @@ TEST_CASE("composed text is Unicode's, also in long texts") {
     }
     CHECK(keel::compose_unicode(apart, false) == composed);
     keel::TextNormalizer blow_up;
-    for (int i = 0; i < 6; ++i)
-        blow_up.add_replacement("a", std::string(60, 'a'));
+    for (int i = 0; i < 6; ++i) blow_up.add_replacement("a", std::string(60, 'a'));
     CHECK_THROWS_WITH(blow_up.apply("aaaa"), Contains("becomes too long"));
 }

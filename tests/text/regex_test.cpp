@@ -47,9 +47,10 @@ TEST_CASE("patterns mean what they mean in Oniguruma") {
 
 TEST_CASE("what PCRE2 would read differently is refused") {
     for (const char *pattern :
-         {R"(\h)",     R"(\K)",   R"(\G)",       R"(\X)",   R"(\R)",  R"((a)\1)", R"((?m)a)", R"((?x: a))",
-          R"(a(?i)b)", "[a[bc]]", "[[:alpha:]]", "[a&&b]",  "a{2}+",  "a{2}?",    R"([\b])",  R"([\W])",
-          "(?<n>a)",   "(*UTF)a", "[a",          R"(\p{L)", R"(\pL)", R"(\xE9)",  R"(\u12)",  "\\"}) {
+         {R"(\h)",    R"(\K)",      R"(\G)",     R"(\X)",   R"(\R)",       R"((a)\1)",
+          R"((?m)a)", R"((?x: a))", R"(a(?i)b)", "[a[bc]]", "[[:alpha:]]", "[a&&b]",
+          "a{2}+",    "a{2}?",      R"([\b])",   R"([\W])", "(?<n>a)",     "(*UTF)a",
+          "[a",       R"(\p{L)",    R"(\pL)",    R"(\xE9)", R"(\u12)",     "\\"}) {
         INFO(pattern);
         CHECK_THROWS_WITH(SplitRegex(pattern, SplitRegex::Syntax::regex, "FILE: a.b"),
                           Contains("FILE: a.b: ") && Contains("not supported"));
@@ -59,8 +60,10 @@ TEST_CASE("what PCRE2 would read differently is refused") {
         CHECK_THROWS_WITH(SplitRegex(pattern, SplitRegex::Syntax::regex, "FILE"),
                           Contains("FILE: the pattern does not compile"));
     }
-    CHECK_THROWS_AS(SplitRegex(std::string(100'000, 'a'), SplitRegex::Syntax::regex, "FILE"), keel::Error);
-    CHECK_THROWS_AS(SplitRegex(std::string(1000, '('), SplitRegex::Syntax::regex, "FILE"), keel::Error);
+    CHECK_THROWS_AS(SplitRegex(std::string(100'000, 'a'), SplitRegex::Syntax::regex, "FILE"),
+                    keel::Error);
+    CHECK_THROWS_AS(SplitRegex(std::string(1000, '('), SplitRegex::Syntax::regex, "FILE"),
+                    keel::Error);
 }
 
 TEST_CASE("a literal pattern has no special characters") {

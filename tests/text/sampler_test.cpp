@@ -30,10 +30,8 @@ std::map<std::int32_t, double> exact(const std::vector<float> &logits, const Sam
                      [](const Entry &a, const Entry &b) { return a.probability > b.probability; });
     const auto normalize = [&] {
         long double sum = 0;
-        for (const Entry &e : all)
-            sum += e.probability;
-        for (Entry &e : all)
-            e.probability /= sum;
+        for (const Entry &e : all) sum += e.probability;
+        for (Entry &e : all) e.probability /= sum;
     };
     if (p.top_k > 0 && static_cast<std::size_t>(p.top_k) < all.size())
         all.resize(static_cast<std::size_t>(p.top_k));
@@ -41,8 +39,7 @@ std::map<std::int32_t, double> exact(const std::vector<float> &logits, const Sam
     if (p.top_p < 1) {
         long double mass = 0;
         std::size_t kept = 0;
-        while (kept < all.size() && (kept == 0 || mass < p.top_p))
-            mass += all[kept++].probability;
+        while (kept < all.size() && (kept == 0 || mass < p.top_p)) mass += all[kept++].probability;
         all.resize(kept);
         normalize();
     }
@@ -50,8 +47,7 @@ std::map<std::int32_t, double> exact(const std::vector<float> &logits, const Sam
     std::erase_if(all, [&](const Entry &e) { return e.probability < floor; });
     normalize();
     std::map<std::int32_t, double> out;
-    for (const Entry &e : all)
-        out[e.id] = static_cast<double>(e.probability);
+    for (const Entry &e : all) out[e.id] = static_cast<double>(e.probability);
     return out;
 }
 
@@ -63,12 +59,12 @@ std::vector<float> random_logits(std::size_t count, unsigned seed, float spread)
     return logits;
 }
 
-std::vector<std::int32_t> survivors(const std::vector<float> &logits, const SamplingParams &params) {
+std::vector<std::int32_t> survivors(const std::vector<float> &logits,
+                                    const SamplingParams &params) {
     Sampler sampler(params);
     sampler.sample(logits, {});
     std::vector<std::int32_t> ids;
-    for (const auto &candidate : sampler.candidates())
-        ids.push_back(candidate.id);
+    for (const auto &candidate : sampler.candidates()) ids.push_back(candidate.id);
     std::sort(ids.begin(), ids.end());
     return ids;
 }
@@ -93,27 +89,26 @@ TEST_CASE("draws follow the exact distribution") {
         const auto expected = exact(logits, params);
         Sampler sampler(params);
         std::map<std::int32_t, int> counts;
-        for (int i = 0; i < draws; ++i)
-            ++counts[sampler.sample(logits, {})];
+        for (int i = 0; i < draws; ++i) ++counts[sampler.sample(logits, {})];
         double chi_square = 0;
         for (const auto &[id, probability] : expected) {
             const double difference = counts[id] - draws * probability;
             chi_square += difference * difference / (draws * probability);
         }
-        for (const auto &[id, count] : counts)
-            CHECK((expected.contains(id) || count == 0));
-        // mean df, deviation sqrt(2 df): four deviations are far beyond chance, and the seeds are fixed
+        for (const auto &[id, count] : counts) CHECK((expected.contains(id) || count == 0));
+        // mean df, deviation sqrt(2 df): four deviations are far beyond chance, and the seeds are
+        // fixed
         const double df = static_cast<double>(expected.size()) - 1;
         CHECK(chi_square < df + 4 * std::sqrt(2 * df) + 1e-9);
     }
 }
 
-TEST_CASE("the survivors and their weights are those of the definition, for large vocabularies too") {
+TEST_CASE(
+    "the survivors and their weights are those of the definition, for large vocabularies too") {
     for (unsigned seed = 0; seed < 40; ++seed) {
         auto logits = random_logits(seed % 4 == 0 ? 5000 : 300, seed, 14.0F);
         if (seed % 3 == 0)
-            for (float &logit : logits)
-                logit = std::round(logit); // many ties
+            for (float &logit : logits) logit = std::round(logit); // many ties
         SamplingParams params{.temperature = 0.3F + 0.1F * static_cast<float>(seed % 10)};
         params.top_k = seed % 5 == 0 ? 0 : static_cast<std::int32_t>(1 + seed * 13 % 400);
         params.top_p = seed % 7 == 0 ? 1.0F : 0.3F + 0.017F * static_cast<float>(seed);
@@ -124,8 +119,7 @@ TEST_CASE("the survivors and their weights are those of the definition, for larg
         Sampler sampler(params);
         sampler.sample(logits, {});
         double total = 0;
-        for (const auto &c : sampler.candidates())
-            total += c.weight;
+        for (const auto &c : sampler.candidates()) total += c.weight;
         std::size_t found = 0;
         for (const auto &c : sampler.candidates()) {
             REQUIRE(expected.contains(c.id));
@@ -161,9 +155,11 @@ TEST_CASE("each filter keeps what it says at its edges") {
     CHECK(survivors(logits, with([](auto &p) { p.top_k = 5; })) == Ids{0, 1, 2, 3, 4});
     CHECK(survivors(logits, with([](auto &p) { p.top_k = 1000; })) == Ids{0, 1, 2, 3, 4});
     CHECK(survivors(logits, with([](auto &p) { p.top_p = 0.0F; })) == Ids{1});
-    CHECK(survivors(logits, with([](auto &p) { p.top_p = 0.5F; })) == Ids{1, 3}); // 0.39 of the mass each
+    CHECK(survivors(logits, with([](auto &p) { p.top_p = 0.5F; })) ==
+          Ids{1, 3}); // 0.39 of the mass each
     CHECK(survivors(logits, with([](auto &p) { p.min_p = 1.0F; })) == Ids{1, 3});
-    CHECK(survivors(logits, with([](auto &p) { p.min_p = 0.36F; })) == Ids{1, 2, 3}); // e^-1 = 0.368
+    CHECK(survivors(logits, with([](auto &p) { p.min_p = 0.36F; })) ==
+          Ids{1, 2, 3}); // e^-1 = 0.368
     CHECK(survivors(logits, with([](auto &p) { p.min_p = 0.37F; })) == Ids{1, 3});
     // exactly reached: four equal tokens, half of the mass is two of them
     const std::vector<float> equal{1, 1, 1, 1};
@@ -182,11 +178,12 @@ TEST_CASE("the repetition penalty is applied once per token of the window") {
     Sampler sampler({.temperature = 0.0F, .repetition_penalty = 2.0F});
     const std::vector<float> logits{4.0F, 3.0F, -1.0F};
     CHECK(sampler.sample(logits, Ids{}) == 0);
-    CHECK(sampler.sample(logits, Ids{0}) == 1);                           // 2 against 3
-    CHECK(sampler.sample(logits, Ids{0, 0, 0}) == 1);                     // still 2
-    CHECK(sampler.sample(logits, Ids{0, 1, 1}) == 0);                     // 2 against 1.5: once, not twice
-    CHECK(sampler.sample(std::vector<float>{-1.0F, -1.5F}, Ids{0}) == 1); // negative logits are multiplied
-    CHECK(sampler.sample(logits, Ids{-7, 3, INT32_MAX, 0}) == 1);         // strangers are passed over
+    CHECK(sampler.sample(logits, Ids{0}) == 1);       // 2 against 3
+    CHECK(sampler.sample(logits, Ids{0, 0, 0}) == 1); // still 2
+    CHECK(sampler.sample(logits, Ids{0, 1, 1}) == 0); // 2 against 1.5: once, not twice
+    CHECK(sampler.sample(std::vector<float>{-1.0F, -1.5F}, Ids{0}) ==
+          1);                                                     // negative logits are multiplied
+    CHECK(sampler.sample(logits, Ids{-7, 3, INT32_MAX, 0}) == 1); // strangers are passed over
     Sampler windowed({.temperature = 0.0F, .repetition_penalty = 2.0F, .repetition_window = 2});
     CHECK(windowed.sample(logits, Ids{0, 2, 2}) == 0);
     CHECK(windowed.sample(logits, Ids{2, 0, 2}) == 1);
@@ -200,15 +197,15 @@ TEST_CASE("the same seed draws the same tokens, here and on any machine") {
     const auto run = [&](const SamplingParams &p) {
         Sampler sampler(p);
         Ids out;
-        for (int i = 0; i < 50; ++i)
-            out.push_back(sampler.sample(logits, out));
+        for (int i = 0; i < 50; ++i) out.push_back(sampler.sample(logits, out));
         return out;
     };
     CHECK(run(params) == run(params));
     SamplingParams other = params;
     other.seed = 43;
     CHECK(run(other) != run(params));
-    // xoshiro256** seeded with splitmix64(0): fixed for ever, or stored sessions would go on differently
+    // xoshiro256** seeded with splitmix64(0): fixed for ever, or stored sessions would go on
+    // differently
     keel::Rng rng(0);
     CHECK(rng.next() == 0x99EC5F36CB75F2B4U);
     CHECK(rng.next() == 0xBF6E1F784956452AU);
@@ -218,24 +215,24 @@ TEST_CASE("the same seed draws the same tokens, here and on any machine") {
 TEST_CASE("a restored generator goes on where it was") {
     const auto logits = random_logits(100, 5, 4.0F);
     Sampler first({.temperature = 1.0F, .seed = 7});
-    for (int i = 0; i < 10; ++i)
-        first.sample(logits, {});
+    for (int i = 0; i < 10; ++i) first.sample(logits, {});
     Sampler second({.temperature = 1.0F, .seed = 1});
     second.restore_rng(first.rng_state());
-    for (int i = 0; i < 20; ++i)
-        CHECK(first.sample(logits, {}) == second.sample(logits, {}));
+    for (int i = 0; i < 20; ++i) CHECK(first.sample(logits, {}) == second.sample(logits, {}));
     second.restore_rng({}); // would give zeros for ever
     CHECK(second.rng_state() == keel::Rng(0).state());
 }
 
 TEST_CASE("a logit that is not finite is an error with its place") {
-    for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-                              -std::numeric_limits<float>::infinity()}) {
+    for (const float value :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+          -std::numeric_limits<float>::infinity()}) {
         for (const float temperature : {0.0F, 1.0F}) {
             std::vector<float> logits(100, 1.0F);
             logits[37] = value;
             Sampler sampler({.temperature = temperature, .top_k = 5});
-            CHECK_THROWS_WITH(sampler.sample(logits, {}), Catch::Matchers::Contains("logit 37 of 100 is "));
+            CHECK_THROWS_WITH(sampler.sample(logits, {}),
+                              Catch::Matchers::Contains("logit 37 of 100 is "));
         }
     }
     Sampler sampler({});

@@ -1,4 +1,5 @@
-// SentencePiece-style BPE against SentencePiece and Hugging Face tokenizers, by golden files (golden/make_spm_golden.py).
+// SentencePiece-style BPE against SentencePiece and Hugging Face tokenizers, by golden files
+// (golden/make_spm_golden.py).
 #include "base/error.hpp"
 #include "format/gguf_writer.hpp"
 #include "text/text_stream.hpp"
@@ -32,10 +33,12 @@ std::string read_text(const std::string &path) {
 }
 
 Ids unpack(std::string_view packed) {
-    static const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const std::string digits =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     Ids ids;
     for (std::size_t i = 0; i + 1 < packed.size(); i += 2)
-        ids.push_back(static_cast<std::int32_t>(digits.find(packed[i]) * 64 + digits.find(packed[i + 1])));
+        ids.push_back(
+            static_cast<std::int32_t>(digits.find(packed[i]) * 64 + digits.find(packed[i + 1])));
     return ids;
 }
 
@@ -54,8 +57,7 @@ const std::vector<Vector> &vectors() {
         for (std::string line; std::getline(lines, line);) {
             std::vector<std::string> fields;
             std::istringstream parts(line);
-            for (std::string field; std::getline(parts, field, '\t');)
-                fields.push_back(field);
+            for (std::string field; std::getline(parts, field, '\t');) fields.push_back(field);
             Vector row;
             row.text = Json::parse(fields.at(0)).get<std::string>();
             row.has_control = fields[1] == "-";
@@ -65,7 +67,8 @@ const std::vector<Vector> &vectors() {
                 if (fields[i] != "=") last = unpack(fields[i]);
                 row.json.push_back(last);
             }
-            row.decoded = fields.back() == "=" ? row.text : Json::parse(fields.back()).get<std::string>();
+            row.decoded =
+                fields.back() == "=" ? row.text : Json::parse(fields.back()).get<std::string>();
             rows.push_back(std::move(row));
         }
         return rows;
@@ -195,8 +198,7 @@ TEST_CASE("the same vocabulary in a GGUF file gives the same ids") {
     GgufVocab vocab = gguf_vocab();
     const auto path = write_gguf(vocab, "spm_test.gguf");
     const auto tokenizer = keel::load_tokenizer(path);
-    for (const Vector &row : vectors())
-        check_ids(*tokenizer, row.text, row.json.front(), "gguf");
+    for (const Vector &row : vectors()) check_ids(*tokenizer, row.text, row.json.front(), "gguf");
     CHECK(tokenizer->encode("a") == Ids{1, 263});
     CHECK(tokenizer->eos_id() == 2);
     CHECK(tokenizer->find_token("</s>") == 2);
@@ -218,7 +220,8 @@ TEST_CASE("streamed text equals decoded text, byte pieces and all") {
             for (int round = 0; round < 300; ++round) {
                 Ids ids;
                 for (int k = 0; k < 20; ++k)
-                    ids.push_back(static_cast<std::int32_t>(random() % (round % 2 == 0 ? 1500 : 300)));
+                    ids.push_back(
+                        static_cast<std::int32_t>(random() % (round % 2 == 0 ? 1500 : 300)));
                 REQUIRE(streamed(*tokenizer, ids, options) == tokenizer->decode(ids, options));
             }
         }
@@ -230,13 +233,14 @@ TEST_CASE("the first space of a text is SentencePiece's own, of a continuation i
     CHECK(spm_model().decode(ids) == "the king");
     CHECK(spm_model().decode(ids, {.continues = true}) == " the king");
     CHECK(spm_model().decode(spm_model().encode("  x", false)) == "  x");
-    CHECK(spm_model().decode(spm_model().encode("the king"), {.skip_special = false}) == "<s> the king");
+    CHECK(spm_model().decode(spm_model().encode("the king"), {.skip_special = false}) ==
+          "<s> the king");
     // what goes on behind other tokens gets neither a begin token nor a space
     const Ids whole = spm_model().encode("the king", false);
     const Ids rest = spm_model().encode(" king", {.continues = true});
     CHECK(Ids(whole.end() - static_cast<std::ptrdiff_t>(rest.size()), whole.end()) == rest);
-    const auto first =
-        from_json(patched(Json::parse(read_text(spm_dir + "variants.json")).at("metaspace, first")));
+    const auto first = from_json(
+        patched(Json::parse(read_text(spm_dir + "variants.json")).at("metaspace, first")));
     CHECK(first->encode("x", {.continues = true}) != first->encode("x", false));
 }
 
@@ -265,8 +269,7 @@ TEST_CASE("what people write cannot become a special token, also across the bord
 TEST_CASE("invalid bytes and long words are tokenized") {
     CHECK(spm_model().encode("a\xF0\x9F\x98 b", false) == spm_model().encode("a\uFFFD b", false));
     std::string word;
-    while (word.size() < 300'000)
-        word += "onceuponatimetherewasamillersdaughter";
+    while (word.size() < 300'000) word += "onceuponatimetherewasamillersdaughter";
     CHECK(spm_model().decode(spm_model().encode(word, false)) == word);
     const std::string spaces(300'000, ' ');
     CHECK(spm_model().decode(spm_model().encode(spaces, false)) == spaces);
@@ -274,17 +277,18 @@ TEST_CASE("invalid bytes and long words are tokenized") {
 
 TEST_CASE("files beside a tokenizer.model add tokens and say what frames a text") {
     const std::string bytes = read_text(spm_dir + "tokenizer.model");
-    const auto chat =
-        from_model(bytes, R"({"added_tokens_decoder": {"1500": {"content": "<|im_start|>", "special": true}},
+    const auto chat = from_model(
+        bytes, R"({"added_tokens_decoder": {"1500": {"content": "<|im_start|>", "special": true}},
         "add_bos_token": false, "add_eos_token": true, "legacy": false, "eos_token": "<|im_start|>"})",
-                   R"({"<|im_start|>": 1500, "word": 1501})");
+        R"({"<|im_start|>": 1500, "word": 1501})");
     CHECK(chat->vocab_size() == 1502);
     CHECK(chat->encode("<|im_start|>") == Ids{1500, 2});
     CHECK(chat->kind(1500) == keel::TokenKind::special);
     CHECK(chat->kind(1501) == keel::TokenKind::added);
     CHECK(chat->eos_id() == 1500);
     // not legacy: a space before the text and before no other stretch of it
-    CHECK(chat->encode("</s>a", {.add_special = false}) == Ids{2, spm_model().encode("xa", false).back()});
+    CHECK(chat->encode("</s>a", {.add_special = false}) ==
+          Ids{2, spm_model().encode("xa", false).back()});
     CHECK_THROWS_WITH(from_model(bytes, R"({"added_tokens_decoder": {"x": {"content": "y"}}})"),
                       Contains("m/tokenizer_config.json:1: added_tokens_decoder: expected ids"));
     CHECK_THROWS_WITH(from_model(bytes, {}, R"({"y": 400})"),
@@ -298,8 +302,7 @@ namespace {
 // A ModelProto by hand.
 std::string varint(std::uint64_t value) {
     std::string out;
-    for (; value >= 0x80; value >>= 7)
-        out += static_cast<char>(value | 0x80);
+    for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
     return out + static_cast<char>(value);
 }
 std::string field(unsigned number, std::string_view bytes) {
@@ -316,7 +319,8 @@ const std::string no_space_rules = field(3, field(3, 0U) + field(4, 0U));
 
 } // namespace
 
-TEST_CASE("a tokenizer.model that Keel cannot follow, or that is damaged, is refused by name and place") {
+TEST_CASE(
+    "a tokenizer.model that Keel cannot follow, or that is damaged, is refused by name and place") {
     const std::string a = piece("a", 1);
     CHECK(from_model(a + bpe_spec + no_space_rules)->encode("aab") ==
           Ids{0, 0}); // b has no piece and there is no unknown one
@@ -334,7 +338,8 @@ TEST_CASE("a tokenizer.model that Keel cannot follow, or that is damaged, is ref
                       Contains("piece 0") && Contains("not valid UTF-8"));
     CHECK_THROWS_WITH(from_model(piece("a", 1, std::string("\0\0\xC0\x7F", 4)) + bpe_spec),
                       Contains("not a finite number"));
-    CHECK_THROWS_WITH(from_model(piece("a", 9) + bpe_spec), Contains("piece 0 has the unknown type 9"));
+    CHECK_THROWS_WITH(from_model(piece("a", 9) + bpe_spec),
+                      Contains("piece 0 has the unknown type 9"));
     CHECK_THROWS_WITH(from_model(piece("<0xg0>", 6) + bpe_spec), Contains("<0x00> to <0xFF>"));
     CHECK_THROWS_WITH(from_model(piece(std::string(5000, 'x'), 3) + bpe_spec),
                       Contains("at most 1024 bytes"));

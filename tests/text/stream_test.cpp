@@ -16,13 +16,16 @@ class PieceTokenizer final : public keel::Tokenizer {
   public:
     explicit PieceTokenizer(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
     std::string_view piece(std::int32_t id) const noexcept override {
-        return id >= 0 && id < vocab_size() ? std::string_view(pieces_[static_cast<std::size_t>(id)])
-                                            : std::string_view();
+        return id >= 0 && id < vocab_size()
+                   ? std::string_view(pieces_[static_cast<std::size_t>(id)])
+                   : std::string_view();
     }
     keel::TokenKind kind(std::int32_t id) const noexcept override {
         return piece(id).starts_with("<|") ? keel::TokenKind::special : keel::TokenKind::ordinary;
     }
-    std::int32_t vocab_size() const noexcept override { return static_cast<std::int32_t>(pieces_.size()); }
+    std::int32_t vocab_size() const noexcept override {
+        return static_cast<std::int32_t>(pieces_.size());
+    }
     std::optional<std::int32_t> find_token(std::string_view) const override { return std::nullopt; }
     keel::TokenizerInfo info() const override { return {}; }
 
@@ -31,19 +34,21 @@ class PieceTokenizer final : public keel::Tokenizer {
     std::vector<std::string> pieces_;
 };
 
-// The pieces pushed one after the other: every output, and what stands behind the last '|' came from finish().
-std::string shown(const std::vector<std::string> &pieces, const std::vector<std::string> &stops = {}) {
+// The pieces pushed one after the other: every output, and what stands behind the last '|' came
+// from finish().
+std::string shown(const std::vector<std::string> &pieces,
+                  const std::vector<std::string> &stops = {}) {
     const PieceTokenizer tokenizer(pieces);
     TextStream stream(tokenizer, stops);
     std::string out;
-    for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
-        out += stream.push(id) + "|";
+    for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) out += stream.push(id) + "|";
     return out + stream.finish();
 }
 
 const std::string bad = "\xEF\xBF\xBD";
 
-// The text before the first stop string, by the definition: byte by byte, the first that is complete, then the longest.
+// The text before the first stop string, by the definition: byte by byte, the first that is
+// complete, then the longest.
 std::string cut(const std::string &text, const std::vector<std::string> &stops, std::string &hit) {
     for (std::size_t end = 1; end <= text.size(); ++end) {
         hit.clear();
@@ -147,8 +152,7 @@ TEST_CASE("for random texts, cuts and stop strings the stream prints what the de
     for (int round = 0; round < 3000; ++round) {
         const std::string text = word(pick(30));
         std::vector<std::string> stops;
-        for (std::size_t k = pick(4); k > 0; --k)
-            stops.push_back(word(1 + pick(5)));
+        for (std::size_t k = pick(4); k > 0; --k) stops.push_back(word(1 + pick(5)));
         std::vector<std::string> pieces;
         for (std::size_t at = 0; at < text.size();) {
             const std::size_t length = std::min(1 + pick(4), text.size() - at);

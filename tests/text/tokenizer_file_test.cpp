@@ -20,18 +20,20 @@ Json good() {
     for (unsigned b = 0; b < 256; ++b)
         vocab[keel::symbol_of_byte(static_cast<unsigned char>(b))] = b;
     vocab["ab"] = 256;
-    return Json{
-        {"version", "1.0"},
-        {"added_tokens", {{{"id", 257}, {"content", "<s>"}, {"special", true}, {"normalized", false}}}},
-        {"normalizer", nullptr},
-        {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-        {"post_processor", nullptr},
-        {"decoder", {{"type", "ByteLevel"}}},
-        {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"a b"}}}}};
+    return Json{{"version", "1.0"},
+                {"added_tokens",
+                 {{{"id", 257}, {"content", "<s>"}, {"special", true}, {"normalized", false}}}},
+                {"normalizer", nullptr},
+                {"pre_tokenizer",
+                 {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+                {"post_processor", nullptr},
+                {"decoder", {{"type", "ByteLevel"}}},
+                {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"a b"}}}}};
 }
 
 std::unique_ptr<keel::Tokenizer> parse(std::string_view text, std::string_view generation = {},
-                                       std::string_view config = {}, std::string_view tokenizer_config = {}) {
+                                       std::string_view config = {},
+                                       std::string_view tokenizer_config = {}) {
     return keel::parse_tokenizer({text, tokenizer_config, generation, config, "m"});
 }
 
@@ -75,34 +77,40 @@ TEST_CASE("what Keel's tokenizer does not do is refused by name and place") {
     CHECK_THAT(refusal("/model/dropout", 0.1), Contains("model.dropout"));
     CHECK(refusal("/model/dropout", 0.0) == "accepted");
     CHECK_THAT(refusal("/model/end_of_word_suffix", "</w>"), Contains("model.end_of_word_suffix"));
-    CHECK_THAT(refusal("/model/continuing_subword_prefix", "##"), Contains("continuing_subword_prefix"));
-    CHECK_THAT(refusal("/model/unk_token", "nothing"), Contains("model.unk_token") && Contains("'nothing'"));
+    CHECK_THAT(refusal("/model/continuing_subword_prefix", "##"),
+               Contains("continuing_subword_prefix"));
+    CHECK_THAT(refusal("/model/unk_token", "nothing"),
+               Contains("model.unk_token") && Contains("'nothing'"));
     CHECK_THAT(refusal("/pre_tokenizer", nullptr), Contains("'pre_tokenizer' is missing"));
     CHECK_THAT(refusal("/pre_tokenizer/type", "Metaspace"),
                Contains("pre_tokenizer.type") && Contains("'Metaspace'"));
     const Json level{{"type", "ByteLevel"}};
-    CHECK_THAT(
-        refusal("/pre_tokenizer",
-                {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Whitespace"}}, level}}}),
-        Contains("pre_tokenizer.pretokenizers[0].type: the pre-tokenizer 'Whitespace' is not supported"));
+    CHECK_THAT(refusal("/pre_tokenizer", {{"type", "Sequence"},
+                                          {"pretokenizers", {{{"type", "Whitespace"}}, level}}}),
+               Contains("pre_tokenizer.pretokenizers[0].type: the pre-tokenizer 'Whitespace' is "
+                        "not supported"));
     const auto split = [&](const Json &pattern, const char *behavior) {
-        const Json step{{"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", false}};
+        const Json step{
+            {"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", false}};
         return refusal("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {step, level}}});
     };
     CHECK(split({{"Regex", "a+"}}, "Isolated") == "accepted");
     CHECK_THAT(split({{"Regex", "a+"}}, "Sometimes"),
                Contains("pretokenizers[0].behavior") && Contains("'Sometimes'"));
     CHECK_THAT(split({{"Glob", "a+"}}, "Isolated"), Contains("pretokenizers[0].pattern"));
-    CHECK_THAT(split({{"Regex", "(a"}}, "Isolated"), Contains("pattern.Regex: the pattern does not compile"));
+    CHECK_THAT(split({{"Regex", "(a"}}, "Isolated"),
+               Contains("pattern.Regex: the pattern does not compile"));
     CHECK_THAT(split({{"Regex", ""}}, "Isolated"), Contains("the pattern is empty"));
     CHECK_THAT(split({{"Regex", "[a&&b]"}}, "Isolated"), Contains("&& in a class at byte 2"));
-    CHECK_THAT(refusal("/post_processor", {{"type", "BertProcessing"}}), Contains("post_processor.type"));
+    CHECK_THAT(refusal("/post_processor", {{"type", "BertProcessing"}}),
+               Contains("post_processor.type"));
     CHECK_THAT(refusal("/decoder", nullptr), Contains("'decoder' is missing"));
     CHECK_THAT(refusal("/decoder/type", "WordPiece"), Contains("decoder"));
 }
 
 TEST_CASE("a damaged vocabulary is refused") {
-    CHECK_THAT(refusal("/model/vocab", Json::object()), Contains("model.vocab: the vocabulary is empty"));
+    CHECK_THAT(refusal("/model/vocab", Json::object()),
+               Contains("model.vocab: the vocabulary is empty"));
     CHECK_THAT(refusal("/model/vocab", {1, 2}),
                Contains("expected an object") && Contains("found an array of 2"));
     CHECK_THAT(refusal("/model/vocab/zz", 97), Contains("id 97 is given to both 'a' and 'zz'"));
@@ -112,14 +120,17 @@ TEST_CASE("a damaged vocabulary is refused") {
     CHECK_THAT(refusal("/model/vocab/zz", 1.5), Contains("'zz'"));
     CHECK_THAT(refusal("/model/vocab/zz", "1"), Contains("'zz'"));
     CHECK_THAT(refusal("/model/vocab", {{"hello there", 0}}), Contains("not byte-level BPE"));
-    CHECK_THAT(refusal("/model/merges", {"a c"}), Contains("model.merges[0]: 'ac' is not in model.vocab"));
-    CHECK_THAT(refusal("/model/merges", {"a nothing"}), Contains("'nothing' is not in model.vocab"));
+    CHECK_THAT(refusal("/model/merges", {"a c"}),
+               Contains("model.merges[0]: 'ac' is not in model.vocab"));
+    CHECK_THAT(refusal("/model/merges", {"a nothing"}),
+               Contains("'nothing' is not in model.vocab"));
     CHECK_THAT(refusal("/model/merges", {"a b", "ab"}),
                Contains("model.merges[1]: expected a merge") && Contains("'ab'"));
     CHECK_THAT(refusal("/model/merges", {"a b c"}), Contains("expected a merge"));
     CHECK_THAT(refusal("/model/merges", Json::array({Json::array({"a", "b", "c"})})),
                Contains("model.merges[0]"));
-    CHECK_THAT(refusal("/model/merges", Json::array({Json::array({"a", 1})})), Contains("model.merges[0]"));
+    CHECK_THAT(refusal("/model/merges", Json::array({Json::array({"a", 1})})),
+               Contains("model.merges[0]"));
     CHECK_THAT(refusal("/model/merges", "a b"), Contains("model.merges: expected a list"));
     CHECK_THAT(refusal("/model", nullptr), Contains("'model' is missing"));
 }
@@ -138,7 +149,8 @@ TEST_CASE("added tokens that contradict the vocabulary or each other are refused
                Contains("added_tokens[0].special: expected true or false"));
     CHECK_THAT(refusal("/added_tokens/1", {{"id", 257}, {"content", "<t>"}}),
                Contains("id 257 is given to both"));
-    CHECK_THAT(refusal("/added_tokens/1", {{"id", 258}, {"content", "<s>"}}), Contains("added twice"));
+    CHECK_THAT(refusal("/added_tokens/1", {{"id", 258}, {"content", "<s>"}}),
+               Contains("added twice"));
     CHECK_THAT(refusal("/added_tokens", 5), Contains("added_tokens: expected a list, found 5"));
 }
 
@@ -146,18 +158,22 @@ TEST_CASE("a template that does not hold its text once, or names no token, is re
     const Json text{{"Sequence", {{"id", "A"}}}};
     const Json mark{{"SpecialToken", {{"id", "<s>"}}}};
     const auto post = [&](const Json &single, const Json &ids) {
-        return refusal("/post_processor", {{"type", "TemplateProcessing"},
-                                           {"single", single},
-                                           {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", ids}}}}}});
+        return refusal("/post_processor",
+                       {{"type", "TemplateProcessing"},
+                        {"single", single},
+                        {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", ids}}}}}});
     };
     CHECK(post({mark, text}, {257}) == "accepted");
     CHECK_THAT(post(Json::array({mark}), {257}),
                Contains("post_processor.single: the template does not hold the text"));
     CHECK_THAT(post({text, text}, {257}), Contains("sequence A once"));
-    CHECK_THAT(post(Json::array({Json{{"Sequence", {{"id", "B"}}}}}), {257}), Contains("sequence A once"));
+    CHECK_THAT(post(Json::array({Json{{"Sequence", {{"id", "B"}}}}}), {257}),
+               Contains("sequence A once"));
     CHECK_THAT(post({mark, text}, {300}), Contains("no token has the id 300"));
-    CHECK_THAT(post({mark, text}, std::vector<int>(100, 257)), Contains("more than 64 special tokens"));
-    CHECK_THAT(post({{{"SpecialToken", {{"id", "<x>"}}}}, text}, {257}), Contains("'<x>' is missing"));
+    CHECK_THAT(post({mark, text}, std::vector<int>(100, 257)),
+               Contains("more than 64 special tokens"));
+    CHECK_THAT(post({{{"SpecialToken", {{"id", "<x>"}}}}, text}, {257}),
+               Contains("'<x>' is missing"));
 }
 
 TEST_CASE("text that is not JSON, or is made to exhaust its reader, is refused in one line") {
@@ -168,7 +184,8 @@ TEST_CASE("text that is not JSON, or is made to exhaust its reader, is refused i
     CHECK_THAT(refusal("{\"a\": \"\xFF\"}"), Contains("not valid JSON"));
     CHECK_THAT(refusal("\"" + std::string(100000, 'x')), Contains("not valid JSON"));
     CHECK_THAT(refusal(std::string(1'000'000, '[')), Contains("at most 64 nested levels"));
-    CHECK_THAT(refusal("[" + std::string(9'000'000, ',') + "]"), Contains("more than 8000000 values"));
+    CHECK_THAT(refusal("[" + std::string(9'000'000, ',') + "]"),
+               Contains("more than 8000000 values"));
     const std::string whole = good().dump();
     for (std::size_t size = 0; size < whole.size(); size += 97)
         CHECK_THAT(refusal(whole.substr(0, size)), Contains("not valid JSON"));
@@ -182,7 +199,8 @@ TEST_CASE("a pattern that explodes on a text ends in an error and not in a hang"
          {{{"type", "Split"}, {"pattern", {{"Regex", "(?:a+)+[cd]"}}}, {"behavior", "Isolated"}},
           {{"type", "ByteLevel"}}}}};
     const auto tokenizer = parse(tree.dump());
-    CHECK(tokenizer->decode(tokenizer->encode("aab")) == " aab"); // the prefix space is ByteLevel's default
+    CHECK(tokenizer->decode(tokenizer->encode("aab")) ==
+          " aab"); // the prefix space is ByteLevel's default
     CHECK_THROWS_WITH(tokenizer->encode(std::string(100, 'a') + "b"),
                       Contains("pattern.Regex") && Contains("steps"));
 }
@@ -194,12 +212,13 @@ TEST_CASE("the ids that end a generation come from all three side files") {
         return parse(text, generation, config, tokenizer_config)->end_ids();
     };
     using Ids = std::vector<std::int32_t>;
-    CHECK(ends(R"({"eos_token_id": [9, 5, 9]})", R"({"eos_token_id": 7})", R"({"eos_token": "<s>"})") ==
-          Ids{5, 7, 9, 257});
+    CHECK(ends(R"({"eos_token_id": [9, 5, 9]})", R"({"eos_token_id": 7})",
+               R"({"eos_token": "<s>"})") == Ids{5, 7, 9, 257});
     CHECK(ends(R"({"eos_token_id": null})", R"({})",
                R"({"eos_token": {"content": "<s>", "lstrip": false}})") == Ids{257});
     CHECK(ends("", R"({"eos_token_id": -1})", "").empty());
-    const auto both = parse(text, R"({"bos_token_id": 3, "eos_token_id": [4, 6]})", R"({"bos_token_id": 1})");
+    const auto both =
+        parse(text, R"({"bos_token_id": 3, "eos_token_id": [4, 6]})", R"({"bos_token_id": 1})");
     CHECK(both->bos_id() == 3);
     CHECK(both->eos_id() == 4);
     CHECK_THROWS_WITH(ends(R"({"eos_token_id": "x"})", "", ""),
@@ -211,7 +230,8 @@ TEST_CASE("the ids that end a generation come from all three side files") {
         ends("", "", R"({"eos_token": "<none>"})"),
         Contains(
             "m/tokenizer_config.json:1: eos_token: the tokenizer has no added token '<none>'"));
-    CHECK_THROWS_WITH(ends("", "", R"({"bos_token": 7})"), Contains("bos_token: expected a string, found 7"));
+    CHECK_THROWS_WITH(ends("", "", R"({"bos_token": 7})"),
+                      Contains("bos_token: expected a string, found 7"));
 }
 
 TEST_CASE("a model folder without a tokenizer, or with something else in its place, is refused") {

@@ -27,15 +27,18 @@ std::string read_text(const std::string &path) {
 }
 
 const Tokenizer &tiny() {
-    static const std::unique_ptr<Tokenizer> tokenizer = keel::load_tokenizer(source_dir + "/models/tiny");
+    static const std::unique_ptr<Tokenizer> tokenizer =
+        keel::load_tokenizer(source_dir + "/models/tiny");
     return *tokenizer;
 }
 
 std::vector<std::int32_t> unpack(std::string_view packed) {
-    static const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const std::string digits =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     std::vector<std::int32_t> ids;
     for (std::size_t i = 0; i + 1 < packed.size(); i += 2)
-        ids.push_back(static_cast<std::int32_t>(digits.find(packed[i]) * 64 + digits.find(packed[i + 1])));
+        ids.push_back(
+            static_cast<std::int32_t>(digits.find(packed[i]) * 64 + digits.find(packed[i + 1])));
     return ids;
 }
 
@@ -149,16 +152,14 @@ TEST_CASE("invalid bytes are tokenized as U+FFFD") {
 TEST_CASE("a word of a megabyte and a megabyte of spaces are tokenized in reasonable time") {
     std::string word;
     const std::string letters = "onceuponatimetherewasamillersdaughter";
-    while (word.size() < 1'000'000)
-        word += letters;
+    while (word.size() < 1'000'000) word += letters;
     CHECK(tiny().decode(tiny().encode(word, false)) == word);
     const std::string same(1'000'000, 'a');
     CHECK(tiny().decode(tiny().encode(same, false)) == same);
     const std::string spaces = std::string(1'000'000, ' ') + "x";
     CHECK(tiny().decode(tiny().encode(spaces, false)) == spaces);
     std::string marks;
-    while (marks.size() < 300'000)
-        marks += "<|end_of_text|";
+    while (marks.size() < 300'000) marks += "<|end_of_text|";
     CHECK(tiny().decode(tiny().encode(marks, false)) == marks);
 }
 
@@ -167,10 +168,7 @@ TEST_CASE("a tokenizer is used from several threads at once") {
     const auto expected = tiny().encode(text);
     std::vector<std::vector<std::int32_t>> results(4);
     std::vector<std::thread> threads;
-    for (auto &result : results)
-        threads.emplace_back([&] { result = tiny().encode(text); });
-    for (auto &thread : threads)
-        thread.join();
-    for (const auto &result : results)
-        CHECK(result == expected);
+    for (auto &result : results) threads.emplace_back([&] { result = tiny().encode(text); });
+    for (auto &thread : threads) thread.join();
+    for (const auto &result : results) CHECK(result == expected);
 }

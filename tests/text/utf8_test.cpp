@@ -25,7 +25,8 @@ TEST_CASE("ill-formed UTF-8 is replaced as Python's errors='replace' does") {
     // pairs of bytes and what Python makes of them
     const std::vector<std::pair<std::string, std::string>> cases{
         {"", ""},
-        {"plain \xC3\xA9 \xE6\x97\xA5 \xF0\x9F\x98\x80", "plain \xC3\xA9 \xE6\x97\xA5 \xF0\x9F\x98\x80"},
+        {"plain \xC3\xA9 \xE6\x97\xA5 \xF0\x9F\x98\x80",
+         "plain \xC3\xA9 \xE6\x97\xA5 \xF0\x9F\x98\x80"},
         {"\x80", bad},
         {"\xBF\x80", bad + bad},
         {"\xC0\x80", bad + bad},
@@ -55,8 +56,7 @@ TEST_CASE("ill-formed UTF-8 is replaced as Python's errors='replace' does") {
         CHECK(keel::replace_invalid_utf8(bytes) == expected);
         CHECK(keel::is_valid_utf8(bytes) == (bytes == expected));
         CHECK(keel::is_valid_utf8(expected));
-        for (std::size_t chunk = 1; chunk < 5; ++chunk)
-            CHECK(streamed(bytes, chunk) == expected);
+        for (std::size_t chunk = 1; chunk < 5; ++chunk) CHECK(streamed(bytes, chunk) == expected);
     }
 }
 
@@ -67,7 +67,8 @@ TEST_CASE("the two validators agree on every sequence of two bytes and many of f
                 const std::string bytes = {static_cast<char>(a), static_cast<char>(b)};
                 const std::string whole = bytes + tail;
                 const std::string mended = keel::replace_invalid_utf8(whole);
-                if (streamed(whole, 1) != mended || keel::is_valid_utf8(whole) != (mended == whole)) {
+                if (streamed(whole, 1) != mended ||
+                    keel::is_valid_utf8(whole) != (mended == whole)) {
                     INFO(a << " " << b);
                     CHECK(streamed(whole, 1) == mended);
                     CHECK(keel::is_valid_utf8(whole) == (mended == whole));
@@ -90,8 +91,8 @@ TEST_CASE("code points survive the way to UTF-8 and back") {
     }
 }
 
-TEST_CASE(
-    "a stream says when it holds back a beginning, and replaces at once what cannot become a character") {
+TEST_CASE("a stream says when it holds back a beginning, and replaces at once what cannot become a "
+          "character") {
     keel::Utf8Stream stream;
     std::string out;
     stream.push("\xF0\x9F", out);

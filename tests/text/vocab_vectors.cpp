@@ -1,7 +1,8 @@
-// Real vocabularies against vectors made with Hugging Face tokenizers. They are too large for the tree: KEEL_TEST_VOCABS
-// names a folder that holds subfolders with a tokenizer.json or tokenizer.model and a vectors.jsonl, or GGUF files with
-// vectors beside them as llama.cpp has them (X.gguf.inp, texts between marks; X.gguf.out, a line of ids each). GGUF files
-// of kinds that Keel refuses are passed over. Exit status 77: nothing to run.
+// Real vocabularies against vectors made with Hugging Face tokenizers. They are too large for the
+// tree: KEEL_TEST_VOCABS names a folder that holds subfolders with a tokenizer.json or
+// tokenizer.model and a vectors.jsonl, or GGUF files with vectors beside them as llama.cpp has them
+// (X.gguf.inp, texts between marks; X.gguf.out, a line of ids each). GGUF files of kinds that Keel
+// refuses are passed over. Exit status 77: nothing to run.
 #include "base/error.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 
@@ -34,9 +35,11 @@ int run(const fs::path &folder) {
         ++count;
         const bool same =
             tokenizer->encode(text, false) == row.at("ids").get<std::vector<std::int32_t>>() &&
-            tokenizer->encode(text, true) == row.at("with_special").get<std::vector<std::int32_t>>();
+            tokenizer->encode(text, true) ==
+                row.at("with_special").get<std::vector<std::int32_t>>();
         if (!same && wrong++ < 10)
-            std::printf("%s line %d differs: %s\n", folder.c_str(), count, line.substr(0, 300).c_str());
+            std::printf("%s line %d differs: %s\n", folder.c_str(), count,
+                        line.substr(0, 300).c_str());
     }
     std::printf("%s: %d texts, %d differ\n", folder.c_str(), count, wrong);
     return wrong + (count == 0 ? 1 : 0);
@@ -69,7 +72,8 @@ int run_gguf(const fs::path &file) {
         const std::vector<std::int32_t> expected{std::istream_iterator<std::int32_t>(numbers), {}};
         ++count;
         if (tokenizer->encode(text, false) != expected && wrong++ < 10)
-            std::printf("%s text %d differs: %s\n", file.c_str(), count, text.substr(0, 300).c_str());
+            std::printf("%s text %d differs: %s\n", file.c_str(), count,
+                        text.substr(0, 300).c_str());
     }
     std::printf("%s: %d texts, %d differ\n", file.c_str(), count, wrong);
     return wrong + (count == 0 ? 1 : 0);
@@ -99,7 +103,8 @@ int main() {
         return 1;
     }
     if (vocabularies == 0) {
-        std::printf("failed: no folder with a vectors.jsonl and no GGUF file with vectors in %s\n", root);
+        std::printf("failed: no folder with a vectors.jsonl and no GGUF file with vectors in %s\n",
+                    root);
         return 1;
     }
     return wrong == 0 ? 0 : 1;

@@ -1,7 +1,9 @@
-// A plugin of qemu-user that counts the guest's instructions between two markers (`hint #101`, which ARM64 processors pass over) and
-// prints the count at the second: a stand-in for speed where there is no machine. Loaded with -plugin FILE -d plugin, for one thread.
+// A plugin of qemu-user that counts the guest's instructions between two markers (`hint #101`,
+// which ARM64 processors pass over) and prints the count at the second: a stand-in for speed where
+// there is no machine. Loaded with -plugin FILE -d plugin, for one thread.
 //
-// QEMU's header is not in Debian's package, so what is used of its interface (version 1) is declared here.
+// QEMU's header is not in Debian's package, so what is used of its interface (version 1) is
+// declared here.
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,19 +16,22 @@ struct qemu_info;
 enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
 enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
 extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t,
-                                                  void (*)(qemu_plugin_id_t, struct qemu_plugin_tb *));
+                                                  void (*)(qemu_plugin_id_t,
+                                                           struct qemu_plugin_tb *));
 extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
 extern const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
-extern void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *, enum qemu_plugin_op, void *,
-                                                       uint64_t);
-extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, void (*)(unsigned, void *),
+extern void qemu_plugin_register_vcpu_insn_exec_inline(struct qemu_plugin_insn *,
+                                                       enum qemu_plugin_op, void *, uint64_t);
+extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *,
+                                                   void (*)(unsigned, void *),
                                                    enum qemu_plugin_cb_flags, void *);
 extern void qemu_plugin_outs(const char *);
 
 #define EXPORT __attribute__((visibility("default")))
 EXPORT int qemu_plugin_version = 1;
-EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info *info, int argc, char **argv);
+EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info *info, int argc,
+                               char **argv);
 
 enum { marker = 0xd503201f | 101 << 5 };
 static uint64_t count, at_first;

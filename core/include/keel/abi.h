@@ -70,7 +70,7 @@ typedef struct keel_header {
     { (uint32_t)sizeof(type), KEEL_ABI_VERSION }
 
 /* Bytes from a struct's start to the end of a member: for required prefixes. */
-#define KEEL_PREFIX(type, last_member)                                                             \
+#define KEEL_PREFIX(type, last_member) \
     ((uint32_t)(offsetof(type, last_member) + sizeof(((type *)0)->last_member)))
 
 /* 1 if the peer's struct reaches this member. For args structs that were not adopted. */

@@ -524,13 +524,13 @@ const keel_plugin *allocator_plugin() noexcept {
 } // namespace keel::sdk
 
 // Once per library, at namespace scope: the entry symbol.
-#define KEEL_POLICY_PLUGIN(Class)                                                                  \
-    const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) {                                  \
-        return keel::sdk::policy_plugin<Class>();                                                  \
+#define KEEL_POLICY_PLUGIN(Class)                                 \
+    const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) { \
+        return keel::sdk::policy_plugin<Class>();                 \
     }
-#define KEEL_ALLOCATOR_PLUGIN(Class)                                                               \
-    const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) {                                  \
-        return keel::sdk::allocator_plugin<Class>();                                               \
+#define KEEL_ALLOCATOR_PLUGIN(Class)                              \
+    const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) { \
+        return keel::sdk::allocator_plugin<Class>();              \
     }
 
 #endif

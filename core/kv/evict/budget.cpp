@@ -11,9 +11,7 @@ namespace {
 
 constexpr double mib = 1048576;
 
-bool has_flag(const keel_policy_needs &needs, uint32_t flag) {
-    return (needs.flags & flag) != 0;
-}
+bool has_flag(const keel_policy_needs &needs, uint32_t flag) { return (needs.flags & flag) != 0; }
 
 } // namespace
 
@@ -58,9 +56,7 @@ Budget::Budget(const CacheConfig &config, const keel_policy_needs &needs, const 
         fixed_ = std::max<int64_t>(config.protect_prefix + config.protect_recent + pinned + 1,
                                    needs.least_budget);
         break;
-    case BudgetUnit::mib:
-        fixed_ = slots_of_mib(allocator, step_tokens);
-        break;
+    case BudgetUnit::mib: fixed_ = slots_of_mib(allocator, step_tokens); break;
     }
 }
 

@@ -35,8 +35,7 @@ enum class BudgetUnit {
 };
 
 // A policy or allocator that was adopted, with its bound parameters.
-template <typename Table>
-struct KvPlugin {
+template <typename Table> struct KvPlugin {
     std::string name;                          // "snapkv"
     const Table *table = nullptr;              // the core's copy; outlives the setup
     const keel_param *const *params = nullptr; // checked and complete; outlive the setup

@@ -128,18 +128,14 @@ bool CacheManager::can_append_ahead() const {
            cache_->has_slots(1) && !clock_.will_fire_next(*cache_, seen_);
 }
 
-void CacheManager::append_ahead() {
-    cache_->append(next_positions(1), 1);
-}
+void CacheManager::append_ahead() { cache_->append(next_positions(1), 1); }
 
 void CacheManager::keep_ahead() {
     tokens_.record_append(*cache_, seen_, 1, 1);
     count_append(1);
 }
 
-void CacheManager::drop_ahead() {
-    cache_->truncate(1);
-}
+void CacheManager::drop_ahead() { cache_->truncate(1); }
 
 std::span<const EvictionRecord> CacheManager::evict() {
     if (setup_.keeps_all()) return {};
@@ -347,9 +343,7 @@ CacheManager::CacheManager(CacheManager &parent, PolicySetup &setup, std::unique
     }
 }
 
-std::unique_ptr<CacheManager> CacheManager::fork() {
-    return fork_into(setup_);
-}
+std::unique_ptr<CacheManager> CacheManager::fork() { return fork_into(setup_); }
 
 std::unique_ptr<CacheManager> CacheManager::fork_into(PolicySetup &setup) {
     if (&setup != &setup_) check_fork(setup_, setup, {seen_, tokens_.prefix(), has_evicted()});

@@ -10,9 +10,7 @@ namespace {
 
 constexpr double mib = 1048576;
 
-bool has_flag(const keel_policy_needs &needs, uint32_t flag) {
-    return (needs.flags & flag) != 0;
-}
+bool has_flag(const keel_policy_needs &needs, uint32_t flag) { return (needs.flags & flag) != 0; }
 
 // One of several caches that hold the layers of the model?
 bool is_part(const CacheConfig &config, const KvShape &shape) {

@@ -58,8 +58,7 @@ void Eviction::take_over(Eviction &other) {
 
 uint64_t Eviction::bytes() const {
     uint64_t sum = 0;
-    for (const LayerDecision &decision : decisions_)
-        sum += decision.bytes();
+    for (const LayerDecision &decision : decisions_) sum += decision.bytes();
     return sum;
 }
 
@@ -203,8 +202,7 @@ void Eviction::compact(const Firing &firing, const Sequence &sequence) {
 void Eviction::record(double microseconds, const Sequence &sequence) {
     const KvCache &cache = sequence.cache;
     double of_layers = 0;
-    for (const EvictionRecord &record : records_)
-        of_layers += record.microseconds;
+    for (const EvictionRecord &record : records_) of_layers += record.microseconds;
     sequence.totals.add(records_);
     const double share = (microseconds - of_layers) / static_cast<double>(records_.size());
     for (EvictionRecord &record : records_) {

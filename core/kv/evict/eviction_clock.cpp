@@ -33,9 +33,7 @@ BudgetNow EvictionClock::budget(int64_t seen) const {
     return now;
 }
 
-void EvictionClock::count(int64_t n) {
-    since_every_n_ = std::max<int64_t>(0, since_every_n_ + n);
-}
+void EvictionClock::count(int64_t n) { since_every_n_ = std::max<int64_t>(0, since_every_n_ + n); }
 
 bool EvictionClock::fires_every_n() const {
     const std::optional<int64_t> &every_n = setup_.config().every_n;

@@ -100,20 +100,13 @@ std::string claim(const fs::path &path) {
 
 const char *trigger_name(keel_trigger trigger) {
     switch (trigger) {
-    case KEEL_TRIGGER_PREFILL_END:
-        return "prefill_end";
-    case KEEL_TRIGGER_BUDGET:
-        return "budget";
-    case KEEL_TRIGGER_INSERT:
-        return "insert";
-    case KEEL_TRIGGER_EVERY_N:
-        return "every_n";
-    case KEEL_TRIGGER_PRESSURE:
-        return "pressure";
-    case KEEL_TRIGGER_CHUNK:
-        return "chunk";
-    default:
-        return "?";
+    case KEEL_TRIGGER_PREFILL_END: return "prefill_end";
+    case KEEL_TRIGGER_BUDGET: return "budget";
+    case KEEL_TRIGGER_INSERT: return "insert";
+    case KEEL_TRIGGER_EVERY_N: return "every_n";
+    case KEEL_TRIGGER_PRESSURE: return "pressure";
+    case KEEL_TRIGGER_CHUNK: return "chunk";
+    default: return "?";
     }
 }
 
@@ -151,17 +144,10 @@ std::string params_json(const keel_param *const *params, uint32_t n) {
         const keel_param &p = *params[i];
         out += fmt::format("{}{}:", i == 0 ? "" : ",", quoted(p.key));
         switch (p.type) {
-        case KEEL_PARAM_INT:
-            out += fmt::format("{}", p.i);
-            break;
-        case KEEL_PARAM_BOOL:
-            out += p.i != 0 ? "true" : "false";
-            break;
-        case KEEL_PARAM_FLOAT:
-            out += number(p.f);
-            break;
-        default:
-            out += p.s != nullptr ? quoted(p.s) : "null";
+        case KEEL_PARAM_INT: out += fmt::format("{}", p.i); break;
+        case KEEL_PARAM_BOOL: out += p.i != 0 ? "true" : "false"; break;
+        case KEEL_PARAM_FLOAT: out += number(p.f); break;
+        default: out += p.s != nullptr ? quoted(p.s) : "null";
         }
     }
     return out + '}';

@@ -71,8 +71,7 @@ void keep_listed(const HeadBudget &head, std::span<const int32_t> listed, const 
 
 int64_t shortest(const std::vector<std::vector<int32_t>> &keep) {
     int64_t least = std::numeric_limits<int64_t>::max();
-    for (const auto &list : keep)
-        least = std::min(least, std::ssize(list));
+    for (const auto &list : keep) least = std::min(least, std::ssize(list));
     return least;
 }
 

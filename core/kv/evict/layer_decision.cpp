@@ -101,13 +101,11 @@ void LayerDecision::read(std::span<const int32_t> budgets, KeepLists &keep,
         }
         keep_listed(head, {listed_.data() + first, static_cast<size_t>(count)}, who, keep[h]);
     }
-    for (h = rows; h < kv_heads; ++h)
-        keep[h] = keep[0];
+    for (h = rows; h < kv_heads; ++h) keep[h] = keep[0];
     if (setup_->needs().granularity == KEEL_KEEP_HEAD_EQUAL && !setup_->allocator().ragged) {
         // Heads that have to keep equally many slots: as many as the head with the fewest.
         const int64_t count = shortest(keep);
-        for (h = 0; h < kv_heads; ++h)
-            cut_oldest(head_budget(h, budgets[h]), count, keep[h]);
+        for (h = 0; h < kv_heads; ++h) cut_oldest(head_budget(h, budgets[h]), count, keep[h]);
     }
     if (scored) record.summarize(scores_, lengths_, stride_, rows);
 }

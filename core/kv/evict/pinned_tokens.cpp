@@ -29,23 +29,20 @@ PinnedTokens::PinnedTokens(size_t rows, std::vector<TokenRun> always)
 int64_t PinnedTokens::count(int64_t prefix) const {
     if (counted_for_ == prefix) return count_;
     std::vector<TokenRun> runs;
-    for (const Span &span : spans_)
-        runs.push_back(span.tokens);
+    for (const Span &span : spans_) runs.push_back(span.tokens);
     counted_for_ = prefix;
     return count_ = count_union(std::move(runs), prefix);
 }
 
 int64_t PinnedTokens::count_with(int64_t prefix, TokenRun added) const {
     std::vector<TokenRun> runs = {added};
-    for (const Span &span : spans_)
-        runs.push_back(span.tokens);
+    for (const Span &span : spans_) runs.push_back(span.tokens);
     return count_union(std::move(runs), prefix);
 }
 
 PinnedTokens PinnedTokens::to_come() const {
     PinnedTokens copy = *this;
-    for (Span &span : copy.spans_)
-        span.first.clear();
+    for (Span &span : copy.spans_) span.first.clear();
     return copy;
 }
 
@@ -88,8 +85,7 @@ void PinnedTokens::truncate(int64_t seen) {
 void PinnedTokens::clear() {
     counted_for_ = -1;
     spans_.clear();
-    for (const TokenRun &run : always_)
-        spans_.push_back({run, true, {}});
+    for (const TokenRun &run : always_) spans_.push_back({run, true, {}});
 }
 
 void PinnedTokens::save(StateWriter &out) const {

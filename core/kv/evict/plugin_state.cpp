@@ -24,9 +24,7 @@ PolicyState::PolicyState(const PolicyState &parent, keel_policy_state *state)
     : plugin_(parent.plugin_), host_(parent.host_), geometry_(parent.geometry_),
       seed_(parent.seed_), state_(state) {}
 
-PolicyState::~PolicyState() {
-    plugin_.table->destroy(state_);
-}
+PolicyState::~PolicyState() { plugin_.table->destroy(state_); }
 
 void PolicyState::create(keel_policy_needs &needs) {
     needs = {KEEL_HEADER(keel_policy_needs)};
@@ -150,9 +148,7 @@ AllocatorState::AllocatorState(const KvPlugin<keel_allocator> &plugin, const kee
     }
 }
 
-AllocatorState::~AllocatorState() {
-    plugin_.table->destroy(state_);
-}
+AllocatorState::~AllocatorState() { plugin_.table->destroy(state_); }
 
 void AllocatorState::allocate(const keel_allocator_input &input, std::span<int32_t> budgets) {
     HostServices::drop_error();

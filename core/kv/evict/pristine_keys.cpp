@@ -13,8 +13,7 @@ PristineKeys::PristineKeys(PolicySetup &setup, KvCache &cache, keel_buffer_kind 
       origins_(size_t{setup.shape().layers} * setup.shape().kv_heads), sources_(origins_.size()) {}
 
 PristineKeys::~PristineKeys() {
-    for (Layer &layer : layers_)
-        resize(layer, 0);
+    for (Layer &layer : layers_) resize(layer, 0);
 }
 
 bool PristineKeys::fits(const PolicySetup &setup, const KvCache &cache,
@@ -142,8 +141,7 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
 
 uint64_t PristineKeys::bytes() const {
     uint64_t slots = 0;
-    for (const Layer &layer : layers_)
-        slots += static_cast<uint64_t>(layer.slots);
+    for (const Layer &layer : layers_) slots += static_cast<uint64_t>(layer.slots);
     return slots * setup_.shape().kv_heads * row_bytes();
 }
 

@@ -130,9 +130,7 @@ void ProtectedTokens::load(StateReader &in, const KvCache &cache, int64_t seen) 
         numbers_->set(row, cache.row_positions(row));
 }
 
-bool ProtectedTokens::saves_numbers() const {
-    return numbers_ && setup_.needs(KEEL_NEED_REPLAY);
-}
+bool ProtectedTokens::saves_numbers() const { return numbers_ && setup_.needs(KEEL_NEED_REPLAY); }
 
 void ProtectedTokens::save_numbers(StateWriter &out) const {
     for (size_t row = 0; saves_numbers() && row < numbers_->rows(); ++row)

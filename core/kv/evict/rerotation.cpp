@@ -39,8 +39,7 @@ void Rerotation::make_buffers() {
 void Rerotation::capture(KvCache &cache, uint32_t layer) {
     const KvShape &s = setup_.shape();
     int64_t length = prefix_;
-    for (uint32_t h = 0; h < s.kv_heads; ++h)
-        length = std::min(length, cache.length(layer, h));
+    for (uint32_t h = 0; h < s.kv_heads; ++h) length = std::min(length, cache.length(layer, h));
     int64_t &captured = captured_[layer];
     if (captured >= length) return;
     const Tensor out = pristine_.rows(int64_t{layer} * s.kv_heads, s.kv_heads);
@@ -311,8 +310,7 @@ void Rerotation::load(StateReader &in, KvCache &cache) {
     std::fill(captured_.begin(), captured_.end(), 0);
     for (uint32_t l = 0; l < s.layers; ++l) {
         int64_t most = prefix_;
-        for (uint32_t h = 0; h < s.kv_heads; ++h)
-            most = std::min(most, cache.length(l, h));
+        for (uint32_t h = 0; h < s.kv_heads; ++h) most = std::min(most, cache.length(l, h));
         const auto captured =
             static_cast<size_t>(in.get_count("protected keys of a layer", 0, most));
         for (uint32_t h = 0; h < s.kv_heads && captured > 0; ++h) {

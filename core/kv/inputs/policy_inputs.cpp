@@ -26,8 +26,7 @@ PolicyInputs::PolicyInputs(PolicySetup &setup, keel_buffer_kind placement)
     const auto make_sums = [&](std::unique_ptr<SlotSums> &sums) {
         sums =
             std::make_unique<SlotSums>(ex, s, ops.clear_sums.get(), ops.read_sums.get(), placement);
-        for (uint32_t l = 0; l < s.layers; ++l)
-            companions_[l].push_back(sums->layer(l));
+        for (uint32_t l = 0; l < s.layers; ++l) companions_[l].push_back(sums->layer(l));
     };
     if (g.running) make_sums(running_);
     if (g.chunks) make_sums(chunks_);
@@ -83,8 +82,7 @@ void PolicyInputs::after_attention(uint32_t layer, const Tensor &q) {
         args.out = to.c();
         setup_.executor().run(*setup_.inputs().keep_queries, args);
     }
-    for (const Piece &piece : pieces_)
-        score_piece(layer, q, piece);
+    for (const Piece &piece : pieces_) score_piece(layer, q, piece);
 }
 
 // What the queries of a piece make of its own slots, seen and unseen.
@@ -199,8 +197,7 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t layers, int64_t stride
     // from the end.
     queries_ =
         ops.window_scores ? std::min({int64_t{setup_.needs().window}, ring_->held(), tail}) : 0;
-    for (uint32_t l = 0; l < layers; ++l)
-        queue_layer(cache, l);
+    for (uint32_t l = 0; l < layers; ++l) queue_layer(cache, l);
     if (needs(KEEL_NEED_RUNNING_SCORES)) running_->copy_to(room(scores_, heads, stride));
     if (needs(KEEL_NEED_CHUNK_SCORES)) chunks_->copy_to(room(chunk_scores_, heads, stride));
     if (needs(KEEL_NEED_QUERY_STATS)) stats_->add_waiting();

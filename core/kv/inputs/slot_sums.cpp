@@ -98,8 +98,6 @@ void SlotSums::copy_from(const SlotSums &other, const KvCache &cache) {
         write_row(row, other.read_row(row, cache.row_length(row)));
 }
 
-void SlotSums::clear() {
-    std::fill(clean_.begin(), clean_.end(), 0);
-}
+void SlotSums::clear() { std::fill(clean_.begin(), clean_.end(), 0); }
 
 } // namespace keel

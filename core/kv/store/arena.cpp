@@ -87,8 +87,7 @@ int32_t KvArena::take(uint32_t index) {
         }
         resize(layer, std::min(capacity, layer.owners.size() + more));
     }
-    while (layer.owners[layer.first_free] != 0)
-        ++layer.first_free;
+    while (layer.owners[layer.first_free] != 0) ++layer.first_free;
     const size_t block = layer.first_free;
     if (reserved_) {
         layer.k.buffer()->commit(block * shape_.key_block_bytes(), shape_.key_block_bytes(), true);
@@ -137,8 +136,7 @@ void KvArena::release(uint32_t index, int32_t id) {
     // Blocks are taken from the front, so the end empties; give it back once it is more than half
     // of the arena.
     size_t used = layer.owners.size();
-    while (used > 0 && layer.owners[used - 1] == 0)
-        --used;
+    while (used > 0 && layer.owners[used - 1] == 0) --used;
     const size_t wanted = std::max<size_t>(used, shape_.kv_heads);
     if (wanted <= layer.owners.size() / 2) resize(layer, wanted);
 }
@@ -149,10 +147,8 @@ void KvArena::decommit(Layer &layer, Buffer &buffer, size_t block, uint64_t bloc
     constexpr uint64_t largest_page = 65536;
     const size_t reach = static_cast<size_t>(largest_page / block_bytes) + 1;
     size_t first = block, end = block + 1;
-    while (first > 0 && block - first < reach && layer.owners[first - 1] == 0)
-        --first;
-    while (end < layer.owners.size() && end - block <= reach && layer.owners[end] == 0)
-        ++end;
+    while (first > 0 && block - first < reach && layer.owners[first - 1] == 0) --first;
+    while (end < layer.owners.size() && end - block <= reach && layer.owners[end] == 0) ++end;
     buffer.commit(first * block_bytes, (end - first) * block_bytes, false);
 }
 
@@ -200,8 +196,7 @@ void KvArena::copy_block(uint32_t index, int32_t from, int32_t to) {
 uint64_t KvArena::bytes_resident() const {
     if (reserved_) return bytes_in_use();
     uint64_t bytes = extra_bytes_;
-    for (const Layer &layer : layers_)
-        bytes += layer.owners.size() * shape_.block_bytes();
+    for (const Layer &layer : layers_) bytes += layer.owners.size() * shape_.block_bytes();
     return bytes;
 }
 

@@ -15,8 +15,7 @@ inline uint64_t held_bytes(const Tensor &tensor) {
     return tensor.buffer() != nullptr ? tensor.bytes() : 0;
 }
 
-template <typename T>
-uint64_t held_bytes(const std::vector<T> &values) {
+template <typename T> uint64_t held_bytes(const std::vector<T> &values) {
     return values.capacity() * sizeof(T);
 }
 

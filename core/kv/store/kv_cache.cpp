@@ -65,8 +65,7 @@ std::unique_ptr<KvCache> KvCache::beside(std::shared_ptr<KvArena> arena) {
 
 KvCache::~KvCache() {
     for (uint32_t l = 0; l < shape().layers; ++l) {
-        for (uint32_t h = 0; h < shape().kv_heads; ++h)
-            abandon_blocks(l, h, 0);
+        for (uint32_t h = 0; h < shape().kv_heads; ++h) abandon_blocks(l, h, 0);
     }
     if (seat_ >= 0) arena_->leave_seat(seat_);
 }
@@ -85,29 +84,25 @@ void KvCache::refresh_view(uint32_t index) {
 
 int64_t KvCache::max_length(uint32_t layer) const {
     int64_t longest = 0;
-    for (uint32_t h = 0; h < shape().kv_heads; ++h)
-        longest = std::max(longest, length(layer, h));
+    for (uint32_t h = 0; h < shape().kv_heads; ++h) longest = std::max(longest, length(layer, h));
     return longest;
 }
 
 int64_t KvCache::max_length() const {
     int64_t longest = 0;
-    for (const Head &h : heads_)
-        longest = std::max(longest, h.length());
+    for (const Head &h : heads_) longest = std::max(longest, h.length());
     return longest;
 }
 
 int64_t KvCache::total_length() const {
     int64_t total = 0;
-    for (const Head &h : heads_)
-        total += h.length();
+    for (const Head &h : heads_) total += h.length();
     return total;
 }
 
 uint64_t KvCache::bytes_in_use() const {
     uint64_t blocks = 0;
-    for (const Head &h : heads_)
-        blocks += h.blocks.size();
+    for (const Head &h : heads_) blocks += h.blocks.size();
     return blocks * shape().block_bytes();
 }
 
@@ -169,15 +164,13 @@ int32_t KvCache::pop_block(uint32_t layer, uint32_t h) noexcept {
 }
 
 void KvCache::drop_blocks(uint32_t layer, uint32_t h, size_t keep) {
-    while (head(layer, h).blocks.size() > keep)
-        arena_->release(layer, pop_block(layer, h));
+    while (head(layer, h).blocks.size() > keep) arena_->release(layer, pop_block(layer, h));
 }
 
 // Where an error is under way, or nobody could be told of one: the books are always right
 // afterwards, and memory that cannot go back now (a lost device) goes with the arenas.
 void KvCache::abandon_blocks(uint32_t layer, uint32_t h, size_t keep) noexcept {
-    while (head(layer, h).blocks.size() > keep)
-        arena_->abandon(layer, pop_block(layer, h));
+    while (head(layer, h).blocks.size() > keep) arena_->abandon(layer, pop_block(layer, h));
 }
 
 void KvCache::append(std::span<const int32_t> positions, int64_t n) {
@@ -188,8 +181,7 @@ void KvCache::append(std::span<const int32_t> positions, int64_t n) {
         throw_error(ErrorKind::internal, "{} positions for {} tokens", positions.size(), n);
     try {
         for (uint32_t l = 0; l < s.layers; ++l) {
-            for (uint32_t h = 0; h < s.kv_heads; ++h)
-                make_room(l, h, n);
+            for (uint32_t h = 0; h < s.kv_heads; ++h) make_room(l, h, n);
         }
     } catch (...) { // the device is out of memory
         give_back_blocks();
@@ -230,8 +222,7 @@ void KvCache::make_room(uint32_t l, uint32_t h, int64_t n) {
         arena_->release(l, shared);
     }
     const auto wanted = static_cast<size_t>(blocks_for(own.length() + n));
-    while (own.blocks.size() < wanted)
-        set_block(l, h, own.blocks.size(), arena_->take(l));
+    while (own.blocks.size() < wanted) set_block(l, h, own.blocks.size(), arena_->take(l));
 }
 
 void KvCache::truncate(int64_t n) {
@@ -245,9 +236,7 @@ void KvCache::truncate(int64_t n) {
     queue_books();
 }
 
-void KvCache::clear() {
-    truncate(max_length());
-}
+void KvCache::clear() { truncate(max_length()); }
 
 // One write for the lengths of all layers, one for all tables if a block came or went.
 void KvCache::queue_books() {
@@ -256,8 +245,7 @@ void KvCache::queue_books() {
     lengths_.write(host_lengths_.data());
     if (tables_dirty_) tables_.write(host_tables_.data());
     tables_dirty_ = false;
-    for (uint32_t l = 0; l < shape().layers; ++l)
-        refresh_view(l);
+    for (uint32_t l = 0; l < shape().layers; ++l) refresh_view(l);
 }
 
 void KvCache::set_positions(uint32_t layer, uint32_t h, int64_t begin,
@@ -274,8 +262,7 @@ std::unique_ptr<KvCache> KvCache::fork() const {
         copy->heads_[i].blocks.assign(heads_[i].blocks.begin(), heads_[i].blocks.end());
         copy->heads_[i].positions.assign(heads_[i].positions.begin(), heads_[i].positions.end());
         const auto layer = static_cast<uint32_t>(i / shape().kv_heads);
-        for (const int32_t block : heads_[i].blocks)
-            arena_->retain(layer, block);
+        for (const int32_t block : heads_[i].blocks) arena_->retain(layer, block);
         std::copy(heads_[i].positions.begin(), heads_[i].positions.end(),
                   positions.begin() + static_cast<std::ptrdiff_t>(i * slots));
     }

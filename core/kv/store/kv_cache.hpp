@@ -82,8 +82,7 @@ class KvCache {
     void publish() { queue_books(); }
     // Brings the views up to date where another fork exchanged the arenas.
     void refresh() {
-        for (uint32_t l = 0; l < shape().layers; ++l)
-            refresh_view(l);
+        for (uint32_t l = 0; l < shape().layers; ++l) refresh_view(l);
     }
     // Notes new positions of slots begin.. of a head, after an op (kv_rerotate) wrote them on the
     // device.

@@ -97,8 +97,7 @@ void KvCache::queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gat
         to.block_table = gather_table_.c();
     }
     size_t longest = 1;
-    for (const auto &list : keep)
-        longest = std::max(longest, list.size());
+    for (const auto &list : keep) longest = std::max(longest, list.size());
     index_scratch_.assign(size_t{s.kv_heads} * longest, 0);
     std::vector<int32_t> counts(s.kv_heads);
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
@@ -113,8 +112,7 @@ void KvCache::queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gat
     index.write(index_scratch_.data());
     gather_count_.write(counts.data());
     std::vector<const keel_tensor *> side_pointers;
-    for (const Tensor &side : sides)
-        side_pointers.push_back(side.c());
+    for (const Tensor &side : sides) side_pointers.push_back(side.c());
     keel_kv_gather_args args = {KEEL_HEADER(keel_kv_gather_args)};
     args.from = &layers_[layer].view;
     args.to = moved ? &to : args.from;
@@ -156,8 +154,7 @@ uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gath
         unshare(layer, keep, table, taken);
         queue_gather(layer, keep, gather, sides, table, !taken.empty());
     } catch (...) { // out of memory, say: blocks taken for nothing go back
-        for (const int32_t block : taken)
-            arena_->abandon(layer, block);
+        for (const int32_t block : taken) arena_->abandon(layer, block);
         throw;
     }
     for (uint32_t h = 0; h < s.kv_heads; ++h) {

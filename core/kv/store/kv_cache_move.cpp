@@ -94,8 +94,7 @@ void KvCache::reserve_like(const KvCache &from) {
     }
     try {
         for (uint32_t l = 0; l < s.layers; ++l) {
-            for (uint32_t h = 0; h < s.kv_heads; ++h)
-                make_room(l, h, from.length(l, h));
+            for (uint32_t h = 0; h < s.kv_heads; ++h) make_room(l, h, from.length(l, h));
         }
         const int64_t slots = s.blocks_per_head() * s.block_slots;
         std::vector<int32_t> positions(heads_.size() * static_cast<size_t>(slots), 0);
@@ -169,8 +168,7 @@ uint64_t KvCache::take_rows(const KvCache &from, uint32_t layer) {
 }
 
 void KvCache::drop_rows(uint32_t layer) noexcept {
-    for (uint32_t h = 0; h < shape().kv_heads; ++h)
-        abandon_blocks(layer, h, 0);
+    for (uint32_t h = 0; h < shape().kv_heads; ++h) abandon_blocks(layer, h, 0);
 }
 
 } // namespace keel

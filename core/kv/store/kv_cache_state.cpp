@@ -93,8 +93,7 @@ void KvCache::load(StateReader &in, int64_t seen) {
                       static_cast<uint32_t>(i % shape().kv_heads), saved[i]);
     } catch (...) { // the device is out of memory
         for (uint32_t l = 0; l < shape().layers; ++l) {
-            for (uint32_t h = 0; h < shape().kv_heads; ++h)
-                abandon_blocks(l, h, 0);
+            for (uint32_t h = 0; h < shape().kv_heads; ++h) abandon_blocks(l, h, 0);
         }
         throw;
     }

@@ -24,13 +24,11 @@ class StateWriter {
     virtual void write(const void *data,
                        size_t bytes) = 0; // throws Error where it cannot be written
 
-    template <typename T>
-    void put(const T &value) {
+    template <typename T> void put(const T &value) {
         static_assert(std::is_arithmetic_v<T>);
         write(&value, sizeof value);
     }
-    template <typename T>
-    void put_all(std::span<const T> values) {
+    template <typename T> void put_all(std::span<const T> values) {
         static_assert(std::is_arithmetic_v<T>);
         write(values.data(), values.size_bytes());
     }
@@ -67,8 +65,7 @@ class StateReader {
         left_ = left_.subspan(static_cast<size_t>(bytes));
         return taken;
     }
-    template <typename T>
-    T get(std::string_view what) {
+    template <typename T> T get(std::string_view what) {
         static_assert(std::is_arithmetic_v<T>);
         T value;
         std::memcpy(&value, take(sizeof value, what).data(), sizeof value);

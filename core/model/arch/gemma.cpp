@@ -1,5 +1,5 @@
-// Gemma 1, and what all Gemmas share: embeddings scaled by sqrt(hidden), norms whose files hold w of a factor (1 + w), GELU in the gate,
-// an output projection that is the embedding matrix.
+// Gemma 1, and what all Gemmas share: embeddings scaled by sqrt(hidden), norms whose files hold w
+// of a factor (1 + w), GELU in the gate, an output projection that is the embedding matrix.
 
 #include "model/arch/arch.hpp"
 
@@ -19,16 +19,17 @@ void read_gemma(const model::ConfigReader &in, ModelConfig &config) {
     config.norm_offset = 1;
     config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
     if (in.boolean("use_bidirectional_attention", false)) {
-        in.fail(
-            "use_bidirectional_attention",
-            "a model whose tokens see those behind them embeds text and does not write any; expected false");
+        in.fail("use_bidirectional_attention", "a model whose tokens see those behind them embeds "
+                                               "text and does not write any; expected false");
     }
 }
 
 void read_gemma_attention(const model::ConfigReader &in, ModelConfig &config, double attention_cap,
                           double logit_cap) {
     const auto cap = [&](const char *key, double fallback) {
-        return in.is_null(key) || (fallback == 0 && !in.has(key)) ? 0 : in.number(key, 1e-3, 1e6, fallback);
+        return in.is_null(key) || (fallback == 0 && !in.has(key))
+                   ? 0
+                   : in.number(key, 1e-3, 1e6, fallback);
     };
     config.post_norms = true;
     config.query_scalar = in.number("query_pre_attn_scalar", 1e-3, 1e9, 256.0);
@@ -36,7 +37,8 @@ void read_gemma_attention(const model::ConfigReader &in, ModelConfig &config, do
     config.logit_softcap = cap("final_logit_softcapping", logit_cap);
 }
 
-// Its first configs say "hidden_act": "gelu" and mean the tanh form; "hidden_activation" is what counts.
+// Its first configs say "hidden_act": "gelu" and mean the tanh form; "hidden_activation" is what
+// counts.
 constinit const Architecture gemma = {"GemmaForCausalLM",
                                       "gemma",
                                       {.kv_heads = 16,

@@ -1,5 +1,5 @@
-// Gemma 3, text: Gemma 2 without soft-capping, with an RMS norm on each head's query and key, and five layers with a window and a RoPE
-// theta of their own for each that sees all.
+// Gemma 3, text: Gemma 2 without soft-capping, with an RMS norm on each head's query and key, and
+// five layers with a window and a RoPE theta of their own for each that sees all.
 
 #include "model/arch/arch.hpp"
 
@@ -14,7 +14,8 @@ void read(const model::ConfigReader &in, ModelConfig &config) {
     const char *key =
         in.has("_sliding_window_pattern") ? "_sliding_window_pattern" : "sliding_window_pattern";
     const int64_t pattern = in.integer(key, 1, INT32_MAX, 6);
-    read_sliding_window(in, config, 4096, [&](int64_t layer) { return (layer + 1) % pattern != 0; });
+    read_sliding_window(in, config, 4096,
+                        [&](int64_t layer) { return (layer + 1) % pattern != 0; });
 }
 
 } // namespace

@@ -1,5 +1,5 @@
-// Mistral 7B and what says MistralForCausalLM (Nemo, Small 24B text): Llama, with a window on every layer's attention in the first
-// version and with heads of their own size in some.
+// Mistral 7B and what says MistralForCausalLM (Nemo, Small 24B text): Llama, with a window on every
+// layer's attention in the first version and with heads of their own size in some.
 
 #include "model/arch/arch.hpp"
 

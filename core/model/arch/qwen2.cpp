@@ -12,7 +12,8 @@ void read(const model::ConfigReader &in, ModelConfig &config) {
 
 } // namespace
 
-// The window is off unless use_sliding_window says otherwise, and then holds from the layer max_window_layers on.
+// The window is off unless use_sliding_window says otherwise, and then holds from the layer
+// max_window_layers on.
 void read_qwen_window(const model::ConfigReader &in, ModelConfig &config) {
     if (!in.boolean("use_sliding_window", false) || in.is_null("sliding_window")) return;
     const int64_t first = in.integer("max_window_layers", 0, INT32_MAX, 28);

@@ -1,4 +1,5 @@
-// Qwen 3 (dense): Llama with an RMS norm on each head's query and key before RoPE, and heads whose size is not hidden / heads.
+// Qwen 3 (dense): Llama with an RMS norm on each head's query and key before RoPE, and heads whose
+// size is not hidden / heads.
 
 #include "model/arch/arch.hpp"
 
@@ -13,7 +14,10 @@ void read(const model::ConfigReader &in, ModelConfig &config) {
 
 } // namespace
 
-constinit const Architecture qwen3 = {
-    "Qwen3ForCausalLM", "qwen3", {.kv_heads = 32, .head_dim = 128, .max_positions = 32768}, {}, read};
+constinit const Architecture qwen3 = {"Qwen3ForCausalLM",
+                                      "qwen3",
+                                      {.kv_heads = 32, .head_dim = 128, .max_positions = 32768},
+                                      {},
+                                      read};
 
 } // namespace keel::arch

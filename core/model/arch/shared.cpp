@@ -13,8 +13,9 @@ constexpr size_t max_layer_types = 4096;
 bool slides_by_name(const model::ConfigReader &in, const std::string &type) {
     if (type == "sliding_attention") return true;
     if (type == "full_attention") return false;
-    in.fail("layer_types", fmt::format("'{}' is not supported; supported: full_attention, sliding_attention",
-                                       printable(type)));
+    in.fail("layer_types",
+            fmt::format("'{}' is not supported; supported: full_attention, sliding_attention",
+                        printable(type)));
 }
 
 } // namespace
@@ -31,7 +32,8 @@ void read_sliding_window(const model::ConfigReader &in, ModelConfig &config, int
     }
     std::vector<bool> layers;
     for (int64_t i = 0; i < config.layers; ++i)
-        layers.push_back(types.empty() ? slides(i) : slides_by_name(in, types[static_cast<size_t>(i)]));
+        layers.push_back(types.empty() ? slides(i)
+                                       : slides_by_name(in, types[static_cast<size_t>(i)]));
     if (std::find(layers.begin(), layers.end(), true) == layers.end()) return;
     config.sliding_window = fallback > 0 ? in.integer("sliding_window", 1, INT32_MAX, fallback)
                                          : in.integer("sliding_window", 1, INT32_MAX);

@@ -40,20 +40,21 @@ enum class Overlap { none, part, whole };
 // How much of `range` lies in the ranges.
 Overlap overlap_with(std::span<const TextRange> ranges, TextRange range) {
     // the first that ends behind the beginning
-    const auto it =
-        std::partition_point(ranges.begin(), ranges.end(), [&](TextRange r) { return r.end <= range.begin; });
+    const auto it = std::partition_point(ranges.begin(), ranges.end(),
+                                         [&](TextRange r) { return r.end <= range.begin; });
     if (it == ranges.end() || it->begin >= range.end) return Overlap::none;
     return it->begin <= range.begin && it->end >= range.end ? Overlap::whole : Overlap::part;
 }
 
 // The parts of `ranges` that lie in `window`, counted from its beginning.
-void ranges_within(std::span<const TextRange> ranges, TextRange window, std::vector<TextRange> &out) {
+void ranges_within(std::span<const TextRange> ranges, TextRange window,
+                   std::vector<TextRange> &out) {
     out.clear();
     auto it = std::partition_point(ranges.begin(), ranges.end(),
                                    [&](TextRange r) { return r.end <= window.begin; });
     for (; it != ranges.end() && it->begin < window.end; ++it)
-        out.push_back(
-            {std::max(it->begin, window.begin) - window.begin, std::min(it->end, window.end) - window.begin});
+        out.push_back({std::max(it->begin, window.begin) - window.begin,
+                       std::min(it->end, window.end) - window.begin});
 }
 
 } // namespace
@@ -74,7 +75,8 @@ void AddedTokens::Trie::add(std::string_view content, std::int32_t index) {
     ends[node] = index;
 }
 
-std::int32_t AddedTokens::Trie::longest(std::string_view text, std::size_t offset, std::size_t &end) const {
+std::int32_t AddedTokens::Trie::longest(std::string_view text, std::size_t offset,
+                                        std::size_t &end) const {
     std::int32_t found = -1;
     std::uint64_t node = 0;
     for (std::size_t i = offset; i < text.size(); ++i) {
@@ -103,7 +105,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     }
     // Rust's \w: Oniguruma's and the two joiners
     if (any_single_word)
-        word_.emplace("(?:\\w|\\x{200C}|\\x{200D})", SplitRegex::Syntax::regex, "added_tokens: single_word");
+        word_.emplace("(?:\\w|\\x{200C}|\\x{200D})", SplitRegex::Syntax::regex,
+                      "added_tokens: single_word");
 }
 
 std::optional<std::int32_t> AddedTokens::find(std::string_view content) const {
@@ -112,9 +115,11 @@ std::optional<std::int32_t> AddedTokens::find(std::string_view content) const {
     return tokens_[static_cast<std::size_t>(it->second)].id;
 }
 
-bool AddedTokens::is_whole_word(std::string_view text, TextRange match, RegexScratch &scratch) const {
+bool AddedTokens::is_whole_word(std::string_view text, TextRange match,
+                                RegexScratch &scratch) const {
     std::size_t end = 0;
-    if (match.begin > 0 && word_->match_at(text, previous_character(text, match.begin), scratch, end))
+    if (match.begin > 0 &&
+        word_->match_at(text, previous_character(text, match.begin), scratch, end))
         return false;
     return match.end == text.size() || !word_->match_at(text, match.end, scratch, end);
 }
@@ -134,7 +139,8 @@ void AddedTokens::pass(const Trie &trie, std::string_view text, bool at_start,
         const AddedToken &token = tokens_[static_cast<std::size_t>(index)];
         if (token.special) {
             const Overlap overlap = overlap_with(plain, match);
-            // what lies across the border of a plain range hides no mark that begins behind the border
+            // what lies across the border of a plain range hides no mark that begins behind the
+            // border
             at = overlap == Overlap::part ? match.begin + 1 : match.end;
             if (overlap != Overlap::none) continue;
         }
@@ -150,8 +156,9 @@ void AddedTokens::pass(const Trie &trie, std::string_view text, bool at_start,
     if (begin < text.size()) out.push_back({text.substr(begin), -1, at_start && begin == 0});
 }
 
-AddedTokens::Cut AddedTokens::split(std::string_view text, std::span<const TextRange> plain, bool continues,
-                                    const TextNormalizer &normalizer, RegexScratch &scratch) const {
+AddedTokens::Cut AddedTokens::split(std::string_view text, std::span<const TextRange> plain,
+                                    bool continues, const TextNormalizer &normalizer,
+                                    RegexScratch &scratch) const {
     Cut cut;
     std::vector<Piece> rough;
     pass(plain_, text, true, plain, scratch, rough);
@@ -165,7 +172,8 @@ AddedTokens::Cut AddedTokens::split(std::string_view text, std::span<const TextR
         ranges_within(plain, {begin, begin + piece.text.size()}, ranges);
         std::string_view stretch = piece.text;
         if (normalizer.may_change(stretch)) {
-            cut.normalized.push_back(normalizer.apply(stretch, {piece.at_start, continues}, ranges));
+            cut.normalized.push_back(
+                normalizer.apply(stretch, {piece.at_start, continues}, ranges));
             stretch = cut.normalized.back();
         }
         pass(normalized_, stretch, piece.at_start, ranges, scratch, cut.pieces);

@@ -27,8 +27,9 @@ struct AddedToken {
     std::string pattern = {}; // what is looked for there; empty: `content`
 };
 
-// Cuts text at added tokens exactly as Hugging Face tokenizers do: first those that are not `normalized`, then, in
-// what is left, the others; at each place the leftmost match, of several the longest.
+// Cuts text at added tokens exactly as Hugging Face tokenizers do: first those that are not
+// `normalized`, then, in what is left, the others; at each place the leftmost match, of several the
+// longest.
 class AddedTokens {
   public:
     struct Piece {
@@ -45,8 +46,9 @@ class AddedTokens {
     static constexpr std::size_t max_content_bytes = 1024;
     explicit AddedTokens(std::vector<AddedToken> tokens);
 
-    // The pieces of valid UTF-8 text. plain: where special tokens are ordinary text (one that only touches such a range
-    // too); ascending and disjoint. continues: the normalizer puts no prefix before the text's beginning.
+    // The pieces of valid UTF-8 text. plain: where special tokens are ordinary text (one that only
+    // touches such a range too); ascending and disjoint. continues: the normalizer puts no prefix
+    // before the text's beginning.
     Cut split(std::string_view text, std::span<const TextRange> plain, bool continues,
               const TextNormalizer &normalizer, RegexScratch &scratch) const;
 
@@ -54,7 +56,8 @@ class AddedTokens {
     std::optional<std::int32_t> find(std::string_view content) const;
 
   private:
-    // A byte trie: (node << 8 | byte) -> node; node 0 is the root. ends[node] = index of the token that ends there.
+    // A byte trie: (node << 8 | byte) -> node; node 0 is the root. ends[node] = index of the token
+    // that ends there.
     struct Trie {
         FlatMap edges;
         std::vector<std::int32_t> ends;
@@ -63,8 +66,9 @@ class AddedTokens {
         std::int32_t longest(std::string_view text, std::size_t offset, std::size_t &end) const;
     };
 
-    void pass(const Trie &trie, std::string_view text, bool at_start, std::span<const TextRange> plain,
-              RegexScratch &scratch, std::vector<Piece> &out) const;
+    void pass(const Trie &trie, std::string_view text, bool at_start,
+              std::span<const TextRange> plain, RegexScratch &scratch,
+              std::vector<Piece> &out) const;
     bool is_whole_word(std::string_view text, TextRange match, RegexScratch &scratch) const;
 
     std::vector<AddedToken> tokens_;

@@ -53,11 +53,10 @@ std::optional<std::string> bytes_of_symbols(std::string_view symbols) {
     return bytes;
 }
 
-const std::string &symbol_of_byte(unsigned char byte) {
-    return alphabet().symbols[byte];
-}
+const std::string &symbol_of_byte(unsigned char byte) { return alphabet().symbols[byte]; }
 
-void MergeTable::add(std::int32_t left, std::int32_t right, std::uint32_t rank, std::int32_t merged) {
+void MergeTable::add(std::int32_t left, std::int32_t right, std::uint32_t rank,
+                     std::int32_t merged) {
     rules_.put(pair_key(left, right),
                (static_cast<std::uint64_t>(rank) << 32) | static_cast<std::uint32_t>(merged));
 }
@@ -73,7 +72,8 @@ void MergeTable::push_pair(MergeScratch &scratch, std::int32_t position) const {
     const std::uint64_t *rule =
         rules_.find(pair_key(left.id, scratch.symbols[static_cast<std::size_t>(left.next)].id));
     if (rule == nullptr) return;
-    scratch.heap.push_back({static_cast<std::uint32_t>(*rule >> 32), static_cast<std::uint32_t>(position),
+    scratch.heap.push_back({static_cast<std::uint32_t>(*rule >> 32),
+                            static_cast<std::uint32_t>(position),
                             static_cast<std::int32_t>(*rule & 0xFFFFFFFFU)});
 }
 
@@ -97,7 +97,8 @@ void MergeTable::merge(MergeScratch &scratch) const {
         MergeScratch::Symbol &left = symbols[best.position];
         if (left.gone || left.next < 0) continue;
         MergeScratch::Symbol &right = symbols[static_cast<std::size_t>(left.next)];
-        // The pair may have changed since it was offered. Hugging Face compares the result, not the rule; so do we.
+        // The pair may have changed since it was offered. Hugging Face compares the result, not the
+        // rule; so do we.
         const std::uint64_t *rule = rules_.find(pair_key(left.id, right.id));
         if (rule == nullptr || static_cast<std::int32_t>(*rule & 0xFFFFFFFFU) != best.id) continue;
         left.id = best.id;
@@ -123,7 +124,8 @@ void Bpe::fill_symbols(std::string_view word, MergeScratch &scratch) const {
     }
 }
 
-void Bpe::encode(std::string_view word, MergeScratch &scratch, std::vector<std::int32_t> &out) const {
+void Bpe::encode(std::string_view word, MergeScratch &scratch,
+                 std::vector<std::int32_t> &out) const {
     if (!whole_words_.empty()) {
         if (const auto it = whole_words_.find(word); it != whole_words_.end()) {
             out.push_back(it->second);
@@ -133,7 +135,8 @@ void Bpe::encode(std::string_view word, MergeScratch &scratch, std::vector<std::
     fill_symbols(word, scratch);
     merges_.merge(scratch);
     const auto &symbols = scratch.symbols;
-    for (std::int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next)
+    for (std::int32_t i = symbols.empty() ? -1 : 0; i >= 0;
+         i = symbols[static_cast<std::size_t>(i)].next)
         out.push_back(symbols[static_cast<std::size_t>(i)].id);
 }
 

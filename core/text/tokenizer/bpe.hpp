@@ -12,8 +12,9 @@
 
 namespace keel {
 
-// GPT-2's reversible alphabet: each byte value is one printable character, so that a vocabulary can be written as text.
-// The bytes behind a text in this alphabet; nothing if it has a character from outside it.
+// GPT-2's reversible alphabet: each byte value is one printable character, so that a vocabulary can
+// be written as text. The bytes behind a text in this alphabet; nothing if it has a character from
+// outside it.
 std::optional<std::string> bytes_of_symbols(std::string_view symbols);
 // The character (UTF-8) of a byte.
 const std::string &symbol_of_byte(unsigned char byte);
@@ -42,8 +43,8 @@ struct MergeScratch {
     }
 };
 
-// The rules by which neighbouring symbols become one: lowest rank first, of equal ranks the leftmost. Immutable once
-// filled.
+// The rules by which neighbouring symbols become one: lowest rank first, of equal ranks the
+// leftmost. Immutable once filled.
 class MergeTable {
   public:
     void reserve(std::size_t count) { rules_.reserve(count); }
@@ -63,7 +64,9 @@ class MergeTable {
 // What finds strings in a map of strings without making one.
 struct TextHash {
     using is_transparent = void;
-    std::size_t operator()(std::string_view s) const noexcept { return std::hash<std::string_view>{}(s); }
+    std::size_t operator()(std::string_view s) const noexcept {
+        return std::hash<std::string_view>{}(s);
+    }
 };
 using WordMap = std::unordered_map<std::string, std::int32_t, TextHash, std::equal_to<>>;
 
@@ -73,7 +76,8 @@ class Bpe {
     Bpe() { byte_ids_.fill(-1); }
 
     void set_byte(unsigned char byte, std::int32_t id) { byte_ids_[byte] = id; }
-    // A byte without a token becomes this one; without it such bytes vanish, as in Hugging Face tokenizers.
+    // A byte without a token becomes this one; without it such bytes vanish, as in Hugging Face
+    // tokenizers.
     void set_unknown(std::int32_t id, bool fuse) {
         unknown_ = id;
         fuse_unknown_ = fuse;

@@ -12,8 +12,8 @@
 
 namespace keel {
 
-// Byte-level BPE: added tokens are cut out, the rest is split into words by patterns, and the bytes of each word are
-// merged. Holds the parts; whoever reads a file fills them.
+// Byte-level BPE: added tokens are cut out, the rest is split into words by patterns, and the bytes
+// of each word are merged. Holds the parts; whoever reads a file fills them.
 class ByteLevelBpe final : public Tokenizer {
   public:
     struct Parts {
@@ -22,13 +22,16 @@ class ByteLevelBpe final : public Tokenizer {
         TextNormalizer normalizer;
         AddedTokens added{{}};
         PreTokenizer pre_tokenizer;
-        std::vector<std::int32_t> prefix; // put before and behind the text when special tokens are wanted
+        std::vector<std::int32_t>
+            prefix; // put before and behind the text when special tokens are wanted
         std::vector<std::int32_t> suffix;
         std::string source;
     };
     explicit ByteLevelBpe(Parts parts) : parts_(std::move(parts)) {}
 
-    std::string_view piece(std::int32_t id) const noexcept override { return parts_.pieces.bytes(id); }
+    std::string_view piece(std::int32_t id) const noexcept override {
+        return parts_.pieces.bytes(id);
+    }
     TokenKind kind(std::int32_t id) const noexcept override { return parts_.pieces.kind(id); }
     std::int32_t vocab_size() const noexcept override { return parts_.pieces.size(); }
     std::optional<std::int32_t> find_token(std::string_view text) const override {

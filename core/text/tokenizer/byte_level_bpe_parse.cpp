@@ -34,12 +34,12 @@ std::string piece_bytes(std::string_view entry) {
 
 PreTokenizer read_pre_tokenizer(const JsonNode &root) {
     const auto node = root.find("pre_tokenizer");
-    if (!node) root.fail("'pre_tokenizer' is missing: without ByteLevel there this is not byte-level BPE");
+    if (!node)
+        root.fail("'pre_tokenizer' is missing: without ByteLevel there this is not byte-level BPE");
     const std::vector<JsonNode> steps = read_steps(*node, "pretokenizers");
     if (steps.empty()) node->fail("the list is empty; expected steps that end in ByteLevel");
     PreTokenizer out;
-    for (std::size_t i = 0; i + 1 < steps.size(); ++i)
-        read_split_step(steps[i], "ByteLevel", out);
+    for (std::size_t i = 0; i + 1 < steps.size(); ++i) read_split_step(steps[i], "ByteLevel", out);
     const JsonNode &last = steps.back();
     if (type_of(last) != "ByteLevel")
         last.at("type").fail(fmt::format(
@@ -64,7 +64,8 @@ std::unique_ptr<Tokenizer> parse_byte_level_bpe(const JsonNode &root) {
     refuse_model_options(model);
     if (model.flag_or("byte_fallback", false))
         model.at("byte_fallback")
-            .fail("SentencePiece's byte fallback does not go with the decoder ByteLevel, where every byte is "
+            .fail("SentencePiece's byte fallback does not go with the decoder ByteLevel, where "
+                  "every byte is "
                   "a token");
     check_decoder(root);
 
@@ -76,8 +77,7 @@ std::unique_ptr<Tokenizer> parse_byte_level_bpe(const JsonNode &root) {
     parts.normalizer = read_normalizer(root);
     std::vector<AddedToken> added = read_added_tokens(root);
     parts.pieces = read_pieces(root, vocab, added, &piece_bytes);
-    for (AddedToken &token : added)
-        token.pattern = parts.normalizer.apply(token.content);
+    for (AddedToken &token : added) token.pattern = parts.normalizer.apply(token.content);
     parts.added = AddedTokens(std::move(added));
     TextFrame frame = read_post_processor(root, parts.pieces);
     parts.prefix = std::move(frame.prefix);

@@ -19,12 +19,12 @@ bool CharBpe::push_bytes(char32_t c, std::vector<std::int32_t> &out) const {
     append_utf8(bytes, c);
     for (const char byte : bytes)
         if (byte_ids_[static_cast<unsigned char>(byte)] < 0) return false;
-    for (const char byte : bytes)
-        out.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
+    for (const char byte : bytes) out.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
     return true;
 }
 
-void CharBpe::encode(std::string_view word, MergeScratch &scratch, std::vector<std::int32_t> &out) const {
+void CharBpe::encode(std::string_view word, MergeScratch &scratch,
+                     std::vector<std::int32_t> &out) const {
     if (!whole_words_.empty()) {
         if (const auto it = whole_words_.find(word); it != whole_words_.end()) {
             out.push_back(it->second);
@@ -41,8 +41,7 @@ void CharBpe::encode(std::string_view word, MergeScratch &scratch, std::vector<s
         if (known != nullptr) {
             scratch.push(static_cast<std::int32_t>(*known));
         } else if (push_bytes(c, bytes)) {
-            for (const std::int32_t id : bytes)
-                scratch.push(id);
+            for (const std::int32_t id : bytes) scratch.push(id);
         } else {
             if (unknown_ >= 0 && !(fuse_unknown_ && last_unknown)) scratch.push(unknown_);
             last_unknown = true;
@@ -53,7 +52,8 @@ void CharBpe::encode(std::string_view word, MergeScratch &scratch, std::vector<s
     merges_.merge(scratch);
 
     const auto &symbols = scratch.symbols;
-    for (std::int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next) {
+    for (std::int32_t i = symbols.empty() ? -1 : 0; i >= 0;
+         i = symbols[static_cast<std::size_t>(i)].next) {
         const std::int32_t id = symbols[static_cast<std::size_t>(i)].id;
         if (id < first_symbol_) {
             out.push_back(id);
@@ -61,13 +61,15 @@ void CharBpe::encode(std::string_view word, MergeScratch &scratch, std::vector<s
         }
         // a character that found no partner
         if (push_bytes(symbol_only_[static_cast<std::size_t>(id - first_symbol_)], out)) continue;
-        if (unknown_ >= 0 && !(fuse_unknown_ && i > 0 && out.back() == unknown_)) out.push_back(unknown_);
+        if (unknown_ >= 0 && !(fuse_unknown_ && i > 0 && out.back() == unknown_))
+            out.push_back(unknown_);
     }
 }
 
 namespace {
 
-// Looks up the text of a part of a piece: a piece's id, or the symbol of a lone character, made on demand.
+// Looks up the text of a part of a piece: a piece's id, or the symbol of a lone character, made on
+// demand.
 class Symbols {
   public:
     Symbols(std::span<const ScoredPiece> pieces, std::int32_t vocab_size, CharBpe &bpe)
@@ -105,28 +107,30 @@ class Symbols {
 
 } // namespace
 
-void add_scored_pieces(std::span<const ScoredPiece> pieces, std::int32_t vocab_size, std::string_view source,
-                       CharBpe &bpe) {
-    // Every way to cut every piece in two is looked up. Gemma, the largest in use, takes 2e7 steps and 1.5 million rules.
+void add_scored_pieces(std::span<const ScoredPiece> pieces, std::int32_t vocab_size,
+                       std::string_view source, CharBpe &bpe) {
+    // Every way to cut every piece in two is looked up. Gemma, the largest in use, takes 2e7 steps
+    // and 1.5 million rules.
     constexpr std::size_t max_work = 1'000'000'000;
     constexpr std::size_t max_rules = 8'000'000;
     std::size_t work = 0;
     for (const ScoredPiece &piece : pieces) {
         work += piece.text.size() * piece.text.size();
         if (piece.text.size() > max_work || work > max_work)
-            throw_error(ErrorKind::input, "{}: the pieces are longer than those of any tokenizer", source);
+            throw_error(ErrorKind::input, "{}: the pieces are longer than those of any tokenizer",
+                        source);
     }
     // the ranks of equal scores are equal: then the leftmost pair merges first
     std::vector<float> scores;
-    for (const ScoredPiece &piece : pieces)
-        scores.push_back(piece.score);
+    for (const ScoredPiece &piece : pieces) scores.push_back(piece.score);
     std::sort(scores.begin(), scores.end(), std::greater<>());
     scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
 
     Symbols symbols(pieces, vocab_size, bpe);
     for (const ScoredPiece &piece : pieces) {
         const auto rank = static_cast<std::uint32_t>(
-            std::lower_bound(scores.begin(), scores.end(), piece.score, std::greater<>()) - scores.begin());
+            std::lower_bound(scores.begin(), scores.end(), piece.score, std::greater<>()) -
+            scores.begin());
         for (std::size_t cut = utf8_length(piece.text, 0); cut < piece.text.size();
              cut += utf8_length(piece.text, cut)) {
             const std::int32_t left = symbols.find(piece.text.substr(0, cut));
@@ -135,8 +139,8 @@ void add_scored_pieces(std::span<const ScoredPiece> pieces, std::int32_t vocab_s
             if (right >= 0) bpe.merges().add(left, right, rank, piece.id);
         }
         if (bpe.merge_count() > max_rules)
-            throw_error(ErrorKind::input, "{}: more than {} merges; no tokenizer has as many", source,
-                        max_rules);
+            throw_error(ErrorKind::input, "{}: more than {} merges; no tokenizer has as many",
+                        source, max_rules);
     }
 }
 

@@ -10,18 +10,23 @@
 
 namespace keel {
 
-// Byte-pair encoding of one word, starting from its characters, as SentencePiece does it. A character without a token
-// becomes the tokens of its bytes (byte fallback), else the unknown token. Immutable once filled.
+// Byte-pair encoding of one word, starting from its characters, as SentencePiece does it. A
+// character without a token becomes the tokens of its bytes (byte fallback), else the unknown
+// token. Immutable once filled.
 class CharBpe {
   public:
     CharBpe() { byte_ids_.fill(-1); }
 
-    void set_character(char32_t c, std::int32_t id) { characters_.put(c, static_cast<std::uint64_t>(id)); }
-    // A character that occurs in merges and is no token itself: it gets a symbol >= `first_symbol`, which no token has.
+    void set_character(char32_t c, std::int32_t id) {
+        characters_.put(c, static_cast<std::uint64_t>(id));
+    }
+    // A character that occurs in merges and is no token itself: it gets a symbol >= `first_symbol`,
+    // which no token has.
     void set_symbol_only(char32_t c, std::int32_t symbol);
     void set_first_symbol(std::int32_t symbol) { first_symbol_ = symbol; }
     void set_byte(unsigned char byte, std::int32_t id) { byte_ids_[byte] = id; }
-    // fuse: a run of unknown characters becomes one token. Without an unknown token such characters vanish.
+    // fuse: a run of unknown characters becomes one token. Without an unknown token such characters
+    // vanish.
     void set_unknown(std::int32_t id, bool fuse) {
         unknown_ = id;
         fuse_unknown_ = fuse;
@@ -57,9 +62,9 @@ struct ScoredPiece {
     std::int32_t id = 0;
 };
 
-// Fills characters and merges: two symbols merge wherever their joined text is a piece. Ids must be below `vocab_size`.
-// Throws Error (input) "SOURCE: ..." for pieces beyond any real vocabulary's.
-void add_scored_pieces(std::span<const ScoredPiece> pieces, std::int32_t vocab_size, std::string_view source,
-                       CharBpe &bpe);
+// Fills characters and merges: two symbols merge wherever their joined text is a piece. Ids must be
+// below `vocab_size`. Throws Error (input) "SOURCE: ..." for pieces beyond any real vocabulary's.
+void add_scored_pieces(std::span<const ScoredPiece> pieces, std::int32_t vocab_size,
+                       std::string_view source, CharBpe &bpe);
 
 } // namespace keel

@@ -6,14 +6,13 @@
 
 namespace keel {
 
-// uint64 -> uint64, open addressing in one array: the lookup of a merge is the inner loop of encoding. Keys may be
-// anything but all ones. Insert-only.
+// uint64 -> uint64, open addressing in one array: the lookup of a merge is the inner loop of
+// encoding. Keys may be anything but all ones. Insert-only.
 class FlatMap {
   public:
     void reserve(std::size_t count) {
         std::size_t slots = 16;
-        while (slots < count * 2)
-            slots *= 2;
+        while (slots < count * 2) slots *= 2;
         if (slots > slots_.size()) rehash(slots);
     }
 
@@ -51,8 +50,7 @@ class FlatMap {
     std::size_t probe(std::uint64_t key) const noexcept {
         const std::size_t mask = slots_.size() - 1;
         std::size_t at = mix(key) & mask;
-        while (slots_[at].key != key && slots_[at].key != empty)
-            at = (at + 1) & mask;
+        while (slots_[at].key != key && slots_[at].key != empty) at = (at + 1) & mask;
         return at;
     }
 

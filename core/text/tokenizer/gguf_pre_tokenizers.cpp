@@ -1,4 +1,5 @@
-// The patterns behind the names in tokenizer.ggml.pre: those of the models' own tokenizer.json files.
+// The patterns behind the names in tokenizer.ggml.pre: those of the models' own tokenizer.json
+// files.
 #include "text/tokenizer/gguf_pre_tokenizers.hpp"
 
 namespace keel {
@@ -51,8 +52,9 @@ std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name) {
     return std::nullopt;
 }
 
-std::optional<std::string_view> name_gguf_pre_tokenizer(const std::vector<std::string_view> &patterns,
-                                                        bool ignore_merges, std::optional<bool> composes) {
+std::optional<std::string_view>
+name_gguf_pre_tokenizer(const std::vector<std::string_view> &patterns, bool ignore_merges,
+                        std::optional<bool> composes) {
     for (const Named &entry : table()) {
         const GgufPreTokenizer &what = entry.what;
         if (what.patterns == patterns && what.ignore_merges == ignore_merges &&
@@ -62,13 +64,9 @@ std::optional<std::string_view> name_gguf_pre_tokenizer(const std::vector<std::s
     return std::nullopt;
 }
 
-std::string_view byte_level_pattern() {
-    return gpt2;
-}
+std::string_view byte_level_pattern() { return gpt2; }
 
-std::string_view single_digit_pattern() {
-    return digit;
-}
+std::string_view single_digit_pattern() { return digit; }
 
 std::string gguf_pre_tokenizer_names() {
     std::string names;

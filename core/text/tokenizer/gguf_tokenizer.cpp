@@ -42,8 +42,8 @@ std::vector<Type> read_types(const GgufFile &file, const std::vector<std::string
         return types;
     }
     if (numbers->size() != tokens.size())
-        file.fail(types_key, fmt::format("expected one number per token ({}), found {}", tokens.size(),
-                                         numbers->size()));
+        file.fail(types_key, fmt::format("expected one number per token ({}), found {}",
+                                         tokens.size(), numbers->size()));
     for (std::size_t i = 0; i < tokens.size(); ++i)
         if ((*numbers)[i] != 0) types[i] = static_cast<Type>((*numbers)[i]);
     return types;
@@ -53,12 +53,14 @@ std::optional<std::int32_t> token_id(const GgufFile &file, const char *key, std:
     const auto id = file.integer(key);
     if (!id || *id < 0 || *id == UINT32_MAX) return std::nullopt; // how writers say "none"
     const auto last = static_cast<std::int64_t>(tokens) - 1;
-    if (*id > last) file.fail(key, fmt::format("expected an integer from 0 to {}, found {}", last, *id));
+    if (*id > last)
+        file.fail(key, fmt::format("expected an integer from 0 to {}, found {}", last, *id));
     return static_cast<std::int32_t>(*id);
 }
 
-// The marks of a vocabulary: its own keys, and what ends a turn in the families of chat models. Files name only one of
-// the ends, as a rule that of the base model, so the others are known by their text.
+// The marks of a vocabulary: its own keys, and what ends a turn in the families of chat models.
+// Files name only one of the ends, as a rule that of the base model, so the others are known by
+// their text.
 struct Marks {
     std::optional<std::int32_t> bos;
     std::optional<std::int32_t> eos;
@@ -67,8 +69,9 @@ struct Marks {
 
 Marks read_marks(const GgufFile &file, const std::vector<std::string_view> &tokens,
                  const std::vector<Type> &types) {
-    constexpr std::array<std::string_view, 6> end_names{"<|eot_id|>",    "<|eom_id|>",      "<|im_end|>",
-                                                        "<end_of_turn>", "<|end_of_text|>", "<|endoftext|>"};
+    constexpr std::array<std::string_view, 6> end_names{"<|eot_id|>",      "<|eom_id|>",
+                                                        "<|im_end|>",      "<end_of_turn>",
+                                                        "<|end_of_text|>", "<|endoftext|>"};
     Marks marks;
     marks.bos = token_id(file, "tokenizer.ggml.bos_token_id", tokens.size());
     marks.eos = token_id(file, "tokenizer.ggml.eos_token_id", tokens.size());
@@ -87,16 +90,18 @@ TextFrame read_frame(const GgufFile &file, const Marks &marks, bool add_bos) {
     TextFrame frame;
     if (file.boolean("tokenizer.ggml.add_bos_token").value_or(add_bos)) {
         if (!marks.bos)
-            file.fail("tokenizer.ggml.bos_token_id", "is missing, and a text shall begin with that token; "
-                                                     "have the file made anew with that key, or with "
-                                                     "tokenizer.ggml.add_bos_token = false");
+            file.fail("tokenizer.ggml.bos_token_id",
+                      "is missing, and a text shall begin with that token; "
+                      "have the file made anew with that key, or with "
+                      "tokenizer.ggml.add_bos_token = false");
         frame.prefix.push_back(*marks.bos);
     }
     if (file.boolean("tokenizer.ggml.add_eos_token").value_or(false)) {
         if (!marks.eos)
-            file.fail("tokenizer.ggml.eos_token_id", "is missing, and a text shall end with that token; have "
-                                                     "the file made anew with that key, or with "
-                                                     "tokenizer.ggml.add_eos_token = false");
+            file.fail("tokenizer.ggml.eos_token_id",
+                      "is missing, and a text shall end with that token; have "
+                      "the file made anew with that key, or with "
+                      "tokenizer.ggml.add_eos_token = false");
         frame.suffix.push_back(*marks.eos);
     }
     return frame;
@@ -107,8 +112,8 @@ std::unique_ptr<Tokenizer> parse_spm(const GgufFile &file) {
     const std::vector<Type> types = read_types(file, tokens);
     const auto scores = file.numbers(scores_key, max_tokens);
     if (!scores || scores->size() != tokens.size())
-        file.fail(scores_key, fmt::format("expected one number per token ({}), found {}", tokens.size(),
-                                          scores ? scores->size() : 0));
+        file.fail(scores_key, fmt::format("expected one number per token ({}), found {}",
+                                          tokens.size(), scores ? scores->size() : 0));
     Marks marks = read_marks(file, tokens, types);
     SpmVocab vocab;
     vocab.source = file.name();
@@ -138,20 +143,23 @@ class ByteLevelReader {
         const auto pre = find_gguf_pre_tokenizer(name);
         if (!pre)
             file_->fail("tokenizer.ggml.pre",
-                        fmt::format("the way to cut words {} is not known; Keel knows {}", quote_text(name),
-                                    gguf_pre_tokenizer_names()));
+                        fmt::format("the way to cut words {} is not known; Keel knows {}",
+                                    quote_text(name), gguf_pre_tokenizer_names()));
         Marks marks = read_marks(*file_, tokens_, types_);
         TextFrame frame = read_frame(*file_, marks, pre->add_bos && marks.bos);
         ByteLevelBpe::Parts parts;
         parts.source = file_->name();
         parts.prefix = std::move(frame.prefix);
         parts.suffix = std::move(frame.suffix);
-        // the name stands for a pattern, which others use too; that Qwen composes characters, files do not say
-        if (pre->compose_for_qwen && file_->text("general.architecture").value_or("").starts_with("qwen"))
+        // the name stands for a pattern, which others use too; that Qwen composes characters, files
+        // do not say
+        if (pre->compose_for_qwen &&
+            file_->text("general.architecture").value_or("").starts_with("qwen"))
             parts.normalizer.add_composition(false);
         for (const std::string_view pattern : pre->patterns)
-            parts.pre_tokenizer.add_split(SplitRegex(pattern, SplitRegex::Syntax::regex, std::string(name)),
-                                          SplitBehavior::isolated, false);
+            parts.pre_tokenizer.add_split(
+                SplitRegex(pattern, SplitRegex::Syntax::regex, std::string(name)),
+                SplitBehavior::isolated, false);
         parts.pre_tokenizer.set_byte_level(false, false);
         fill_bpe(pre->ignore_merges, parts.bpe);
         fill_tokens(parts);
@@ -164,8 +172,8 @@ class ByteLevelReader {
     std::int32_t id_of(std::string_view token, std::size_t merge) const {
         const auto it = ids_.find(token);
         if (it == ids_.end())
-            file_->fail(merges_key, fmt::format("merge {}: {} is not in {}; the file is damaged", merge,
-                                                quote_text(token), tokens_key));
+            file_->fail(merges_key, fmt::format("merge {}: {} is not in {}; the file is damaged",
+                                                merge, quote_text(token), tokens_key));
         return it->second;
     }
 
@@ -176,7 +184,8 @@ class ByteLevelReader {
                 bpe.set_byte(byte, it->second);
         }
         if (bpe.missing_bytes() == 256)
-            file_->fail(tokens_key, "no single byte is in the vocabulary: this is not byte-level BPE");
+            file_->fail(tokens_key,
+                        "no single byte is in the vocabulary: this is not byte-level BPE");
         const auto merges = file_->texts(merges_key, max_merges);
         if (!merges) file_->fail(merges_key, "is missing; byte-level BPE needs its merges");
         bpe.merges().reserve(merges->size());
@@ -184,9 +193,10 @@ class ByteLevelReader {
         for (std::size_t i = 0; i < merges->size(); ++i) {
             const std::string_view rule = (*merges)[i];
             const std::size_t space = rule.find(' ');
-            if (space == std::string_view::npos || rule.find(' ', space + 1) != std::string_view::npos)
-                file_->fail(merges_key,
-                            fmt::format("merge {}: expected \"a b\", found {}", i, quote_text(rule)));
+            if (space == std::string_view::npos ||
+                rule.find(' ', space + 1) != std::string_view::npos)
+                file_->fail(merges_key, fmt::format("merge {}: expected \"a b\", found {}", i,
+                                                    quote_text(rule)));
             const std::string_view left = rule.substr(0, space);
             const std::string_view right = rule.substr(space + 1);
             joined.assign(left);
@@ -219,12 +229,14 @@ class ByteLevelReader {
             token.content = tokens_[i];
             token.special = types_[i] != Type::user_defined;
             token.normalized = false;
-            entries.push_back({id, token.content, token.special ? TokenKind::special : TokenKind::added});
+            entries.push_back(
+                {id, token.content, token.special ? TokenKind::special : TokenKind::added});
             if (token.content.empty() || ids_.at(tokens_[i]) != id) continue;
             if (token.content.size() > AddedTokens::max_content_bytes)
-                file_->fail(tokens_key,
-                            fmt::format("token {} is a special or added one and may have at most {} bytes", i,
-                                        AddedTokens::max_content_bytes));
+                file_->fail(
+                    tokens_key,
+                    fmt::format("token {} is a special or added one and may have at most {} bytes",
+                                i, AddedTokens::max_content_bytes));
             added.push_back(std::move(token));
         }
         parts.pieces.assign(std::move(entries));
@@ -245,10 +257,9 @@ std::unique_ptr<Tokenizer> parse_gguf_tokenizer(const GgufFile &file) {
     if (!kind) file.fail(key, "is missing; the file holds no tokenizer");
     if (*kind == "llama") return parse_spm(file);
     if (*kind == "gpt2") return ByteLevelReader(file).read();
-    file.fail(key,
-              fmt::format(
-                  "the kind {} is not supported; Keel reads gpt2 (byte-level BPE) and llama (SentencePiece)",
-                  quote_text(*kind)));
+    file.fail(key, fmt::format("the kind {} is not supported; Keel reads gpt2 (byte-level BPE) and "
+                               "llama (SentencePiece)",
+                               quote_text(*kind)));
 }
 
 } // namespace keel

@@ -12,7 +12,8 @@ namespace keel {
 namespace {
 
 bool is_ascii(std::string_view text) noexcept {
-    return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+    return std::all_of(text.begin(), text.end(),
+                       [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 // Appends the composed form of a stretch that no composition crosses the borders of.
@@ -24,17 +25,19 @@ void compose_stretch(std::string_view text, utf8proc_option_t options, std::stri
     const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
     if (length < 0)
         throw_error(length == UTF8PROC_ERROR_NOMEM ? ErrorKind::resource : ErrorKind::input,
-                    "a text of {} bytes cannot be composed (NFC): {}", text.size(), utf8proc_errmsg(length));
+                    "a text of {} bytes cannot be composed (NFC): {}", text.size(),
+                    utf8proc_errmsg(length));
     out.append(reinterpret_cast<const char *>(mapped), static_cast<std::size_t>(length));
 }
 
-// No tokenizer makes a text more than three times as long (a space becomes U+2581), and no word may have 2 GiB.
+// No tokenizer makes a text more than three times as long (a space becomes U+2581), and no word may
+// have 2 GiB.
 [[noreturn]] void too_long(std::size_t bytes) {
-    throw_error(
-        ErrorKind::input,
-        "a text of {} bytes becomes too long when the tokenizer normalizes it; at most 16 times its length "
-        "and 2 GiB are allowed",
-        bytes);
+    throw_error(ErrorKind::input,
+                "a text of {} bytes becomes too long when the tokenizer normalizes it; at most 16 "
+                "times its length "
+                "and 2 GiB are allowed",
+                bytes);
 }
 
 std::size_t longest_result(std::size_t bytes) {
@@ -45,7 +48,8 @@ std::string replace_all(std::string_view text, const std::string &from, const st
                         std::size_t most) {
     std::string out;
     std::size_t at = 0;
-    for (std::size_t hit = text.find(from); hit != std::string_view::npos; hit = text.find(from, at)) {
+    for (std::size_t hit = text.find(from); hit != std::string_view::npos;
+         hit = text.find(from, at)) {
         out.append(text, at, hit - at);
         out += to;
         at = hit + from.size();
@@ -58,8 +62,8 @@ std::string replace_all(std::string_view text, const std::string &from, const st
 } // namespace
 
 std::string compose_unicode(std::string_view text, bool compatibility) {
-    // utf8proc takes four bytes for each of the text's, so a long text is composed in stretches. They begin with ASCII,
-    // which no composition ends in.
+    // utf8proc takes four bytes for each of the text's, so a long text is composed in stretches.
+    // They begin with ASCII, which no composition ends in.
     constexpr std::size_t stretch = 1 << 16;
     if (is_ascii(text)) return std::string(text);
     const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE |
@@ -68,8 +72,7 @@ std::string compose_unicode(std::string_view text, bool compatibility) {
     out.reserve(text.size());
     while (!text.empty()) {
         std::size_t end = std::min(stretch, text.size());
-        while (end < text.size() && static_cast<unsigned char>(text[end]) >= 0x80)
-            ++end;
+        while (end < text.size() && static_cast<unsigned char>(text[end]) >= 0x80) ++end;
         compose_stretch(text.substr(0, end), options, out);
         text.remove_prefix(end);
     }
@@ -77,7 +80,8 @@ std::string compose_unicode(std::string_view text, bool compatibility) {
 }
 
 void TextNormalizer::add_composition(bool compatibility) {
-    steps_.push_back({compatibility ? Step::Kind::compose_compatibility : Step::Kind::compose, {}, {}, true});
+    steps_.push_back(
+        {compatibility ? Step::Kind::compose_compatibility : Step::Kind::compose, {}, {}, true});
 }
 
 void TextNormalizer::add_replacement(std::string from, std::string to) {
@@ -95,12 +99,14 @@ void TextNormalizer::add_space_collapse() {
 bool TextNormalizer::may_change(std::string_view text) const noexcept {
     return std::any_of(steps_.begin(), steps_.end(), [&](const Step &step) {
         if (step.kind == Step::Kind::replace) return text.find(step.from) != std::string_view::npos;
-        return step.kind == Step::Kind::prefix || step.kind == Step::Kind::collapse || !is_ascii(text);
+        return step.kind == Step::Kind::prefix || step.kind == Step::Kind::collapse ||
+               !is_ascii(text);
     });
 }
 
 bool TextNormalizer::is_empty(const std::vector<Stretch> &stretches) noexcept {
-    return std::all_of(stretches.begin(), stretches.end(), [](const Stretch &s) { return s.text.empty(); });
+    return std::all_of(stretches.begin(), stretches.end(),
+                       [](const Stretch &s) { return s.text.empty(); });
 }
 
 void TextNormalizer::collapse(std::vector<Stretch> &stretches) {
@@ -118,12 +124,15 @@ void TextNormalizer::collapse(std::vector<Stretch> &stretches) {
     if (last != nullptr && last->back() == ' ') last->pop_back();
 }
 
-std::string TextNormalizer::apply(std::string_view text, Place place, std::vector<TextRange> &ranges) const {
-    // The text falls into stretches at the borders of the ranges; each is normalized by itself, so that the ranges can
-    // be found again. What stands at such a border, a line break or a mark, composes with nothing.
+std::string TextNormalizer::apply(std::string_view text, Place place,
+                                  std::vector<TextRange> &ranges) const {
+    // The text falls into stretches at the borders of the ranges; each is normalized by itself, so
+    // that the ranges can be found again. What stands at such a border, a line break or a mark,
+    // composes with nothing.
     std::vector<Stretch> stretches;
     const auto add = [&](std::size_t begin, std::size_t end, bool in_range) {
-        if (begin < end) stretches.push_back({std::string(text.substr(begin, end - begin)), in_range});
+        if (begin < end)
+            stretches.push_back({std::string(text.substr(begin, end - begin)), in_range});
     };
     std::size_t at = 0;
     for (const TextRange &range : ranges) {
@@ -136,13 +145,13 @@ std::string TextNormalizer::apply(std::string_view text, Place place, std::vecto
     for (const Step &step : steps_) {
         switch (step.kind) {
         case Step::Kind::prefix: {
-            const bool wanted = !(place.at_start && place.continues) && (step.everywhere || place.at_start);
-            if (wanted && !is_empty(stretches)) stretches.insert(stretches.begin(), {step.to, false});
+            const bool wanted =
+                !(place.at_start && place.continues) && (step.everywhere || place.at_start);
+            if (wanted && !is_empty(stretches))
+                stretches.insert(stretches.begin(), {step.to, false});
             break;
         }
-        case Step::Kind::collapse:
-            collapse(stretches);
-            break;
+        case Step::Kind::collapse: collapse(stretches); break;
         case Step::Kind::replace:
             for (Stretch &s : stretches)
                 s.text = replace_all(s.text, step.from, step.to, longest_result(text.size()));

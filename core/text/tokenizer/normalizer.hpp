@@ -10,8 +10,8 @@
 
 namespace keel {
 
-// Canonical composition (NFC), with compatibility characters folded first if `compatibility` (NFKC). Takes and gives
-// valid UTF-8. Throws Error (resource) without memory.
+// Canonical composition (NFC), with compatibility characters folded first if `compatibility`
+// (NFKC). Takes and gives valid UTF-8. Throws Error (resource) without memory.
 std::string compose_unicode(std::string_view text, bool compatibility);
 
 // What a tokenizer does to a text before it looks for words: steps in the order of its file.
@@ -20,8 +20,8 @@ class TextNormalizer {
     void add_composition(bool compatibility);
     // All places of `from` (not empty), which is plain text, become `to`.
     void add_replacement(std::string from, std::string to);
-    // Before each stretch of text between special tokens, or, if not `everywhere`, only at the beginning of a text; never
-    // where that beginning goes on behind tokens that are already there.
+    // Before each stretch of text between special tokens, or, if not `everywhere`, only at the
+    // beginning of a text; never where that beginning goes on behind tokens that are already there.
     void add_prefix(std::string prefix, bool everywhere = true);
     // Runs of spaces become one; none stays at the ends.
     void add_space_collapse();
@@ -34,8 +34,8 @@ class TextNormalizer {
 
     // Whether the text could come out changed.
     bool may_change(std::string_view text) const noexcept;
-    // The text after all steps. `ranges` (ascending, disjoint) are ranges of the text before and of the result after.
-    // Throws Error (input) where it becomes more than 16 times as long or 2 GiB.
+    // The text after all steps. `ranges` (ascending, disjoint) are ranges of the text before and of
+    // the result after. Throws Error (input) where it becomes more than 16 times as long or 2 GiB.
     std::string apply(std::string_view text, Place place, std::vector<TextRange> &ranges) const;
     std::string apply(std::string_view text) const {
         std::vector<TextRange> none;

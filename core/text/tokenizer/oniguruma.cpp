@@ -17,15 +17,9 @@ constexpr std::string_view not_space_set =
 constexpr std::string_view word_set =
     R"(\p{L}\p{Nl}\p{M}\p{Nd}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
 
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-bool is_letter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-bool is_hex(char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 class Translator {
   public:
@@ -52,11 +46,14 @@ class Translator {
 
   private:
     [[noreturn]] void refuse(std::string_view what) const {
-        throw_error(ErrorKind::input, "{}: {} at byte {} of the pattern is not supported by Keel's tokenizer",
-                    place_, what, at_);
+        throw_error(ErrorKind::input,
+                    "{}: {} at byte {} of the pattern is not supported by Keel's tokenizer", place_,
+                    what, at_);
     }
 
-    char peek(std::size_t ahead) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
+    char peek(std::size_t ahead) const {
+        return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0';
+    }
     bool follows(std::string_view text) const { return in_.substr(at_).starts_with(text); }
 
     void copy(std::size_t count) {
@@ -80,34 +77,24 @@ class Translator {
     void escape(bool in_class) {
         const char c = peek(1);
         switch (c) {
-        case '\0':
-            refuse("a backslash or NUL");
-        case 's':
-            return put_set(space_set, in_class);
-        case 'S':
-            return in_class ? put_set(not_space_set, true) : put_set(space_set, false, true);
-        case 'w':
-            return put_set(word_set, in_class);
+        case '\0': refuse("a backslash or NUL");
+        case 's': return put_set(space_set, in_class);
+        case 'S': return in_class ? put_set(not_space_set, true) : put_set(space_set, false, true);
+        case 'w': return put_set(word_set, in_class);
         case 'W':
             if (in_class) refuse("\\W in a class");
             return put_set(word_set, false, true);
-        case 'd':
-            return put("\\p{Nd}", 2);
-        case 'D':
-            return put("\\P{Nd}", 2);
-        case 'v':
-            return put("\\x{0B}", 2);
+        case 'd': return put("\\p{Nd}", 2);
+        case 'D': return put("\\P{Nd}", 2);
+        case 'v': return put("\\x{0B}", 2);
         case 'b':
         case 'B':
             if (in_class) refuse("\\b in a class");
             return word_boundary(c == 'B');
         case 'p':
-        case 'P':
-            return property();
-        case 'x':
-            return hexadecimal();
-        case 'u':
-            return four_digits();
+        case 'P': return property();
+        case 'x': return hexadecimal();
+        case 'u': return four_digits();
         case 'A':
         case 'z':
         case 'Z':
@@ -118,8 +105,7 @@ class Translator {
         case 't':
         case 'f':
         case 'a':
-        case 'e':
-            return copy(2);
+        case 'e': return copy(2);
         default:
             if (is_letter(c) || is_digit(c)) refuse(fmt::format("the escape \\{}", c));
             if (static_cast<unsigned char>(c) >= 0x80) {
@@ -152,8 +138,7 @@ class Translator {
             return copy(close + 1 - at_);
         }
         std::size_t digits = 0;
-        while (digits < 2 && is_hex(peek(2 + digits)))
-            ++digits;
+        while (digits < 2 && is_hex(peek(2 + digits))) ++digits;
         if (digits == 0) refuse("\\x without digits");
         // one byte: above 7F Oniguruma would mean a byte of UTF-8, PCRE2 a code point
         if (digits == 2 && peek(2) >= '8') refuse("\\x80 and above without braces");
@@ -191,25 +176,25 @@ class Translator {
         if (peek(1) != '?') return copy(1);
         for (const std::string_view plain : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!"})
             if (follows(plain)) return copy(plain.size());
-        // (?i: ...), (?-i: ...), and (?i) at the very start; elsewhere (?i) encloses other alternatives in Oniguruma
+        // (?i: ...), (?-i: ...), and (?i) at the very start; elsewhere (?i) encloses other
+        // alternatives in Oniguruma
         std::size_t k = 2;
         if (peek(k) == '-') ++k;
-        if (peek(k) == 'i' && (peek(k + 1) == ':' || (peek(k + 1) == ')' && at_ == 0))) return copy(k + 2);
+        if (peek(k) == 'i' && (peek(k + 1) == ':' || (peek(k + 1) == ')' && at_ == 0)))
+            return copy(k + 2);
         refuse("this kind of group");
     }
 
     // {n}, {n,}, {n,m}, {,m}; anything else is a literal brace
     void braces() {
         std::size_t k = 1;
-        while (is_digit(peek(k)))
-            ++k;
+        while (is_digit(peek(k))) ++k;
         const bool has_min = k > 1;
         const bool comma = peek(k) == ',';
         bool has_max = false;
         if (comma) {
             ++k;
-            for (; is_digit(peek(k)); ++k)
-                has_max = true;
+            for (; is_digit(peek(k)); ++k) has_max = true;
         }
         if (peek(k) != '}' || (!has_min && !has_max)) return put("\\{", 1);
         const char next = peek(k + 1);

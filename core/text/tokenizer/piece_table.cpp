@@ -5,7 +5,8 @@
 namespace keel {
 
 void PieceTable::assign(std::vector<Entry> entries) {
-    std::sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) { return a.id < b.id; });
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry &a, const Entry &b) { return a.id < b.id; });
     const std::size_t count = entries.empty() ? 0 : static_cast<std::size_t>(entries.back().id) + 1;
     blob_.clear();
     kinds_.assign(count, TokenKind::unused);

@@ -9,8 +9,8 @@
 
 namespace keel {
 
-// The bytes and the kind of every id: one string and an offset per id, so that a vocabulary costs little more than its
-// letters.
+// The bytes and the kind of every id: one string and an offset per id, so that a vocabulary costs
+// little more than its letters.
 class PieceTable {
   public:
     struct Entry {

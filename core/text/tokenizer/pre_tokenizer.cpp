@@ -16,7 +16,8 @@ struct Part {
 };
 
 // The whole text as parts: matches and what lies between them.
-std::vector<Part> all_parts(std::size_t text_bytes, const std::vector<TextRange> &matches, bool invert) {
+std::vector<Part> all_parts(std::size_t text_bytes, const std::vector<TextRange> &matches,
+                            bool invert) {
     std::vector<Part> parts;
     std::size_t at = 0;
     for (const TextRange &match : matches) {
@@ -28,8 +29,8 @@ std::vector<Part> all_parts(std::size_t text_bytes, const std::vector<TextRange>
     return parts;
 }
 
-// Joins neighbours. An isolated match joins the part before it (merged_with_previous); a part of the same kind as the
-// one before joins it (contiguous).
+// Joins neighbours. An isolated match joins the part before it (merged_with_previous); a part of
+// the same kind as the one before joins it (contiguous).
 std::vector<TextRange> join(const std::vector<Part> &parts, SplitBehavior behavior) {
     std::vector<TextRange> out;
     bool previous_match = false;
@@ -61,7 +62,8 @@ std::vector<TextRange> join_with_next(const std::vector<Part> &parts) {
 
 } // namespace
 
-std::vector<TextRange> split_at_matches(std::size_t text_bytes, const std::vector<TextRange> &matches,
+std::vector<TextRange> split_at_matches(std::size_t text_bytes,
+                                        const std::vector<TextRange> &matches,
                                         SplitBehavior behavior, bool invert) {
     const std::vector<Part> parts = all_parts(text_bytes, matches, invert);
     std::vector<TextRange> out;
@@ -72,12 +74,8 @@ std::vector<TextRange> split_at_matches(std::size_t text_bytes, const std::vecto
             if (behavior == SplitBehavior::isolated || !part.is_match) out.push_back(part.range);
         break;
     case SplitBehavior::merged_with_previous:
-    case SplitBehavior::contiguous:
-        out = join(parts, behavior);
-        break;
-    case SplitBehavior::merged_with_next:
-        out = join_with_next(parts);
-        break;
+    case SplitBehavior::contiguous: out = join(parts, behavior); break;
+    case SplitBehavior::merged_with_next: out = join_with_next(parts); break;
     }
     std::erase_if(out, [](const TextRange &range) { return range.begin == range.end; });
     return out;
@@ -116,7 +114,8 @@ void PreTokenizer::byte_level(std::string_view piece, Place place, RegexScratch 
     }
     std::vector<TextRange> matches;
     gpt2_.front().pattern.find_all(piece, scratch, matches);
-    for (const TextRange &range : split_at_matches(piece.size(), matches, SplitBehavior::isolated, false))
+    for (const TextRange &range :
+         split_at_matches(piece.size(), matches, SplitBehavior::isolated, false))
         word(piece.substr(range.begin, range.end - range.begin));
 }
 
@@ -154,7 +153,8 @@ void PreTokenizer::split(std::string_view text, Place place, RegexScratch &scrat
         next.clear();
         for (const std::string_view piece : pieces) {
             step.pattern.find_all(piece, scratch, matches);
-            for (const TextRange &range : split_at_matches(piece.size(), matches, step.behavior, step.invert))
+            for (const TextRange &range :
+                 split_at_matches(piece.size(), matches, step.behavior, step.invert))
                 next.push_back(piece.substr(range.begin, range.end - range.begin));
         }
         pieces.swap(next);

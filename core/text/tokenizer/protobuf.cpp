@@ -8,7 +8,12 @@ namespace keel {
 
 namespace {
 
-enum WireType : std::uint32_t { varint_type = 0, fixed64_type = 1, bytes_type = 2, fixed32_type = 5 };
+enum WireType : std::uint32_t {
+    varint_type = 0,
+    fixed64_type = 1,
+    bytes_type = 2,
+    fixed32_type = 5
+};
 
 } // namespace
 
@@ -18,8 +23,8 @@ void ProtobufReader::fail(std::string_view message) const {
 
 std::string_view ProtobufReader::take(std::uint64_t size) {
     if (size > rest_.size())
-        fail(fmt::format("field {} has {} bytes and {} are left; the file is cut short or damaged", field_,
-                         size, rest_.size()));
+        fail(fmt::format("field {} has {} bytes and {} are left; the file is cut short or damaged",
+                         field_, size, rest_.size()));
     const std::string_view taken = rest_.substr(0, static_cast<std::size_t>(size));
     rest_.remove_prefix(taken.size());
     return taken;
@@ -40,22 +45,16 @@ bool ProtobufReader::next() {
     const std::uint64_t tag = varint();
     field_ = static_cast<std::uint32_t>(tag >> 3);
     wire_type_ = static_cast<std::uint32_t>(tag & 7);
-    if (tag >> 32 != 0 || field_ == 0) fail("a field has no valid number; this is not a protobuf message");
+    if (tag >> 32 != 0 || field_ == 0)
+        fail("a field has no valid number; this is not a protobuf message");
     switch (wire_type_) {
-    case varint_type:
-        integer_ = varint();
-        return true;
-    case fixed64_type:
-        bytes_ = take(8);
-        return true;
-    case bytes_type:
-        bytes_ = take(varint());
-        return true;
-    case fixed32_type:
-        bytes_ = take(4);
-        return true;
+    case varint_type: integer_ = varint(); return true;
+    case fixed64_type: bytes_ = take(8); return true;
+    case bytes_type: bytes_ = take(varint()); return true;
+    case fixed32_type: bytes_ = take(4); return true;
     default:
-        fail(fmt::format("field {} has wire type {}; this is not a protobuf message", field_, wire_type_));
+        fail(fmt::format("field {} has wire type {}; this is not a protobuf message", field_,
+                         wire_type_));
     }
 }
 

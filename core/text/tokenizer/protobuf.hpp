@@ -6,11 +6,12 @@
 
 namespace keel {
 
-// Walks the fields of a protobuf message that nobody vouches for; nested messages are walked by a reader of their own.
-// Throws Error (input) "WHERE: ..." for bytes that are no message.
+// Walks the fields of a protobuf message that nobody vouches for; nested messages are walked by a
+// reader of their own. Throws Error (input) "WHERE: ..." for bytes that are no message.
 class ProtobufReader {
   public:
-    ProtobufReader(std::string_view message, std::string where) : rest_(message), where_(std::move(where)) {}
+    ProtobufReader(std::string_view message, std::string where)
+        : rest_(message), where_(std::move(where)) {}
 
     // Moves to the next field; false at the end.
     bool next();

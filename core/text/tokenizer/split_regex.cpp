@@ -26,7 +26,8 @@ std::string pcre2_message(int code) {
 } // namespace
 
 RegexScratch::RegexScratch(std::size_t text_bytes)
-    : match_data_(pcre2_match_data_create(1, nullptr)), context_(pcre2_match_context_create(nullptr)),
+    : match_data_(pcre2_match_data_create(1, nullptr)),
+      context_(pcre2_match_context_create(nullptr)),
       deadline_(std::chrono::steady_clock::now() + std::chrono::seconds(5) +
                 std::chrono::microseconds(100) * static_cast<long long>(text_bytes)) {
     if (match_data_ == nullptr || context_ == nullptr) {
@@ -42,19 +43,18 @@ RegexScratch::~RegexScratch() {
     pcre2_match_context_free(context_);
 }
 
-void SplitRegex::Free::operator()(pcre2_real_code_8 *code) const noexcept {
-    pcre2_code_free(code);
-}
+void SplitRegex::Free::operator()(pcre2_real_code_8 *code) const noexcept { pcre2_code_free(code); }
 
 SplitRegex::SplitRegex(std::string_view pattern, Syntax syntax, std::string place)
     : place_(std::move(place)) {
     if (pattern.empty())
         throw_error(ErrorKind::input, "{}: the pattern is empty; it would split nothing", place_);
     if (pattern.size() > max_pattern_bytes)
-        throw_error(ErrorKind::input, "{}: the pattern has {} bytes; at most {} are allowed", place_,
-                    pattern.size(), max_pattern_bytes);
+        throw_error(ErrorKind::input, "{}: the pattern has {} bytes; at most {} are allowed",
+                    place_, pattern.size(), max_pattern_bytes);
     const bool literal = syntax == Syntax::literal;
-    const std::string translated = literal ? std::string(pattern) : oniguruma_to_pcre2(pattern, place_);
+    const std::string translated =
+        literal ? std::string(pattern) : oniguruma_to_pcre2(pattern, place_);
 
     std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free_8)> context(
         pcre2_compile_context_create(nullptr), &pcre2_compile_context_free_8);
@@ -62,23 +62,26 @@ SplitRegex::SplitRegex(std::string_view pattern, Syntax syntax, std::string plac
     pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF); // Oniguruma knows no other
     pcre2_set_parens_nest_limit(context.get(), 100);
 
-    // Anchored: find_all() moves on by itself, so that the match limit holds for one start position and the clock is
-    // looked at between them. The JIT takes this option at compile time only.
+    // Anchored: find_all() moves on by itself, so that the match limit holds for one start position
+    // and the clock is looked at between them. The JIT takes this option at compile time only.
     std::uint32_t options = PCRE2_UTF | PCRE2_ANCHORED;
     options |= literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     int error = 0;
     PCRE2_SIZE offset = 0;
-    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), options,
-                              &error, &offset, context.get()));
+    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                              options, &error, &offset, context.get()));
     if (!code_)
-        throw_error(ErrorKind::input, "{}: the pattern does not compile: {}", place_, pcre2_message(error));
-    // Without JIT (not built in, or the system forbids writable code) the interpreter gives the same matches.
+        throw_error(ErrorKind::input, "{}: the pattern does not compile: {}", place_,
+                    pcre2_message(error));
+    // Without JIT (not built in, or the system forbids writable code) the interpreter gives the
+    // same matches.
     (void)pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
 }
 
 void SplitRegex::too_expensive() const {
     throw_error(ErrorKind::input,
-                "{}: the pattern takes more steps on this text than any tokenizer needs; the file is broken "
+                "{}: the pattern takes more steps on this text than any tokenizer needs; the file "
+                "is broken "
                 "or hostile",
                 place_);
 }
@@ -87,12 +90,14 @@ bool SplitRegex::match_at(std::string_view subject, std::size_t offset, RegexScr
                           std::size_t &end) const {
     if ((++scratch.attempts_ & 0xFF) == 0 && std::chrono::steady_clock::now() > scratch.deadline_)
         too_expensive();
-    // The interpreter counts each step back over a long run of spaces, so the limit grows with the text.
+    // The interpreter counts each step back over a long run of spaces, so the limit grows with the
+    // text.
     const std::size_t limit = std::min<std::size_t>(10000 + 32 * subject.size(), 1U << 30);
     pcre2_set_match_limit(scratch.context_, static_cast<std::uint32_t>(limit));
     const auto match = [&](std::uint32_t options) {
-        return pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), offset,
-                           PCRE2_NO_UTF_CHECK | options, scratch.match_data_, scratch.context_);
+        return pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(subject.data()),
+                           subject.size(), offset, PCRE2_NO_UTF_CHECK | options,
+                           scratch.match_data_, scratch.context_);
     };
     int rc = match(0);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT); // its stack is on the heap
@@ -101,7 +106,8 @@ bool SplitRegex::match_at(std::string_view subject, std::size_t offset, RegexScr
         too_expensive();
     if (rc == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
     if (rc < 0)
-        throw_error(ErrorKind::input, "{}: matching the pattern failed: {}", place_, pcre2_message(rc));
+        throw_error(ErrorKind::input, "{}: matching the pattern failed: {}", place_,
+                    pcre2_message(rc));
     const PCRE2_SIZE *range = pcre2_get_ovector_pointer(scratch.match_data_);
     end = range[1];
     return true;

@@ -15,8 +15,9 @@ struct pcre2_real_match_context_8;
 
 namespace keel {
 
-// What matching needs from call to call: made once per encode() and used by one thread. It also keeps the clock that
-// stops a pattern from a hostile file: 5 s and 0.1 ms per byte of text for all matches of one encode() together.
+// What matching needs from call to call: made once per encode() and used by one thread. It also
+// keeps the clock that stops a pattern from a hostile file: 5 s and 0.1 ms per byte of text for all
+// matches of one encode() together.
 class RegexScratch {
   public:
     explicit RegexScratch(std::size_t text_bytes);
@@ -34,20 +35,24 @@ class RegexScratch {
 
 // A regular expression of a tokenizer.json, matched with PCRE2 (UTF, JIT where the machine has it).
 //
-// These patterns are written for Oniguruma with Ruby's syntax, and PCRE2 reads some of it differently. So the pattern
-// is translated: \s, \d, \w and \b get Oniguruma's Unicode meaning, ^ and $ are line anchors, {,n} is {0,n}. What has
-// another meaning in PCRE2 and does not occur in tokenizers (nested classes, &&, POSIX brackets, \h, \K, (?m), back
-// references, ...) is refused. The compiled pattern is immutable; matching is thread-safe with a scratch per thread.
+// These patterns are written for Oniguruma with Ruby's syntax, and PCRE2 reads some of it
+// differently. So the pattern is translated: \s, \d, \w and \b get Oniguruma's Unicode meaning, ^
+// and $ are line anchors, {,n} is {0,n}. What has another meaning in PCRE2 and does not occur in
+// tokenizers (nested classes, &&, POSIX brackets, \h, \K, (?m), back references, ...) is refused.
+// The compiled pattern is immutable; matching is thread-safe with a scratch per thread.
 class SplitRegex {
   public:
     enum class Syntax { regex, literal };
 
-    // `place` names the file and the JSON place for errors (kind input). `pattern` must be valid UTF-8.
+    // `place` names the file and the JSON place for errors (kind input). `pattern` must be valid
+    // UTF-8.
     SplitRegex(std::string_view pattern, Syntax syntax, std::string place);
 
-    // All matches in order, without overlap, in Oniguruma's manner: an empty match is taken unless it touches the end
-    // of the match before it. `subject` must be valid UTF-8. Throws Error (input) where the pattern exceeds its limits.
-    void find_all(std::string_view subject, RegexScratch &scratch, std::vector<TextRange> &matches) const;
+    // All matches in order, without overlap, in Oniguruma's manner: an empty match is taken unless
+    // it touches the end of the match before it. `subject` must be valid UTF-8. Throws Error
+    // (input) where the pattern exceeds its limits.
+    void find_all(std::string_view subject, RegexScratch &scratch,
+                  std::vector<TextRange> &matches) const;
 
     // Whether a match begins exactly at `offset`; its end.
     bool match_at(std::string_view subject, std::size_t offset, RegexScratch &scratch,

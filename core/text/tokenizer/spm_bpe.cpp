@@ -37,8 +37,8 @@ void SpmBpe::encode_valid(const Input &input, std::vector<std::int32_t> &out) co
     if (input.add_special) out = parts_.prefix;
     RegexScratch regex_scratch(input.text.size());
     MergeScratch merge_scratch;
-    const AddedTokens::Cut cut =
-        parts_.added.split(input.text, input.plain, input.continues, parts_.normalizer, regex_scratch);
+    const AddedTokens::Cut cut = parts_.added.split(input.text, input.plain, input.continues,
+                                                    parts_.normalizer, regex_scratch);
     for (const AddedTokens::Piece &piece : cut.pieces) {
         if (piece.id >= 0) {
             out.push_back(piece.id);

@@ -14,8 +14,8 @@
 
 namespace keel {
 
-// SentencePiece-style BPE: spaces become U+2581, special tokens are cut out, and the characters of what is left are
-// merged, across words. Holds the parts; whoever reads a file fills them.
+// SentencePiece-style BPE: spaces become U+2581, special tokens are cut out, and the characters of
+// what is left are merged, across words. Holds the parts; whoever reads a file fills them.
 class SpmBpe final : public Tokenizer {
   public:
     struct Parts {
@@ -24,14 +24,17 @@ class SpmBpe final : public Tokenizer {
         TextNormalizer normalizer;
         AddedTokens added{{}};
         PreTokenizer pre_tokenizer;
-        std::vector<std::int32_t> prefix; // put before and behind the text when special tokens are wanted
+        std::vector<std::int32_t>
+            prefix; // put before and behind the text when special tokens are wanted
         std::vector<std::int32_t> suffix;
         bool adds_leading_space = false;
         std::string source;
     };
     explicit SpmBpe(Parts parts) : parts_(std::move(parts)) {}
 
-    std::string_view piece(std::int32_t id) const noexcept override { return parts_.pieces.bytes(id); }
+    std::string_view piece(std::int32_t id) const noexcept override {
+        return parts_.pieces.bytes(id);
+    }
     TokenKind kind(std::int32_t id) const noexcept override { return parts_.pieces.kind(id); }
     std::int32_t vocab_size() const noexcept override { return parts_.pieces.size(); }
     std::optional<std::int32_t> find_token(std::string_view text) const override {
@@ -48,7 +51,14 @@ class SpmBpe final : public Tokenizer {
 
 // A vocabulary with scores, from a tokenizer.model or a GGUF file.
 struct SpmVocab {
-    enum class Type { normal = 1, unknown, control, user_defined, unused, byte }; // as both files number them
+    enum class Type {
+        normal = 1,
+        unknown,
+        control,
+        user_defined,
+        unused,
+        byte
+    }; // as both files number them
     struct Piece {
         std::string_view text; // of the file
         float score = 0;
@@ -60,17 +70,19 @@ struct SpmVocab {
     bool prefix_space = true;      // a space is put before a text,
     bool prefix_everywhere = true; // and before what stands behind a special token
     bool collapse_spaces = false;
-    // User-defined pieces are found like special tokens, and the text behind one counts as behind a special token.
-    // False: they lie within the text, as SentencePiece itself has it.
+    // User-defined pieces are found like special tokens, and the text behind one counts as behind a
+    // special token. False: they lie within the text, as SentencePiece itself has it.
     bool user_defined_apart = true;
-    std::vector<AddedToken> added;        // from other files, with ids behind or among the pieces; they win
-    std::optional<std::int32_t> bos, eos; // the tokens that begin and end a text, where the file names them
+    std::vector<AddedToken>
+        added; // from other files, with ids behind or among the pieces; they win
+    std::optional<std::int32_t> bos,
+        eos; // the tokens that begin and end a text, where the file names them
     std::vector<std::int32_t> prefix;
     std::vector<std::int32_t> suffix;
 };
 
-// Throws Error (input) "SOURCE: ..." for scores that are not finite, pieces that are empty or not UTF-8, added tokens
-// that contradict the pieces, and vocabularies beyond any real one's.
+// Throws Error (input) "SOURCE: ..." for scores that are not finite, pieces that are empty or not
+// UTF-8, added tokens that contradict the pieces, and vocabularies beyond any real one's.
 std::unique_ptr<SpmBpe> make_spm_bpe(SpmVocab vocab);
 
 // The byte of a byte-fallback piece, "<0x0A>"; nullopt for any other text.

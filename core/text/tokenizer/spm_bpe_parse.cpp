@@ -21,7 +21,8 @@ void read_metaspace(const JsonNode &node, PreTokenizer &out, bool &adds_space) {
             prefix = MetaspacePrefix::first;
         else if (scheme->text() != "always")
             scheme->expected("always, first or never");
-    } else if (!node.flag_or("add_prefix_space", true)) { // its name before prepend_scheme was there
+    } else if (!node.flag_or("add_prefix_space",
+                             true)) { // its name before prepend_scheme was there
         prefix = MetaspacePrefix::never;
     }
     out.set_metaspace(prefix, node.flag_or("split", true));
@@ -85,7 +86,8 @@ Decoding read_decoder(const JsonNode &root) {
                             quote_text(type)));
         }
     }
-    if (!spaces) decoder.fail("no step turns U+2581 into a space; this is not SentencePiece-style BPE");
+    if (!spaces)
+        decoder.fail("no step turns U+2581 into a space; this is not SentencePiece-style BPE");
     return out;
 }
 
@@ -108,7 +110,8 @@ CharBpe read_model(const JsonNode &model, const TokenizerVocab &vocab) {
     return bpe;
 }
 
-// Whether a tokenizer.json is of SentencePiece's kind. Files that are neither get the messages of byte-level BPE.
+// Whether a tokenizer.json is of SentencePiece's kind. Files that are neither get the messages of
+// byte-level BPE.
 bool is_spm(const JsonNode &root) {
     const auto decoder = root.find("decoder");
     if (!decoder) return root.at("model").flag_or("byte_fallback", false);
@@ -136,10 +139,10 @@ std::unique_ptr<Tokenizer> parse_spm_bpe(const JsonNode &root) {
     std::vector<AddedToken> added = read_added_tokens(root);
     parts.pieces = read_pieces(root, vocab, added, [&](std::string_view entry) {
         const auto byte = byte_of_piece(entry);
-        return byte && decoding.bytes ? std::string(1, static_cast<char>(*byte)) : text_of_piece(entry);
+        return byte && decoding.bytes ? std::string(1, static_cast<char>(*byte))
+                                      : text_of_piece(entry);
     });
-    for (AddedToken &token : added)
-        token.pattern = parts.normalizer.apply(token.content);
+    for (AddedToken &token : added) token.pattern = parts.normalizer.apply(token.content);
     parts.added = AddedTokens(std::move(added));
     TextFrame frame = read_post_processor(root, parts.pieces);
     parts.prefix = std::move(frame.prefix);

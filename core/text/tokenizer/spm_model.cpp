@@ -1,9 +1,10 @@
 // tokenizer.model -> SpmBpe.
 //
-// The file is SentencePiece's ModelProto, and it is read here field by field, not by libsentencepiece. That library
-// (0.1.97, as Debian has it) trusts its input: it walks the double-array trie in precompiled_charsmap without looking at
-// its bounds, and a file with a made-up trie ends the program with a segmentation fault; failed checks print and call
-// exit(). The merges are the ones that GGUF vocabularies need anyway, and are tested against the library's ids.
+// The file is SentencePiece's ModelProto, and it is read here field by field, not by
+// libsentencepiece. That library (0.1.97, as Debian has it) trusts its input: it walks the
+// double-array trie in precompiled_charsmap without looking at its bounds, and a file with a
+// made-up trie ends the program with a segmentation fault; failed checks print and call exit(). The
+// merges are the ones that GGUF vocabularies need anyway, and are tested against the library's ids.
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "text/tokenizer/protobuf.hpp"
@@ -38,7 +39,8 @@ SpmVocab::Piece read_piece(ProtobufReader message, std::size_t index) {
         if (message.field() == 2) piece.score = message.number();
         if (message.field() == 3) {
             if (message.integer() < 1 || message.integer() > 6)
-                message.fail(fmt::format("piece {} has the unknown type {}", index, message.integer()));
+                message.fail(
+                    fmt::format("piece {} has the unknown type {}", index, message.integer()));
             piece.type = static_cast<SpmVocab::Type>(message.integer());
         }
     }
@@ -68,21 +70,24 @@ void read_normalizer_spec(ProtobufReader message, Spec &spec) {
 void check_spec(const Spec &spec, const ProtobufReader &file) {
     constexpr std::array<std::string_view, 5> types{"", "Unigram", "BPE", "word", "character"};
     if (spec.model_type != 2)
-        file.fail(fmt::format("a SentencePiece model of the type {} is not supported; Keel reads BPE",
-                              spec.model_type < types.size() ? types[spec.model_type] : "unknown"));
-    if (spec.has_charsmap)
         file.fail(
-            fmt::format("the normalization {} is not supported; Keel reads SentencePiece models that leave "
-                        "characters alone (identity)",
-                        quote_text(spec.rule_name)));
+            fmt::format("a SentencePiece model of the type {} is not supported; Keel reads BPE",
+                        spec.model_type < types.size() ? types[spec.model_type] : "unknown"));
+    if (spec.has_charsmap)
+        file.fail(fmt::format(
+            "the normalization {} is not supported; Keel reads SentencePiece models that leave "
+            "characters alone (identity)",
+            quote_text(spec.rule_name)));
     if (spec.space_as_suffix) file.fail("treat_whitespace_as_suffix is not supported");
-    if (!spec.escape_spaces) file.fail("a model that does not write spaces as U+2581 is not supported");
+    if (!spec.escape_spaces)
+        file.fail("a model that does not write spaces as U+2581 is not supported");
 }
 
 // A mark's id; none where the model has another piece there.
 std::optional<std::int32_t> control_piece(const SpmVocab &vocab, std::int64_t id) {
     if (id < 0 || static_cast<std::uint64_t>(id) >= vocab.pieces.size()) return std::nullopt;
-    if (vocab.pieces[static_cast<std::size_t>(id)].type != SpmVocab::Type::control) return std::nullopt;
+    if (vocab.pieces[static_cast<std::size_t>(id)].type != SpmVocab::Type::control)
+        return std::nullopt;
     return static_cast<std::int32_t>(id);
 }
 
@@ -95,7 +100,8 @@ SpmVocab parse_spm_model(std::string_view bytes, std::string name) {
     ProtobufReader file(bytes, std::move(name));
     while (file.next()) {
         if (file.field() == 1) {
-            if (vocab.pieces.size() >= max_pieces) file.fail(fmt::format("more than {} pieces", max_pieces));
+            if (vocab.pieces.size() >= max_pieces)
+                file.fail(fmt::format("more than {} pieces", max_pieces));
             vocab.pieces.push_back(read_piece({file.bytes(), vocab.source}, vocab.pieces.size()));
         } else if (file.field() == 2) {
             read_trainer_spec({file.bytes(), vocab.source}, spec);

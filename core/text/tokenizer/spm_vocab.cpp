@@ -20,7 +20,8 @@ using Type = SpmVocab::Type;
 void check_piece(const SpmVocab &vocab, std::size_t id) {
     const SpmVocab::Piece &piece = vocab.pieces[id];
     const auto fail = [&](std::string_view what) {
-        throw_error(ErrorKind::input, "{}: piece {} ({}) {}", vocab.source, id, quote_text(piece.text), what);
+        throw_error(ErrorKind::input, "{}: piece {} ({}) {}", vocab.source, id,
+                    quote_text(piece.text), what);
     };
     if (!std::isfinite(piece.score)) fail("has a score that is not a finite number");
     // an empty piece can never be found; files have them where ids were left free
@@ -37,8 +38,7 @@ void check_piece(const SpmVocab &vocab, std::size_t id) {
 class Table {
   public:
     explicit Table(const SpmVocab &vocab) : vocab_(&vocab) {
-        for (const AddedToken &token : vocab.added)
-            own(token);
+        for (const AddedToken &token : vocab.added) own(token);
     }
 
     void add_piece(std::int32_t id, const SpmVocab::Piece &piece) {
@@ -49,14 +49,12 @@ class Table {
             entries_.push_back({id, text_of_piece(piece.text), TokenKind::ordinary});
             break;
         case Type::byte:
-            entries_.push_back(
-                {id, std::string(1, static_cast<char>(*byte_of_piece(piece.text))), TokenKind::ordinary});
+            entries_.push_back({id, std::string(1, static_cast<char>(*byte_of_piece(piece.text))),
+                                TokenKind::ordinary});
             break;
         case Type::unknown:
         case Type::control:
-        case Type::user_defined:
-            add_token(id, piece);
-            break;
+        case Type::user_defined: add_token(id, piece); break;
         }
     }
 
@@ -72,14 +70,16 @@ class Table {
         // a mark may get another name, a word may not: merges would still find it
         const auto id = static_cast<std::size_t>(token.id);
         if (id < vocab_->pieces.size() && vocab_->pieces[id].type == Type::normal &&
-            !vocab_->pieces[id].text.empty() && text_of_piece(vocab_->pieces[id].text) != token.content)
-            throw_error(ErrorKind::input, "{}: added token {} takes id {}, which is that of piece {}",
-                        vocab_->source, quote_text(token.content), token.id,
-                        quote_text(vocab_->pieces[id].text));
+            !vocab_->pieces[id].text.empty() &&
+            text_of_piece(vocab_->pieces[id].text) != token.content)
+            throw_error(ErrorKind::input,
+                        "{}: added token {} takes id {}, which is that of piece {}", vocab_->source,
+                        quote_text(token.content), token.id, quote_text(vocab_->pieces[id].text));
         if (const auto [it, is_new] = taken_.emplace(token.id, token.content); !is_new)
-            throw_error(ErrorKind::input, "{}: id {} is given to both {} and {}", vocab_->source, token.id,
-                        quote_text(it->second), quote_text(token.content));
-        entries_.push_back({token.id, token.content, token.special ? TokenKind::special : TokenKind::added});
+            throw_error(ErrorKind::input, "{}: id {} is given to both {} and {}", vocab_->source,
+                        token.id, quote_text(it->second), quote_text(token.content));
+        entries_.push_back(
+            {token.id, token.content, token.special ? TokenKind::special : TokenKind::added});
         push(token);
     }
 
@@ -119,7 +119,8 @@ CharBpe make_bpe(const SpmVocab &vocab) {
         const auto id = static_cast<std::int32_t>(i);
         if (piece.type == Type::normal && !piece.text.empty())
             scored.push_back({piece.text, piece.score, id});
-        if (piece.type == Type::byte && vocab.byte_fallback) bpe.set_byte(*byte_of_piece(piece.text), id);
+        if (piece.type == Type::byte && vocab.byte_fallback)
+            bpe.set_byte(*byte_of_piece(piece.text), id);
         if (piece.type == Type::unknown) bpe.set_unknown(id, true);
     }
     add_scored_pieces(scored, static_cast<std::int32_t>(max_pieces), vocab.source, bpe);
@@ -129,12 +130,12 @@ CharBpe make_bpe(const SpmVocab &vocab) {
 } // namespace
 
 std::unique_ptr<SpmBpe> make_spm_bpe(SpmVocab vocab) {
-    if (vocab.pieces.empty()) throw_error(ErrorKind::input, "{}: the vocabulary is empty", vocab.source);
+    if (vocab.pieces.empty())
+        throw_error(ErrorKind::input, "{}: the vocabulary is empty", vocab.source);
     if (vocab.pieces.size() > max_pieces)
-        throw_error(ErrorKind::input, "{}: {} pieces; at most {} are read", vocab.source, vocab.pieces.size(),
-                    max_pieces);
-    for (std::size_t id = 0; id < vocab.pieces.size(); ++id)
-        check_piece(vocab, id);
+        throw_error(ErrorKind::input, "{}: {} pieces; at most {} are read", vocab.source,
+                    vocab.pieces.size(), max_pieces);
+    for (std::size_t id = 0; id < vocab.pieces.size(); ++id) check_piece(vocab, id);
 
     SpmBpe::Parts parts;
     parts.bpe = make_bpe(vocab);

@@ -12,7 +12,8 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions
     return encode(std::span(&part, 1), options);
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::span<const TextPart> parts, EncodeOptions options) const {
+std::vector<std::int32_t> Tokenizer::encode(std::span<const TextPart> parts,
+                                            EncodeOptions options) const {
     constexpr std::size_t max_bytes = (std::size_t{1} << 31) - 1;
     const auto too_long = [&](std::size_t bytes) {
         throw_error(ErrorKind::input,

@@ -17,7 +17,8 @@ std::int32_t token_id(const JsonNode &merges, std::size_t index, const Tokenizer
 }
 
 // The two sides of a merge, written "a b" or ["a", "b"].
-std::pair<std::string_view, std::string_view> merge_sides(const JsonNode &merges, std::size_t index) {
+std::pair<std::string_view, std::string_view> merge_sides(const JsonNode &merges,
+                                                          std::size_t index) {
     const JsonNode rule = merges.element(index);
     if (rule.is_array() && rule.size() == 2 && rule.element(0).is_text() &&
         rule.element(1).is_text())
@@ -61,7 +62,8 @@ void read_merges(const JsonNode &merges, const TokenizerVocab &vocab, MergeTable
         joined += right;
         const std::int32_t left_id = token_id(merges, i, vocab, left);
         const std::int32_t right_id = token_id(merges, i, vocab, right);
-        table.add(left_id, right_id, static_cast<std::uint32_t>(i), token_id(merges, i, vocab, joined));
+        table.add(left_id, right_id, static_cast<std::uint32_t>(i),
+                  token_id(merges, i, vocab, joined));
     }
 }
 
@@ -128,13 +130,14 @@ PieceTable read_pieces(const JsonNode &root, const TokenizerVocab &vocab,
         const auto own = vocab.find(token.content);
         if (own != vocab.end() && own->second != token.id)
             root.at("added_tokens")
-                .fail(fmt::format("token {} has id {} here and {} in model.vocab", quote_text(token.content),
-                                  token.id, own->second));
+                .fail(fmt::format("token {} has id {} here and {} in model.vocab",
+                                  quote_text(token.content), token.id, own->second));
         if (const auto [it, is_new] = taken.emplace(token.id, token.content); !is_new)
             root.at("added_tokens")
-                .fail(fmt::format("id {} is given to both {} and {}", token.id, quote_text(it->second),
-                                  quote_text(token.content)));
-        entries.push_back({token.id, token.content, token.special ? TokenKind::special : TokenKind::added});
+                .fail(fmt::format("id {} is given to both {} and {}", token.id,
+                                  quote_text(it->second), quote_text(token.content)));
+        entries.push_back(
+            {token.id, token.content, token.special ? TokenKind::special : TokenKind::added});
     }
     for (const auto &[symbols, id] : vocab) {
         const auto it = taken.find(id);

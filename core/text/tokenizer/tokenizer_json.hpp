@@ -16,14 +16,12 @@
 #include <unordered_map>
 #include <vector>
 
-// The components of a tokenizer.json that all kinds of BPE share. `root` is the whole tree. All throw Error (input) that
-// names the file and the place; what is not understood is refused by name.
+// The components of a tokenizer.json that all kinds of BPE share. `root` is the whole tree. All
+// throw Error (input) that names the file and the place; what is not understood is refused by name.
 namespace keel {
 
 // The member "type" of a component.
-inline const std::string &type_of(const JsonNode &component) {
-    return component.at("type").text();
-}
+inline const std::string &type_of(const JsonNode &component) { return component.at("type").text(); }
 
 // Far beyond any real vocabulary; tables are sized by the highest id.
 constexpr std::int64_t max_token_id = (1 << 22) - 1;
@@ -39,10 +37,11 @@ std::optional<std::int32_t> read_unknown(const JsonNode &model, const TokenizerV
 void refuse_model_options(const JsonNode &model);
 
 std::vector<AddedToken> read_added_tokens(const JsonNode &root);
-// The flags of one added token, as tokenizer.json and tokenizer_config.json have them; the id is set by the caller.
+// The flags of one added token, as tokenizer.json and tokenizer_config.json have them; the id is
+// set by the caller.
 AddedToken read_added_token_flags(const JsonNode &node);
-// The vocabulary and the added tokens in one table. A token may be in both, with one id. bytes_of: what an entry of the
-// vocabulary stands for.
+// The vocabulary and the added tokens in one table. A token may be in both, with one id. bytes_of:
+// what an entry of the vocabulary stands for.
 PieceTable read_pieces(const JsonNode &root, const TokenizerVocab &vocab,
                        const std::vector<AddedToken> &added,
                        const std::function<std::string(std::string_view)> &bytes_of);

@@ -45,16 +45,18 @@ void read_normalizer_step(const JsonNode &node, TextNormalizer &out) {
     } else if (type == "Replace") {
         const JsonNode pattern = node.at("pattern");
         const auto from = pattern.find("String");
-        if (!from) pattern.fail("only the replacement of plain text is supported: {\"String\": ...}");
+        if (!from)
+            pattern.fail("only the replacement of plain text is supported: {\"String\": ...}");
         const std::string &to = node.at("content").text();
         if (from->text().empty() || from->text().size() > max_replacement_bytes ||
             to.size() > max_replacement_bytes)
             node.fail(fmt::format("expected texts of 1 to {} bytes", max_replacement_bytes));
         out.add_replacement(from->text(), to);
     } else {
-        node.at("type").fail(fmt::format("the normalizer {} is not supported; Keel reads NFC, NFKC, Prepend, "
-                                         "Replace and Sequence",
-                                         quote_text(type)));
+        node.at("type").fail(
+            fmt::format("the normalizer {} is not supported; Keel reads NFC, NFKC, Prepend, "
+                        "Replace and Sequence",
+                        quote_text(type)));
     }
 }
 
@@ -94,13 +96,12 @@ void read_post_step(const JsonNode &node, const PieceTable &pieces, TextFrame &f
     if (type == "ByteLevel") return; // moves offsets only, which Keel does not report
     if (type == "TemplateProcessing") return read_template(node, pieces, frame);
     if (type != "Sequence")
-        node.at("type").fail(fmt::format(
-            "the post-processor {} is not supported; Keel reads TemplateProcessing, ByteLevel and Sequence",
-            quote_text(type)));
+        node.at("type").fail(fmt::format("the post-processor {} is not supported; Keel reads "
+                                         "TemplateProcessing, ByteLevel and Sequence",
+                                         quote_text(type)));
     const JsonNode list = node.at("processors");
     if (list.size() > 16) list.fail("more than 16 post-processors");
-    for (std::size_t i = 0; i < list.size(); ++i)
-        read_post_step(list.element(i), pieces, frame);
+    for (std::size_t i = 0; i < list.size(); ++i) read_post_step(list.element(i), pieces, frame);
 }
 
 } // namespace
@@ -110,8 +111,7 @@ std::vector<JsonNode> read_steps(const JsonNode &component, const char *list_key
     const JsonNode list = component.at(list_key);
     if (list.size() > max_steps) list.fail(fmt::format("more than {} steps", max_steps));
     std::vector<JsonNode> steps;
-    for (std::size_t i = 0; i < list.size(); ++i)
-        steps.push_back(list.element(i));
+    for (std::size_t i = 0; i < list.size(); ++i) steps.push_back(list.element(i));
     return steps;
 }
 

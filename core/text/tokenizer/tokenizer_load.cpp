@@ -32,7 +32,8 @@ std::optional<JsonDocument> parse_side_file(const std::string &folder, const cha
 }
 
 // The id of a token that tokenizer_config.json names, as a string or as an object with "content".
-std::optional<std::int32_t> named_token(const JsonNode &config, const char *key, const Tokenizer &tokenizer) {
+std::optional<std::int32_t> named_token(const JsonNode &config, const char *key,
+                                        const Tokenizer &tokenizer) {
     const auto node = config.find(key);
     if (!node) return std::nullopt;
     const JsonNode content = node->is_object() ? node->at("content") : *node;
@@ -40,7 +41,8 @@ std::optional<std::int32_t> named_token(const JsonNode &config, const char *key,
     content.fail(fmt::format("the tokenizer has no added token {}", quote_text(content.text())));
 }
 
-// eos_token_id and its like: an integer or a list of integers. A model's vocabulary may be larger than the tokenizer's.
+// eos_token_id and its like: an integer or a list of integers. A model's vocabulary may be larger
+// than the tokenizer's.
 std::vector<std::int32_t> token_ids(const JsonNode &config, const char *key) {
     const auto node = config.find(key);
     if (!node) return {};
@@ -69,7 +71,8 @@ void read_marks(const TokenizerFiles &files, Tokenizer &tokenizer) {
         if (eos) ends.push_back(*eos);
     }
     const std::pair<const char *, std::string_view> side_files[] = {
-        {"generation_config.json", files.generation_config_json}, {"config.json", files.config_json}};
+        {"generation_config.json", files.generation_config_json},
+        {"config.json", files.config_json}};
     for (const auto &[file, text] : side_files) {
         const auto document = parse_side_file(files.folder, file, text);
         if (!document) continue;
@@ -85,8 +88,8 @@ void read_marks(const TokenizerFiles &files, Tokenizer &tokenizer) {
     tokenizer.set_marks(bos, eos, std::move(ends));
 }
 
-// Tokens that stand beside a tokenizer.model: {"<x>": 32000} in added_tokens.json, {"32000": {"content": ...}} in
-// tokenizer_config.json, which knows more of them.
+// Tokens that stand beside a tokenizer.model: {"<x>": 32000} in added_tokens.json, {"32000":
+// {"content": ...}} in tokenizer_config.json, which knows more of them.
 void read_model_added_tokens(const TokenizerFiles &files, const std::optional<JsonDocument> &config,
                              SpmVocab &vocab) {
     std::unordered_set<std::int32_t> seen;
@@ -101,9 +104,10 @@ void read_model_added_tokens(const TokenizerFiles &files, const std::optional<Js
             for (const auto &[key, value] : decoder->members()) {
                 std::int64_t id = -1;
                 const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-                if (error != std::errc() || end != key.data() + key.size() || id < 0 || id > max_token_id)
-                    decoder->fail(
-                        fmt::format("expected ids from 0 to {}, found {}", max_token_id, quote_text(key)));
+                if (error != std::errc() || end != key.data() + key.size() || id < 0 ||
+                    id > max_token_id)
+                    decoder->fail(fmt::format("expected ids from 0 to {}, found {}", max_token_id,
+                                              quote_text(key)));
                 add(read_added_token_flags(value), id);
             }
         }
@@ -123,7 +127,8 @@ void read_model_added_tokens(const TokenizerFiles &files, const std::optional<Js
 }
 
 SpmVocab read_model_file(const TokenizerFiles &files) {
-    SpmVocab vocab = parse_spm_model(files.tokenizer_model, file_name(files.folder, "tokenizer.model"));
+    SpmVocab vocab =
+        parse_spm_model(files.tokenizer_model, file_name(files.folder, "tokenizer.model"));
     const auto document = parse_side_file(files.folder, config_file, files.tokenizer_config_json);
     read_model_added_tokens(files, document, vocab);
     bool add_bos = true; // as Hugging Face's LlamaTokenizer
@@ -181,14 +186,16 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path &path) {
     std::string json;
     std::string model;
     if (!wants_model)
-        json = read_text_file(home / "tokenizer.json", !fs::exists(home / "tokenizer.model", ignored));
+        json =
+            read_text_file(home / "tokenizer.json", !fs::exists(home / "tokenizer.model", ignored));
     if (json.empty()) model = read_text_file(wants_model ? path : home / "tokenizer.model", true);
     const std::string tokenizer_config = read_text_file(home / "tokenizer_config.json", false);
     const std::string generation_config = read_text_file(home / "generation_config.json", false);
     const std::string config = read_text_file(home / "config.json", false);
     const std::string added =
         json.empty() ? read_text_file(home / "added_tokens.json", false) : std::string();
-    return parse_tokenizer({json, tokenizer_config, generation_config, config, home.string(), model, added});
+    return parse_tokenizer(
+        {json, tokenizer_config, generation_config, config, home.string(), model, added});
 }
 
 } // namespace keel

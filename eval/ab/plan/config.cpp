@@ -22,8 +22,9 @@ constexpr int64_t most_tokens = int64_t{1} << 24;
 constexpr int64_t most_items = 1'000'000;
 constexpr int64_t most_seed = int64_t{1} << 53; // other tools read it from JSON
 
-const std::vector<std::string> top_keys = {"title", "base",  "arms",  "reference",  "budgets",   "protocol",
-                                           "tasks", "seeds", "batch", "statistics", "contrasts", "output"};
+const std::vector<std::string> top_keys = {"title",   "base",       "arms",      "reference",
+                                           "budgets", "protocol",   "tasks",     "seeds",
+                                           "batch",   "statistics", "contrasts", "output"};
 
 // Names of arms and tasks serve as parts of file names.
 void check_name(const std::string &name, const SourceLocation &where, std::string_view what) {
@@ -43,13 +44,13 @@ const YamlEntry &need(const YamlNode &map, std::string_view key, std::string_vie
                       std::string_view example) {
     const YamlEntry *entry = map.find(key);
     if (entry == nullptr || entry->value.is_null())
-        fail(map.where(),
-             fmt::format("expected the key '{}' in {}, found none; for example '{}'", key, in, example));
+        fail(map.where(), fmt::format("expected the key '{}' in {}, found none; for example '{}'",
+                                      key, in, example));
     return *entry;
 }
 
-std::vector<int64_t> integers(const YamlNode &node, std::string_view what, int64_t low, int64_t high,
-                              size_t most) {
+std::vector<int64_t> integers(const YamlNode &node, std::string_view what, int64_t low,
+                              int64_t high, size_t most) {
     std::vector<int64_t> out;
     for (const YamlNode *item : items(node, what, most)) {
         out.push_back(integer(*item, what, low, high));
@@ -59,14 +60,16 @@ std::vector<int64_t> integers(const YamlNode &node, std::string_view what, int64
     return out;
 }
 
-// ---- arms, budgets, protocol ---------------------------------------------------------------------------------------
+// ---- arms, budgets, protocol
+// ---------------------------------------------------------------------------------------
 
 AbBudget read_budget(const YamlNode &node) {
     static const std::vector<std::string> units = {"tokens", "ratio", "mib"};
     if (!node.is_map() || node.entries.size() != 1)
         fail(node.where(),
-             fmt::format("expected one of {{tokens: N}}, {{ratio: X}}, {{mib: X}} as a budget, found {}",
-                         describe(node)));
+             fmt::format(
+                 "expected one of {{tokens: N}}, {{ratio: X}}, {{mib: X}} as a budget, found {}",
+                 describe(node)));
     check_keys(node, "a budget", units);
     const YamlEntry &entry = node.entries.front();
     AbBudget b;
@@ -103,13 +106,14 @@ void read_arms(const YamlNode &root, AbConfig &c) {
              fmt::format("expected a map of names and what they change for 'arms', found {}",
                          describe(arms.value)));
     if (arms.value.entries.size() > AbConfig::most_arms)
-        fail(arms.value.where(),
-             fmt::format("{} arms, at most {} are compared", arms.value.entries.size(), AbConfig::most_arms));
+        fail(arms.value.where(), fmt::format("{} arms, at most {} are compared",
+                                             arms.value.entries.size(), AbConfig::most_arms));
     for (const YamlEntry &entry : arms.value.entries) {
         check_name(entry.key, entry.where, "an arm's name");
         if (!entry.value.is_map() && !entry.value.is_null())
-            fail(entry.value.where(), fmt::format("expected keys of a pipeline for the arm '{}', found {}",
-                                                  entry.key, describe(entry.value)));
+            fail(entry.value.where(),
+                 fmt::format("expected keys of a pipeline for the arm '{}', found {}", entry.key,
+                             describe(entry.value)));
         AbArmEntry arm = {entry.key, entry.value, {}, entry.where};
         if (const YamlEntry *budgets = arm.overrides.find("budgets")) {
             arm.budgets = read_budget_list(budgets->value);
@@ -121,8 +125,7 @@ void read_arms(const YamlNode &root, AbConfig &c) {
 
 std::vector<std::string> arm_names(const AbConfig &c) {
     std::vector<std::string> names;
-    for (const AbArmEntry &arm : c.arms)
-        names.push_back(arm.name);
+    for (const AbArmEntry &arm : c.arms) names.push_back(arm.name);
     return names;
 }
 
@@ -130,8 +133,8 @@ std::string arm_name(const YamlNode &node, const AbConfig &c, std::string_view w
     const std::string &name = scalar(node, what);
     const std::vector<std::string> names = arm_names(c);
     if (std::find(names.begin(), names.end(), name) == names.end())
-        fail(node.where(),
-             fmt::format("expected {}, found {}{}", what, describe(node), did_you_mean(name, names)));
+        fail(node.where(), fmt::format("expected {}, found {}{}", what, describe(node),
+                                       did_you_mean(name, names)));
     return name;
 }
 
@@ -150,21 +153,24 @@ void read_protocols(const YamlNode &root, AbConfig &c) {
     }
 }
 
-// ---- tasks ---------------------------------------------------------------------------------------------------------
+// ---- tasks
+// ---------------------------------------------------------------------------------------------------------
 
 // The keys of one task; each is asked for once, and what was not asked for is unknown.
 class TaskReader {
   public:
     explicit TaskReader(const YamlNode &node) : node_(node) {}
 
-    int64_t integer_or(const char *key, std::string_view what, int64_t low, int64_t high, int64_t otherwise) {
+    int64_t integer_or(const char *key, std::string_view what, int64_t low, int64_t high,
+                       int64_t otherwise) {
         const YamlEntry *entry = take(key);
         return entry == nullptr ? otherwise : integer(entry->value, what, low, high);
     }
     int64_t integer_of(const char *key, std::string_view what, int64_t low, int64_t high) {
         return integer(need_key(key, "256").value, what, low, high);
     }
-    std::vector<int64_t> integers_of(const char *key, std::string_view what, int64_t low, int64_t high) {
+    std::vector<int64_t> integers_of(const char *key, std::string_view what, int64_t low,
+                                     int64_t high) {
         return integers(need_key(key, "[512, 1024]").value, what, low, high, 1000);
     }
     std::filesystem::path path_of(const char *key) { return path(need_key(key, "text.txt").value); }
@@ -223,8 +229,9 @@ void read_jsonl(TaskReader &r, AbTask &t) {
         const size_t context = t.prompt.find("{context}"), input = t.prompt.find("{input}");
         if (context == std::string::npos || input == std::string::npos || input < context)
             fail(entry->value.where(),
-                 fmt::format("expected a prompt with {{context}} and, behind it, {{input}}, found {}",
-                             describe(entry->value)));
+                 fmt::format(
+                     "expected a prompt with {{context}} and, behind it, {{input}}, found {}",
+                     describe(entry->value)));
     }
 }
 
@@ -238,12 +245,13 @@ void read_speed(TaskReader &r, AbTask &t) {
 AbTask read_task(const YamlNode &node) {
     if (!node.is_map())
         fail(node.where(),
-             fmt::format("expected a task, as {{kind: passkey, lengths: [512]}}, found {}", describe(node)));
+             fmt::format("expected a task, as {{kind: passkey, lengths: [512]}}, found {}",
+                         describe(node)));
     const YamlEntry &kind = need(node, "kind", "a task", "kind: passkey");
     AbTask t;
     t.where = node.where();
-    t.kind = static_cast<AbTaskKind>(
-        choice(kind.value, "a task's kind", {"continuation", "passkey", "facts", "jsonl", "speed"}));
+    t.kind = static_cast<AbTaskKind>(choice(
+        kind.value, "a task's kind", {"continuation", "passkey", "facts", "jsonl", "speed"}));
     t.name = ab_task_kind_name(t.kind);
     if (const YamlEntry *name = node.find("name")) {
         t.name = scalar(name->value, "a task's name");
@@ -251,44 +259,39 @@ AbTask read_task(const YamlNode &node) {
     }
     TaskReader r(node);
     switch (t.kind) {
-    case AbTaskKind::continuation:
-        read_continuation(r, t);
-        break;
+    case AbTaskKind::continuation: read_continuation(r, t); break;
     case AbTaskKind::passkey:
-    case AbTaskKind::facts:
-        read_generated(r, t);
-        break;
-    case AbTaskKind::jsonl:
-        read_jsonl(r, t);
-        break;
-    case AbTaskKind::speed:
-        read_speed(r, t);
-        break;
+    case AbTaskKind::facts: read_generated(r, t); break;
+    case AbTaskKind::jsonl: read_jsonl(r, t); break;
+    case AbTaskKind::speed: read_speed(r, t); break;
     }
     r.finish(ab_task_kind_name(t.kind));
     return t;
 }
 
 void read_tasks(const YamlNode &root, AbConfig &c) {
-    const YamlEntry &entry = need(root, "tasks", "an experiment", "tasks: [{kind: passkey, lengths: [512]}]");
+    const YamlEntry &entry =
+        need(root, "tasks", "an experiment", "tasks: [{kind: passkey, lengths: [512]}]");
     for (const YamlNode *item : items(entry.value, "tasks", AbConfig::most_tasks)) {
         c.tasks.push_back(read_task(*item));
         for (size_t i = 0; i + 1 < c.tasks.size(); ++i) {
             if (c.tasks[i].name == c.tasks.back().name)
-                fail(item->where(),
-                     fmt::format("the task '{}' twice; give one of them a 'name'", c.tasks[i].name));
+                fail(item->where(), fmt::format("the task '{}' twice; give one of them a 'name'",
+                                                c.tasks[i].name));
         }
     }
 }
 
-// ---- the rest ------------------------------------------------------------------------------------------------------
+// ---- the rest
+// ------------------------------------------------------------------------------------------------------
 
 void read_statistics(const YamlNode &root, AbConfig &c) {
     const YamlEntry *entry = root.find("statistics");
     if (entry == nullptr || entry->value.is_null()) return;
     const YamlNode &node = entry->value;
     if (!node.is_map())
-        fail(node.where(), fmt::format("expected a map for 'statistics', found {}", describe(node)));
+        fail(node.where(),
+             fmt::format("expected a map for 'statistics', found {}", describe(node)));
     check_keys(node, "'statistics'", {"confidence", "resamples", "seed", "primary", "margin"});
     const auto value = [&](const char *key) -> const YamlNode * {
         const YamlEntry *found = node.find(key);
@@ -304,14 +307,12 @@ void read_statistics(const YamlNode &root, AbConfig &c) {
     if (const YamlNode *v = value("primary")) {
         const std::string &primary = scalar(*v, "the name of a task");
         std::vector<std::string> names;
-        for (const AbTask &task : c.tasks)
-            names.push_back(task.name);
+        for (const AbTask &task : c.tasks) names.push_back(task.name);
         const std::string task = primary.substr(0, primary.find('/'));
         if (std::find(names.begin(), names.end(), task) == names.end())
-            fail(v->where(),
-                 fmt::format(
-                     "expected the name of a task ({}), or TASK/METRIC, for 'statistics.primary', found {}",
-                     fmt::join(names, ", "), describe(*v)));
+            fail(v->where(), fmt::format("expected the name of a task ({}), or TASK/METRIC, for "
+                                         "'statistics.primary', found {}",
+                                         fmt::join(names, ", "), describe(*v)));
         c.statistics.primary = primary;
     }
 }
@@ -322,7 +323,8 @@ void read_contrasts(const YamlNode &root, AbConfig &c) {
     for (const YamlNode *item : items(entry->value, "contrasts", 10'000)) {
         if (item->kind != YamlNode::Kind::sequence || item->items.size() != 2)
             fail(item->where(),
-                 fmt::format("expected the names of two arms, as [one, other], found {}", describe(*item)));
+                 fmt::format("expected the names of two arms, as [one, other], found {}",
+                             describe(*item)));
         std::pair<std::string, std::string> pair = {arm_name(item->items[0], c, "an arm"),
                                                     arm_name(item->items[1], c, "an arm")};
         if (pair.first == pair.second)
@@ -357,14 +359,15 @@ void read_output(const YamlNode &root, const std::string &name, AbConfig &c) {
     if (const YamlEntry *e = node.find("directory")) c.output = path(e->value);
     if (const YamlEntry *e = node.find("eviction_logs"))
         c.eviction_logs = boolean(e->value, "output.eviction_logs");
-    if (const YamlEntry *e = node.find("maps")) c.maps = integer(e->value, "items with maps", 0, 1000);
+    if (const YamlEntry *e = node.find("maps"))
+        c.maps = integer(e->value, "items with maps", 0, 1000);
 }
 
 AbConfig read_config(const YamlNode &root, const std::string &name) {
     if (!root.is_map())
         throw_error(ErrorKind::input,
-                    "{}: expected an experiment (base, arms, tasks; see docs/ab.md), found {}", name,
-                    describe(root));
+                    "{}: expected an experiment (base, arms, tasks; see docs/ab.md), found {}",
+                    name, describe(root));
     check_keys(root, "an experiment", top_keys);
     AbConfig c;
     if (const YamlEntry *title = root.find("title"))
@@ -400,9 +403,7 @@ std::string AbBudget::text() const {
                                         : fmt::format("{}", value);
 }
 
-std::string AbBudget::label() const {
-    return key() + ":" + text();
-}
+std::string AbBudget::label() const { return key() + ":" + text(); }
 
 const char *ab_protocol_name(AbProtocol protocol) {
     return protocol == AbProtocol::question_blind ? "question_blind" : "query_aware";

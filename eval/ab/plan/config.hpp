@@ -11,7 +11,8 @@
 #include <string_view>
 #include <vector>
 
-// What an experiment's YAML file says, checked as far as that goes without a model. docs/ab.md describes the file.
+// What an experiment's YAML file says, checked as far as that goes without a model. docs/ab.md
+// describes the file.
 namespace keel {
 
 enum class AbBudgetUnit { tokens, ratio, mib };
@@ -46,7 +47,8 @@ const char *ab_task_kind_name(AbTaskKind kind);
 
 // How a written answer is held against the expected ones.
 enum class AbAnswerMetric {
-    substring_all, // share of the expected answers that it contains, upper and lower case alike (RULER)
+    substring_all, // share of the expected answers that it contains, upper and lower case alike
+                   // (RULER)
     substring_any, // 1 if it contains one of them
     exact,         // 1 if it is one of them, but for case, punctuation, articles and spaces
     f1,            // the best F1 over words with one of them (LongBench's QA)
@@ -59,20 +61,21 @@ struct AbTask {
     std::string name; // unique; the kind where the file gives none
     SourceLocation where;
     uint64_t seed = 1; // of what is drawn at random to make the items
-    int64_t items =
-        0; // passkey: for each length and depth; facts: documents for each length; jsonl: lines at most, 0: all
+    int64_t items = 0; // passkey: for each length and depth; facts: documents for each length;
+                       // jsonl: lines at most, 0: all
     std::vector<int64_t> lengths; // passkey, facts: tokens of the whole prompt
-    int64_t depths = 0;           // passkey: places of the needle, evenly from the beginning to the end
-    int64_t questions = 0;        // facts: asked of a document at most, 0: all
-    std::filesystem::path filler; // passkey, facts: text between; empty: heldout.txt in the model's folder
-    std::filesystem::path text;   // continuation: what is predicted
+    int64_t depths = 0;    // passkey: places of the needle, evenly from the beginning to the end
+    int64_t questions = 0; // facts: asked of a document at most, 0: all
+    std::filesystem::path
+        filler; // passkey, facts: text between; empty: heldout.txt in the model's folder
+    std::filesystem::path text; // continuation: what is predicted
     int64_t prefix = 0,
-            score = 0;          // continuation: tokens before the eviction, tokens that are scored behind it
-    int64_t documents = 0;      // continuation: stretches of the text
-    std::filesystem::path path; // jsonl
+            score = 0; // continuation: tokens before the eviction, tokens that are scored behind it
+    int64_t documents = 0;                                 // continuation: stretches of the text
+    std::filesystem::path path;                            // jsonl
     AbAnswerMetric metric = AbAnswerMetric::substring_all; // jsonl
-    std::string prompt;                                    // jsonl with a context: "{context}...{input}..."
-    int64_t max_tokens = 0;                                // jsonl: of an answer
+    std::string prompt;              // jsonl with a context: "{context}...{input}..."
+    int64_t max_tokens = 0;          // jsonl: of an answer
     std::vector<int64_t> at;         // speed (`depths`): tokens in the cache when decoding begins
     int64_t repeats = 0, decode = 0; // speed
 };
@@ -88,19 +91,23 @@ struct AbConfig {
     std::vector<AbProtocol> protocols;
     std::vector<AbTask> tasks;
     std::vector<uint64_t> seeds;
-    // Documents that take decode steps together in every arm. Decides about numbers: products of several rows may round otherwise.
+    // Documents that take decode steps together in every arm. Decides about numbers: products of
+    // several rows may round otherwise.
     uint32_t batch = 1;
     AbStatistics statistics;
     std::vector<std::pair<std::string, std::string>> contrasts; // pairs of arms; empty: all
     std::filesystem::path output;                               // absolute
     bool eviction_logs = false;                                 // write one for each arm and budget
-    int64_t maps = 2; // items of each task of which keep maps, cache timelines and curves are recorded
+    int64_t maps =
+        2; // items of each task of which keep maps, cache timelines and curves are recorded
 
     static constexpr size_t most_arms = 100, most_budgets = 50, most_tasks = 50, most_seeds = 100;
 };
 
-// Throws Error(input) "FILE:LINE:COLUMN: ..." for whatever is not as docs/ab.md says; unknown keys among it.
+// Throws Error(input) "FILE:LINE:COLUMN: ..." for whatever is not as docs/ab.md says; unknown keys
+// among it.
 AbConfig load_ab_config(const std::filesystem::path &file);
-AbConfig parse_ab_config(std::string_view text, const std::string &name, const std::filesystem::path &folder);
+AbConfig parse_ab_config(std::string_view text, const std::string &name,
+                         const std::filesystem::path &folder);
 
 } // namespace keel

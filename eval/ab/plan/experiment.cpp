@@ -33,9 +33,10 @@ PipelineConfig arm_config(const YamlNode &base, const AbArmEntry &arm) {
     PipelineConfig config = pipeline::make_config(tree);
     if (config.policy.log->has_value())
         fail(config.policy.log.where,
-             fmt::format("arm '{}': policy.log cannot be set in an experiment; 'output: {{eviction_logs: "
-                         "true}}' writes one for each arm",
-                         arm.name));
+             fmt::format(
+                 "arm '{}': policy.log cannot be set in an experiment; 'output: {{eviction_logs: "
+                 "true}}' writes one for each arm",
+                 arm.name));
     return config;
 }
 
@@ -45,15 +46,9 @@ PipelineConfig with_budget(PipelineConfig config, const AbBudget &budget) {
     b = {};
     b.slack = slack;
     switch (budget.unit) {
-    case AbBudgetUnit::tokens:
-        b.tokens = {static_cast<int64_t>(budget.value), budget.where};
-        break;
-    case AbBudgetUnit::ratio:
-        b.ratio = {budget.value, budget.where};
-        break;
-    case AbBudgetUnit::mib:
-        b.mib = {budget.value, budget.where};
-        break;
+    case AbBudgetUnit::tokens: b.tokens = {static_cast<int64_t>(budget.value), budget.where}; break;
+    case AbBudgetUnit::ratio: b.ratio = {budget.value, budget.where}; break;
+    case AbBudgetUnit::mib: b.mib = {budget.value, budget.where}; break;
     }
     return config;
 }
@@ -65,14 +60,9 @@ std::string own_label(const pipeline::BudgetSection &b) {
     case pipeline::BudgetKind::tokens:
         budget = {AbBudgetUnit::tokens, static_cast<double>(b.tokens->value()), {}};
         break;
-    case pipeline::BudgetKind::ratio:
-        budget = {AbBudgetUnit::ratio, b.ratio->value(), {}};
-        break;
-    case pipeline::BudgetKind::mib:
-        budget = {AbBudgetUnit::mib, b.mib->value(), {}};
-        break;
-    case pipeline::BudgetKind::none:
-        return "own"; // the policy's: a window among its params
+    case pipeline::BudgetKind::ratio: budget = {AbBudgetUnit::ratio, b.ratio->value(), {}}; break;
+    case pipeline::BudgetKind::mib: budget = {AbBudgetUnit::mib, b.mib->value(), {}}; break;
+    case pipeline::BudgetKind::none: return "own"; // the policy's: a window among its params
     }
     return budget.label();
 }
@@ -89,8 +79,9 @@ bool fixes_budget(const AbArmEntry &arm) {
     if (policy == nullptr || !policy->value.is_map()) return false;
     const pipeline::YamlEntry *budget = policy->value.find("budget");
     if (budget == nullptr || !budget->value.is_map()) return false;
-    return std::any_of(budget->value.entries.begin(), budget->value.entries.end(),
-                       [](const pipeline::YamlEntry &e) { return e.key != "slack" && !e.value.is_null(); });
+    return std::any_of(
+        budget->value.entries.begin(), budget->value.entries.end(),
+        [](const pipeline::YamlEntry &e) { return e.key != "slack" && !e.value.is_null(); });
 }
 
 class Resolver {
@@ -101,16 +92,15 @@ class Resolver {
 
     AbExperiment run() {
         read_base();
-        for (const AbArmEntry &arm : e_.config.arms)
-            add_arm(arm);
-        for (AbRun &run : e_.runs)
-            path_params_of(run.config); // makes them absolute
+        for (const AbArmEntry &arm : e_.config.arms) add_arm(arm);
+        for (AbRun &run : e_.runs) path_params_of(run.config); // makes them absolute
         const auto is_reference = [&](const AbRun &run) { return run.arm == e_.config.reference; };
         std::stable_partition(e_.runs.begin(), e_.runs.end(), is_reference);
         if (!e_.reference().keeps_all)
-            fail(reference_entry().where, fmt::format("the reference '{}' evicts; expected an arm that keeps "
-                                                      "all (policy: none): distances are measured from it",
-                                                      e_.config.reference));
+            fail(reference_entry().where,
+                 fmt::format("the reference '{}' evicts; expected an arm that keeps "
+                             "all (policy: none): distances are measured from it",
+                             e_.config.reference));
         AbRun again = e_.reference();
         again.arm += ab_rerun_suffix;
         again.is_rerun = true;
@@ -120,8 +110,7 @@ class Resolver {
         const std::string text = hashed_text();
         e_.experiment_hash = fingerprint(text);
         std::string circumstances = options_.circumstances;
-        for (const auto &[path, library] : libraries_)
-            e_.libraries.push_back(library);
+        for (const auto &[path, library] : libraries_) e_.libraries.push_back(library);
         std::sort(e_.libraries.begin(), e_.libraries.end());
         for (const auto &[name, file] : e_.libraries)
             circumstances += fmt::format("\n{} {}", name, file);
@@ -133,8 +122,8 @@ class Resolver {
     void read_base() {
         std::error_code error;
         if (!fs::exists(e_.config.base, error))
-            fail(e_.config.base_where,
-                 fmt::format("{}: no such file; expected a pipeline file", e_.config.base.string()));
+            fail(e_.config.base_where, fmt::format("{}: no such file; expected a pipeline file",
+                                                   e_.config.base.string()));
         base_ = pipeline::load_yaml(e_.config.base);
         if (!base_.is_map()) pipeline::load_config(e_.config.base); // says what is wrong with it
         const YamlNode sets = pipeline::parse_overrides(options_.sets, absolute_path("."));
@@ -143,9 +132,11 @@ class Resolver {
                 refuse_unused(entry->where, {}, section);
         }
         const pipeline::YamlEntry *policy = sets.find("policy"),
-                                  *protect = policy == nullptr ? nullptr : policy->value.find("protect"),
-                                  *system =
-                                      protect == nullptr ? nullptr : protect->value.find("system_prompt");
+                                  *protect =
+                                      policy == nullptr ? nullptr : policy->value.find("protect"),
+                                  *system = protect == nullptr
+                                                ? nullptr
+                                                : protect->value.find("system_prompt");
         if (system != nullptr) refuse_unused(system->where, {}, "policy.protect.system_prompt");
         pipeline::merge_overrides(base_, sets);
         base_config_ = pipeline::make_config(base_);
@@ -153,13 +144,15 @@ class Resolver {
 
     [[noreturn]] static void refuse_unused(const SourceLocation &where, const std::string &who,
                                            const std::string &key) {
-        fail(where, fmt::format("{}'{}' has no effect in an experiment: prompts are the tasks', without a "
-                                "system prompt, and answers are written greedily; leave it out "
-                                "(policy.protect.prefix, .recent and .spans keep tokens by their places)",
-                                who, key));
+        fail(where,
+             fmt::format("{}'{}' has no effect in an experiment: prompts are the tasks', without a "
+                         "system prompt, and answers are written greedily; leave it out "
+                         "(policy.protect.prefix, .recent and .spans keep tokens by their places)",
+                         who, key));
     }
 
-    // Keys that an arm gives another value than the base, and that nothing here looks at. A pin is refused in the base, too: it is a promise.
+    // Keys that an arm gives another value than the base, and that nothing here looks at. A pin is
+    // refused in the base, too: it is a promise.
     void check_used(const PipelineConfig &config, const AbArmEntry &arm) const {
         const std::string who = fmt::format("arm '{}': ", arm.name);
         if (!config.generation.pin->empty())
@@ -168,7 +161,8 @@ class Resolver {
         for (const pipeline::ResolvedKey &key : pipeline::resolved_keys(base_config_))
             base[key.path] = key.value;
         for (const pipeline::ResolvedKey &key : pipeline::resolved_keys(config)) {
-            const bool unused = key.path.starts_with("generation.") || key.path.starts_with("sampling.") ||
+            const bool unused = key.path.starts_with("generation.") ||
+                                key.path.starts_with("sampling.") ||
                                 key.path == "policy.protect.system_prompt";
             if (unused && key.value != base[key.path])
                 refuse_unused(key.where.file.empty() ? arm.where : key.where, who, key.path);
@@ -176,8 +170,9 @@ class Resolver {
     }
 
     const AbArmEntry &reference_entry() const {
-        return *std::find_if(e_.config.arms.begin(), e_.config.arms.end(),
-                             [&](const AbArmEntry &arm) { return arm.name == e_.config.reference; });
+        return *std::find_if(
+            e_.config.arms.begin(), e_.config.arms.end(),
+            [&](const AbArmEntry &arm) { return arm.name == e_.config.reference; });
     }
 
     void add_arm(const AbArmEntry &arm) {
@@ -186,8 +181,8 @@ class Resolver {
         describe(config);
         std::vector<std::pair<std::string, PipelineConfig>> budgets;
         if (fixes_budget(arm) && !arm.budgets.empty())
-            fail(arm.where,
-                 fmt::format("arm '{}' has both 'budgets' and 'policy.budget'; keep one", arm.name));
+            fail(arm.where, fmt::format("arm '{}' has both 'budgets' and 'policy.budget'; keep one",
+                                        arm.name));
         const std::vector<AbBudget> &list = arm.budgets.empty() ? e_.config.budgets : arm.budgets;
         if (fixes_budget(arm) || list.empty()) {
             budgets.emplace_back(own_label(config.policy.budget), config);
@@ -230,7 +225,8 @@ class Resolver {
             run.is_seeded = !run.keeps_all && (plan.needs().flags & KEEL_POLICY_SEEDED) != 0;
             // A seed that makes a matrix is a part of the method, like any number in it.
             run.draws_slots = run.is_seeded && (plan.needs().needs & KEEL_NEED_KEY_PROJECT) == 0;
-            run.seeds = run.is_seeded ? e_.config.seeds : std::vector<uint64_t>{e_.config.seeds.front()};
+            run.seeds =
+                run.is_seeded ? e_.config.seeds : std::vector<uint64_t>{e_.config.seeds.front()};
             return true;
         } catch (const Error &e) {
             throw Error(e.kind(), fmt::format("arm '{}' at {} ({}): {}", arm.name, run.budget,
@@ -241,15 +237,16 @@ class Resolver {
     void note_library(const PluginLibrary *library) {
         if (library == nullptr || libraries_.contains(library->path())) return;
         constexpr uint64_t most = uint64_t{1} << 30;
-        libraries_[library->path()] = {library->name(),
-                                       fmt::format("{} {}", library->path().filename().string(),
-                                                   fingerprint(read_text_file(library->path(), most)))};
+        libraries_[library->path()] = {
+            library->name(), fmt::format("{} {}", library->path().filename().string(),
+                                         fingerprint(read_text_file(library->path(), most)))};
     }
     void note_backend(const std::string &plugin, const SourceLocation &where) {
         if (!is_reference(plugin))
             note_library(&PluginRegistry::process().get(plugin, KEEL_PLUGIN_BACKEND, where));
     }
-    // Whose code a run's numbers come from: a plugin that was built anew, or exchanged, may give others.
+    // Whose code a run's numbers come from: a plugin that was built anew, or exchanged, may give
+    // others.
     void note_libraries(const PipelineConfig &config, const Pipeline &checked) {
         note_library(checked.policy().library);
         note_library(checked.policies().own().allocator.library);
@@ -273,7 +270,8 @@ class Resolver {
         e_.differences.push_back(text.empty() ? "the base pipeline" : text);
     }
 
-    // What results depend on. Not: statistics, output, contrasts; where files lie (their contents count).
+    // What results depend on. Not: statistics, output, contrasts; where files lie (their contents
+    // count).
     static std::vector<pipeline::RawParam *> path_params_of(PipelineConfig &config) {
         std::vector<pipeline::RawParam *> all;
         const auto add = [&](pipeline::PluginSection &section, keel_plugin_kind kind) {
@@ -301,12 +299,11 @@ class Resolver {
                     files += fingerprint(read_text_file(param->text, uint64_t{1} << 30)) + "\n";
                 param->text = fs::path(param->text).filename().string();
             }
-            text +=
-                fmt::format("{} {} {}\n{}\n", run.arm, run.budget,
-                            model == *e_.reference().config.model.path ? e_.model_hash : ab_model_hash(model),
-                            pipeline::to_yaml(config) + files);
-            for (const uint64_t seed : run.seeds)
-                text += fmt::format("seed {}\n", seed);
+            text += fmt::format("{} {} {}\n{}\n", run.arm, run.budget,
+                                model == *e_.reference().config.model.path ? e_.model_hash
+                                                                           : ab_model_hash(model),
+                                pipeline::to_yaml(config) + files);
+            for (const uint64_t seed : run.seeds) text += fmt::format("seed {}\n", seed);
         }
         for (const AbProtocol protocol : e_.config.protocols)
             text += fmt::format("{}\n", ab_protocol_name(protocol));
@@ -358,7 +355,8 @@ std::string ab_model_hash(const fs::path &model) {
         for (uint64_t at = 0; at < size && in; at += step) {
             in.seekg(static_cast<std::streamoff>(at));
             in.read(buffer.data(), static_cast<std::streamsize>(std::min(piece, size - at)));
-            text += fingerprint(std::string_view(buffer).substr(0, static_cast<size_t>(in.gcount())));
+            text +=
+                fingerprint(std::string_view(buffer).substr(0, static_cast<size_t>(in.gcount())));
         }
     }
     return fingerprint(text);

@@ -46,15 +46,16 @@ std::string budgets_yaml(const std::vector<AbBudget> &budgets) {
 
 // Without the budget that a list spreads over it.
 std::string arm_yaml(const AbExperiment &e, const AbArmEntry &arm) {
-    const auto run =
-        std::find_if(e.runs.begin(), e.runs.end(), [&](const AbRun &r) { return r.arm == arm.name; });
+    const auto run = std::find_if(e.runs.begin(), e.runs.end(),
+                                  [&](const AbRun &r) { return r.arm == arm.name; });
     pipeline::PipelineConfig config = run->config;
     if (run->is_spread) {
         const auto slack = config.policy.budget.slack;
         config.policy.budget = {};
         config.policy.budget.slack = slack;
     }
-    return pipeline::to_yaml(config) + (arm.budgets.empty() ? std::string{} : budgets_yaml(arm.budgets));
+    return pipeline::to_yaml(config) +
+           (arm.budgets.empty() ? std::string{} : budgets_yaml(arm.budgets));
 }
 
 } // namespace
@@ -67,25 +68,26 @@ std::string ab_task_yaml(const AbTask &t) {
     switch (t.kind) {
     case AbTaskKind::continuation:
         path("text", t.text);
-        out += fmt::format(", prefix: {}, score: {}, documents: {}", t.prefix, t.score, t.documents);
+        out +=
+            fmt::format(", prefix: {}, score: {}, documents: {}", t.prefix, t.score, t.documents);
         break;
     case AbTaskKind::passkey:
     case AbTaskKind::facts:
-        out +=
-            fmt::format(", lengths: [{}], items: {}, seed: {}", fmt::join(t.lengths, ", "), t.items, t.seed);
+        out += fmt::format(", lengths: [{}], items: {}, seed: {}", fmt::join(t.lengths, ", "),
+                           t.items, t.seed);
         if (t.kind == AbTaskKind::passkey) out += fmt::format(", depths: {}", t.depths);
         if (t.questions > 0) out += fmt::format(", questions: {}", t.questions);
         path("filler", t.filler);
         break;
     case AbTaskKind::jsonl:
         path("path", t.path);
-        out += fmt::format(", metric: {}, max_tokens: {}, prompt: {}", ab_answer_metric_name(t.metric),
-                           t.max_tokens, quoted(t.prompt));
+        out += fmt::format(", metric: {}, max_tokens: {}, prompt: {}",
+                           ab_answer_metric_name(t.metric), t.max_tokens, quoted(t.prompt));
         if (t.items > 0) out += fmt::format(", items: {}", t.items);
         break;
     case AbTaskKind::speed:
-        out += fmt::format(", depths: [{}], repeats: {}, decode: {}, seed: {}", fmt::join(t.at, ", "),
-                           t.repeats, t.decode, t.seed);
+        out += fmt::format(", depths: [{}], repeats: {}, decode: {}, seed: {}",
+                           fmt::join(t.at, ", "), t.repeats, t.decode, t.seed);
         break;
     }
     return out + "}";
@@ -93,10 +95,10 @@ std::string ab_task_yaml(const AbTask &t) {
 
 std::string ab_resolved_yaml(const AbExperiment &e) {
     const AbConfig &c = e.config;
-    std::string out =
-        fmt::format("# The experiment as it was run: every key, absolute paths. 'keel ab' reads it again.\n"
-                    "base: {}\n",
-                    yaml_scalar(c.base.string()));
+    std::string out = fmt::format(
+        "# The experiment as it was run: every key, absolute paths. 'keel ab' reads it again.\n"
+        "base: {}\n",
+        yaml_scalar(c.base.string()));
     if (!c.title.empty()) out += fmt::format("title: {}\n", yaml_scalar(c.title));
     out += "arms:\n";
     for (const AbArmEntry &arm : c.arms)
@@ -107,19 +109,17 @@ std::string ab_resolved_yaml(const AbExperiment &e) {
     for (const AbProtocol protocol : c.protocols)
         protocols.emplace_back(ab_protocol_name(protocol));
     out += fmt::format("protocol: [{}]\ntasks:\n", fmt::join(protocols, ", "));
-    for (const AbTask &task : c.tasks)
-        out += fmt::format("  - {}\n", ab_task_yaml(task));
+    for (const AbTask &task : c.tasks) out += fmt::format("  - {}\n", ab_task_yaml(task));
     out += fmt::format("seeds: [{}]\n", fmt::join(c.seeds, ", "));
     if (c.batch > 1) out += fmt::format("batch: {}\n", c.batch);
     const AbStatistics &s = c.statistics;
-    out += fmt::format("statistics: {{confidence: {}, resamples: {}, seed: {}, margin: {}", s.confidence,
-                       s.resamples, s.seed, s.margin);
+    out += fmt::format("statistics: {{confidence: {}, resamples: {}, seed: {}, margin: {}",
+                       s.confidence, s.resamples, s.seed, s.margin);
     if (!s.primary.empty()) out += fmt::format(", primary: {}", quoted(s.primary));
     out += "}\n";
     if (!c.contrasts.empty()) {
         out += "contrasts:\n";
-        for (const auto &[a, b] : c.contrasts)
-            out += fmt::format("  - [{}, {}]\n", a, b);
+        for (const auto &[a, b] : c.contrasts) out += fmt::format("  - [{}, {}]\n", a, b);
     }
     return out + fmt::format("output: {{directory: {}, eviction_logs: {}, maps: {}}}\n",
                              quoted(c.output.string()), c.eviction_logs, c.maps);

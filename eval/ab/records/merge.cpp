@@ -24,14 +24,11 @@ struct Shard {
 };
 
 uint64_t hash_of(std::string_view text, uint64_t hash = 0xcbf29ce484222325) {
-    for (const char c : text)
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
     return hash ^ (hash >> 29);
 }
 
-std::string shown(const fs::path &path) {
-    return printable(path.string(), 200);
-}
+std::string shown(const fs::path &path) { return printable(path.string(), 200); }
 
 std::string items_text(const AbHeader &header) {
     return header.items == 0 ? "all documents" : fmt::format("--items {}", header.items);
@@ -45,31 +42,32 @@ std::vector<Shard> open_shards(const std::vector<fs::path> &paths) {
         shard.header = read_ab_header(shard.file);
         shards.push_back(std::move(shard));
     }
-    std::stable_sort(shards.begin(), shards.end(),
-                     [](const Shard &a, const Shard &b) { return a.header.shard < b.header.shard; });
+    std::stable_sort(shards.begin(), shards.end(), [](const Shard &a, const Shard &b) {
+        return a.header.shard < b.header.shard;
+    });
     for (size_t i = 1; i < shards.size(); ++i) {
         const AbHeader &a = shards[0].header, &b = shards[i].header, &before = shards[i - 1].header;
         const std::string library = ab_other_library(a, b);
         if (a.config_hash != b.config_hash)
-            throw_error(
-                ErrorKind::input,
-                "{} and {} are not of one experiment: their config hashes are {} and {}{}; run the shards "
-                "with the same file, model, options and plugins",
-                shown(shards[0].file), shown(shards[i].file), printable(a.config_hash, 40),
-                printable(b.config_hash, 40),
-                library.empty() ? "" : ", and each has a " + library + " of its own");
+            throw_error(ErrorKind::input,
+                        "{} and {} are not of one experiment: their config hashes are {} and {}{}; "
+                        "run the shards "
+                        "with the same file, model, options and plugins",
+                        shown(shards[0].file), shown(shards[i].file), printable(a.config_hash, 40),
+                        printable(b.config_hash, 40),
+                        library.empty() ? "" : ", and each has a " + library + " of its own");
         if (a.items != b.items)
-            throw_error(
-                ErrorKind::input,
-                "{} was run with {}, {} with {}: run the shards of one experiment with the same --items",
-                shown(shards[0].file), items_text(a), shown(shards[i].file), items_text(b));
+            throw_error(ErrorKind::input,
+                        "{} was run with {}, {} with {}: run the shards of one experiment with the "
+                        "same --items",
+                        shown(shards[0].file), items_text(a), shown(shards[i].file), items_text(b));
         if (a.shards != b.shards)
             throw_error(ErrorKind::input,
                         "{} is a shard of {}, {} one of {}: shards of one experiment are cut alike",
                         shown(shards[0].file), a.shards, shown(shards[i].file), b.shards);
         if (before.shard == b.shard)
-            throw_error(ErrorKind::input, "{} and {} are both shard {} of {}", shown(shards[i - 1].file),
-                        shown(shards[i].file), b.shard, b.shards);
+            throw_error(ErrorKind::input, "{} and {} are both shard {} of {}",
+                        shown(shards[i - 1].file), shown(shards[i].file), b.shard, b.shards);
     }
     return shards;
 }
@@ -85,17 +83,20 @@ std::string place_key(const AbPlace &p) {
 
 std::optional<Identity> identity(const AbRecord &record) {
     const auto of = [](const AbPlace &place, const std::string &rest, const AbRecord &whole) {
-        return Identity{hash_of(rest, hash_of(place_key(place), 0xcbf29ce484222325 + whole.index())),
-                        hash_of(ab_record_line(whole))};
+        return Identity{
+            hash_of(rest, hash_of(place_key(place), 0xcbf29ce484222325 + whole.index())),
+            hash_of(ab_record_line(whole))};
     };
     if (const auto *i = std::get_if<AbItem>(&record)) {
         // Times of the eviction differ from run to run; the number that was asked for may not.
-        return Identity{hash_of(i->metric + "\n" + i->item, hash_of(place_key(*i))),
-                        hash_of(fmt::format("{} {} {} {}", i->value, i->length, i->depth, i->document))};
+        return Identity{
+            hash_of(i->metric + "\n" + i->item, hash_of(place_key(*i))),
+            hash_of(fmt::format("{} {} {} {}", i->value, i->length, i->depth, i->document))};
     }
     if (const auto *m = std::get_if<AbKeepMap>(&record)) return of(*m, m->item, record);
     if (const auto *t = std::get_if<AbTimeline>(&record)) return of(*t, t->item, record);
-    if (const auto *c = std::get_if<AbCurve>(&record)) return of(*c, c->metric + "\n" + c->item, record);
+    if (const auto *c = std::get_if<AbCurve>(&record))
+        return of(*c, c->metric + "\n" + c->item, record);
     return std::nullopt;
 }
 
@@ -126,23 +127,24 @@ AbHeader merged_header(const std::vector<Shard> &shards, const std::vector<uint3
         header.commit = "several";
         header.facts.emplace_back("commits", joined(commits));
     }
-    header.facts.emplace_back("shards", missing.empty()
-                                            ? fmt::format("merged from {}", shards.size())
-                                            : fmt::format("merged from {} of {}; missing: {}", shards.size(),
-                                                          shards[0].header.shards, list_of(missing)));
+    header.facts.emplace_back(
+        "shards", missing.empty() ? fmt::format("merged from {}", shards.size())
+                                  : fmt::format("merged from {} of {}; missing: {}", shards.size(),
+                                                shards[0].header.shards, list_of(missing)));
     return header;
 }
 
 } // namespace
 
-AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path &folder, bool replace) {
-    if (paths.empty()) throw_error(ErrorKind::usage, "nothing to merge: name the folders of the shards");
+AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path &folder,
+                              bool replace) {
+    if (paths.empty())
+        throw_error(ErrorKind::usage, "nothing to merge: name the folders of the shards");
     const std::vector<Shard> shards = open_shards(paths);
     AbMergeResult result;
     constexpr size_t most_missing = 1000;
     std::set<uint32_t> there;
-    for (const Shard &shard : shards)
-        there.insert(shard.header.shard);
+    for (const Shard &shard : shards) there.insert(shard.header.shard);
     for (uint32_t i = 1; i <= shards[0].header.shards && result.missing.size() < most_missing; ++i)
         if (!there.contains(i)) result.missing.push_back(i);
     result.header = merged_header(shards, result.missing);
@@ -153,7 +155,8 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
     const fs::path target = folder / "results.jsonl", half = folder / "results.jsonl.part";
     if (fs::exists(target, error)) {
         if (!replace)
-            throw_error(ErrorKind::input, "{}: is there already; merge into another folder", shown(target));
+            throw_error(ErrorKind::input, "{}: is there already; merge into another folder",
+                        shown(target));
         require_same_experiment(target, read_ab_header(target), result.header);
     }
     fs::remove(half, error);
@@ -162,25 +165,27 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
         std::unordered_map<uint64_t, uint64_t> known; // values by keys
         if (!result.missing.empty()) {
             AbWarning warning;
-            warning.text =
-                fmt::format("of {} shards {} missing: {}; what they hold is not in these results",
-                            shards[0].header.shards,
-                            result.missing.size() == 1 ? std::string("one is")
-                                                       : fmt::format("{} are", result.missing.size()),
-                            list_of(result.missing));
+            warning.text = fmt::format(
+                "of {} shards {} missing: {}; what they hold is not in these results",
+                shards[0].header.shards,
+                result.missing.size() == 1 ? std::string("one is")
+                                           : fmt::format("{} are", result.missing.size()),
+                list_of(result.missing));
             writer.write(warning);
             ++result.records;
         }
         for (const Shard &shard : shards) {
-            const AbReadResult read = read_ab_records(shard.file, [&](AbRecord &&record, uint64_t line) {
+            const AbReadResult read = read_ab_records(shard.file, [&](AbRecord &&record,
+                                                                      uint64_t line) {
                 if (const auto id = identity(record)) {
                     const auto [at, is_new] = known.try_emplace(id->key, id->value);
                     if (!is_new && at->second != id->value)
-                        throw_error(ErrorKind::input,
-                                    "{}:{}: another record says something else about the same item; the "
-                                    "shards do not "
-                                    "come from one program, or ran under different conditions",
-                                    shown(shard.file), line);
+                        throw_error(
+                            ErrorKind::input,
+                            "{}:{}: another record says something else about the same item; the "
+                            "shards do not "
+                            "come from one program, or ran under different conditions",
+                            shown(shard.file), line);
                     if (!is_new) {
                         ++result.duplicates;
                         return;
@@ -191,10 +196,10 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
             });
             if (read.dropped_tail) {
                 AbWarning warning;
-                warning.text =
-                    fmt::format("shard {} of {} ends in half a line: its run was cut off, and the rest of "
-                                "its items may be missing",
-                                shard.header.shard, shard.header.shards);
+                warning.text = fmt::format(
+                    "shard {} of {} ends in half a line: its run was cut off, and the rest of "
+                    "its items may be missing",
+                    shard.header.shard, shard.header.shards);
                 result.notes.push_back(warning.text);
                 writer.write(warning);
                 ++result.records;

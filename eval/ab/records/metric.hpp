@@ -5,7 +5,8 @@
 
 namespace keel {
 
-// What a number of an experiment means, from its name alone, so that records need no table of their own.
+// What a number of an experiment means, from its name alone, so that records need no table of their
+// own.
 struct AbMetric {
     enum class Kind {
         quality,    // hits, shares, scores
@@ -20,8 +21,9 @@ struct AbMetric {
     bool is_quality() const { return kind == Kind::quality || kind == Kind::divergence; }
 };
 
-// "nll", "kld" and names that begin with them, "ppl", "perplexity": lower is better. "..._per_second": a speed. A word "ms", "us", "ns" or
-// "seconds" in the name: a time. "bytes", "kib", "mib": memory. Anything else: a score, higher is better.
+// "nll", "kld" and names that begin with them, "ppl", "perplexity": lower is better.
+// "..._per_second": a speed. A word "ms", "us", "ns" or "seconds" in the name: a time. "bytes",
+// "kib", "mib": memory. Anything else: a score, higher is better.
 AbMetric ab_metric(std::string_view name);
 
 } // namespace keel

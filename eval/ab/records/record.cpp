@@ -20,9 +20,7 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-std::string shown(const fs::path &path) {
-    return printable(path.string(), 300);
-}
+std::string shown(const fs::path &path) { return printable(path.string(), 300); }
 
 // Whole lines of a file, none longer than its bound, without holding more than one of them.
 class Lines {
@@ -30,7 +28,8 @@ class Lines {
     explicit Lines(const fs::path &path) : name_(shown(path)), chunk_(size_t{1} << 16) {
         std::error_code error;
         if (!fs::is_regular_file(path, error))
-            throw_error(ErrorKind::input, "{}: expected a results file of an experiment, found {}", name_,
+            throw_error(ErrorKind::input, "{}: expected a results file of an experiment, found {}",
+                        name_,
                         fs::exists(path, error) ? "something that is not a file" : "nothing");
         file_.reset(std::fopen(path.c_str(), "rb"));
         if (!file_) throw_error(ErrorKind::input, "{}: {}", name_, std::strerror(errno));
@@ -54,8 +53,8 @@ class Lines {
             const auto *stop = static_cast<const char *>(std::memchr(from, '\n', end_ - at_));
             const size_t count = stop == nullptr ? end_ - at_ : static_cast<size_t>(stop - from);
             if (line.size() + count > ab_longest_line)
-                throw_error(ErrorKind::input, "{}:{}: a line of more than {} bytes", name_, number_ + 1,
-                            ab_longest_line);
+                throw_error(ErrorKind::input, "{}:{}: a line of more than {} bytes", name_,
+                            number_ + 1, ab_longest_line);
             line.append(from, count);
             at_ += count;
             if (stop == nullptr) continue;
@@ -83,22 +82,25 @@ class Lines {
 AbHeader header_of(Lines &lines) {
     std::string line;
     if (!lines.next(line))
-        throw_error(ErrorKind::input,
-                    "{}: expected the header of an experiment's results, found {}; the run that wrote it "
-                    "may have ended early",
-                    lines.name(), lines.tail() ? "half a line" : "an empty file");
+        throw_error(
+            ErrorKind::input,
+            "{}: expected the header of an experiment's results, found {}; the run that wrote it "
+            "may have ended early",
+            lines.name(), lines.tail() ? "half a line" : "an empty file");
     return parse_ab_header(line, lines.name());
 }
 
 void append_line(std::FILE *file, const fs::path &path, std::string line) {
     line += '\n';
     if (std::fwrite(line.data(), 1, line.size(), file) != line.size() || std::fflush(file) != 0)
-        throw_error(ErrorKind::runtime, "{}: cannot be written: {}", shown(path), std::strerror(errno));
+        throw_error(ErrorKind::runtime, "{}: cannot be written: {}", shown(path),
+                    std::strerror(errno));
 }
 
 // What tells two experiments apart, as far as their headers show it.
 std::string difference(const AbHeader &there, const AbHeader &wanted) {
-    const std::string builds[] = {there.version + " " + there.commit, wanted.version + " " + wanted.commit};
+    const std::string builds[] = {there.version + " " + there.commit,
+                                  wanted.version + " " + wanted.commit};
     if (there.model != wanted.model)
         return fmt::format("of the model {}, this one is of {}", printable(there.model, 200),
                            printable(wanted.model, 200));
@@ -106,14 +108,17 @@ std::string difference(const AbHeader &there, const AbHeader &wanted) {
         return fmt::format("made by Keel {}, this is {}", printable(builds[0], 100),
                            printable(builds[1], 100));
     if (there.batch != wanted.batch)
-        return fmt::format("made with batch {}, this is {}; a step of several documents may round otherwise",
-                           there.batch, wanted.batch);
+        return fmt::format(
+            "made with batch {}, this is {}; a step of several documents may round otherwise",
+            there.batch, wanted.batch);
     const std::string library = ab_other_library(there, wanted);
     if (!library.empty())
-        return fmt::format("made with another {}, which was built anew or exchanged since", library);
-    return fmt::format("other arms, budgets, tasks or texts, as the resolved.yaml beside it says: config "
-                       "hash {}, this one's is {}",
-                       printable(there.config_hash, 40), printable(wanted.config_hash, 40));
+        return fmt::format("made with another {}, which was built anew or exchanged since",
+                           library);
+    return fmt::format(
+        "other arms, budgets, tasks or texts, as the resolved.yaml beside it says: config "
+        "hash {}, this one's is {}",
+        printable(there.config_hash, 40), printable(wanted.config_hash, 40));
 }
 
 void check_same(const fs::path &path, const AbHeader &there, const AbHeader &wanted) {
@@ -135,8 +140,7 @@ void replace_header(const fs::path &path, const std::string &header) {
         Lines lines(path);
         std::string line;
         lines.next(line); // the header that goes
-        while (lines.next(line))
-            append_line(out.get(), half, line);
+        while (lines.next(line)) append_line(out.get(), half, line);
     }
     std::error_code error;
     fs::rename(half, path, error);
@@ -153,8 +157,8 @@ AbReadResult read_ab_records(const fs::path &path,
     std::string line;
     while (lines.next(line)) {
         if (++result.records > ab_most_records)
-            throw_error(ErrorKind::input, "{}:{}: more than {} records", lines.name(), lines.number(),
-                        ab_most_records);
+            throw_error(ErrorKind::input, "{}:{}: more than {} records", lines.name(),
+                        lines.number(), ab_most_records);
         take(parse_ab_record(line, lines.name(), lines.number()), lines.number());
     }
     result.bytes = lines.bytes();
@@ -178,9 +182,10 @@ std::string ab_other_library(const AbHeader &a, const AbHeader &b) {
 
 void require_same_experiment(const fs::path &path, const AbHeader &there, const AbHeader &wanted) {
     if (there.config_hash != wanted.config_hash)
-        throw_error(ErrorKind::input,
-                    "{}: holds another experiment's results ({}); choose another output or remove it",
-                    shown(path), difference(there, wanted));
+        throw_error(
+            ErrorKind::input,
+            "{}: holds another experiment's results ({}); choose another output or remove it",
+            shown(path), difference(there, wanted));
 }
 
 AbHeader read_ab_header(const fs::path &path) {
@@ -200,7 +205,8 @@ AbWriter::AbWriter(const fs::path &path, const AbHeader &header, Mode mode) : pa
                     shown(path));
     bool has_header = false;
     if (fs::exists(path, error)) {
-        // A run that was killed while it wrote the header left no line at all: there is nothing to lose.
+        // A run that was killed while it wrote the header left no line at all: there is nothing to
+        // lose.
         std::string first;
         uint64_t whole = 0;
         Lines lines(path);

@@ -13,17 +13,20 @@
 #include <variant>
 #include <vector>
 
-// The records of an experiment: results.jsonl, one JSON object a line. The first line is the header, every other one has a "kind":
-// "item", "keep_map", "timeline", "curve" or "warning". docs/ab.md lists the keys.
+// The records of an experiment: results.jsonl, one JSON object a line. The first line is the
+// header, every other one has a "kind": "item", "keep_map", "timeline", "curve" or "warning".
+// docs/ab.md lists the keys.
 namespace keel {
 
-// How an experiment is to be judged. Declared before it runs, so that nobody picks it by its outcome.
+// How an experiment is to be judged. Declared before it runs, so that nobody picks it by its
+// outcome.
 struct AbStatistics {
     double confidence = 0.95;   // of intervals and of Holm's level
     uint64_t resamples = 10000; // of each bootstrap
     uint64_t seed = 1;          // of the bootstrap
-    std::string primary;        // a task's name, or "task/metric"; empty: all contrasts are of one family
-    // What may be lost without being called worse: in the metric's units (hits, top1, nll, kld), as a share for speeds.
+    std::string primary; // a task's name, or "task/metric"; empty: all contrasts are of one family
+    // What may be lost without being called worse: in the metric's units (hits, top1, nll, kld), as
+    // a share for speeds.
     double margin = 0.01;
 };
 
@@ -34,24 +37,29 @@ struct AbArm {
 
 // The first line of a results file.
 struct AbHeader {
-    std::string config_hash; // of all that decides about the numbers; equal in all shards of an experiment
     std::string
-        experiment_hash; // the same but for the program that ran it; empty: written by one that did not note it
+        config_hash; // of all that decides about the numbers; equal in all shards of an experiment
+    std::string experiment_hash; // the same but for the program that ran it; empty: written by one
+                                 // that did not note it
     std::string version, commit, date;
-    // Plugins' names, and the name and hash of their files; empty: written by a program that did not note them.
+    // Plugins' names, and the name and hash of their files; empty: written by a program that did
+    // not note them.
     std::vector<std::pair<std::string, std::string>> libraries;
     std::string model;   // name and hash
     std::string machine; // processor, cores, memory
     std::string title;
     std::string reference; // the arm that others are compared with
     std::vector<AbArm> arms;
-    std::vector<std::pair<std::string, std::string>> contrasts; // arms, at equal budgets; empty: all pairs
-    std::vector<std::string> sweeps; // arms that run under several budgets of their own, to draw a curve
+    std::vector<std::pair<std::string, std::string>>
+        contrasts; // arms, at equal budgets; empty: all pairs
+    std::vector<std::string>
+        sweeps; // arms that run under several budgets of their own, to draw a curve
     AbStatistics statistics;
     uint32_t shard = 1, shards = 1; // this file holds shard `shard` of `shards`
-    uint64_t items = 0;             // documents of each task at most, of the run that wrote it last; 0: all
-    uint32_t batch = 1;             // documents that took steps together
-    // Whatever else a reader should know, in order: threads, dtypes, positions mode, tokenizer, ABI version ...
+    uint64_t items = 0; // documents of each task at most, of the run that wrote it last; 0: all
+    uint32_t batch = 1; // documents that took steps together
+    // Whatever else a reader should know, in order: threads, dtypes, positions mode, tokenizer, ABI
+    // version ...
     std::vector<std::pair<std::string, std::string>> facts;
 };
 
@@ -67,18 +75,20 @@ struct AbPlace {
     uint64_t seed = 0;
 };
 
-// One number of one item. Arms are paired by (protocol, task, metric, item), so `item` names the same content in every arm and under
-// every seed; numbers of several seeds are averaged before they are paired.
+// One number of one item. Arms are paired by (protocol, task, metric, item), so `item` names the
+// same content in every arm and under every seed; numbers of several seeds are averaged before they
+// are paired.
 struct AbItem : AbPlace {
+    std::string metric; // "hit", "top1", "nll", "kld", "decode_tokens_per_second", "ttft_ms",
+                        // "decode_ms_p99" ...
     std::string
-        metric; // "hit", "top1", "nll", "kld", "decode_tokens_per_second", "ttft_ms", "decode_ms_p99" ...
-    std::string document; // items of one document share its luck: the cluster; empty: the item is its own
-    std::string item;     // unique within the task
-    double value = 0;     // finite
-    int64_t length = 0;   // tokens of the prompt
-    double depth = -1;    // of the needle, 0 to 1; below 0: none
-    // Cache and policy_bytes, when scored; what the reference's cache would hold; what the arm's own would if it kept all (0: as the
-    // reference's); at most.
+        document; // items of one document share its luck: the cluster; empty: the item is its own
+    std::string item;   // unique within the task
+    double value = 0;   // finite
+    int64_t length = 0; // tokens of the prompt
+    double depth = -1;  // of the needle, 0 to 1; below 0: none
+    // Cache and policy_bytes, when scored; what the reference's cache would hold; what the arm's
+    // own would if it kept all (0: as the reference's); at most.
     uint64_t kv_bytes = 0, full_kv_bytes = 0, own_full_kv_bytes = 0, peak_kv_bytes = 0;
     uint64_t policy_bytes = 0; // that the policy makes the core hold beside the cache
     double kept_slots = 0;     // mean over layers and heads
@@ -88,7 +98,8 @@ struct AbItem : AbPlace {
     std::string answer, expected;
 };
 
-// Which positions of a prompt a policy kept: for each layer and head the share kept in each of 64 equal stretches of the prompt.
+// Which positions of a prompt a policy kept: for each layer and head the share kept in each of 64
+// equal stretches of the prompt.
 struct AbKeepMap : AbPlace {
     static constexpr uint32_t bin_count = 64;
     std::string item;
@@ -108,7 +119,8 @@ struct AbCurve : AbPlace {
     std::vector<double> values; // finite
 };
 
-// Something that a reader of the verdicts has to know. Names may be empty: then it is about all of them.
+// Something that a reader of the verdicts has to know. Names may be empty: then it is about all of
+// them.
 struct AbWarning {
     std::string arm, budget, protocol, task;
     std::string text;
@@ -123,24 +135,26 @@ inline constexpr size_t ab_longest_text =
     4000; // bytes of an answer, a warning; longer ones are cut when written
 inline constexpr uint64_t ab_most_records = 20'000'000;
 
-// Appends records, each on its own line and handed to the system before write() returns, so that a killed run loses half a line at
-// most. Thread-safe.
+// Appends records, each on its own line and handed to the system before write() returns, so that a
+// killed run loses half a line at most. Thread-safe.
 class AbWriter {
   public:
     enum class Mode {
         create, // the file must not be there
-        resume, // goes on behind what is there, whose config_hash and shard must be equal; half a last line is cut off, the header
-                // is replaced where it differs otherwise (statistics, contrasts, title).
+        resume, // goes on behind what is there, whose config_hash and shard must be equal; half a
+                // last line is cut off, the header is replaced where it differs otherwise
+                // (statistics, contrasts, title).
         // A file that is not there is created.
     };
-    // Throws Error(input) for a file that is there and does not fit, Error(runtime) where the system refuses.
+    // Throws Error(input) for a file that is there and does not fit, Error(runtime) where the
+    // system refuses.
     AbWriter(const std::filesystem::path &path, const AbHeader &header, Mode mode);
     ~AbWriter();
     AbWriter(const AbWriter &) = delete;
     AbWriter &operator=(const AbWriter &) = delete;
 
-    // Throws Error(usage) for names over their bound and shapes that do not fit; Error(runtime) for numbers that are not finite or
-    // out of their range, and where the system refuses (disk full).
+    // Throws Error(usage) for names over their bound and shapes that do not fit; Error(runtime) for
+    // numbers that are not finite or out of their range, and where the system refuses (disk full).
     void write(const AbRecord &record);
 
   private:
@@ -159,19 +173,22 @@ struct AbReadResult {
     bool dropped_tail = false; // the last line was half-written and left out
 };
 
-// Reads a results file line by line; `take` gets each record and its line number (the header is line 1). Memory does not grow with
-// the file. Throws Error(input) "file:line: what is wrong". A last line without its end is dropped, whatever is in it.
+// Reads a results file line by line; `take` gets each record and its line number (the header is
+// line 1). Memory does not grow with the file. Throws Error(input) "file:line: what is wrong". A
+// last line without its end is dropped, whatever is in it.
 AbReadResult read_ab_records(const std::filesystem::path &path,
                              const std::function<void(AbRecord &&, uint64_t line)> &take);
 
 // The header alone.
 AbHeader read_ab_header(const std::filesystem::path &path);
 
-// Throws Error(input) where the results in `path`, whose header is `there`, are of another experiment than `wanted`, saying what differs.
+// Throws Error(input) where the results in `path`, whose header is `there`, are of another
+// experiment than `wanted`, saying what differs.
 void require_same_experiment(const std::filesystem::path &path, const AbHeader &there,
                              const AbHeader &wanted);
 
-// A plugin of which two experiments have different files: "policy snapkv (snapkv.so)"; empty: none is known.
+// A plugin of which two experiments have different files: "policy snapkv (snapkv.so)"; empty: none
+// is known.
 std::string ab_other_library(const AbHeader &a, const AbHeader &b);
 
 // Lines as they stand in the file, without their ends.

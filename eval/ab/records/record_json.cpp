@@ -125,8 +125,7 @@ AbRecord read_timeline(const JsonNode &node) {
         const JsonNode one = points.element(i);
         if (one.size() != 3) one.expected("[tokens, kv_bytes, evicted]");
         std::array<uint64_t, 3> point{};
-        for (size_t k = 0; k < 3; ++k)
-            point[k] = one.element(k).natural(0, most_count);
+        for (size_t k = 0; k < 3; ++k) point[k] = one.element(k).natural(0, most_count);
         t.points.push_back(point);
     }
     return t;
@@ -175,8 +174,7 @@ double checked_number(double value, const char *what, const AbPlace &place,
 std::string cut(const std::string &text, size_t longest) {
     if (text.size() <= longest) return text;
     size_t end = longest;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
-        --end;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
     return text.substr(0, end);
 }
 
@@ -250,8 +248,7 @@ void write(JsonWriter &json, const AbCurve &c) {
         throw_error(ErrorKind::usage, "a curve of {} values, at most {}", c.values.size(),
                     most_values);
     json.key("values").begin_array();
-    for (const double value : c.values)
-        json.value(checked_number(value, c.metric.c_str(), c));
+    for (const double value : c.values) json.value(checked_number(value, c.metric.c_str(), c));
     json.end_array();
 }
 
@@ -354,8 +351,7 @@ std::string ab_header_line(const AbHeader &h) {
     for (const auto &[a, b] : h.contrasts)
         write_pair(json, checked_name(a, "arm", true), checked_name(b, "arm", true));
     json.end_array().key("sweeps").begin_array();
-    for (const std::string &arm : h.sweeps)
-        json.value(checked_name(arm, "arm", true));
+    for (const std::string &arm : h.sweeps) json.value(checked_name(arm, "arm", true));
     json.end_array();
     const AbStatistics &s = h.statistics;
     json.key("statistics").begin_object().member("confidence", s.confidence);

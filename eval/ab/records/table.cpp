@@ -35,12 +35,10 @@ class Loader {
     }
 
     void finish() {
-        for (size_t i = 0; i < table_.cells.size(); ++i)
-            settle(table_.cells[i], rows_[i]);
+        for (size_t i = 0; i < table_.cells.size(); ++i) settle(table_.cells[i], rows_[i]);
         sort_cells();
         for (auto &[key, map] : table_.keep_maps)
-            for (float &bin : map.bins)
-                bin /= static_cast<float>(map.items);
+            for (float &bin : map.bins) bin /= static_cast<float>(map.items);
     }
 
   private:
@@ -71,7 +69,8 @@ class Loader {
         Row row;
         row.item = names_.number(i.item);
         // An item without a document is a cluster of its own; the marks keep the two apart.
-        row.cluster = names_.number(i.document.empty() ? "\x01item:" + i.item : "\x01document:" + i.document);
+        row.cluster =
+            names_.number(i.document.empty() ? "\x01item:" + i.item : "\x01document:" + i.document);
         row.seed = i.seed;
         row.value = i.value;
         row.length = i.length;
@@ -102,14 +101,13 @@ class Loader {
             mean.bins.assign(m.bins.size(), 0.0F);
         }
         if (mean.layers != m.layers || mean.kv_heads != m.kv_heads) {
-            note(fmt::format(
-                "keep maps of arm '{}' differ in their layers or heads: only the first shape is shown",
-                printable(m.arm, 60)));
+            note(fmt::format("keep maps of arm '{}' differ in their layers or heads: only the "
+                             "first shape is shown",
+                             printable(m.arm, 60)));
             return;
         }
         ++mean.items;
-        for (size_t i = 0; i < m.bins.size(); ++i)
-            mean.bins[i] += m.bins[i];
+        for (size_t i = 0; i < m.bins.size(); ++i) mean.bins[i] += m.bins[i];
     }
 
     void add(AbTimeline &&t) {
@@ -161,7 +159,8 @@ class Loader {
                 continue;
             }
             if (cell.points.empty() || cell.points.back().item != row.item)
-                cell.points.push_back({row.item, row.cluster, 0, row.length, row.depth, 0, row.expected});
+                cell.points.push_back(
+                    {row.item, row.cluster, 0, row.length, row.depth, 0, row.expected});
             AbPoint &point = cell.points.back();
             ++point.seeds;
             point.value += (row.value - point.value) / point.seeds;
@@ -171,22 +170,22 @@ class Loader {
 
     void sort_cells() {
         std::map<std::string, size_t> arms;
-        for (const AbArm &arm : table_.header.arms)
-            arms.try_emplace(arm.name, arms.size());
+        for (const AbArm &arm : table_.header.arms) arms.try_emplace(arm.name, arms.size());
         const auto order = [&](const AbCell &c) {
             const auto at = arms.find(c.arm);
             return std::pair(at == arms.end() ? arms.size() : at->second, std::cref(c.arm));
         };
-        std::stable_sort(table_.cells.begin(), table_.cells.end(), [&](const AbCell &a, const AbCell &b) {
-            if (a.task != b.task) return tasks_.at(a.task) < tasks_.at(b.task);
-            if (a.metric != b.metric) return a.metric < b.metric;
-            if (a.protocol != b.protocol) return a.protocol < b.protocol;
-            if (a.arm != b.arm) {
-                const auto first = order(a), second = order(b);
-                return first.first != second.first ? first.first < second.first : a.arm < b.arm;
-            }
-            return ab_budget_before(a.budget, b.budget);
-        });
+        std::stable_sort(
+            table_.cells.begin(), table_.cells.end(), [&](const AbCell &a, const AbCell &b) {
+                if (a.task != b.task) return tasks_.at(a.task) < tasks_.at(b.task);
+                if (a.metric != b.metric) return a.metric < b.metric;
+                if (a.protocol != b.protocol) return a.protocol < b.protocol;
+                if (a.arm != b.arm) {
+                    const auto first = order(a), second = order(b);
+                    return first.first != second.first ? first.first < second.first : a.arm < b.arm;
+                }
+                return ab_budget_before(a.budget, b.budget);
+            });
     }
 
     AbTable &table_;
@@ -194,7 +193,8 @@ class Loader {
     std::map<AbCellKey, size_t> places_;
     std::vector<std::vector<Row>> rows_;
     std::map<std::string, size_t> tasks_;
-    std::set<std::tuple<std::string, std::string, std::string, std::string, std::string>> seen_warnings_;
+    std::set<std::tuple<std::string, std::string, std::string, std::string, std::string>>
+        seen_warnings_;
 };
 
 } // namespace
@@ -217,7 +217,8 @@ bool ab_budget_before(const std::string &a, const std::string &b) {
                           : unit == "ratio"  ? 2
                           : unit == "mib"    ? 3
                                              : 4;
-        const double size = colon == std::string::npos ? 0 : std::strtod(budget.c_str() + colon + 1, nullptr);
+        const double size =
+            colon == std::string::npos ? 0 : std::strtod(budget.c_str() + colon + 1, nullptr);
         return std::tuple(order, std::isfinite(size) ? size : 0.0, budget);
     };
     return key(a) < key(b);
@@ -232,12 +233,14 @@ const AbCell *AbTable::find(const AbCellKey &key) const {
 fs::path ab_results_file(const fs::path &path) {
     std::error_code error;
     if (!fs::exists(path, error))
-        throw_error(ErrorKind::input, "{}: expected a folder with an experiment's results, found nothing",
+        throw_error(ErrorKind::input,
+                    "{}: expected a folder with an experiment's results, found nothing",
                     printable(path.string(), 300));
     if (!fs::is_directory(path, error)) return path;
     const fs::path file = path / "results.jsonl";
     if (!fs::is_regular_file(file, error))
-        throw_error(ErrorKind::input, "{}: there is no results.jsonl in this folder; `keel ab` writes one",
+        throw_error(ErrorKind::input,
+                    "{}: there is no results.jsonl in this folder; `keel ab` writes one",
                     printable(path.string(), 300));
     return file;
 }

@@ -13,7 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
-// An experiment's records, gathered for statistics: seeds averaged, texts as numbers, maps and curves as means.
+// An experiment's records, gathered for statistics: seeds averaged, texts as numbers, maps and
+// curves as means.
 namespace keel {
 
 // Texts and their numbers. Tables that are to be paired share one.
@@ -47,13 +48,14 @@ struct AbCell : AbCellKey {
     AbMetric kind;
     std::vector<AbPoint> points; // by item
     // Means over the records, but the peak, which is the highest.
-    double kv_bytes = 0, full_kv_bytes = 0, own_full_kv_bytes = 0, policy_bytes = 0, kept_slots = 0, seen = 0,
-           evictions = 0, eviction_us = 0;
+    double kv_bytes = 0, full_kv_bytes = 0, own_full_kv_bytes = 0, policy_bytes = 0, kept_slots = 0,
+           seen = 0, evictions = 0, eviction_us = 0;
     uint64_t peak_kv_bytes = 0;
     uint64_t records = 0, without_eviction = 0;
     uint64_t repeated = 0,
-             contradicting = 0; // records of an item and seed that was there before; the first counts
-    std::string contradiction;  // one such item
+             contradicting =
+                 0; // records of an item and seed that was there before; the first counts
+    std::string contradiction; // one such item
 };
 
 using AbPlaceKey =
@@ -62,7 +64,8 @@ using AbPlaceKey =
 struct AbMeanMap {
     uint32_t layers = 0, kv_heads = 0;
     uint64_t items = 0;
-    std::vector<float> bins; // the mean of the items' maps, [layers][kv_heads][AbKeepMap::bin_count]
+    std::vector<float>
+        bins; // the mean of the items' maps, [layers][kv_heads][AbKeepMap::bin_count]
 };
 
 struct AbMeanCurve {
@@ -84,10 +87,12 @@ struct AbTable {
     const AbCell *find(const AbCellKey &key) const;
 };
 
-// `path`: a results file, or a folder with results.jsonl. Memory grows with the file, never beyond it.
+// `path`: a results file, or a folder with results.jsonl. Memory grows with the file, never beyond
+// it.
 AbTable load_ab_table(const std::filesystem::path &path, AbNames &names);
 
-// The file that `path` names: itself, or results.jsonl in it. Throws Error(input) where there is none.
+// The file that `path` names: itself, or results.jsonl in it. Throws Error(input) where there is
+// none.
 std::filesystem::path ab_results_file(const std::filesystem::path &path);
 
 // "full" first, then tokens, ratio and mib by size: how budgets are listed.

@@ -26,9 +26,7 @@ Short number(double value) {
         return {std::to_string(static_cast<int64_t>(value))};
     return {fmt::format("{:.6g}", value)};
 }
-Short number(const std::optional<double> &value) {
-    return value ? number(*value) : Short{"null"};
-}
+Short number(const std::optional<double> &value) { return value ? number(*value) : Short{"null"}; }
 
 // Texts by number: they come back thousands of times.
 class Texts {
@@ -76,8 +74,7 @@ class Writer {
     }
 
   private:
-    template <typename Fill>
-    void list(std::string_view name, bool is_wanted, Fill &&fill) {
+    template <typename Fill> void list(std::string_view name, bool is_wanted, Fill &&fill) {
         out_.key(name).begin_array();
         if (is_wanted) fill();
         out_.end_array();
@@ -88,8 +85,7 @@ class Writer {
                Fill &&fill) {
         out_.key(name).begin_object();
         list("columns", true, [&] {
-            for (const char *column : columns)
-                out_.value(column);
+            for (const char *column : columns) out_.value(column);
         });
         out_.member("texts", texts);
         list("rows", true, fill);
@@ -99,8 +95,7 @@ class Writer {
     void put(const Short &number) { out_.raw(number.json); }
     void put(bool flag) { out_.value(flag ? 1 : 0); }
     void put(const std::vector<std::string> &texts) {
-        for (const std::string &text : texts)
-            out_.value(text);
+        for (const std::string &text : texts) out_.value(text);
     }
     void put(const AbCellKey &key) {
         out_.value(texts_(key.arm)).value(texts_(key.budget)).value(texts_(key.protocol));
@@ -110,12 +105,8 @@ class Writer {
         const auto &[arm, budget, protocol, task] = key;
         out_.value(texts_(arm)).value(texts_(budget)).value(texts_(protocol)).value(texts_(task));
     }
-    template <typename T>
-    void put(const T &value) {
-        out_.value(value);
-    }
-    template <typename... T>
-    void row(const T &...values) {
+    template <typename T> void put(const T &value) { out_.value(value); }
+    template <typename... T> void row(const T &...values) {
         out_.begin_array();
         (put(values), ...);
         out_.end_array();
@@ -175,10 +166,8 @@ class Writer {
                       if (!is_left_out) write_contrast(c);
                   }
                   if (cut) left_out("contrasts between two arms that are not the reference");
-                  for (const AbContrast &c : summary_.equal_bytes)
-                      write_contrast(c);
-                  for (const AbContrast &c : summary_.noise)
-                      write_contrast(c);
+                  for (const AbContrast &c : summary_.equal_bytes) write_contrast(c);
+                  for (const AbContrast &c : summary_.noise) write_contrast(c);
               });
     }
 
@@ -200,7 +189,8 @@ class Writer {
               });
     }
 
-    // Prompts are a few tokens shorter or longer than what was asked for: lengths within 5% of each other are one.
+    // Prompts are a few tokens shorter or longer than what was asked for: lengths within 5% of each
+    // other are one.
     static std::vector<int64_t> length_groups(const std::set<int64_t> &lengths) {
         std::vector<int64_t> firsts;
         double tolerance = 0.05;
@@ -261,12 +251,10 @@ class Writer {
             const Depths depths(axis.second);
             out_.begin_object().member("task", texts_(task));
             list("lengths", true, [&] {
-                for (const int64_t length : lengths)
-                    out_.value(length);
+                for (const int64_t length : lengths) out_.value(length);
             });
             list("depths", true, [&] {
-                for (const double depth : depths.values)
-                    put(number(depth));
+                for (const double depth : depths.values) put(number(depth));
             });
             list("cells", true, [&] {
                 for (const AbCell &cell : table_.cells) {
@@ -304,8 +292,7 @@ class Writer {
         }
         out_.end_array();
         out_.begin_array();
-        for (const uint32_t count : counts)
-            out_.value(count);
+        for (const uint32_t count : counts) out_.value(count);
         out_.end_array();
         put(cell.kind.higher_is_better);
         out_.end_array();
@@ -326,7 +313,8 @@ class Writer {
                     const double items = curve.items[i];
                     sum += curve.mean[i] * items;
                     weight += items;
-                    // Neighbours go up and down together: their errors are not divided by their number.
+                    // Neighbours go up and down together: their errors are not divided by their
+                    // number.
                     if (items > 1)
                         error += std::sqrt(curve.squares[i] / (items - 1) / items) /
                                  static_cast<double>(to - from);
@@ -367,8 +355,7 @@ class Writer {
             }
             left -= map.bins.size();
             std::string bins;
-            for (const float share : map.bins)
-                bins += page_shade(share);
+            for (const float share : map.bins) bins += page_shade(share);
             out_.begin_array();
             row(key);
             out_.value(map.layers).value(map.kv_heads).value(map.items).value(bins).end_array();

@@ -7,9 +7,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json or_null(const std::optional<double> &value) {
-    return value ? Json(*value) : Json();
-}
+Json or_null(const std::optional<double> &value) { return value ? Json(*value) : Json(); }
 
 Json or_null(const std::optional<Interval> &i) {
     return i ? Json::array({i->low, i->high}) : Json();
@@ -17,16 +15,11 @@ Json or_null(const std::optional<Interval> &i) {
 
 const char *kind_name(AbContrast::Kind kind) {
     switch (kind) {
-    case AbContrast::Kind::reference:
-        return "reference";
-    case AbContrast::Kind::pair:
-        return "pair";
-    case AbContrast::Kind::equal_bytes:
-        return "equal_bytes";
-    case AbContrast::Kind::rerun:
-        return "rerun";
-    case AbContrast::Kind::runs:
-        break;
+    case AbContrast::Kind::reference: return "reference";
+    case AbContrast::Kind::pair: return "pair";
+    case AbContrast::Kind::equal_bytes: return "equal_bytes";
+    case AbContrast::Kind::rerun: return "rerun";
+    case AbContrast::Kind::runs: break;
     }
     return "runs";
 }
@@ -112,8 +105,7 @@ Json contrast_json(const AbContrast &c) {
 
 Json contrasts_json(const std::vector<AbContrast> &contrasts) {
     Json list = Json::array();
-    for (const AbContrast &c : contrasts)
-        list.push_back(contrast_json(c));
+    for (const AbContrast &c : contrasts) list.push_back(contrast_json(c));
     return list;
 }
 
@@ -130,8 +122,7 @@ Json ab_summary_json(const AbSummary &s) {
     j["header"] = Json::parse(ab_header_line(s.header));
     j["records"] = s.records;
     j["cells"] = Json::array();
-    for (const AbCellSummary &cell : s.cells)
-        j["cells"].push_back(cell_json(cell));
+    for (const AbCellSummary &cell : s.cells) j["cells"].push_back(cell_json(cell));
     j["contrasts"] = contrasts_json(s.contrasts);
     j["equal_bytes"] = contrasts_json(s.equal_bytes);
     j["bytes_apart"] = Json::array();

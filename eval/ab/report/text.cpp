@@ -12,23 +12,23 @@ using Row = std::vector<std::string>;
 
 // Characters, not bytes.
 size_t width(const std::string &text) {
-    return static_cast<size_t>(std::count_if(
-        text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+    return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+        return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    }));
 }
 
 // Columns two spaces apart; those in `right` end where their neighbours end.
 std::string aligned(const std::vector<Row> &rows, const std::vector<bool> &right) {
     std::vector<size_t> widths(right.size());
     for (const Row &row : rows)
-        for (size_t i = 0; i < row.size(); ++i)
-            widths[i] = std::max(widths[i], width(row[i]));
+        for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
     std::string out;
     for (const Row &row : rows) {
         std::string line;
         for (size_t i = 0; i < row.size(); ++i) {
             const std::string pad(widths[i] - width(row[i]), ' ');
-            line +=
-                fmt::format("{}{}{}", i == 0 ? "" : "  ", right[i] ? pad : row[i], right[i] ? row[i] : pad);
+            line += fmt::format("{}{}{}", i == 0 ? "" : "  ", right[i] ? pad : row[i],
+                                right[i] ? row[i] : pad);
         }
         line.erase(line.find_last_not_of(' ') + 1);
         out += line + '\n';
@@ -51,8 +51,7 @@ std::string verdict_cell(const AbContrast &c) {
 
 using Choice = std::vector<const AbContrast *>;
 
-template <typename Wanted>
-Choice chosen(const std::vector<AbContrast> &all, Wanted wanted) {
+template <typename Wanted> Choice chosen(const std::vector<AbContrast> &all, Wanted wanted) {
     Choice out;
     for (const AbContrast &c : all)
         if (wanted(c)) out.push_back(&c);
@@ -70,7 +69,8 @@ void add_section(std::string &out, const std::string &title, Choice contrasts, s
 std::string place_text(const AbWarning &w) {
     std::string out;
     for (const std::string *part : {&w.arm, &w.budget, &w.protocol, &w.task})
-        if (!part->empty()) out += fmt::format("{}{}", out.empty() ? "" : ", ", printable(*part, 60));
+        if (!part->empty())
+            out += fmt::format("{}{}", out.empty() ? "" : ", ", printable(*part, 60));
     return out.empty() ? out : out + ": ";
 }
 
@@ -79,7 +79,8 @@ std::string place_text(const AbWarning &w) {
 std::string ab_contrast_table(const Choice &contrasts) {
     const auto any = [&](auto has) { return std::any_of(contrasts.begin(), contrasts.end(), has); };
     const bool protocols = any([](const AbContrast *c) { return !c->protocol.empty(); });
-    const bool bytes = any([](const AbContrast *c) { return c->kind == AbContrast::Kind::equal_bytes; });
+    const bool bytes =
+        any([](const AbContrast *c) { return c->kind == AbContrast::Kind::equal_bytes; });
     std::vector<Row> rows;
     std::vector<bool> right;
     const auto column = [&](bool wanted, const char *title, bool to_right, auto text) {
@@ -87,8 +88,7 @@ std::string ab_contrast_table(const Choice &contrasts) {
         if (rows.empty()) rows.resize(contrasts.size() + 1);
         rows[0].emplace_back(title);
         right.push_back(to_right);
-        for (size_t i = 0; i < contrasts.size(); ++i)
-            rows[i + 1].push_back(text(*contrasts[i]));
+        for (size_t i = 0; i < contrasts.size(); ++i) rows[i + 1].push_back(text(*contrasts[i]));
     };
     const auto number = [](const AbContrast &c, double value) {
         return c.items > 0 ? ab_number_text(value) : "-";
@@ -100,16 +100,20 @@ std::string ab_contrast_table(const Choice &contrasts) {
     });
     column(true, "against", false, [](const AbContrast &c) { return printable(c.b, 30); });
     column(true, "on", false, [](const AbContrast &c) {
-        return printable(c.task + " " + c.metric, 50) + (c.length < 0 ? "" : fmt::format(" @{}", c.length));
+        return printable(c.task + " " + c.metric, 50) +
+               (c.length < 0 ? "" : fmt::format(" @{}", c.length));
     });
-    column(protocols, "protocol", false, [](const AbContrast &c) { return printable(c.protocol, 20); });
+    column(protocols, "protocol", false,
+           [](const AbContrast &c) { return printable(c.protocol, 20); });
     column(true, "A", true, [&](const AbContrast &c) { return number(c, c.mean_a); });
     column(true, "B", true, [&](const AbContrast &c) { return number(c, c.mean_b); });
     column(true, "effect", true,
            [](const AbContrast &c) { return c.items > 0 ? effect_text(c.effect, c.ratio) : "-"; });
-    column(true, "interval", false, [](const AbContrast &c) { return interval_text(c.interval, c.ratio); });
-    column(true, "p", true,
-           [](const AbContrast &c) { return p_text(c.p ? std::optional(c.p_adjusted) : std::nullopt); });
+    column(true, "interval", false,
+           [](const AbContrast &c) { return interval_text(c.interval, c.ratio); });
+    column(true, "p", true, [](const AbContrast &c) {
+        return p_text(c.p ? std::optional(c.p_adjusted) : std::nullopt);
+    });
     column(true, "n", true, [](const AbContrast &c) { return std::to_string(c.items); });
     column(true, "verdict", false, verdict_cell);
     return aligned(rows, right);
@@ -117,12 +121,13 @@ std::string ab_contrast_table(const Choice &contrasts) {
 
 std::string ab_summary_text(const AbSummary &s) {
     const AbStatistics &how = s.header.statistics;
-    std::string out = fmt::format(
-        "{}{} records; reference {}; intervals of {:g}%, each of its contrast alone; verdicts after "
-        "Holm within each family; margin {:g}\n",
-        s.header.title.empty() ? "" : printable(s.header.title, 100) + ": ", s.records,
-        s.header.reference.empty() ? "none" : printable(s.header.reference, 60), 100 * how.confidence,
-        how.margin);
+    std::string out =
+        fmt::format("{}{} records; reference {}; intervals of {:g}%, each of its contrast alone; "
+                    "verdicts after "
+                    "Holm within each family; margin {:g}\n",
+                    s.header.title.empty() ? "" : printable(s.header.title, 100) + ": ", s.records,
+                    s.header.reference.empty() ? "none" : printable(s.header.reference, 60),
+                    100 * how.confidence, how.margin);
     using Kind = AbContrast::Kind;
     const auto of = [](Kind kind, const std::string &part) {
         return [=](const AbContrast &c) {
@@ -135,16 +140,17 @@ std::string ab_summary_text(const AbSummary &s) {
     const std::string primary =
         how.primary.empty() ? "" : fmt::format(" (primary: {})", printable(how.primary, 60));
     constexpr size_t first = 30, other = 16, further = 12;
-    add_section(out, "Against the reference" + primary, chosen(s.contrasts, of(Kind::reference, "primary")),
-                first);
-    add_section(out, "Against the reference, other tasks", chosen(s.contrasts, of(Kind::reference, "other")),
-                other);
-    add_section(out, "Against the reference, sweeps", chosen(s.contrasts, of(Kind::reference, "sweeps")),
-                other);
+    add_section(out, "Against the reference" + primary,
+                chosen(s.contrasts, of(Kind::reference, "primary")), first);
+    add_section(out, "Against the reference, other tasks",
+                chosen(s.contrasts, of(Kind::reference, "other")), other);
+    add_section(out, "Against the reference, sweeps",
+                chosen(s.contrasts, of(Kind::reference, "sweeps")), other);
     add_section(out, "Between arms at the same budget" + primary,
                 chosen(s.contrasts, of(Kind::pair, "primary")), further);
     const auto is_primary = [&](const AbContrast &c) {
-        return how.primary.empty() || c.task == how.primary || c.task + "/" + c.metric == how.primary;
+        return how.primary.empty() || c.task == how.primary ||
+               c.task + "/" + c.metric == how.primary;
     };
     add_section(out, "At equal bytes", chosen(s.equal_bytes, is_primary), further);
     const auto is_speed = [](const AbContrast &c) {
@@ -160,23 +166,25 @@ std::string ab_summary_text(const AbSummary &s) {
                 const auto size = [](double v) {
                     return format_bytes(static_cast<uint64_t>(std::clamp(v, 0.0, 1e18)));
                 };
-                return r.low == r.high ? size(r.low) : fmt::format("{} to {}", size(r.low), size(r.high));
+                return r.low == r.high ? size(r.low)
+                                       : fmt::format("{} to {}", size(r.low), size(r.high));
             };
-            out += fmt::format(
-                "not compared at equal bytes: {} ({}) and {} ({}) hold caches of different sizes on {}\n",
-                printable(one.a, 60), bytes(one.a_bytes), printable(one.b, 60), bytes(one.b_bytes),
-                printable(one.task, 60));
+            out += fmt::format("not compared at equal bytes: {} ({}) and {} ({}) hold caches of "
+                               "different sizes on {}\n",
+                               printable(one.a, 60), bytes(one.a_bytes), printable(one.b, 60),
+                               bytes(one.b_bytes), printable(one.task, 60));
         }
         if (s.apart.size() > most / 3)
-            out += fmt::format("... and {} more pairs: see report.html\n", s.apart.size() - most / 3);
+            out +=
+                fmt::format("... and {} more pairs: see report.html\n", s.apart.size() - most / 3);
     }
     if (!s.warnings.empty() || !s.notes.empty()) out += "\n";
     for (size_t i = 0; i < std::min(s.warnings.size(), most); ++i)
-        out += fmt::format("warning: {}{}\n", place_text(s.warnings[i]), printable(s.warnings[i].text, 300));
+        out += fmt::format("warning: {}{}\n", place_text(s.warnings[i]),
+                           printable(s.warnings[i].text, 300));
     if (s.warnings.size() > most)
         out += fmt::format("... and {} more warnings: see report.html\n", s.warnings.size() - most);
-    for (const std::string &note : s.notes)
-        out += fmt::format("note: {}\n", printable(note, 300));
+    for (const std::string &note : s.notes) out += fmt::format("note: {}\n", printable(note, 300));
     return out;
 }
 

@@ -14,7 +14,8 @@ using pipeline::PipelineConfig;
 
 constexpr uint64_t largest_seed = uint64_t{1} << 53; // what a config may say
 
-// The pipeline that an arm's policy lives in: another with the same has the same weights, ops and cache.
+// The pipeline that an arm's policy lives in: another with the same has the same weights, ops and
+// cache.
 PipelineConfig base_config(const PipelineConfig &arm) {
     PipelineConfig config = arm;
     config.policy = {};
@@ -28,7 +29,8 @@ PipelineConfig base_config(const PipelineConfig &arm) {
 } // namespace
 
 AbArms::AbArms(const AbExperiment &experiment, Options options)
-    : experiment_(experiment), options_(std::move(options)), group_of_(experiment.runs.size(), alone) {
+    : experiment_(experiment), options_(std::move(options)),
+      group_of_(experiment.runs.size(), alone) {
     std::vector<PipelineConfig> configs;
     for (const AbRun &run : experiment.runs) {
         const PipelineConfig config = base_config(run.config);
@@ -45,11 +47,11 @@ AbArms::~AbArms() {
     for (const fs::path &log : further_logs_) {
         if (fs::file_size(log, error) == 0 && !error) fs::remove(log, error);
     }
-    for (const auto &[log, stem] : new_logs_)
-        fs::remove(log, error);
+    for (const auto &[log, stem] : new_logs_) fs::remove(log, error);
 }
 
-// ---- pipelines and plans -------------------------------------------------------------------------------------------
+// ---- pipelines and plans
+// -------------------------------------------------------------------------------------------
 
 AbArms::Base &AbArms::base(size_t run) {
     std::unique_ptr<Base> &made = bases_[base_of_[run]];
@@ -77,14 +79,16 @@ std::unique_ptr<AbArms::Base> AbArms::make_base(const PipelineConfig &config) {
 
 bool AbArms::may_share(size_t run) const {
     const AbRun &r = experiment_.runs[run];
-    // Under a cap on the cache's bytes, copies would take from each other what each has for itself alone.
-    // What a copy evicts its parent still holds: nothing would be freed by the eviction that a log tells of.
+    // Under a cap on the cache's bytes, copies would take from each other what each has for itself
+    // alone. What a copy evicts its parent still holds: nothing would be freed by the eviction that
+    // a log tells of.
     const bool is_logged = !options_.log_folder.empty() && !r.keeps_all;
-    return options_.share_prefill && !r.is_rerun && !r.acts_in_prefill && !r.config.kv.max_bytes() &&
-           !is_logged;
+    return options_.share_prefill && !r.is_rerun && !r.acts_in_prefill &&
+           !r.config.kv.max_bytes() && !is_logged;
 }
 
-// Puts the runs of a base into as few groups as can share a prefill each: what one prefill collects it collects in one form.
+// Puts the runs of a base into as few groups as can share a prefill each: what one prefill collects
+// it collects in one form.
 void AbArms::group_runs(size_t number, Base &base) {
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         if (base_of_[r] != number || !may_share(r)) continue;
@@ -124,9 +128,11 @@ void AbArms::draw_anew(Session &session, size_t run, uint64_t seed, uint64_t doc
     if (r.is_seeded && r.draws_slots) session.cache().reseed(ab_mix(seed, document) % largest_seed);
 }
 
-// Opening a log empties it, and its sequences are numbered from 0: what an earlier process wrote stays, and this one writes the next part.
+// Opening a log empties it, and its sequences are numbered from 0: what an earlier process wrote
+// stays, and this one writes the next part.
 fs::path AbArms::log_path(const AbRun &run, uint64_t seed) {
-    std::string stem = fmt::format("evictions-{}-{}-{}{}", run.arm, run.budget, seed, options_.log_suffix);
+    std::string stem =
+        fmt::format("evictions-{}-{}-{}{}", run.arm, run.budget, seed, options_.log_suffix);
     std::replace(stem.begin(), stem.end(), ':', '-');
     if (!options_.resume) {
         if (!has_begun_)
@@ -140,14 +146,14 @@ fs::path AbArms::log_path(const AbRun &run, uint64_t seed) {
         return !error && size > 0;
     };
     int number = 1;
-    while (has_some(number))
-        ++number;
+    while (has_some(number)) ++number;
     if (number > 1) further_logs_.push_back(log_part(stem, number));
     return log_part(stem, number);
 }
 
 fs::path AbArms::log_part(const std::string &stem, int number) const {
-    return options_.log_folder / (stem + (number == 1 ? "" : fmt::format("-part-{}", number)) + ".jsonl");
+    return options_.log_folder /
+           (stem + (number == 1 ? "" : fmt::format("-part-{}", number)) + ".jsonl");
 }
 
 void AbArms::remove_log(const std::string &stem) const {
@@ -163,7 +169,8 @@ void AbArms::begin_logs() {
         std::error_code error; // it is open by now: whoever writes to it does not mind its name
         fs::rename(log, log_part(stem, 1), error);
         if (error)
-            throw_error(ErrorKind::runtime, "{}: cannot be renamed: {}", log.string(), error.message());
+            throw_error(ErrorKind::runtime, "{}: cannot be renamed: {}", log.string(),
+                        error.message());
     }
     new_logs_.clear();
 }
@@ -199,8 +206,7 @@ uint64_t AbArms::prefills() {
     uint64_t count = 0;
     for (size_t r = 0; r < experiment_.runs.size(); ++r)
         count += shares(r) || experiment_.runs[r].is_rerun ? 0 : experiment_.runs[r].seeds.size();
-    for (const auto &base : bases_)
-        count += base->groups.size();
+    for (const auto &base : bases_) count += base->groups.size();
     return count;
 }
 
@@ -212,33 +218,37 @@ void AbArms::check_prompt(size_t run, int64_t tokens, bool with_answer) {
         blame(run, static_cast<size_t>(tokens), Error(ErrorKind::input, why), with_answer);
 }
 
-// ---- sessions ------------------------------------------------------------------------------------------------------
+// ---- sessions
+// ------------------------------------------------------------------------------------------------------
 
 void AbArms::blame(size_t run, size_t tokens, const Error &error, bool with_answer) const {
     const AbRun &r = experiment_.runs[run];
-    throw Error(error.kind(), fmt::format("arm '{}' at {}, a prompt {}of {} tokens: {}", r.arm, r.budget,
-                                          with_answer ? "with its answer " : "", tokens, error.what()));
+    throw Error(error.kind(),
+                fmt::format("arm '{}' at {}, a prompt {}of {} tokens: {}", r.arm, r.budget,
+                            with_answer ? "with its answer " : "", tokens, error.what()));
 }
 
 AbArms::Parent &AbArms::parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt) {
     for (Parent &one : group.parents) {
-        if (std::equal(prompt.begin(), prompt.end(), one.prompt.begin(), one.prompt.end())) return one;
+        if (std::equal(prompt.begin(), prompt.end(), one.prompt.begin(), one.prompt.end()))
+            return one;
     }
-    while (group.parents.size() >= kept_prompts_)
-        group.parents.pop_front();
+    while (group.parents.size() >= kept_prompts_) group.parents.pop_front();
     Parent read;
-    read.session =
-        group.batch ? group.batch->make_session() : std::make_unique<Session>(pipeline, *group.plan);
+    read.session = group.batch ? group.batch->make_session()
+                               : std::make_unique<Session>(pipeline, *group.plan);
     const auto note = [&](const char *, uint64_t tokens, uint64_t) {
         read.notes.push_back({tokens, read.session->kv_bytes(), 0});
     };
-    if (!read.session->prefill(prompt, false, 1, note)) throw_error(ErrorKind::runtime, "cancelled");
+    if (!read.session->prefill(prompt, false, 1, note))
+        throw_error(ErrorKind::runtime, "cancelled");
     read.next = read.session->greedy();
     read.prompt.assign(prompt.begin(), prompt.end());
     return group.parents.emplace_back(std::move(read));
 }
 
-AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt) {
+AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document,
+                            std::span<const int32_t> prompt) {
     batch(run); // made before the sessions that are to lie in it
     if (!shares(run)) return open_by_itself(run, seed, document, prompt, true);
     Base &b = base(run);
@@ -251,15 +261,15 @@ AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document, std::s
         opened.notes = behind.notes;
         opened.next = behind.next;
         // The parent collects for all arms: of that each holds its own part.
-        for (Note &note : opened.notes)
-            note.kv_bytes += opened.session->cache().policy_bytes();
+        for (Note &note : opened.notes) note.kv_bytes += opened.session->cache().policy_bytes();
         opened.peak_bytes = opened.session->cache().peak_bytes();
         opened.session->end_prompt();
     } catch (const Error &e) {
         blame(run, prompt.size(), e);
     }
     Session &s = *opened.session;
-    opened.notes.push_back({static_cast<uint64_t>(s.tokens()), ab_held_bytes(s), s.cache().evicted_slots()});
+    opened.notes.push_back(
+        {static_cast<uint64_t>(s.tokens()), ab_held_bytes(s), s.cache().evicted_slots()});
     opened.policy_bytes = s.cache().policy_bytes();
     opened.policy_peak_bytes = s.cache().policy_peak_bytes();
     return opened;
@@ -271,8 +281,8 @@ AbArms::Opened AbArms::open_by_itself(size_t run, uint64_t seed, uint64_t docume
     PolicySetup &its = plan(run, seed);
     SessionBatch *together = in_batch ? batch(run) : nullptr;
     Opened opened;
-    opened.session =
-        together != nullptr ? together->make_session(its) : std::make_unique<Session>(*b.pipeline, its);
+    opened.session = together != nullptr ? together->make_session(its)
+                                         : std::make_unique<Session>(*b.pipeline, its);
     Session &s = *opened.session;
     draw_anew(s, run, seed, document);
     uint64_t evicted = 0;

@@ -12,30 +12,35 @@
 
 namespace keel {
 
-// The pipelines behind an experiment's runs, and sessions that have read a prompt. Arms that differ in their policy alone live in one
-// pipeline; those of them that evict nothing while a prompt is read share one prefill of it and go their own ways from there. Of an
-// experiment with a `batch` the sessions of a run may take steps together.
+// The pipelines behind an experiment's runs, and sessions that have read a prompt. Arms that differ
+// in their policy alone live in one pipeline; those of them that evict nothing while a prompt is
+// read share one prefill of it and go their own ways from there. Of an experiment with a `batch`
+// the sessions of a run may take steps together.
 class AbArms {
   public:
     struct Options {
         std::shared_ptr<HostServices> host;
         Progress progress;                // of loading
         std::filesystem::path log_folder; // for eviction logs; empty: none
-        std::string log_suffix; // of their names, so that no two processes write one: "-shard-1-of-2"
-        bool resume = true;     // logs that are there stay, a new part is begun; false: they go
+        std::string
+            log_suffix;     // of their names, so that no two processes write one: "-shard-1-of-2"
+        bool resume = true; // logs that are there stay, a new part is begun; false: they go
         bool share_prefill = true;
     };
     // What a session's cache held while a prompt was read.
     struct Note {
-        uint64_t tokens = 0, kv_bytes = 0, evicted_slots = 0; // evicted_slots: since the note before
+        uint64_t tokens = 0, kv_bytes = 0,
+                 evicted_slots = 0; // evicted_slots: since the note before
     };
     // A session behind a prompt: read, told that it has ended, evicted from.
     struct Opened {
         std::unique_ptr<Session> session;
-        // What the policy makes the core hold, behind the prompt: a copy for a question lacks the arrays that evictions between chunks leave.
+        // What the policy makes the core hold, behind the prompt: a copy for a question lacks the
+        // arrays that evictions between chunks leave.
         uint64_t policy_bytes = 0, policy_peak_bytes = 0;
         uint64_t peak_bytes = 0; // of the cache alone, up to the prompt's end: a copy begins anew
-        int32_t next = 0; // the most likely token behind the prompt, from before the eviction at its end
+        int32_t next =
+            0; // the most likely token behind the prompt, from before the eviction at its end
         std::vector<Note> notes;
     };
 
@@ -45,24 +50,29 @@ class AbArms {
     AbArms(const AbArms &) = delete;
     AbArms &operator=(const AbArms &) = delete;
 
-    // Under a run and one of its seeds. `document`: policies that draw slots by lot draw anew for each. Throws Error(resource) for a
-    // prompt that does not fit, naming the arm.
+    // Under a run and one of its seeds. `document`: policies that draw slots by lot draw anew for
+    // each. Throws Error(resource) for a prompt that does not fit, naming the arm.
     Opened open(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt);
     // The same with a prefill and memory of its own, with logits behind it. No batch's.
-    Opened open_alone(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt) {
+    Opened open_alone(size_t run, uint64_t seed, uint64_t document,
+                      std::span<const int32_t> prompt) {
         return open_by_itself(run, seed, document, prompt, false);
     }
-    // Shared prefills are kept of so many prompts, those that were read last; 1 at first. At most the experiment's `batch`.
+    // Shared prefills are kept of so many prompts, those that were read last; 1 at first. At most
+    // the experiment's `batch`.
     void keep_prompts(size_t count);
-    // What sessions that open() gives for a run take steps together in; NULL for an experiment without a `batch`.
+    // What sessions that open() gives for a run take steps together in; NULL for an experiment
+    // without a `batch`.
     SessionBatch *batch(size_t run);
     // Whether a run's prefill is shared with another's.
     bool shares(size_t run);
     // Prefills that all runs with all their seeds take for one prompt.
     uint64_t prefills();
-    // Throws Error(input) naming the arm if a run cannot take so many tokens in: a prompt, maybe with its answer.
+    // Throws Error(input) naming the arm if a run cannot take so many tokens in: a prompt, maybe
+    // with its answer.
     void check_prompt(size_t run, int64_t tokens, bool with_answer);
-    // All was checked, the run begins. Without `resume` eviction logs that are there go now, and not before.
+    // All was checked, the run begins. Without `resume` eviction logs that are there go now, and
+    // not before.
     void begin_logs();
 
     Pipeline &pipeline(size_t run) { return *base(run).pipeline; }
@@ -85,7 +95,7 @@ class AbArms {
     struct Group {
         PolicySetup *plan = nullptr; // keeps all and collects what the arms need
         std::vector<PolicySetup *> members;
-        Collected gathered;                   // by all of them
+        Collected gathered;                  // by all of them
         std::unique_ptr<SessionBatch> batch; // parents and their copies; NULL: none was wanted
         std::deque<Parent> parents;          // the oldest first
     };
@@ -105,9 +115,10 @@ class AbArms {
     void remove_log(const std::string &stem) const;
     bool may_share(size_t run) const;
     Parent &parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt);
-    Opened open_by_itself(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt,
-                          bool in_batch);
-    [[noreturn]] void blame(size_t run, size_t tokens, const Error &error, bool with_answer = false) const;
+    Opened open_by_itself(size_t run, uint64_t seed, uint64_t document,
+                          std::span<const int32_t> prompt, bool in_batch);
+    [[noreturn]] void blame(size_t run, size_t tokens, const Error &error,
+                            bool with_answer = false) const;
 
     const AbExperiment &experiment_;
     Options options_;
@@ -123,8 +134,9 @@ class AbArms {
     std::map<std::pair<size_t, uint64_t>, PolicySetup *> plans_; // of a run, under one of its seeds
 };
 
-// All that a sequence holds: its keys and values, copies of quantized ones that were rotated again, and what its policy makes the core
-// collect and keep. What every number of bytes in an experiment is made of.
+// All that a sequence holds: its keys and values, copies of quantized ones that were rotated again,
+// and what its policy makes the core collect and keep. What every number of bytes in an experiment
+// is made of.
 inline uint64_t ab_held_bytes(const Session &session) {
     return session.kv_bytes() + session.cache().policy_bytes();
 }

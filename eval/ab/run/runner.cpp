@@ -17,7 +17,8 @@ AbRunner::AbRunner(const AbExperiment &experiment, const AbRunOptions &options)
     of_arms.progress = options.loading;
     if (logs) of_arms.log_folder = c.output;
     const AbShard &shard = options.shard;
-    if (shard.count > 1) of_arms.log_suffix = fmt::format("-shard-{}-of-{}", shard.index, shard.count);
+    if (shard.count > 1)
+        of_arms.log_suffix = fmt::format("-shard-{}-of-{}", shard.index, shard.count);
     of_arms.resume = options.resume;
     of_arms.share_prefill = options.share_prefill;
     arms_ = std::make_unique<AbArms>(experiment, std::move(of_arms));
@@ -34,14 +35,16 @@ void AbRunner::plan() {
         Task t;
         t.task = &task;
         if (task.kind != AbTaskKind::speed) {
-            t.items = make_task_items(task, arms_->tokenizer(), *experiment_.reference().config.model.path);
+            t.items = make_task_items(task, arms_->tokenizer(),
+                                      *experiment_.reference().config.model.path);
             t.documents = t.items->documents();
             t.last_metric = t.items->has_question() ? t.items->score_name() : "top1";
         } else {
             t.documents = task.at.size() * static_cast<size_t>(task.repeats);
             t.last_metric = "decode_ms_p99";
         }
-        if (options_.items > 0) t.documents = std::min(t.documents, static_cast<size_t>(options_.items));
+        if (options_.items > 0)
+            t.documents = std::min(t.documents, static_cast<size_t>(options_.items));
         t.one_by_one = one_by_one;
         if (t.items && (t.items->has_question() || one_by_one)) t.at_once = c.batch;
         if (t.items) {
@@ -49,35 +52,40 @@ void AbRunner::plan() {
             const int64_t context = arms_->pipeline(0).context();
             const std::string &at = t.longest.whole_at;
             if (t.longest.whole > context)
-                throw_error(ErrorKind::input,
-                            "{}: task '{}': {}prompts with their answers have up to {} tokens, the full "
-                            "cache holds {} (model.context); ask for shorter ones",
-                            to_string(task.where), task.name, at.empty() ? at : at + ": ", t.longest.whole,
-                            context);
+                throw_error(
+                    ErrorKind::input,
+                    "{}: task '{}': {}prompts with their answers have up to {} tokens, the full "
+                    "cache holds {} (model.context); ask for shorter ones",
+                    to_string(task.where), task.name, at.empty() ? at : at + ": ", t.longest.whole,
+                    context);
         }
         tasks_.push_back(std::move(t));
     }
     plan_batch();
 }
 
-// A batch is for tokens that are taken in one by one: refused where no task has any, said where one has none.
+// A batch is for tokens that are taken in one by one: refused where no task has any, said where one
+// has none.
 void AbRunner::plan_batch() {
     const AbConfig &c = experiment_.config;
     if (c.batch == 1) return;
     std::vector<std::string> others;
     for (const Task &t : tasks_) {
         if (t.at_once > 1) continue;
-        others.push_back(t.items ? fmt::format("'{}' takes in many tokens at a time, which reads the weights "
-                                               "once for all of them already",
-                                               t.task->name)
-                                 : fmt::format("'{}' measures one sequence", t.task->name));
+        others.push_back(
+            t.items ? fmt::format("'{}' takes in many tokens at a time, which reads the weights "
+                                  "once for all of them already",
+                                  t.task->name)
+                    : fmt::format("'{}' measures one sequence", t.task->name));
     }
     if (others.size() == tasks_.size())
-        throw_error(ErrorKind::input,
-                    "{}batch: {} documents at once are for tasks that take in tokens one by one (answers; "
-                    "continuations where an arm evicts while text is written), and there is none: {}; leave "
-                    "it out",
-                    c.file.empty() ? "" : c.file.string() + ": ", c.batch, fmt::join(others, "; "));
+        throw_error(
+            ErrorKind::input,
+            "{}batch: {} documents at once are for tasks that take in tokens one by one (answers; "
+            "continuations where an arm evicts while text is written), and there is none: {}; "
+            "leave "
+            "it out",
+            c.file.empty() ? "" : c.file.string() + ": ", c.batch, fmt::join(others, "; "));
     if (!options_.say) return;
     for (const std::string &other : others)
         options_.say(fmt::format("batch: {}: it takes one document at a time", other));
@@ -92,17 +100,21 @@ void AbRunner::step(uint64_t runs) {
     options_.steps(done, total_, std::min(done, static_cast<uint64_t>(found_)));
 }
 
-// That a prompt is too long for an arm is known before the first item. What keeps all has to hold the answer, too.
+// That a prompt is too long for an arm is known before the first item. What keeps all has to hold
+// the answer, too.
 void AbRunner::check_lengths() {
     for (const Task &task : tasks_) {
-        if (task.items && !task.items->has_question()) at_task(*task.task, [&] { check_logits(task); });
-        const int64_t at = task.items ? 0 : *std::max_element(task.task->at.begin(), task.task->at.end());
+        if (task.items && !task.items->has_question())
+            at_task(*task.task, [&] { check_logits(task); });
+        const int64_t at =
+            task.items ? 0 : *std::max_element(task.task->at.begin(), task.task->at.end());
         const int64_t longest = task.items ? task.longest.prompt : std::max<int64_t>(at, 1),
                       whole = task.items ? task.longest.whole : longest + task.task->decode;
         for (size_t r = 0; r < experiment_.runs.size(); ++r)
             at_task(*task.task, [&] {
                 const bool keeps_all = experiment_.runs[r].keeps_all;
-                const std::string &place = keeps_all ? task.longest.whole_at : task.longest.prompt_at;
+                const std::string &place =
+                    keeps_all ? task.longest.whole_at : task.longest.prompt_at;
                 try {
                     arms_->check_prompt(r, keeps_all ? whole : longest, keeps_all);
                 } catch (const Error &e) {
@@ -117,8 +129,7 @@ void AbRunner::run() {
     lock_folder();
     check_lengths();
     open_results();
-    for (const AbRun &run : experiment_.runs)
-        per_document_ += run.seeds.size();
+    for (const AbRun &run : experiment_.runs) per_document_ += run.seeds.size();
     for (const Task &task : tasks_) {
         const uint64_t protocols =
             task.items && task.items->has_question() ? experiment_.config.protocols.size() : 1;
@@ -148,7 +159,8 @@ void AbRunner::run_task(const Task &task) {
             warn_of_short_answers(task);
         for (size_t first = 0; first < task.documents; first += task.at_once) {
             if (options_.shard.takes(first / task.at_once))
-                run_documents(task, protocol, first, std::min(task.at_once, task.documents - first));
+                run_documents(task, protocol, first,
+                              std::min(task.at_once, task.documents - first));
         }
         if (options_.say)
             options_.say(fmt::format("{}{}: {} documents", task.task->name,
@@ -157,7 +169,8 @@ void AbRunner::run_task(const Task &task) {
     }
 }
 
-// Documents from `first` on, side by side: of their units so many at a time as there are documents in a batch.
+// Documents from `first` on, side by side: of their units so many at a time as there are documents
+// in a batch.
 void AbRunner::run_documents(const Task &task, AbProtocol protocol, size_t first, size_t count) {
     const std::string name = task.items->has_question() ? ab_protocol_name(protocol) : "";
     const uint64_t before = done_;
@@ -170,18 +183,21 @@ void AbRunner::run_documents(const Task &task, AbProtocol protocol, size_t first
     for (size_t p = 0; p < parts; ++p) {
         share_ = {before, p, parts, count};
         const size_t begin = p * task.at_once;
-        run_members(task, name,
-                    std::span(members).subspan(begin, std::min(task.at_once, members.size() - begin)));
+        run_members(
+            task, name,
+            std::span(members).subspan(begin, std::min(task.at_once, members.size() - begin)));
     }
     done_ = before + count * per_document_;
 }
 
-void AbRunner::run_members(const Task &task, const std::string &protocol, std::span<const Member> members) {
+void AbRunner::run_members(const Task &task, const std::string &protocol,
+                           std::span<const Member> members) {
     for (const Member &member : members) {
         if (member.unit.split_changes_tokens && member.document == 0)
-            write_once(AbWarning{"", "", protocol, task.task->name,
-                                 "context and question have other tokens apart than together; they are "
-                                 "taken apart"});
+            write_once(
+                AbWarning{"", "", protocol, task.task->name,
+                          "context and question have other tokens apart than together; they are "
+                          "taken apart"});
     }
     reference_logits_.clear();
     uint64_t done = 0;
@@ -217,11 +233,11 @@ void AbRunner::warn_of_short_answers(const Task &task) {
     for (size_t d = 0; d < std::min(task.documents, sampled); ++d) {
         for (const AbUnit &unit : task.items->units(d, AbProtocol::query_aware)) {
             if (std::none_of(unit.questions.begin(), unit.questions.end(), is_short)) continue;
-            write_once(
-                AbWarning{"", "", ab_protocol_name(AbProtocol::query_aware), task.task->name,
-                          "there are expected answers of one token: under query_aware the first token was "
-                          "read before anything was evicted, so these say nothing about a policy; ask them "
-                          "under question_blind"});
+            write_once(AbWarning{
+                "", "", ab_protocol_name(AbProtocol::query_aware), task.task->name,
+                "there are expected answers of one token: under query_aware the first token was "
+                "read before anything was evicted, so these say nothing about a policy; ask them "
+                "under question_blind"});
             return;
         }
     }

@@ -25,10 +25,12 @@ struct AbRunOptions {
     bool cost_only = false;    // cost() alone is wanted: nothing is written
     std::shared_ptr<HostServices> host;
     Progress loading; // of weights; may throw to stop
-    // Documents times arms; `found` of those that are done were there before, and say nothing about the pace. May throw to stop.
+    // Documents times arms; `found` of those that are done were there before, and say nothing about
+    // the pace. May throw to stop.
     std::function<void(uint64_t done, uint64_t total, uint64_t found)> steps;
     std::function<void(const std::string &)> say; // a line when a cell is finished
-    AbHeader header; // version, commit, date, machine: what the program knows. The rest is filled in
+    AbHeader
+        header; // version, commit, date, machine: what the program knows. The rest is filled in
 };
 
 // How much an experiment is to do, before anything was done.
@@ -36,21 +38,26 @@ struct AbCost {
     struct Row {
         std::string task, protocol;
         uint64_t documents = 0, questions = 0, runs = 0; // runs: arms x budgets x seeds
-        uint64_t prefill_tokens = 0, decode_tokens = 0;  // of all runs; answers counted at their longest
-        uint64_t decode_steps = 0;                       // the same, where documents take them together
+        uint64_t prefill_tokens = 0,
+                 decode_tokens = 0; // of all runs; answers counted at their longest
+        uint64_t decode_steps = 0;  // the same, where documents take them together
     };
     std::vector<Row> rows;
     uint64_t prefill_tokens = 0, decode_tokens = 0;
-    double prefill_rate = 0, decode_rate = 0; // tokens per second, of the reference, measured just now
-    uint32_t batch = 1;                       // documents at once
-    double batch_rate = 0;                    // of so many that decode together; 0 where that is one
+    double prefill_rate = 0,
+           decode_rate = 0; // tokens per second, of the reference, measured just now
+    uint32_t batch = 1;     // documents at once
+    double batch_rate = 0;  // of so many that decode together; 0 where that is one
     double seconds = 0;
-    bool counted_by_sample = false; // of some tasks the first documents were counted, and taken for all
+    bool counted_by_sample =
+        false; // of some tasks the first documents were counted, and taken for all
 };
 
-// Runs an experiment's items over all arms and writes each number as it comes. What an item gives does not depend on what ran before it,
-// on the shard or on whether a run was interrupted in between. Where documents take steps together it does depend on which: batches are
-// fixed by the documents' numbers, shards take whole ones, and one that was interrupted is computed as a whole again.
+// Runs an experiment's items over all arms and writes each number as it comes. What an item gives
+// does not depend on what ran before it, on the shard or on whether a run was interrupted in
+// between. Where documents take steps together it does depend on which: batches are fixed by the
+// documents' numbers, shards take whole ones, and one that was interrupted is computed as a whole
+// again.
 class AbRunner {
   public:
     // Loads the reference, makes the output folder.
@@ -58,7 +65,8 @@ class AbRunner {
     ~AbRunner();
 
     AbCost cost();
-    // Throws what callbacks throw, Error(runtime) "cancelled" after HostServices::request_cancel; what was finished stays on disk.
+    // Throws what callbacks throw, Error(runtime) "cancelled" after HostServices::request_cancel;
+    // what was finished stays on disk.
     void run();
     std::filesystem::path results() const; // the file that this process writes
 
@@ -82,11 +90,13 @@ class AbRunner {
     std::set<std::string> cut_short(uint64_t items_before) const;
     void run_task(const Task &task);
     void run_documents(const Task &task, AbProtocol protocol, size_t first, size_t count);
-    void run_members(const Task &task, const std::string &protocol, std::span<const Member> members);
-    void ask_questions(const Task &task, const AbPlace &place, size_t run, std::span<const Member> members);
+    void run_members(const Task &task, const std::string &protocol,
+                     std::span<const Member> members);
+    void ask_questions(const Task &task, const AbPlace &place, size_t run,
+                       std::span<const Member> members);
     std::unique_ptr<Asked> ask(const AbPlace &place, size_t run, const Member &member,
-                               const AbQuestion &question, const std::shared_ptr<AbArms::Opened> &opened,
-                               bool copy);
+                               const AbQuestion &question,
+                               const std::shared_ptr<AbArms::Opened> &opened, bool copy);
     bool look_at_answer(const Task &task, Asked &asked) const;
     void write_answer(const Task &task, const AbPlace &place, const Asked &asked);
     void score_continuations(const Task &task, const AbPlace &place, size_t run,
@@ -95,9 +105,9 @@ class AbRunner {
     void make_room_for_logits(const AbPlace &place, size_t run, std::span<const Member> members);
     void take_rows(Scored &scored, size_t tokens, bool is_reference);
     void write_scores(const AbPlace &place, Scored &scored);
-    void take_in(const Task &task, const AbPlace &place, size_t run, std::span<Session *const> sessions,
-                 std::span<const int32_t> ids, std::span<const std::string *const> items,
-                 SessionBatch::Read read);
+    void take_in(const Task &task, const AbPlace &place, size_t run,
+                 std::span<Session *const> sessions, std::span<const int32_t> ids,
+                 std::span<const std::string *const> items, SessionBatch::Read read);
     bool wants_logits(const AbPlace &place, std::span<const Member> members) const;
     bool draws(const AbPlace &place, size_t run, size_t document) const;
     void run_speed(const Task &task);
@@ -120,11 +130,12 @@ class AbRunner {
     std::map<std::string, double> reference_values_; // of its items
     std::set<std::string>
         differing_; // tasks, with their protocol, in which the reference differs from itself
-    std::vector<std::vector<float>> reference_logits_; // of the members at hand, [scored, vocab] each
-    uint64_t done_ = 0, total_ = 0;                    // documents times runs
-    double found_ = 0;                                 // of those done: on disk when this run began
-    uint64_t written_ = 0;                             // items
-    uint64_t per_document_ = 0;                        // runs, their seeds counted
+    std::vector<std::vector<float>>
+        reference_logits_;          // of the members at hand, [scored, vocab] each
+    uint64_t done_ = 0, total_ = 0; // documents times runs
+    double found_ = 0;              // of those done: on disk when this run began
+    uint64_t written_ = 0;          // items
+    uint64_t per_document_ = 0;     // runs, their seeds counted
     struct {
         uint64_t before = 0, part = 0, parts = 1, documents = 1;
     } share_; // of the documents at hand: what was done before them, which part of them this is

@@ -1,4 +1,5 @@
-// Continuations: how an arm predicts the text that goes on, of one document after the other or of several side by side.
+// Continuations: how an arm predicts the text that goes on, of one document after the other or of
+// several side by side.
 #include "eval/ab/run/runner_parts.hpp"
 
 #include "eval/scoring/logits.hpp"
@@ -10,18 +11,18 @@ constexpr uint64_t most_logits = uint64_t{1} << 30; // bytes of reference logits
 
 double mean(const std::vector<double> &values) {
     double sum = 0;
-    for (const double v : values)
-        sum += v;
+    for (const double v : values) sum += v;
     return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
 // `texts`: that are scored side by side.
 void require_room_for_logits(const std::string &task, size_t tokens, size_t vocab, size_t texts) {
     if (tokens * vocab * sizeof(float) > most_logits)
-        throw_error(ErrorKind::input,
-                    "task '{}': {} scored tokens of a vocabulary of {} take more than {} MiB of logits; "
-                    "lower 'score'{}",
-                    task, tokens, vocab, most_logits >> 20, texts > 1 ? " or 'batch'" : "");
+        throw_error(
+            ErrorKind::input,
+            "task '{}': {} scored tokens of a vocabulary of {} take more than {} MiB of logits; "
+            "lower 'score'{}",
+            task, tokens, vocab, most_logits >> 20, texts > 1 ? " or 'batch'" : "");
 }
 
 // All but the last: what it expects there is behind the text.
@@ -62,7 +63,8 @@ bool AbRunner::wants_logits(const AbPlace &place, std::span<const Member> member
     });
 }
 
-// Before anything is measured: a later batch that is too large would end an experiment of hours, and another 'batch' is another experiment.
+// Before anything is measured: a later batch that is too large would end an experiment of hours,
+// and another 'batch' is another experiment.
 void AbRunner::check_logits(const Task &task) const {
     const auto vocab = static_cast<size_t>(arms_->pipeline(0).model().vocab_size);
     for (size_t first = 0; first < task.documents; first += task.at_once) {
@@ -75,15 +77,17 @@ void AbRunner::check_logits(const Task &task) const {
 }
 
 // Of the reference; for another run, whether what it left fits.
-void AbRunner::make_room_for_logits(const AbPlace &place, size_t run, std::span<const Member> members) {
+void AbRunner::make_room_for_logits(const AbPlace &place, size_t run,
+                                    std::span<const Member> members) {
     const auto vocab = static_cast<size_t>(arms_->pipeline(run).model().vocab_size);
     size_t tokens = 0;
     for (const Member &member : members) {
         tokens += feed_of(member.unit).size();
         const size_t wanted = feed_of(member.unit).size() * vocab;
-        if (run != 0 &&
-            (reference_logits_.size() != members.size() || reference_logits_[member.index].size() != wanted))
-            throw_error(ErrorKind::input, "arm '{}': its model has {} tokens, the reference's another number",
+        if (run != 0 && (reference_logits_.size() != members.size() ||
+                         reference_logits_[member.index].size() != wanted))
+            throw_error(ErrorKind::input,
+                        "arm '{}': its model has {} tokens, the reference's another number",
                         place.arm, vocab);
     }
     require_room_for_logits(place.task, tokens, vocab, members.size());
@@ -101,7 +105,8 @@ void AbRunner::score_continuations(const Task &task, const AbPlace &place, size_
     std::vector<std::unique_ptr<Scored>> texts;
     for (const Member &member : members) {
         texts.push_back(std::make_unique<Scored>(
-            *arms_, run, member, arms_->open(run, place.seed, member.document, member.unit.prompt)));
+            *arms_, run, member,
+            arms_->open(run, place.seed, member.document, member.unit.prompt)));
         Scored &text = *texts.back();
         text.draws = draws(place, run, member.document);
         if (text.draws && text.session.cache().evictions() > 0)
@@ -132,12 +137,12 @@ void AbRunner::score_continuations(const Task &task, const AbPlace &place, size_
                 text.feed.size() - text.at,
                 std::min<size_t>(AbArms::logit_rows, text.session.pipeline().graph().max_tokens()));
             ab_at_arm(place, text.member.unit.document, [&] {
-                if (!text.session.prefill(text.feed.subspan(text.at, n), false, static_cast<uint32_t>(n)))
+                if (!text.session.prefill(text.feed.subspan(text.at, n), false,
+                                          static_cast<uint32_t>(n)))
                     throw_error(ErrorKind::runtime, "cancelled");
             });
         }
-        for (Scored *text : taking)
-            take_rows(*text, n, is_reference);
+        for (Scored *text : taking) take_rows(*text, n, is_reference);
     }
     for (const auto &text : texts) {
         if (!is_finished(place, text->member.unit.document)) write_scores(place, *text);
@@ -149,7 +154,8 @@ void AbRunner::take_rows(Scored &s, size_t n, bool is_reference) {
     const auto vocab = static_cast<size_t>(s.session.pipeline().model().vocab_size);
     const std::span<const float> rows = s.session.logits();
     if (rows.size() != n * vocab)
-        throw_error(ErrorKind::internal, "expected {} rows of logits, found {} numbers", n, rows.size());
+        throw_error(ErrorKind::internal, "expected {} rows of logits, found {} numbers", n,
+                    rows.size());
     s.measured.sample();
     if (s.draws) s.notes.add();
     std::vector<float> &reference = reference_logits_[s.member.index];

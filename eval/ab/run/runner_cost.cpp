@@ -8,14 +8,17 @@
 namespace keel {
 namespace {
 
-// What documents take that stand for all, and what only the first documents take: the reference's second run.
+// What documents take that stand for all, and what only the first documents take: the reference's
+// second run.
 struct Sum {
     double each = 0, once = 0;
     void add(double of_each, double of_first) {
         each += of_each;
         once += of_first;
     }
-    uint64_t total(double scale) const { return static_cast<uint64_t>(std::llround(each * scale + once)); }
+    uint64_t total(double scale) const {
+        return static_cast<uint64_t>(std::llround(each * scale + once));
+    }
 };
 
 } // namespace
@@ -33,13 +36,13 @@ double AbRunner::batch_rate(std::span<const int32_t> prompt, int64_t steps) {
     const std::vector<int32_t> ids(sessions.size(), 1);
     batch.decode(sessions, ids, SessionBatch::Read::greedy); // warms up
     const SessionBatch::Stats before = batch.stats();
-    for (int64_t i = 1; i < steps; ++i)
-        batch.decode(sessions, ids, SessionBatch::Read::greedy);
+    for (int64_t i = 1; i < steps; ++i) batch.decode(sessions, ids, SessionBatch::Read::greedy);
     const double seconds = batch.stats().seconds - before.seconds;
     return seconds > 0 ? static_cast<double>(batch.stats().tokens - before.tokens) / seconds : 0;
 }
 
-// What a task takes under all runs; of tasks with items `sampled` documents are counted and taken for all.
+// What a task takes under all runs; of tasks with items `sampled` documents are counted and taken
+// for all.
 AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sampled) const {
     uint64_t per_document = 0, capped = 0; // capped: under a cap on the cache's bytes
     for (const AbRun &run : experiment_.runs) {
@@ -68,16 +71,19 @@ AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sample
         const double again = d / task.at_once * task.at_once < ab_first_reruns ? 1 : 0;
         // A seat that an answer leaves is taken by the next one; the longest goes on alone.
         const auto part = [&] {
-            const double n = std::max(std::ceil(together / static_cast<double>(task.at_once)), longest);
+            const double n =
+                std::max(std::ceil(together / static_cast<double>(task.at_once)), longest);
             steps.add(n * runs, n * again);
             together = longest = 0;
             members = 0;
         };
         for (const AbUnit &unit : task.items->units(d, protocol)) {
-            // Each further question reads the prompt again where copies would take memory from each other.
+            // Each further question reads the prompt again where copies would take memory from each
+            // other.
             const uint64_t further = unit.questions.size() > 1 ? unit.questions.size() - 1 : 0;
             const auto prompt = static_cast<double>(unit.prompt.size());
-            prefill.add(prompt * static_cast<double>(arms_->prefills() + capped * further), prompt * again);
+            prefill.add(prompt * static_cast<double>(arms_->prefills() + capped * further),
+                        prompt * again);
             const auto answer = [&](double tokens) {
                 together += tokens;
                 longest = std::max(longest, tokens);
@@ -140,12 +146,15 @@ AbCost AbRunner::cost() {
         cost.decode_rate = session.stats().decode_rate();
     }
     if (cost.batch > 1) cost.batch_rate = batch_rate(ids, steps);
-    if (cost.prefill_rate > 0) cost.seconds += static_cast<double>(cost.prefill_tokens) / cost.prefill_rate;
+    if (cost.prefill_rate > 0)
+        cost.seconds += static_cast<double>(cost.prefill_tokens) / cost.prefill_rate;
     for (size_t t = 0, row = 0; t < tasks_.size(); ++t) {
         const bool batched = tasks_[t].at_once > 1;
-        const double rate = batched ? cost.batch_rate / cost.batch : cost.decode_rate; // steps per second
+        const double rate =
+            batched ? cost.batch_rate / cost.batch : cost.decode_rate; // steps per second
         for (; row < cost.rows.size() && cost.rows[row].task == tasks_[t].task->name; ++row) {
-            const uint64_t due = batched ? cost.rows[row].decode_steps : cost.rows[row].decode_tokens;
+            const uint64_t due =
+                batched ? cost.rows[row].decode_steps : cost.rows[row].decode_tokens;
             cost.seconds += rate > 0 ? static_cast<double>(due) / rate : 0;
         }
     }

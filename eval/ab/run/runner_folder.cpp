@@ -13,13 +13,11 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string item_key(const AbPlace &place, const std::string &item) {
-    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", place.arm, place.budget, place.protocol, place.task,
-                       place.seed, item);
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", place.arm, place.budget, place.protocol,
+                       place.task, place.seed, item);
 }
 
-std::string task_key(const AbPlace &place) {
-    return place.task + "\n" + place.protocol;
-}
+std::string task_key(const AbPlace &place) { return place.task + "\n" + place.protocol; }
 
 // A folder with files, none of which is an experiment's: somebody's own.
 bool is_foreign(const fs::path &folder) {
@@ -28,8 +26,9 @@ bool is_foreign(const fs::path &folder) {
     for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
         const std::string name = i->path().filename().string();
         has_files = true;
-        for (const std::string_view ours : {"results.jsonl", "resolved.yaml", "shard-", "evictions-",
-                                            "merge.lock", ".results.jsonl", ".shard-", ".evictions-"}) {
+        for (const std::string_view ours :
+             {"results.jsonl", "resolved.yaml", "shard-", "evictions-", "merge.lock",
+              ".results.jsonl", ".shard-", ".evictions-"}) {
             if (name.starts_with(ours)) return false;
         }
     }
@@ -47,16 +46,18 @@ void AbRunner::make_folder() const {
     std::error_code error;
     fs::create_directories(folder, error);
     if (error || !fs::is_directory(folder, error))
-        throw_error(ErrorKind::usage, "{}: cannot be made a folder: {}", printable(folder.string(), 300),
+        throw_error(ErrorKind::usage, "{}: cannot be made a folder: {}",
+                    printable(folder.string(), 300),
                     error ? error.message() : "there is something else of that name");
     if (is_foreign(folder))
-        throw_error(
-            ErrorKind::usage,
-            "{}: holds files, but no experiment's results; choose a new or empty folder with --output",
-            printable(folder.string(), 300));
+        throw_error(ErrorKind::usage,
+                    "{}: holds files, but no experiment's results; choose a new or empty folder "
+                    "with --output",
+                    printable(folder.string(), 300));
 }
 
-// Two that write the same items would each find those of the other missing, and one's logs are not the other's to remove.
+// Two that write the same items would each find those of the other missing, and one's logs are not
+// the other's to remove.
 void AbRunner::lock_folder() {
     if (lock_) return;
     make_folder();
@@ -70,8 +71,8 @@ void AbRunner::fill_header() {
     h.libraries = experiment_.libraries;
     h.experiment_hash = experiment_.experiment_hash;
     const AbRun &reference = experiment_.reference();
-    h.model =
-        fmt::format("{} ({})", reference.config.model.path->filename().string(), experiment_.model_hash);
+    h.model = fmt::format("{} ({})", reference.config.model.path->filename().string(),
+                          experiment_.model_hash);
     h.title = experiment_.config.title;
     h.reference = experiment_.config.reference;
     for (size_t i = 0; i < experiment_.config.arms.size(); ++i)
@@ -87,27 +88,30 @@ void AbRunner::fill_header() {
     h.shards = options_.shard.count;
     Pipeline &p = arms_->pipeline(0);
     const KvShape &shape = p.kv_shape();
-    h.facts = {{"backend", fmt::format("{} on {}", p.device().plugin(), p.device().device_info().name)},
-               {"kernels", p.device().info().description},
-               {"weights", p.weights().dtype_name()},
-               {"KV cache", fmt::format("keys {}, values {}", keel_dtype_name(shape.key_dtype),
-                                        keel_dtype_name(shape.value_dtype))},
-               {"tokenizer", p.tokenizer()->info().kind},
-               {"context", fmt::format("{}", p.context())},
-               {"decoding", "greedy"}};
+    h.facts = {
+        {"backend", fmt::format("{} on {}", p.device().plugin(), p.device().device_info().name)},
+        {"kernels", p.device().info().description},
+        {"weights", p.weights().dtype_name()},
+        {"KV cache", fmt::format("keys {}, values {}", keel_dtype_name(shape.key_dtype),
+                                 keel_dtype_name(shape.value_dtype))},
+        {"tokenizer", p.tokenizer()->info().kind},
+        {"context", fmt::format("{}", p.context())},
+        {"decoding", "greedy"}};
     for (const Task &t : tasks_) {
         if (t.items && !t.items->has_question())
-            h.facts.emplace_back(t.task->name,
-                                 t.one_by_one ? "scored token by token" : "scored many tokens at a time");
+            h.facts.emplace_back(t.task->name, t.one_by_one ? "scored token by token"
+                                                            : "scored many tokens at a time");
     }
     if (h.batch > 1) h.facts.emplace_back("documents at once", fmt::format("{}", h.batch));
 }
 
-// How many documents of each task the run took whose results are there; 0: all, or there is none. Throws Error(usage) where this one would
-// compute a part of a batch of which numbers may be there already.
+// How many documents of each task the run took whose results are there; 0: all, or there is none.
+// Throws Error(usage) where this one would compute a part of a batch of which numbers may be there
+// already.
 uint64_t AbRunner::check_items() const {
     std::error_code error;
-    if (!options_.resume || experiment_.config.batch == 1 || !fs::exists(results(), error)) return 0;
+    if (!options_.resume || experiment_.config.batch == 1 || !fs::exists(results(), error))
+        return 0;
     uint64_t before = 0;
     try {
         before = read_ab_header(results()).items;
@@ -116,18 +120,20 @@ uint64_t AbRunner::check_items() const {
     }
     const auto now = static_cast<uint64_t>(options_.items);
     for (const Task &t : tasks_) {
-        const bool is_cut = t.at_once > 1 && now > 0 && now < t.items->documents() && now % t.at_once != 0;
+        const bool is_cut =
+            t.at_once > 1 && now > 0 && now < t.items->documents() && now % t.at_once != 0;
         if (is_cut && (before == 0 || before > now))
-            throw_error(ErrorKind::usage,
-                        "--items {}: {} holds results of more documents, and a part of a batch may round "
-                        "otherwise than the whole; expected a multiple of {}, or another output",
-                        now, printable(results().string(), 300), t.at_once);
+            throw_error(
+                ErrorKind::usage,
+                "--items {}: {} holds results of more documents, and a part of a batch may round "
+                "otherwise than the whole; expected a multiple of {}, or another output",
+                now, printable(results().string(), 300), t.at_once);
     }
     return before;
 }
 
-// Items of a last batch that `--items` cut short when they were measured, and that has more documents now: what stood beside them decides how
-// their numbers are rounded.
+// Items of a last batch that `--items` cut short when they were measured, and that has more
+// documents now: what stood beside them decides how their numbers are rounded.
 std::set<std::string> AbRunner::cut_short(uint64_t items_before) const {
     std::set<std::string> names; // "TASK\nITEM"
     for (const Task &t : tasks_) {
@@ -148,7 +154,8 @@ std::set<std::string> AbRunner::cut_short(uint64_t items_before) const {
     return names;
 }
 
-// What stands there, less items whose numbers were not all written, or in a batch that was cut short: they are computed again.
+// What stands there, less items whose numbers were not all written, or in a batch that was cut
+// short: they are computed again.
 std::set<std::string> AbRunner::finished_items(uint64_t items_before) {
     const std::set<std::string> cut = cut_short(items_before);
     std::set<std::string> all, whole;
@@ -190,7 +197,8 @@ void AbRunner::open_results() {
     if (options_.shard.count > 1) {
         // The last shard puts the merged results there: it is known now whether it may.
         const fs::path whole = experiment_.config.output / AbShard{}.file_name();
-        if (fs::exists(whole, error)) require_same_experiment(whole, read_ab_header(whole), options_.header);
+        if (fs::exists(whole, error))
+            require_same_experiment(whole, read_ab_header(whole), options_.header);
         reopen_ab_shard(experiment_.config.output, options_.shard);
     }
     const bool exists = fs::exists(results(), error);
@@ -199,8 +207,8 @@ void AbRunner::open_results() {
         read_ab_header(results()); // what is no results file is not replaced
         fs::remove(results(), error);
     }
-    // Until the items of a batch that was cut short are gone, the header says that it was: whoever goes on after a crash in between has
-    // to find them.
+    // Until the items of a batch that was cut short are gone, the header says that it was: whoever
+    // goes on after a crash in between has to find them.
     AbHeader header = options_.header;
     if (experiment_.config.batch > 1 && exists && options_.resume) header.items = items_before;
     writer_ = std::make_unique<AbWriter>(results(), header, AbWriter::Mode::resume);
@@ -208,7 +216,8 @@ void AbRunner::open_results() {
         finished_ = finished_items(items_before);
         if (options_.say && !finished_.empty())
             options_.say(fmt::format("going on in {}: {} items were measured before",
-                                     printable(experiment_.config.output.string(), 200), finished_.size()));
+                                     printable(experiment_.config.output.string(), 200),
+                                     finished_.size()));
         // finished_items() may have replaced the file, and now the header is this run's.
         writer_ = std::make_unique<AbWriter>(results(), options_.header, AbWriter::Mode::resume);
     }
@@ -221,7 +230,8 @@ bool AbRunner::is_finished(const AbPlace &place, const std::string &item) const 
     return finished_.contains(item_key(place, item));
 }
 
-// A few documents tell whether the reference repeats itself; where it does not, all of them tell by how much.
+// A few documents tell whether the reference repeats itself; where it does not, all of them tell by
+// how much.
 bool AbRunner::reruns(const AbPlace &place, size_t document) const {
     return document < ab_first_reruns || differing_.contains(task_key(place));
 }
@@ -236,7 +246,8 @@ void AbRunner::note_value(const AbItem &item) {
         return;
     }
     const auto first = reference_values_.find(key);
-    if (first != reference_values_.end() && first->second != item.value) differing_.insert(task_key(item));
+    if (first != reference_values_.end() && first->second != item.value)
+        differing_.insert(task_key(item));
 }
 
 void AbRunner::write_item(const AbItem &item) {

@@ -24,15 +24,17 @@ std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens) {
         for (uint32_t h = 0; h < map.kv_heads; ++h) {
             std::array<double, n> kept{};
             for (const int32_t position : cache.positions(l, h)) {
-                if (position < prompt_tokens) kept[static_cast<size_t>(position * n / prompt_tokens)] += 1;
+                if (position < prompt_tokens)
+                    kept[static_cast<size_t>(position * n / prompt_tokens)] += 1;
             }
             for (int64_t b = 0; b < n; ++b) {
                 // Positions p with p * n / tokens == b.
                 const int64_t begin = (b * prompt_tokens + n - 1) / n,
                               end = ((b + 1) * prompt_tokens + n - 1) / n;
-                map.bins.push_back(end > begin ? static_cast<float>(kept[static_cast<size_t>(b)] /
-                                                                    static_cast<double>(end - begin))
-                                               : 0.0F);
+                map.bins.push_back(end > begin
+                                       ? static_cast<float>(kept[static_cast<size_t>(b)] /
+                                                            static_cast<double>(end - begin))
+                                       : 0.0F);
             }
         }
     }
@@ -42,14 +44,14 @@ std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens) {
 // Of which documents maps and timelines are recorded.
 bool AbRunner::draws(const AbPlace &place, size_t run, size_t document) const {
     const AbRun &r = experiment_.runs[run];
-    return static_cast<int64_t>(document) < experiment_.config.maps && place.seed == r.seeds.front() &&
-           !r.is_rerun;
+    return static_cast<int64_t>(document) < experiment_.config.maps &&
+           place.seed == r.seeds.front() && !r.is_rerun;
 }
 
 // A decode step of each of these sessions; `items`: what they are at.
-void AbRunner::take_in(const Task &task, const AbPlace &place, size_t run, std::span<Session *const> sessions,
-                       std::span<const int32_t> ids, std::span<const std::string *const> items,
-                       SessionBatch::Read read) {
+void AbRunner::take_in(const Task &task, const AbPlace &place, size_t run,
+                       std::span<Session *const> sessions, std::span<const int32_t> ids,
+                       std::span<const std::string *const> items, SessionBatch::Read read) {
     if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
     if (task.at_once == 1) {
         ab_at_arm(place, *items.front(), [&] { sessions.front()->decode(ids.front()); });
@@ -86,8 +88,9 @@ struct AbRunner::Asked {
     std::string text;
 };
 
-// Each question finds the cache as the prompt left it: in a copy of it, or, under a cap on its bytes, which copies would take from each
-// other, in one that read the prompt again. Those of documents side by side are answered together, as many at once as documents.
+// Each question finds the cache as the prompt left it: in a copy of it, or, under a cap on its
+// bytes, which copies would take from each other, in one that read the prompt again. Those of
+// documents side by side are answered together, as many at once as documents.
 void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
                              std::span<const Member> members) {
     struct Wanted {
@@ -115,7 +118,8 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
         if (!opened)
             opened = std::make_shared<AbArms::Opened>(
                 arms_->open(run, place.seed, w.member->document, w.member->unit.prompt));
-        std::unique_ptr<Asked> asked = ask(place, run, *w.member, *w.question, opened, copies && more);
+        std::unique_ptr<Asked> asked =
+            ask(place, run, *w.member, *w.question, opened, copies && more);
         if (!more) opened.reset();
         return asked;
     };
@@ -152,17 +156,19 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
     }
 }
 
-std::unique_ptr<AbRunner::Asked> AbRunner::ask(const AbPlace &place, size_t run, const Member &member,
-                                               const AbQuestion &question,
-                                               const std::shared_ptr<AbArms::Opened> &opened, bool copy) {
+std::unique_ptr<AbRunner::Asked> AbRunner::ask(const AbPlace &place, size_t run,
+                                               const Member &member, const AbQuestion &question,
+                                               const std::shared_ptr<AbArms::Opened> &opened,
+                                               bool copy) {
     auto asked = std::make_unique<Asked>(*arms_, run, member, question, opened,
                                          copy ? opened->session->fork() : nullptr);
-    asked->draws = draws(place, run, member.document) && &question == &member.unit.questions.front();
+    asked->draws =
+        draws(place, run, member.document) && &question == &member.unit.questions.front();
     if (asked->draws && opened->session->cache().evictions() > 0)
         asked->map = ab_keep_map(asked->session, std::ssize(member.unit.prompt));
     if (!question.ask.empty())
-        asked->id =
-            ab_at_arm(place, question.item, [&] { return read_question(asked->session, question.ask); });
+        asked->id = ab_at_arm(place, question.item,
+                              [&] { return read_question(asked->session, question.ask); });
     return asked;
 }
 

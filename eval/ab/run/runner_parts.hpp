@@ -20,9 +20,9 @@ struct AbRunner::Task {
     std::unique_ptr<AbTaskItems> items; // NULL: speed
     size_t documents = 0;               // after --items
     AbLongest longest;                  // of these; not of speed
-    bool one_by_one = true;             // continuation: fed as decode steps, because an arm evicts in them
-    size_t at_once = 1;                 // documents whose steps are taken together
-    std::string last_metric;            // written last of an item: what is there is whole
+    bool one_by_one = true;  // continuation: fed as decode steps, because an arm evicts in them
+    size_t at_once = 1;      // documents whose steps are taken together
+    std::string last_metric; // written last of an item: what is there is whole
 };
 
 // A unit of those that are run side by side.
@@ -52,9 +52,9 @@ struct AbRunner::Measured {
         full_ += static_cast<double>(arms_.full_bytes(session_.tokens()));
         own_full_ += static_cast<double>(arms_.full_bytes(run_, session_.tokens()));
         kept_ += mean_length(session_.cache().cache());
-        peak_ = std::max(
-            {peak_, bytes,
-             session_.cache().peak_bytes() + std::max(policy, session_.cache().policy_peak_bytes())});
+        peak_ = std::max({peak_, bytes,
+                          session_.cache().peak_bytes() +
+                              std::max(policy, session_.cache().policy_peak_bytes())});
         ++samples_;
     }
     void fill(AbItem &item) const {
@@ -80,7 +80,9 @@ struct AbRunner::Measured {
     }
 
   private:
-    uint64_t policy_bytes() const { return std::max(opened_policy_bytes_, session_.cache().policy_bytes()); }
+    uint64_t policy_bytes() const {
+        return std::max(opened_policy_bytes_, session_.cache().policy_bytes());
+    }
 
     AbArms &arms_;
     size_t run_;
@@ -120,8 +122,8 @@ class AbTimelineNotes {
 
 inline Error ab_error_at(const AbPlace &place, const std::string &item, ErrorKind kind,
                          const std::string &what) {
-    return {kind, fmt::format("task '{}': arm '{}' at {}, item {}: {}", place.task, place.arm, place.budget,
-                              item, what)};
+    return {kind, fmt::format("task '{}': arm '{}' at {}, item {}: {}", place.task, place.arm,
+                              place.budget, item, what)};
 }
 
 // Behind a prompt an arm is told by its name, too, where it runs out of memory.
@@ -135,7 +137,8 @@ auto ab_at_arm(const AbPlace &place, const std::string &item, Action &&action) {
     }
 }
 
-// Which of a prompt's positions a cache still holds. Nothing where keys were rotated to other positions: those do not tell.
+// Which of a prompt's positions a cache still holds. Nothing where keys were rotated to other
+// positions: those do not tell.
 std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens);
 
 } // namespace keel

@@ -27,19 +27,20 @@ std::vector<int32_t> random_tokens(uint64_t seed, int64_t n, int64_t vocabulary)
 
 } // namespace
 
-// All runs once at a depth, then all again in the other order, and so on: drift of the machine's speed falls on all alike.
+// All runs once at a depth, then all again in the other order, and so on: drift of the machine's
+// speed falls on all alike.
 void AbRunner::run_speed(const Task &task) {
     const AbTask &t = *task.task;
     std::vector<std::pair<size_t, uint64_t>> runs;
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
-        for (const uint64_t seed : experiment_.runs[r].seeds)
-            runs.emplace_back(r, seed);
+        for (const uint64_t seed : experiment_.runs[r].seeds) runs.emplace_back(r, seed);
     }
     const auto measure = [&](size_t run, uint64_t seed, int64_t depth, int64_t decode,
                              const std::string &item_name, const std::string &document) {
         const AbRun &r = experiment_.runs[run];
         const int64_t vocabulary = arms_->pipeline(run).model().vocab_size;
-        const std::vector<int32_t> prompt = random_tokens(t.seed, std::max<int64_t>(depth, 1), vocabulary);
+        const std::vector<int32_t> prompt =
+            random_tokens(t.seed, std::max<int64_t>(depth, 1), vocabulary);
         auto start = Clock::now();
         AbArms::Opened opened = arms_->open_alone(run, seed, 0, prompt);
         Session &s = *opened.session;
@@ -47,8 +48,8 @@ void AbRunner::run_speed(const Task &task) {
         const double first = seconds_since(start);
         std::string why;
         if (!s.can_take(decode, &why))
-            throw_error(ErrorKind::input, "{}: task '{}': arm '{}' at depth {}: {}", to_string(t.where),
-                        t.name, r.arm, depth, why);
+            throw_error(ErrorKind::input, "{}: task '{}': arm '{}' at depth {}: {}",
+                        to_string(t.where), t.name, r.arm, depth, why);
         Measured measured(*arms_, run, s, opened);
         std::vector<double> times;
         for (int64_t i = 0; i < decode; ++i) {
@@ -60,8 +61,7 @@ void AbRunner::run_speed(const Task &task) {
         }
         if (item_name.empty()) return;
         double sum = 0;
-        for (const double v : times)
-            sum += v;
+        for (const double v : times) sum += v;
         std::sort(times.begin(), times.end());
         std::vector<std::pair<const char *, double>> values = {{"ttft_ms", 1e3 * first}};
         constexpr int64_t worth_timing = 16;
@@ -104,8 +104,8 @@ void AbRunner::run_speed(const Task &task) {
         share_ = {done_, 0, 1, 1};
         if (!warm) {
             for (const auto &[run, seed] : runs)
-                measure(run, seed, std::min<int64_t>(t.at.front(), 64), std::min<int64_t>(t.decode, 4), "",
-                        "");
+                measure(run, seed, std::min<int64_t>(t.at.front(), 64),
+                        std::min<int64_t>(t.decode, 4), "", "");
             warm = true;
         }
         const bool backwards = repeat % 2 == 1;

@@ -21,7 +21,8 @@ constexpr uint32_t most_shards = 10'000;
 std::optional<uint32_t> whole_number(std::string_view text) {
     uint32_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || text.empty()) return std::nullopt;
+    if (error != std::errc{} || end != text.data() + text.size() || text.empty())
+        return std::nullopt;
     return value;
 }
 
@@ -35,8 +36,7 @@ AbFileLock::AbFileLock(const fs::path &path, bool wait)
     : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
     int result = -1;
     if (fd_ >= 0) {
-        do
-            result = ::flock(fd_, wait ? LOCK_EX : LOCK_EX | LOCK_NB);
+        do result = ::flock(fd_, wait ? LOCK_EX : LOCK_EX | LOCK_NB);
         while (result != 0 && errno == EINTR);
     }
     if (result == 0) return;
@@ -46,15 +46,15 @@ AbFileLock::AbFileLock(const fs::path &path, bool wait)
         throw_error(ErrorKind::usage,
                     "{}: another process is writing there; wait for it, or choose another output",
                     path.parent_path().string());
-    throw_error(ErrorKind::runtime, "{}: cannot be locked: {}", path.string(), std::strerror(error));
+    throw_error(ErrorKind::runtime, "{}: cannot be locked: {}", path.string(),
+                std::strerror(error));
 }
 
-AbFileLock::~AbFileLock() {
-    ::close(fd_);
-}
+AbFileLock::~AbFileLock() { ::close(fd_); }
 
 std::string AbShard::file_name() const {
-    return count == 1 ? std::string("results.jsonl") : fmt::format("shard-{}-of-{}.jsonl", index, count);
+    return count == 1 ? std::string("results.jsonl")
+                      : fmt::format("shard-{}-of-{}.jsonl", index, count);
 }
 
 AbShard parse_ab_shard(std::string_view text) {
@@ -64,13 +64,15 @@ AbShard parse_ab_shard(std::string_view text) {
     const uint32_t count =
         slash == std::string_view::npos ? 0 : whole_number(text.substr(slash + 1)).value_or(0);
     if (index < 1 || index > count || count > most_shards)
-        throw_error(ErrorKind::usage,
-                    "--shard {}: expected I/N, for example 1/4, with I from 1 to N and N at most {}",
-                    printable(text, 40), most_shards);
+        throw_error(
+            ErrorKind::usage,
+            "--shard {}: expected I/N, for example 1/4, with I from 1 to N and N at most {}",
+            printable(text, 40), most_shards);
     return {index, count};
 }
 
-std::optional<AbShard> ab_shard_from_environment(const std::function<const char *(const char *)> &get) {
+std::optional<AbShard>
+ab_shard_from_environment(const std::function<const char *(const char *)> &get) {
     static constexpr const char *names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                                {"PMI_RANK", "PMI_SIZE"}};
     for (const auto &[rank_name, size_name] : names) {
@@ -78,9 +80,10 @@ std::optional<AbShard> ab_shard_from_environment(const std::function<const char 
         if (rank_text == nullptr || size_text == nullptr) continue;
         const auto rank = whole_number(rank_text), size = whole_number(size_text);
         if (!rank || !size || *size < 1 || *rank >= *size || *size > most_shards)
-            throw_error(ErrorKind::usage,
-                        "{}={} and {}={} in the environment: expected a rank below the number of processes",
-                        rank_name, printable(rank_text, 40), size_name, printable(size_text, 40));
+            throw_error(
+                ErrorKind::usage,
+                "{}={} and {}={} in the environment: expected a rank below the number of processes",
+                rank_name, printable(rank_text, 40), size_name, printable(size_text, 40));
         if (*size == 1) return std::nullopt;
         return AbShard{*rank + 1, *size};
     }
@@ -92,8 +95,8 @@ void reopen_ab_shard(const fs::path &folder, const AbShard &shard) {
     std::error_code error;
     fs::remove(done_file(folder, shard), error);
     if (error)
-        throw_error(ErrorKind::runtime, "{}: cannot be removed: {}", done_file(folder, shard).string(),
-                    error.message());
+        throw_error(ErrorKind::runtime, "{}: cannot be removed: {}",
+                    done_file(folder, shard).string(), error.message());
 }
 
 bool finish_ab_shard(const fs::path &folder, const AbShard &shard, const std::string &key,
@@ -103,7 +106,8 @@ bool finish_ab_shard(const fs::path &folder, const AbShard &shard, const std::st
         std::ofstream out(done_file(folder, shard), std::ios::trunc);
         out << key << '\n';
         if (!out.flush())
-            throw_error(ErrorKind::runtime, "{}: cannot be written", done_file(folder, shard).string());
+            throw_error(ErrorKind::runtime, "{}: cannot be written",
+                        done_file(folder, shard).string());
     }
     std::vector<fs::path> files;
     for (uint32_t i = 1; i <= shard.count; ++i) {

@@ -15,8 +15,7 @@ bool is_space(char c) {
 // ASCII alone: no locale, and what the field's scripts do to English.
 std::string lower(std::string_view text) {
     std::string out(text);
-    for (char &c : out)
-        c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    for (char &c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     return out;
 }
 
@@ -40,8 +39,7 @@ std::vector<std::string> normal_words(std::string_view text) {
 double f1(const std::vector<std::string> &answer, const std::vector<std::string> &expected) {
     if (answer.empty() || expected.empty()) return answer.empty() && expected.empty() ? 1 : 0;
     std::map<std::string, int64_t> left;
-    for (const std::string &word : expected)
-        ++left[word];
+    for (const std::string &word : expected) ++left[word];
     double common = 0;
     for (const std::string &word : answer) {
         if (left[word]-- > 0) ++common;
@@ -65,26 +63,21 @@ double ab_answer_score(AbAnswerMetric metric, std::string_view answer,
         found += contained ? 1 : 0;
         switch (metric) {
         case AbAnswerMetric::substring_all:
-        case AbAnswerMetric::substring_any:
-            best = std::max(best, contained ? 1.0 : 0.0);
-            break;
+        case AbAnswerMetric::substring_any: best = std::max(best, contained ? 1.0 : 0.0); break;
         case AbAnswerMetric::exact:
             best = std::max(best, words == normal_words(one) ? 1.0 : 0.0);
             break;
-        case AbAnswerMetric::f1:
-            best = std::max(best, f1(words, normal_words(one)));
-            break;
+        case AbAnswerMetric::f1: best = std::max(best, f1(words, normal_words(one))); break;
         }
     }
-    return metric == AbAnswerMetric::substring_all ? found / static_cast<double>(expected.size()) : best;
+    return metric == AbAnswerMetric::substring_all ? found / static_cast<double>(expected.size())
+                                                   : best;
 }
 
 std::string ab_first_sentence(std::string_view answer) {
-    while (!answer.empty() && is_space(answer.front()))
-        answer.remove_prefix(1);
+    while (!answer.empty() && is_space(answer.front())) answer.remove_prefix(1);
     answer = answer.substr(0, answer.find_first_of(".\n"));
-    while (!answer.empty() && is_space(answer.back()))
-        answer.remove_suffix(1);
+    while (!answer.empty() && is_space(answer.back())) answer.remove_suffix(1);
     return std::string(answer);
 }
 

@@ -25,8 +25,8 @@ const std::vector<std::string> things =
     words("box bag jar chest basket drawer pocket bucket hat cup cave house boat tree garden");
 const std::vector<std::string> colors =
     words("red blue green yellow pink white black brown orange purple gray golden");
-const std::vector<std::string> objects =
-    words("key ball stone shell coin ring leaf book doll kite bell toy map rope lamp spoon feather button");
+const std::vector<std::string> objects = words("key ball stone shell coin ring leaf book doll kite "
+                                               "bell toy map rope lamp spoon feather button");
 
 // Not in the middle of a character.
 size_t character_boundary(std::string_view text, size_t at) {
@@ -39,8 +39,7 @@ size_t character_boundary(std::string_view text, size_t at) {
 // A sentence ends before the space at `space`, quotation marks and brackets taken into account.
 bool ends_sentence(std::string_view text, size_t space) {
     size_t at = space;
-    while (at > 0 && (text[at - 1] == '"' || text[at - 1] == '\'' || text[at - 1] == ')'))
-        --at;
+    while (at > 0 && (text[at - 1] == '"' || text[at - 1] == '\'' || text[at - 1] == ')')) --at;
     return at > 0 && (text[at - 1] == '.' || text[at - 1] == '!' || text[at - 1] == '?');
 }
 
@@ -54,18 +53,19 @@ size_t sentence_begin(std::string_view text, size_t limit) {
 
 bool is_of_word(char c) {
     const auto byte = static_cast<unsigned char>(c);
-    return byte >= 0x80 || (byte >= '0' && byte <= '9') || ((byte | 0x20U) >= 'a' && (byte | 0x20U) <= 'z');
+    return byte >= 0x80 || (byte >= '0' && byte <= '9') ||
+           ((byte | 0x20U) >= 'a' && (byte | 0x20U) <= 'z');
 }
 
-// Cut to `bytes` at most behind a word, with a full stop where its sentence goes on. A text without a space is cut between characters.
+// Cut to `bytes` at most behind a word, with a full stop where its sentence goes on. A text without
+// a space is cut between characters.
 std::string cut_behind_word(std::string text, size_t bytes) {
     text.resize(character_boundary(text, bytes));
     for (size_t space = text.rfind(' '); space != std::string::npos && space > 0;
          space = text.rfind(' ', space - 1)) {
         if (ends_sentence(text, space)) return text.substr(0, space + 1);
         size_t word = space;
-        while (word > 0 && !is_of_word(text[word - 1]))
-            --word;
+        while (word > 0 && !is_of_word(text[word - 1])) --word;
         if (word > 0 && word + 2 <= bytes) return text.substr(0, word) + ". ";
     }
     return text;
@@ -93,7 +93,8 @@ AbFiller::AbFiller(std::string_view text, const std::string &name) {
         at = end + separator.size();
     }
     if (pieces_.empty())
-        throw_error(ErrorKind::input, "{}: expected a text to fill prompts with, found nothing", name);
+        throw_error(ErrorKind::input, "{}: expected a text to fill prompts with, found nothing",
+                    name);
 }
 
 std::string AbFiller::make(AbDraws &random, size_t bytes) const {
@@ -108,15 +109,17 @@ std::string AbFiller::make(AbDraws &random, size_t bytes) const {
 
 AbRecallDocument ab_passkey(AbDraws random, const AbFiller &filler, size_t bytes, double depth) {
     std::string key;
-    for (int i = 0; i < 5; ++i)
-        key += static_cast<char>('0' + random.below(10));
-    const std::string needle = fmt::format("The pass key is {0}. Remember it. {0} is the pass key.\n", key);
+    for (int i = 0; i < 5; ++i) key += static_cast<char>('0' + random.below(10));
+    const std::string needle =
+        fmt::format("The pass key is {0}. Remember it. {0} is the pass key.\n", key);
     const std::string text = filler.make(random, bytes);
-    const size_t cut = sentence_begin(text, static_cast<size_t>(depth * static_cast<double>(text.size())));
+    const size_t cut =
+        sentence_begin(text, static_cast<size_t>(depth * static_cast<double>(text.size())));
     AbRecallDocument d;
-    d.context = "There is a pass key hidden in this text. Find it and remember it.\n" + text.substr(0, cut) +
-                needle + text.substr(cut) + "\n";
-    // The space is a token of its own before a digit, and the one that looks the number up: it belongs to the question.
+    d.context = "There is a pass key hidden in this text. Find it and remember it.\n" +
+                text.substr(0, cut) + needle + text.substr(cut) + "\n";
+    // The space is a token of its own before a digit, and the one that looks the number up: it
+    // belongs to the question.
     d.questions.push_back({"What is the pass key? The pass key is ", key, depth});
     return d;
 }
@@ -134,13 +137,15 @@ AbRecallDocument ab_facts(AbDraws random, const AbFiller &filler, size_t bytes) 
         const std::string &color = random.choice(colors);
         const std::string &object = random.choice(objects);
         begins.push_back(d.context.size());
-        d.context += fmt::format("Fact: In {}'s {} there is a {} {}.\n", owner, thing, color, object);
+        d.context +=
+            fmt::format("Fact: In {}'s {} there is a {} {}.\n", owner, thing, color, object);
         if (bytes > 0) d.context += filler.make(random, std::max<size_t>(bytes / n, 1)) + "\n";
         d.questions.push_back({fmt::format("Question: What is in {}'s {}? Answer:", owner, thing),
                                fmt::format("a {} {}", color, object), 0});
     }
     for (size_t i = 0; i < n; ++i)
-        d.questions[i].depth = static_cast<double>(begins[i]) / static_cast<double>(d.context.size());
+        d.questions[i].depth =
+            static_cast<double>(begins[i]) / static_cast<double>(d.context.size());
     random.shuffle(d.questions);
     return d;
 }

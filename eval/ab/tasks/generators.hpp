@@ -7,16 +7,20 @@
 #include <string_view>
 #include <vector>
 
-// Recall documents in the words that models/tiny was trained on: facts stated early, filler, questions at the end.
+// Recall documents in the words that models/tiny was trained on: facts stated early, filler,
+// questions at the end.
 namespace keel {
 
-// Text that stands between what is to be remembered: pieces of a text in random order, newlines made spaces.
+// Text that stands between what is to be remembered: pieces of a text in random order, newlines
+// made spaces.
 class AbFiller {
   public:
-    // `text` is cut at lines "<|endoftext|>" if it has such, else at newlines. Throws Error(input) naming `name` if nothing is left.
+    // `text` is cut at lines "<|endoftext|>" if it has such, else at newlines. Throws Error(input)
+    // naming `name` if nothing is left.
     AbFiller(std::string_view text, const std::string &name);
 
-    // So many bytes at most, ending behind a sentence or a word, which is then made the end of one: no more than a word is missing.
+    // So many bytes at most, ending behind a sentence or a word, which is then made the end of one:
+    // no more than a word is missing.
     std::string make(AbDraws &random, size_t bytes) const;
 
   private:

@@ -109,8 +109,7 @@ class JsonlItems : public AbTaskItems {
         if (value.size() == 0 || value.size() > most_answers)
             value.expected(fmt::format("1 to {} answers", most_answers));
         std::vector<std::string> out;
-        for (size_t i = 0; i < value.size(); ++i)
-            out.push_back(answer_of(value.element(i)));
+        for (size_t i = 0; i < value.size(); ++i) out.push_back(answer_of(value.element(i)));
         return out;
     }
 

@@ -20,15 +20,16 @@ constexpr uint64_t most_text = uint64_t{256} << 20;
 fs::path filler_path(const AbTask &task, const fs::path &model) {
     if (!task.filler.empty()) return task.filler;
     std::error_code error;
-    const fs::path beside = (fs::is_directory(model, error) ? model : model.parent_path()) / "heldout.txt";
+    const fs::path beside =
+        (fs::is_directory(model, error) ? model : model.parent_path()) / "heldout.txt";
     if (!fs::is_regular_file(beside, error))
-        throw_error(
-            ErrorKind::input,
-            "expected 'filler: FILE', a text to fill prompts with: the model has no heldout.txt beside it");
+        throw_error(ErrorKind::input, "expected 'filler: FILE', a text to fill prompts with: the "
+                                      "model has no heldout.txt beside it");
     return beside;
 }
 
-// ---- continuation --------------------------------------------------------------------------------------------------
+// ---- continuation
+// --------------------------------------------------------------------------------------------------
 
 class Continuation : public AbTaskItems {
   public:
@@ -40,19 +41,22 @@ class Continuation : public AbTaskItems {
         before_ = task.prefix - front;
         stretch_ = before_ + task.score + 1;
         if (before_ < 1)
-            throw_error(ErrorKind::input, "expected a prefix of at least {} tokens, found {}", front + 1,
-                        task.prefix);
+            throw_error(ErrorKind::input, "expected a prefix of at least {} tokens, found {}",
+                        front + 1, task.prefix);
         const int64_t fit = std::ssize(ids_) / stretch_;
         if (fit < task.documents)
-            throw_error(ErrorKind::input,
-                        "{}: the text has {} tokens, enough for {} documents of {} (prefix, score and one "
-                        "between), {} are asked "
-                        "for; lower documents, prefix or score",
-                        printable(task.text.string(), 200), ids_.size(), fit, stretch_, task.documents);
+            throw_error(
+                ErrorKind::input,
+                "{}: the text has {} tokens, enough for {} documents of {} (prefix, score and one "
+                "between), {} are asked "
+                "for; lower documents, prefix or score",
+                printable(task.text.string(), 200), ids_.size(), fit, stretch_, task.documents);
     }
     size_t documents() const override { return static_cast<size_t>(task_.documents); }
     bool has_question() const override { return false; }
-    AbLongest longest(size_t) const override { return {task_.prefix, task_.prefix + task_.score, {}, {}}; }
+    AbLongest longest(size_t) const override {
+        return {task_.prefix, task_.prefix + task_.score, {}, {}};
+    }
     std::string score_name() const override { return {}; }
     double score(const std::string &, const std::vector<std::string> &) const override { return 0; }
 
@@ -74,22 +78,26 @@ class Continuation : public AbTaskItems {
     int64_t before_ = 0, stretch_ = 0; // tokens of the text in a prompt, in a document
 };
 
-// ---- pass-key and facts --------------------------------------------------------------------------------------------
+// ---- pass-key and facts
+// --------------------------------------------------------------------------------------------
 
 class Recall : public AbTaskItems {
   public:
     Recall(const AbTask &task, const Tokenizer &tokenizer, const fs::path &filler)
-        : task_(task), tokenizer_(tokenizer), filler_(read_text_file(filler, most_text), filler.string()),
+        : task_(task), tokenizer_(tokenizer),
+          filler_(read_text_file(filler, most_text), filler.string()),
           begin_(ab_begin_tokens(tokenizer)) {
         for (const int64_t length : task.lengths) {
             const int64_t least = tokens_of(make(0, 0, 0));
             if (least > length)
                 throw_error(ErrorKind::input,
-                            "a length of {} tokens: the shortest prompt has {}; ask for more", length, least);
+                            "a length of {} tokens: the shortest prompt has {}; ask for more",
+                            length, least);
         }
     }
     size_t documents() const override {
-        return task_.lengths.size() * static_cast<size_t>(std::max<int64_t>(task_.depths, 1) * task_.items);
+        return task_.lengths.size() *
+               static_cast<size_t>(std::max<int64_t>(task_.depths, 1) * task_.items);
     }
     bool has_question() const override { return true; }
     AbLongest longest(size_t) const override {
@@ -97,16 +105,21 @@ class Recall : public AbTaskItems {
         return {prompt, prompt + answer_room, {}, {}};
     }
     std::string score_name() const override { return "hit"; }
-    double score(const std::string &answer, const std::vector<std::string> &expected) const override {
+    double score(const std::string &answer,
+                 const std::vector<std::string> &expected) const override {
         return std::find(expected.begin(), expected.end(), answer) == expected.end() ? 0 : 1;
     }
-    std::string clean(const std::string &answer) const override { return ab_first_sentence(answer); }
+    std::string clean(const std::string &answer) const override {
+        return ab_first_sentence(answer);
+    }
     bool ends(const std::string &answer) const override {
         const size_t begin = answer.find_first_not_of(" \t\r\n");
-        return begin != std::string::npos && answer.find_first_of(".\n", begin) != std::string::npos;
+        return begin != std::string::npos &&
+               answer.find_first_of(".\n", begin) != std::string::npos;
     }
 
-    // Documents are numbered so that the first few are spread over the whole grid: lengths change fastest, then depths.
+    // Documents are numbered so that the first few are spread over the whole grid: lengths change
+    // fastest, then depths.
     std::vector<AbUnit> units(size_t document, AbProtocol protocol) const override {
         const size_t lengths = task_.lengths.size(),
                      depths = static_cast<size_t>(std::max<int64_t>(task_.depths, 1));
@@ -121,12 +134,13 @@ class Recall : public AbTaskItems {
         for (size_t q = 0; q < made.questions.size(); ++q) {
             const AbRecallQuestion &question = made.questions[q];
             AbQuestion asked;
-            asked.item = made.questions.size() == 1 ? unit.document : fmt::format("{}.{}", document, q);
+            asked.item =
+                made.questions.size() == 1 ? unit.document : fmt::format("{}.{}", document, q);
             asked.expected = {question.expected};
             asked.depth = question.depth;
             asked.max_tokens = std::ssize(encode(" " + question.expected)) + 2;
-            ab_join_prompt(tokenizer_, begin_, made.context, question.text, protocol, unit, std::move(asked),
-                           units);
+            ab_join_prompt(tokenizer_, begin_, made.context, question.text, protocol, unit,
+                           std::move(asked), units);
         }
         if (!unit.questions.empty()) units.push_back(std::move(unit));
         return units;
@@ -141,8 +155,9 @@ class Recall : public AbTaskItems {
     AbRecallDocument make(size_t document, size_t depth, size_t bytes) const {
         const AbDraws random(ab_mix(task_.seed, document));
         if (task_.kind == AbTaskKind::facts) return ab_facts(random, filler_, bytes);
-        const double at =
-            task_.depths <= 1 ? 0.5 : static_cast<double>(depth) / static_cast<double>(task_.depths - 1);
+        const double at = task_.depths <= 1
+                              ? 0.5
+                              : static_cast<double>(depth) / static_cast<double>(task_.depths - 1);
         return ab_passkey(random, filler_, bytes, at);
     }
     // Of the prompt with its longest question.
@@ -152,12 +167,14 @@ class Recall : public AbTaskItems {
             longest = std::max(longest, std::ssize(encode(q.text)));
         return std::ssize(begin_) + std::ssize(encode(d.context)) + longest;
     }
-    // As much filler as the length leaves room for, to the word: more bytes are more tokens, but for a few, so halving finds it.
+    // As much filler as the length leaves room for, to the word: more bytes are more tokens, but
+    // for a few, so halving finds it.
     AbRecallDocument fitted(size_t document, size_t depth, int64_t length) const {
         size_t fits = 0, too_many = static_cast<size_t>(length) * 16;
         AbRecallDocument best = make(document, depth, 0);
         int64_t most = tokens_of(best);
-        for (size_t guess = static_cast<size_t>(length) * 3; too_many - fits > 1 && most < length;) {
+        for (size_t guess = static_cast<size_t>(length) * 3;
+             too_many - fits > 1 && most < length;) {
             AbRecallDocument d = make(document, depth, guess);
             const int64_t tokens = tokens_of(d);
             if (tokens <= length) {
@@ -186,9 +203,9 @@ std::vector<int32_t> ab_begin_tokens(const Tokenizer &tokenizer) {
     return {frame.front()};
 }
 
-void ab_join_prompt(const Tokenizer &tokenizer, const std::vector<int32_t> &begin, const std::string &context,
-                    const std::string &question, AbProtocol protocol, AbUnit &shared, AbQuestion asked,
-                    std::vector<AbUnit> &own) {
+void ab_join_prompt(const Tokenizer &tokenizer, const std::vector<int32_t> &begin,
+                    const std::string &context, const std::string &question, AbProtocol protocol,
+                    AbUnit &shared, AbQuestion asked, std::vector<AbUnit> &own) {
     const EncodeOptions plain{.add_special = false, .parse_special = false};
     const std::vector<int32_t> front = tokenizer.encode(context, plain),
                                whole = tokenizer.encode(context + question, plain);
@@ -198,7 +215,8 @@ void ab_join_prompt(const Tokenizer &tokenizer, const std::vector<int32_t> &begi
         asked.ask.assign(whole.begin() + std::ssize(front), whole.end());
     } else {
         asked.ask = tokenizer.encode(
-            question, EncodeOptions{.add_special = false, .parse_special = false, .continues = true});
+            question,
+            EncodeOptions{.add_special = false, .parse_special = false, .continues = true});
         split_changes_tokens = true;
     }
     if (asked.ask.empty()) throw_error(ErrorKind::input, "a question without a token");
@@ -223,15 +241,12 @@ std::unique_ptr<AbTaskItems> make_task_items(const AbTask &task, const Tokenizer
                                              const fs::path &model) {
     return at_task(task, [&]() -> std::unique_ptr<AbTaskItems> {
         switch (task.kind) {
-        case AbTaskKind::continuation:
-            return std::make_unique<Continuation>(task, tokenizer);
+        case AbTaskKind::continuation: return std::make_unique<Continuation>(task, tokenizer);
         case AbTaskKind::passkey:
         case AbTaskKind::facts:
             return std::make_unique<Recall>(task, tokenizer, filler_path(task, model));
-        case AbTaskKind::jsonl:
-            return make_jsonl_items(task, tokenizer);
-        case AbTaskKind::speed:
-            break;
+        case AbTaskKind::jsonl: return make_jsonl_items(task, tokenizer);
+        case AbTaskKind::speed: break;
         }
         throw_error(ErrorKind::internal, "a speed task has no documents");
     });
@@ -240,15 +255,11 @@ std::unique_ptr<AbTaskItems> make_task_items(const AbTask &task, const Tokenizer
 std::vector<fs::path> task_files(const AbTask &task, const fs::path &model) {
     return at_task(task, [&]() -> std::vector<fs::path> {
         switch (task.kind) {
-        case AbTaskKind::continuation:
-            return {task.text};
+        case AbTaskKind::continuation: return {task.text};
         case AbTaskKind::passkey:
-        case AbTaskKind::facts:
-            return {filler_path(task, model)};
-        case AbTaskKind::jsonl:
-            return {task.path};
-        case AbTaskKind::speed:
-            break;
+        case AbTaskKind::facts: return {filler_path(task, model)};
+        case AbTaskKind::jsonl: return {task.path};
+        case AbTaskKind::speed: break;
         }
         return {};
     });

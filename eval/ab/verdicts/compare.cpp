@@ -23,7 +23,8 @@ std::string describe(const AbTable &table, const fs::path &path) {
     std::string out = printable(path.string(), 100);
     std::string what;
     for (const std::string *part : {&h.title, &h.version, &h.commit, &h.date})
-        if (!part->empty()) what += fmt::format("{}{}", what.empty() ? "" : ", ", printable(*part, 60));
+        if (!part->empty())
+            what += fmt::format("{}{}", what.empty() ? "" : ", ", printable(*part, 60));
     return what.empty() ? out : fmt::format("{} ({})", out, what);
 }
 
@@ -35,14 +36,13 @@ bool is_wanted(const std::vector<std::string> &list, const std::string &name) {
 void check_names(const std::vector<std::string> &wanted, const AbTable &table, const char *option,
                  std::string AbCellKey::*member) {
     std::set<std::string> all;
-    for (const AbCell &cell : table.cells)
-        all.insert(cell.*member);
+    for (const AbCell &cell : table.cells) all.insert(cell.*member);
     for (const std::string &name : wanted) {
         if (all.contains(name)) continue;
         const std::vector<std::string> names(all.begin(), all.end());
         const std::string near = did_you_mean(name, names);
-        throw_error(ErrorKind::input, "{} {}: there are no results of it in the first experiment{}", option,
-                    printable(name, 60),
+        throw_error(ErrorKind::input, "{} {}: there are no results of it in the first experiment{}",
+                    option, printable(name, 60),
                     !near.empty()        ? near
                     : names.size() <= 20 ? fmt::format(", which has {}", fmt::join(names, ", "))
                                          : std::string());
@@ -52,7 +52,8 @@ void check_names(const std::vector<std::string> &wanted, const AbTable &table, c
 std::string cell_name(const AbCellKey &key) {
     std::string out;
     for (const std::string *part : {&key.arm, &key.budget, &key.protocol, &key.task, &key.metric})
-        if (!part->empty()) out += fmt::format("{}{}", out.empty() ? "" : ", ", printable(*part, 60));
+        if (!part->empty())
+            out += fmt::format("{}{}", out.empty() ? "" : ", ", printable(*part, 60));
     return out;
 }
 
@@ -74,9 +75,10 @@ bool is_same(const AbCell &first, const AbCell *second, const AbNames &names) {
     return !pairs.a.empty() && pairs.only_a + pairs.only_b == 0 && pairs.a == pairs.b;
 }
 
-// Twenty equal hits prove nothing; equal bits do, where a difference of any size would have shown in them: the other contrasts of the same arm
-// and budget that are equal, too, are then no sample of anything. One experiment run twice by one program is the same wherever all of its
-// numbers are: all that there are, whichever of them are shown.
+// Twenty equal hits prove nothing; equal bits do, where a difference of any size would have shown
+// in them: the other contrasts of the same arm and budget that are equal, too, are then no sample
+// of anything. One experiment run twice by one program is the same wherever all of its numbers are:
+// all that there are, whichever of them are shown.
 void find_equal_reruns(AbComparison &comparison, const AbTable &before, const Cells &after,
                        const AbNames &names) {
     if (!comparison.same_experiment) return;
@@ -102,9 +104,11 @@ void find_equal_reruns(AbComparison &comparison, const AbTable &before, const Ce
     }
 }
 
-// Names of items are numbers mostly: the same ones in experiments of other lengths, seeds or texts. How many prompts have another length
-// where that is no fault: another model may write the same text in more tokens.
-uint64_t check_items(const AbCell &first, const AbCell &second, bool same_model, const AbNames &names) {
+// Names of items are numbers mostly: the same ones in experiments of other lengths, seeds or texts.
+// How many prompts have another length where that is no fault: another model may write the same
+// text in more tokens.
+uint64_t check_items(const AbCell &first, const AbCell &second, bool same_model,
+                     const AbNames &names) {
     uint64_t other_lengths = 0;
     for (size_t i = 0, j = 0; i < first.points.size() && j < second.points.size();) {
         const AbPoint &a = first.points[i], &b = second.points[j];
@@ -114,17 +118,20 @@ uint64_t check_items(const AbCell &first, const AbCell &second, bool same_model,
         std::string what;
         if (a.expected != b.expected) {
             what = fmt::format("'{}' is expected as its answer in the first, '{}' in the second",
-                               printable(names.text(a.expected), 60), printable(names.text(b.expected), 60));
+                               printable(names.text(a.expected), 60),
+                               printable(names.text(b.expected), 60));
         } else if (a.cluster != b.cluster || a.depth != b.depth) {
             what = "it is of another document, or asks for another depth";
         } else if (a.length != b.length && same_model) {
-            what = fmt::format("its prompt has {} tokens in the first, {} in the second", a.length, b.length);
+            what = fmt::format("its prompt has {} tokens in the first, {} in the second", a.length,
+                               b.length);
         }
         if (!what.empty())
-            throw_error(ErrorKind::input,
-                        "these are not the same items: task '{}', item {}: {}; compare results of the same "
-                        "tasks, lengths, seeds and texts",
-                        printable(first.task, 60), printable(names.text(a.item), 60), what);
+            throw_error(
+                ErrorKind::input,
+                "these are not the same items: task '{}', item {}: {}; compare results of the same "
+                "tasks, lengths, seeds and texts",
+                printable(first.task, 60), printable(names.text(a.item), 60), what);
         other_lengths += a.length != b.length ? 1 : 0;
     }
     return other_lengths;
@@ -132,7 +139,8 @@ uint64_t check_items(const AbCell &first, const AbCell &second, bool same_model,
 
 } // namespace
 
-AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbCompareOptions &options) {
+AbComparison compare_ab(const fs::path &first, const fs::path &second,
+                        const AbCompareOptions &options) {
     AbNames names;
     const AbTable before = load_ab_table(first, names), after = load_ab_table(second, names);
     check_names(options.arms, before, "--arm", &AbCellKey::arm);
@@ -146,21 +154,23 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
     out.first = describe(before, first);
     out.second = describe(after, second);
     out.same_config = before.header.config_hash == after.header.config_hash;
-    out.same_experiment = out.same_config || (!before.header.experiment_hash.empty() &&
-                                              before.header.experiment_hash == after.header.experiment_hash);
-    for (const auto &[what, a, b] : {std::tuple("models", &before.header.model, &after.header.model),
-                                     std::tuple("machines", &before.header.machine, &after.header.machine)})
+    out.same_experiment =
+        out.same_config || (!before.header.experiment_hash.empty() &&
+                            before.header.experiment_hash == after.header.experiment_hash);
+    for (const auto &[what, a, b] :
+         {std::tuple("models", &before.header.model, &after.header.model),
+          std::tuple("machines", &before.header.machine, &after.header.machine)})
         if (*a != *b)
-            out.notes.push_back(
-                fmt::format("the {} differ: '{}' and '{}'", what, printable(*a, 100), printable(*b, 100)));
+            out.notes.push_back(fmt::format("the {} differ: '{}' and '{}'", what,
+                                            printable(*a, 100), printable(*b, 100)));
     for (const AbTable *table : {&before, &after})
         for (const std::string &note : table->notes)
             out.notes.push_back(fmt::format("{}: {}", table == &before ? "first" : "second", note));
 
-    const AbNoise first_noise(before, names, out.statistics), second_noise(after, names, out.statistics);
+    const AbNoise first_noise(before, names, out.statistics),
+        second_noise(after, names, out.statistics);
     Cells cells;
-    for (const AbCell &cell : after.cells)
-        cells[cell] = &cell;
+    for (const AbCell &cell : after.cells) cells[cell] = &cell;
     std::string lost;
     uint64_t added = 0, other_lengths = 0;
     for (const AbCell &cell : before.cells) {
@@ -173,7 +183,8 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
             if (out.lost++ == 0) lost = cell_name(cell);
             continue;
         }
-        other_lengths += check_items(cell, *found, before.header.model == after.header.model, names);
+        other_lengths +=
+            check_items(cell, *found, before.header.model == after.header.model, names);
         AbContrast c;
         c.kind = AbContrast::Kind::runs;
         c.a = c.b = cell.arm;
@@ -202,8 +213,9 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
         out.unproven += !c.beyond_margin && !c.within_margin ? 1 : 0;
     }
     if (out.lost > 0)
-        out.notes.push_back(fmt::format(
-            "{} of the first experiment's cells are not in the second ({} for one)", out.lost, lost));
+        out.notes.push_back(
+            fmt::format("{} of the first experiment's cells are not in the second ({} for one)",
+                        out.lost, lost));
     if (out.lost_items > 0)
         out.notes.push_back(
             fmt::format("{} numbers of the first experiment's items are not in the second, and "
@@ -211,22 +223,25 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second, const AbC
                         out.lost_items));
     if (added > 0)
         out.notes.push_back(fmt::format(
-            "{} numbers of items are in the second experiment alone, and left out of the pairs", added));
+            "{} numbers of items are in the second experiment alone, and left out of the pairs",
+            added));
     if (other_lengths > 0)
-        out.notes.push_back(fmt::format("{} numbers are of prompts that have another length in each, of two "
-                                        "models: with another tokenizer it may be another text",
-                                        other_lengths));
+        out.notes.push_back(
+            fmt::format("{} numbers are of prompts that have another length in each, of two "
+                        "models: with another tokenizer it may be another text",
+                        other_lengths));
     if (before.header.batch != after.header.batch)
-        out.notes.push_back(fmt::format("made with batch {} and with {}: a step of several documents may "
-                                        "round otherwise than one of another number",
-                                        before.header.batch, after.header.batch));
+        out.notes.push_back(
+            fmt::format("made with batch {} and with {}: a step of several documents may "
+                        "round otherwise than one of another number",
+                        before.header.batch, after.header.batch));
     if (!out.same_config) {
         const std::string library = ab_other_library(before.header, after.header);
-        out.notes.push_back(
-            fmt::format("the config hashes differ: {}{}",
-                        out.same_experiment ? "one experiment, run by two builds"
-                                            : "another commit, model, text or experiment",
-                        library.empty() ? "" : fmt::format("; each was run with another {}", library)));
+        out.notes.push_back(fmt::format(
+            "the config hashes differ: {}{}",
+            out.same_experiment ? "one experiment, run by two builds"
+                                : "another commit, model, text or experiment",
+            library.empty() ? "" : fmt::format("; each was run with another {}", library)));
     }
     return out;
 }
@@ -246,37 +261,38 @@ std::string ab_comparison_text(const AbComparison &c) {
     }
     constexpr size_t most = 60;
     // What decides, and is worst, comes first.
-    std::stable_sort(differing.begin(), differing.end(), [](const AbContrast *a, const AbContrast *b) {
-        const auto rank = [](const AbContrast &x) {
-            return (x.beyond_margin                 ? 0
-                    : x.verdict == AbVerdict::worse ? 1
-                    : !x.within_margin              ? 2
-                                                    : 3) +
-                   (x.family == "decides" ? 0 : 4);
-        };
-        return rank(*a) < rank(*b);
-    });
+    std::stable_sort(differing.begin(), differing.end(),
+                     [](const AbContrast *a, const AbContrast *b) {
+                         const auto rank = [](const AbContrast &x) {
+                             return (x.beyond_margin                 ? 0
+                                     : x.verdict == AbVerdict::worse ? 1
+                                     : !x.within_margin              ? 2
+                                                                     : 3) +
+                                    (x.family == "decides" ? 0 : 4);
+                         };
+                         return rank(*a) < rank(*b);
+                     });
     const size_t all = differing.size();
     differing.resize(std::min(all, most));
     if (!differing.empty()) out += ab_contrast_table(differing);
     if (all > most) out += fmt::format("... and {} more: --json has them\n", all - most);
     if (equal > 0)
-        out += fmt::format("{}{} of {} contrasts are equal in every item, {} of these within the margin{}\n",
-                           differing.empty() ? "" : "\n", equal, c.contrasts.size(), shown,
-                           reruns == 0 ? "" : fmt::format(" ({} of a rerun, equal to the bit)", reruns));
-    for (const std::string &note : c.notes)
-        out += fmt::format("note: {}\n", printable(note, 300));
-    out +=
-        fmt::format("\n{}: of {} contrasts that decide, {} are worse by more than the margin of {:g}, {} "
-                    "are not shown to "
-                    "be within it{}\n",
-                    c.passed()    ? "passed"
-                    : c.worse > 0 ? "worse"
-                                  : "not passed",
-                    c.decided, c.worse, c.statistics.margin, c.unproven,
-                    !c.strict                    ? ""
-                    : c.lost + c.lost_items == 0 ? " (--strict: these count)"
-                                                 : " (--strict: these count, and so does what is missing)");
+        out += fmt::format(
+            "{}{} of {} contrasts are equal in every item, {} of these within the margin{}\n",
+            differing.empty() ? "" : "\n", equal, c.contrasts.size(), shown,
+            reruns == 0 ? "" : fmt::format(" ({} of a rerun, equal to the bit)", reruns));
+    for (const std::string &note : c.notes) out += fmt::format("note: {}\n", printable(note, 300));
+    out += fmt::format(
+        "\n{}: of {} contrasts that decide, {} are worse by more than the margin of {:g}, {} "
+        "are not shown to "
+        "be within it{}\n",
+        c.passed()    ? "passed"
+        : c.worse > 0 ? "worse"
+                      : "not passed",
+        c.decided, c.worse, c.statistics.margin, c.unproven,
+        !c.strict                    ? ""
+        : c.lost + c.lost_items == 0 ? " (--strict: these count)"
+                                     : " (--strict: these count, and so does what is missing)");
     return out;
 }
 

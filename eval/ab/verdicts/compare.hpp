@@ -8,14 +8,15 @@
 #include <string>
 #include <vector>
 
-// Two experiments held against each other, cell by cell and item by item: two commits, two machines, two quantizations.
+// Two experiments held against each other, cell by cell and item by item: two commits, two
+// machines, two quantizations.
 namespace keel {
 
 struct AbCompareOptions {
     std::optional<double> margin, confidence;      // else the first experiment's own
     std::vector<std::string> arms, tasks, metrics; // none: all
     bool speed = false;                            // times, rates and bytes decide as well
-    bool strict = false;                           // pass only what is shown to be within the margin
+    bool strict = false; // pass only what is shown to be within the margin
 };
 
 struct AbComparison {
@@ -29,15 +30,18 @@ struct AbComparison {
     uint64_t worse = 0;                // of these, shown to be worse by more than the margin
     uint64_t unproven = 0;             // of these, neither that nor shown to be within the margin
     uint64_t lost = 0;                 // cells of the first experiment that the second lacks
-    uint64_t lost_items = 0;           // numbers of the first that the second lacks, in cells that both have
+    uint64_t lost_items = 0; // numbers of the first that the second lacks, in cells that both have
     bool strict = false;
 
     // No worse than the margin, as the options ask for it.
-    bool passed() const { return worse == 0 && (!strict || (unproven == 0 && lost + lost_items == 0)); }
+    bool passed() const {
+        return worse == 0 && (!strict || (unproven == 0 && lost + lost_items == 0));
+    }
 };
 
-// `first` and `second`: folders or results files. Throws Error(input) where they have no cell in common, and where items of one name are
-// not the same: other documents, depths or answers, or prompts of another length under the same model.
+// `first` and `second`: folders or results files. Throws Error(input) where they have no cell in
+// common, and where items of one name are not the same: other documents, depths or answers, or
+// prompts of another length under the same model.
 AbComparison compare_ab(const std::filesystem::path &first, const std::filesystem::path &second,
                         const AbCompareOptions &options);
 

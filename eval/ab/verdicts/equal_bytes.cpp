@@ -17,9 +17,7 @@ bool nearly_equal(double a, double b) {
 
 using Series = std::vector<const AbCell *>;
 
-Interval range_of(const Series &cells) {
-    return {cells.front()->kv_bytes, cells.back()->kv_bytes};
-}
+Interval range_of(const Series &cells) { return {cells.front()->kv_bytes, cells.back()->kv_bytes}; }
 
 // Every measured size that both reach, once.
 std::vector<double> common_sizes(const Series &a, const Series &b) {
@@ -49,8 +47,9 @@ std::vector<AbPoint> mixed(const AbCell &low, const AbCell &high, double weight)
         const AbPoint &a = low.points[i], &b = high.points[j];
         if (a.item == b.item) {
             AbPoint point = a;
-            point.value = ratio ? std::exp(std::log(a.value) * (1 - weight) + std::log(b.value) * weight)
-                                : a.value * (1 - weight) + b.value * weight;
+            point.value =
+                ratio ? std::exp(std::log(a.value) * (1 - weight) + std::log(b.value) * weight)
+                      : a.value * (1 - weight) + b.value * weight;
             out.push_back(point);
         }
         i += a.item <= b.item ? 1 : 0;
@@ -72,9 +71,9 @@ std::vector<AbPoint> points_at_bytes(const Series &cells, double bytes) {
     return {};
 }
 
-AbEqualBytes
-compare_at_equal_bytes(const AbTable &table, const AbNames &names, const AbStatistics &statistics,
-                       const std::function<bool(const std::string &, const std::string &)> &wanted) {
+AbEqualBytes compare_at_equal_bytes(
+    const AbTable &table, const AbNames &names, const AbStatistics &statistics,
+    const std::function<bool(const std::string &, const std::string &)> &wanted) {
     using Question = std::tuple<std::string, std::string, std::string>; // task, metric, protocol
     std::vector<Question> order;
     std::map<Question, std::vector<std::pair<std::string, Series>>> all;
@@ -85,8 +84,8 @@ compare_at_equal_bytes(const AbTable &table, const AbNames &names, const AbStati
         const Question question{cell.task, cell.metric, cell.protocol};
         if (!all.contains(question)) order.push_back(question);
         auto &arms = all[question];
-        auto at =
-            std::find_if(arms.begin(), arms.end(), [&](const auto &one) { return one.first == cell.arm; });
+        auto at = std::find_if(arms.begin(), arms.end(),
+                               [&](const auto &one) { return one.first == cell.arm; });
         if (at == arms.end()) at = arms.insert(arms.end(), {cell.arm, {}});
         at->second.push_back(&cell);
     }
@@ -94,8 +93,9 @@ compare_at_equal_bytes(const AbTable &table, const AbNames &names, const AbStati
     for (const Question &question : order) {
         auto &arms = all[question];
         for (auto &[arm, series] : arms)
-            std::stable_sort(series.begin(), series.end(),
-                             [](const AbCell *a, const AbCell *b) { return a->kv_bytes < b->kv_bytes; });
+            std::stable_sort(series.begin(), series.end(), [](const AbCell *a, const AbCell *b) {
+                return a->kv_bytes < b->kv_bytes;
+            });
         for (size_t i = 0; i < arms.size(); ++i) {
             for (size_t j = i + 1; j < arms.size(); ++j) {
                 const auto &[b, b_series] =
@@ -107,10 +107,12 @@ compare_at_equal_bytes(const AbTable &table, const AbNames &names, const AbStati
                 if (sizes.empty()) {
                     const auto same = [&, &task = task, &protocol = protocol, &a = a,
                                        &b = b](const AbApart &one) {
-                        return one.a == a && one.b == b && one.task == task && one.protocol == protocol;
+                        return one.a == a && one.b == b && one.task == task &&
+                               one.protocol == protocol;
                     };
                     if (std::none_of(out.apart.begin(), out.apart.end(), same))
-                        out.apart.push_back({a, b, protocol, task, range_of(a_series), range_of(b_series)});
+                        out.apart.push_back(
+                            {a, b, protocol, task, range_of(a_series), range_of(b_series)});
                 }
                 for (const double size : sizes) {
                     AbContrast c;
@@ -122,10 +124,10 @@ compare_at_equal_bytes(const AbTable &table, const AbNames &names, const AbStati
                     c.metric = metric;
                     c.meaning = a_series.front()->kind;
                     c.at_bytes = size;
-                    measure_contrast(
-                        c,
-                        pair_points(points_at_bytes(a_series, size), points_at_bytes(b_series, size), names),
-                        statistics);
+                    measure_contrast(c,
+                                     pair_points(points_at_bytes(a_series, size),
+                                                 points_at_bytes(b_series, size), names),
+                                     statistics);
                     out.contrasts.push_back(std::move(c));
                 }
             }
@@ -134,13 +136,15 @@ compare_at_equal_bytes(const AbTable &table, const AbNames &names, const AbStati
     return out;
 }
 
-std::vector<bool> pareto_front(const std::vector<std::pair<double, double>> &points, bool higher_is_better) {
+std::vector<bool> pareto_front(const std::vector<std::pair<double, double>> &points,
+                               bool higher_is_better) {
     std::vector<bool> out(points.size(), true);
     for (size_t i = 0; i < points.size(); ++i) {
         const double value = higher_is_better ? points[i].second : -points[i].second;
         for (const auto &[bytes, other] : points) {
             const double better = higher_is_better ? other : -other;
-            if (bytes <= points[i].first && better >= value && (bytes < points[i].first || better > value)) {
+            if (bytes <= points[i].first && better >= value &&
+                (bytes < points[i].first || better > value)) {
                 out[i] = false;
                 break;
             }

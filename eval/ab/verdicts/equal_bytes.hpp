@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-// Arms compared where their caches are equally large: tokens are no currency between a cache of f16 and one of q4_0.
+// Arms compared where their caches are equally large: tokens are no currency between a cache of f16
+// and one of q4_0.
 namespace keel {
 
 // Two arms whose caches are never equally large: nothing can be said.
@@ -21,17 +22,20 @@ struct AbEqualBytes {
     std::vector<AbApart> apart;
 };
 
-// An arm's items at a cache size between two of its budgets: each item's number is taken between its two, linearly in bytes (its
-// logarithm for ratios). `cells`: one arm, protocol, task and metric, by rising bytes. Items that both cells have.
+// An arm's items at a cache size between two of its budgets: each item's number is taken between
+// its two, linearly in bytes (its logarithm for ratios). `cells`: one arm, protocol, task and
+// metric, by rising bytes. Items that both cells have.
 std::vector<AbPoint> points_at_bytes(const std::vector<const AbCell *> &cells, double bytes);
 
-// All quality metrics, for pairs of arms that `wanted` says yes to; at every measured size that both arms reach.
-AbEqualBytes
-compare_at_equal_bytes(const AbTable &table, const AbNames &names, const AbStatistics &statistics,
-                       const std::function<bool(const std::string &a, const std::string &b)> &wanted);
+// All quality metrics, for pairs of arms that `wanted` says yes to; at every measured size that
+// both arms reach.
+AbEqualBytes compare_at_equal_bytes(
+    const AbTable &table, const AbNames &names, const AbStatistics &statistics,
+    const std::function<bool(const std::string &a, const std::string &b)> &wanted);
 
-// Of points (bytes, value): which are on the front, that is no other point has as much or more quality for as few or fewer bytes. Equal
-// points are all on it.
-std::vector<bool> pareto_front(const std::vector<std::pair<double, double>> &points, bool higher_is_better);
+// Of points (bytes, value): which are on the front, that is no other point has as much or more
+// quality for as few or fewer bytes. Equal points are all on it.
+std::vector<bool> pareto_front(const std::vector<std::pair<double, double>> &points,
+                               bool higher_is_better);
 
 } // namespace keel

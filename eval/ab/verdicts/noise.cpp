@@ -19,8 +19,7 @@ double ab_mean_distance(const AbCell &a, const AbCell &b, const AbNames &names) 
 
 AbNoise::AbNoise(const AbTable &table, const AbNames &names, const AbStatistics &statistics) {
     std::map<AbCellKey, const AbCell *> cells;
-    for (const AbCell &cell : table.cells)
-        cells[cell] = &cell;
+    for (const AbCell &cell : table.cells) cells[cell] = &cell;
     for (const AbCell &cell : table.cells) {
         if (!cell.arm.ends_with(ab_rerun_suffix)) continue;
         AbContrast named;
@@ -33,7 +32,8 @@ AbNoise::AbNoise(const AbTable &table, const AbNames &names, const AbStatistics 
         named.metric = cell.metric;
         named.meaning = cell.kind;
         named.family = "noise";
-        const auto first = cells.find({named.b, cell.budget, cell.protocol, cell.task, cell.metric});
+        const auto first =
+            cells.find({named.b, cell.budget, cell.protocol, cell.task, cell.metric});
         if (first == cells.end()) continue;
         for (AbContrast &c : contrast_cells(named, cell, *first->second, names, statistics)) {
             double floor = std::abs(c.effect);

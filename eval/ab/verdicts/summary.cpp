@@ -15,17 +15,15 @@
 namespace keel {
 namespace {
 
-// Pairs of arms at a budget: beyond this many contrasts only the primary task's are made, and it is said.
+// Pairs of arms at a budget: beyond this many contrasts only the primary task's are made, and it is
+// said.
 constexpr size_t most_pair_contrasts = 3000;
 constexpr size_t most_equal_bytes_arms = 8;
 
-bool is_rerun(const AbCell &cell) {
-    return cell.arm.ends_with(ab_rerun_suffix);
-}
+bool is_rerun(const AbCell &cell) { return cell.arm.ends_with(ab_rerun_suffix); }
 
 // Median and quantiles of values, in any order.
-template <typename Row>
-void fill_quantiles(Row &row, std::vector<double> values) {
+template <typename Row> void fill_quantiles(Row &row, std::vector<double> values) {
     std::sort(values.begin(), values.end());
     row.median = quantile(values, 0.5);
     row.p25 = quantile(values, 0.25);
@@ -33,7 +31,8 @@ void fill_quantiles(Row &row, std::vector<double> values) {
     row.p99 = quantile(values, 0.99);
 }
 
-// The interval of a rate whose items share documents: as if there were as many items as the documents' spread is worth.
+// The interval of a rate whose items share documents: as if there were as many items as the
+// documents' spread is worth.
 Interval rate_interval(const ClusterSums &sums, const AbStatistics &s) {
     const auto n = static_cast<double>(sums.items);
     const double rate = sums.mean(), binomial = rate * (1 - rate) / n;
@@ -84,8 +83,7 @@ class Builder {
         out_.header = table.header;
         out_.records = table.records;
         out_.notes = table.notes;
-        for (const AbCell &cell : table.cells)
-            by_key_[cell] = &cell;
+        for (const AbCell &cell : table.cells) by_key_[cell] = &cell;
     }
 
     AbSummary build() {
@@ -121,8 +119,9 @@ class Builder {
     bool is_sweep(const std::string &arm) const {
         const AbHeader &h = table_.header;
         return std::find(h.sweeps.begin(), h.sweeps.end(), arm) != h.sweeps.end() &&
-               std::none_of(h.contrasts.begin(), h.contrasts.end(),
-                            [&](const auto &pair) { return pair.first == arm || pair.second == arm; });
+               std::none_of(h.contrasts.begin(), h.contrasts.end(), [&](const auto &pair) {
+                   return pair.first == arm || pair.second == arm;
+               });
     }
 
     std::string family_of(const AbContrast &c) const {
@@ -132,9 +131,11 @@ class Builder {
             family = "speed and memory";
         } else if (!primary.empty()) {
             const char *part = is_primary(primary, c.task, c.metric) ? "primary" : "secondary";
-            family = c.kind == AbContrast::Kind::equal_bytes ? fmt::format("{}, {}", part, family) : part;
+            family = c.kind == AbContrast::Kind::equal_bytes ? fmt::format("{}, {}", part, family)
+                                                             : part;
         }
-        return is_sweep(c.a) || is_sweep(c.b) ? fmt::format("{}, {}", family, ab_sweeps_family) : family;
+        return is_sweep(c.a) || is_sweep(c.b) ? fmt::format("{}, {}", family, ab_sweeps_family)
+                                              : family;
     }
 
     std::vector<AbContrast> measure(AbContrast::Kind kind, const AbCell &a, const AbCell &b,
@@ -152,15 +153,15 @@ class Builder {
         c.family = family_of(c);
         c.implied = implied;
         std::vector<AbContrast> out = contrast_cells(c, a, b, names_, statistics());
-        for (AbContrast &one : out)
-            one.noise = noise_.of(one);
+        for (AbContrast &one : out) one.noise = noise_.of(one);
         return out;
     }
 
     // The reference's cell for an arm's: at the same budget, else with its whole cache.
     const AbCell *reference_of(const AbCell &cell) const {
         for (const std::string &budget : {cell.budget, std::string("full")})
-            if (const AbCell *found = find({reference(), budget, cell.protocol, cell.task, cell.metric}))
+            if (const AbCell *found =
+                    find({reference(), budget, cell.protocol, cell.task, cell.metric}))
                 return found;
         return nullptr;
     }
@@ -168,15 +169,16 @@ class Builder {
     // What the reference's divergence from itself is, where nobody measured it.
     std::optional<AbCell> implied_reference(const AbCell &cell) const {
         if (cell.metric != "kld" && cell.metric != "top1") return std::nullopt;
-        const bool known = std::any_of(table_.cells.begin(), table_.cells.end(), [&](const AbCell &other) {
-            return other.arm == reference() && other.task == cell.task && other.protocol == cell.protocol;
-        });
+        const bool known =
+            std::any_of(table_.cells.begin(), table_.cells.end(), [&](const AbCell &other) {
+                return other.arm == reference() && other.task == cell.task &&
+                       other.protocol == cell.protocol;
+            });
         if (!known) return std::nullopt;
         AbCell implied = cell;
         implied.arm = reference();
         implied.budget = "full";
-        for (AbPoint &point : implied.points)
-            point.value = cell.metric == "top1" ? 1 : 0;
+        for (AbPoint &point : implied.points) point.value = cell.metric == "top1" ? 1 : 0;
         return implied;
     }
 
@@ -195,9 +197,9 @@ class Builder {
             std::vector<std::pair<double, double>> points;
             for (const size_t i : members)
                 points.emplace_back(out_.cells[i].cell->kv_bytes, out_.cells[i].mean);
-            const auto front = pareto_front(points, out_.cells[members[0]].cell->kind.higher_is_better);
-            for (size_t i = 0; i < members.size(); ++i)
-                out_.cells[members[i]].on_front = front[i];
+            const auto front =
+                pareto_front(points, out_.cells[members[0]].cell->kind.higher_is_better);
+            for (size_t i = 0; i < members.size(); ++i) out_.cells[members[i]].on_front = front[i];
         }
     }
 
@@ -205,8 +207,7 @@ class Builder {
         for (const AbCell &cell : table_.cells) {
             if (cell.kind.kind != AbMetric::Kind::speed) continue;
             std::map<int64_t, std::vector<double>> by_length;
-            for (const AbPoint &point : cell.points)
-                by_length[point.length].push_back(point.value);
+            for (const AbPoint &point : cell.points) by_length[point.length].push_back(point.value);
             for (auto &[length, values] : by_length) {
                 AbSpeedRow row;
                 row.key = cell;
@@ -220,7 +221,8 @@ class Builder {
 
     void add_reference_contrasts() {
         if (reference().empty()) {
-            out_.notes.push_back("no reference was declared: arms are compared with each other alone");
+            out_.notes.push_back(
+                "no reference was declared: arms are compared with each other alone");
             return;
         }
         std::set<std::string> unmatched;
@@ -231,25 +233,28 @@ class Builder {
             } else if (const auto implied = implied_reference(cell)) {
                 add(measure(AbContrast::Kind::reference, cell, *implied, true));
             } else {
-                unmatched.insert(cell.protocol.empty()
-                                     ? fmt::format("{} {}", cell.task, cell.metric)
-                                     : fmt::format("{} {} ({})", cell.task, cell.metric, cell.protocol));
+                unmatched.insert(
+                    cell.protocol.empty()
+                        ? fmt::format("{} {}", cell.task, cell.metric)
+                        : fmt::format("{} {} ({})", cell.task, cell.metric, cell.protocol));
             }
         }
         for (const std::string &what : unmatched)
-            out_.notes.push_back(
-                fmt::format("the reference '{}' has no results for {}: nothing is compared with it there",
-                            printable(reference(), 60), printable(what, 120)));
+            out_.notes.push_back(fmt::format(
+                "the reference '{}' has no results for {}: nothing is compared with it there",
+                printable(reference(), 60), printable(what, 120)));
     }
 
     bool is_declared(const std::string &a, const std::string &b) const {
         const auto &pairs = table_.header.contrasts;
         return pairs.empty() || std::any_of(pairs.begin(), pairs.end(), [&](const auto &pair) {
-                   return (pair.first == a && pair.second == b) || (pair.first == b && pair.second == a);
+                   return (pair.first == a && pair.second == b) ||
+                          (pair.first == b && pair.second == a);
                });
     }
 
-    // As declared ("a, b": a against b), else the one that comes later in the list of arms against the earlier.
+    // As declared ("a, b": a against b), else the one that comes later in the list of arms against
+    // the earlier.
     bool is_reversed(const std::string &a, const std::string &b) const {
         const auto &pairs = table_.header.contrasts;
         return std::find(pairs.begin(), pairs.end(), std::pair(b, a)) != pairs.end() &&
@@ -258,7 +263,8 @@ class Builder {
 
     void add_pair_contrasts() {
         // Cells of one question at one budget; they come in the order of arms.
-        std::map<std::tuple<std::string, std::string, std::string, std::string>, std::vector<const AbCell *>>
+        std::map<std::tuple<std::string, std::string, std::string, std::string>,
+                 std::vector<const AbCell *>>
             groups;
         std::vector<const std::vector<const AbCell *> *> order;
         for (const AbCell &cell : table_.cells) {
@@ -280,16 +286,16 @@ class Builder {
             const size_t before = all.size();
             std::erase_if(all, [&](const auto &pair) {
                 const AbCell &cell = *pair.first;
-                return !cell.kind.is_quality() || !is_primary(statistics().primary, cell.task, cell.metric);
+                return !cell.kind.is_quality() ||
+                       !is_primary(statistics().primary, cell.task, cell.metric);
             });
             if (all.size() > most_pair_contrasts) all.resize(most_pair_contrasts);
-            out_.notes.push_back(
-                fmt::format("{} pairs of arms are more than {}: {} are compared with each other, of "
-                            "the primary task; 'contrasts' declares the ones that matter",
-                            before, most_pair_contrasts, all.size()));
+            out_.notes.push_back(fmt::format(
+                "{} pairs of arms are more than {}: {} are compared with each other, of "
+                "the primary task; 'contrasts' declares the ones that matter",
+                before, most_pair_contrasts, all.size()));
         }
-        for (const auto &[a, b] : all)
-            add(measure(AbContrast::Kind::pair, *a, *b));
+        for (const auto &[a, b] : all) add(measure(AbContrast::Kind::pair, *a, *b));
     }
 
     void add_equal_bytes() {
@@ -302,15 +308,17 @@ class Builder {
         };
         const bool few = budgets.size() <= most_equal_bytes_arms;
         const auto wanted = [&](const std::string &a, const std::string &b) {
-            if ((a == reference() && is_plain(a)) || (b == reference() && is_plain(b))) return false;
+            if ((a == reference() && is_plain(a)) || (b == reference() && is_plain(b)))
+                return false;
             if (is_plain(a) && is_plain(b)) return false; // nothing to choose a size of
             if (!table_.header.contrasts.empty() && is_declared(a, b)) return true;
             return is_plain(a) || is_plain(b) || (few && table_.header.contrasts.empty());
         };
         if (!few && table_.header.contrasts.empty())
-            out_.notes.push_back("at equal bytes, arms are compared with those that evict nothing alone, "
-                                 "since there are many; "
-                                 "'contrasts' declares others");
+            out_.notes.push_back(
+                "at equal bytes, arms are compared with those that evict nothing alone, "
+                "since there are many; "
+                "'contrasts' declares others");
         AbEqualBytes found = compare_at_equal_bytes(table_, names_, statistics(), wanted);
         for (AbContrast &c : found.contrasts) {
             c.family = family_of(c);

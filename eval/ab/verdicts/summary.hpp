@@ -10,7 +10,8 @@
 #include <string_view>
 #include <vector>
 
-// All that an experiment's records say, worked out once; the terminal, summary.json and report.html show it.
+// All that an experiment's records say, worked out once; the terminal, summary.json and report.html
+// show it.
 namespace keel {
 
 // One cell in numbers.
@@ -18,8 +19,8 @@ struct AbCellSummary {
     const AbCell *cell = nullptr;
     uint64_t items = 0, clusters = 0;
     double mean = 0;
-    std::optional<Interval>
-        interval; // of the mean; Wilson's, widened for items that share documents, where all are 0 or 1
+    std::optional<Interval> interval; // of the mean; Wilson's, widened for items that share
+                                      // documents, where all are 0 or 1
     double median = 0, p25 = 0, p75 = 0, p99 = 0;
     bool on_front = false; // no other arm has as much quality for fewer bytes
 };
@@ -55,7 +56,8 @@ nlohmann::ordered_json ab_summary_json(const AbSummary &summary);
 // The list of contrasts in it.
 nlohmann::ordered_json ab_contrasts_json(const std::vector<AbContrast> &contrasts);
 
-// What the terminal shows: the verdicts against the reference, of the primary task first; then what to know about them.
+// What the terminal shows: the verdicts against the reference, of the primary task first; then what
+// to know about them.
 std::string ab_summary_text(const AbSummary &summary);
 
 // Contrasts as an aligned table.

@@ -10,7 +10,8 @@
 namespace keel {
 namespace {
 
-// Below: intervals by Student's t, since a bootstrap of so few is too narrow. Above: the two agree, and t costs nothing.
+// Below: intervals by Student's t, since a bootstrap of so few is too narrow. Above: the two agree,
+// and t costs nothing.
 constexpr size_t fewest_resampled = 10, most_resampled = 1000;
 constexpr uint64_t most_exact_flips = 17; // as sign_flip_test has it
 
@@ -39,14 +40,16 @@ PairedCounts count_pairs(const AbPairs &pairs) {
     return c;
 }
 
-// How far a document counts where it differs: as far as those that did, and one more that differs wholly, which may have been missed.
+// How far a document counts where it differs: as far as those that did, and one more that differs
+// wholly, which may have been missed.
 double step_of_unseen(const AbContrast &c) {
     const auto differ = static_cast<double>(c.gains + c.losses);
     return (differ * c.step + 1) / (differ + 1);
 }
 
-// A bootstrap of documents of which few differ draws from those few, and knows nothing of the ones that it has not seen: an interval of
-// shares reaches at least as far as Wilson's bounds on how many documents may gain or lose.
+// A bootstrap of documents of which few differ draws from those few, and knows nothing of the ones
+// that it has not seen: an interval of shares reaches at least as far as Wilson's bounds on how
+// many documents may gain or lose.
 void widen(AbContrast &c, double confidence) {
     const auto k = static_cast<double>(c.clusters);
     const auto unseen = [&](uint64_t seen) {
@@ -58,7 +61,8 @@ void widen(AbContrast &c, double confidence) {
         c.interval = least;
         c.interval_method = "wilson";
     } else if (least.low < c.interval->low || least.high > c.interval->high) {
-        c.interval = Interval{std::min(least.low, c.interval->low), std::max(least.high, c.interval->high)};
+        c.interval =
+            Interval{std::min(least.low, c.interval->low), std::max(least.high, c.interval->high)};
         c.interval_method += ", wilson";
     }
     c.interval = Interval{std::max(-1.0, c.interval->low), std::min(1.0, c.interval->high)};
@@ -76,8 +80,7 @@ void measure_speed(AbContrast &c, const AbPairs &pairs, const ClusterSums &diffe
     const auto typical = [&](const std::vector<double> &values) {
         std::vector<double> scaled = values;
         if (c.ratio)
-            for (double &v : scaled)
-                v = std::log(v);
+            for (double &v : scaled) v = std::log(v);
         const double mean = trimmed(ClusterSums::of(scaled, pairs.clusters)).mean;
         return c.ratio ? std::exp(mean) : mean;
     };
@@ -95,7 +98,8 @@ void measure_speed(AbContrast &c, const AbPairs &pairs, const ClusterSums &diffe
     }
 }
 
-void find_interval(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums, const AbStatistics &s) {
+void find_interval(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums,
+                   const AbStatistics &s) {
     const size_t k = sums.sums.size();
     if (k >= fewest_resampled && k <= most_resampled) {
         if (const auto bootstrap = cluster_bootstrap(sums, s.confidence, s.resamples, s.seed)) {
@@ -140,7 +144,8 @@ void find_p(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums, const 
 // The least p that a test of so many documents can give, however large the effect.
 double least_p(const AbContrast &c, const AbStatistics &s) {
     if (c.test == "Student" || c.test == "trimmed t") return 0;
-    const double exact = std::ldexp(1.0, 1 - static_cast<int>(std::min<uint64_t>(c.clusters, 1000)));
+    const double exact =
+        std::ldexp(1.0, 1 - static_cast<int>(std::min<uint64_t>(c.clusters, 1000)));
     if (c.test == "McNemar exact" || c.clusters <= most_exact_flips) return exact;
     return 1 / (10 * static_cast<double>(s.resamples) + 1);
 }
@@ -169,14 +174,16 @@ void find_detectable(AbContrast &c, const AbStatistics &s, double level) {
     if (c.clusters < 2 || least_p(c, s) > level) return;
     double least = 0;
     if (c.bounded && c.test != "Student") {
-        // Tests of signs need so many documents that differ, all to one side, whatever the spread was.
+        // Tests of signs need so many documents that differ, all to one side, whatever the spread
+        // was.
         const auto needed = static_cast<uint64_t>(std::ceil(1 - std::log2(level)));
         if (needed > c.clusters) return;
         least = share_for(c.clusters, needed) * (c.test == "McNemar exact" ? 1 : step_of_unseen(c));
     }
     if (const double error = c.standard_error.value_or(0); error > 0)
         least = std::max(least, minimal_detectable_effect(error, c.freedom, 1 - level));
-    // A ratio of ten or more is no size that anything compared here differs by: two rounds that differ say nothing.
+    // A ratio of ten or more is no size that anything compared here differs by: two rounds that
+    // differ say nothing.
     if (c.ratio && least > std::log(10.0)) return;
     c.detectable = std::max(c.noise, c.bounded ? std::min(1.0, least) : to_effect(least, c.ratio));
 }
@@ -185,16 +192,11 @@ void find_detectable(AbContrast &c, const AbStatistics &s, double level) {
 
 const char *ab_verdict_name(AbVerdict verdict) {
     switch (verdict) {
-    case AbVerdict::better:
-        return "better";
-    case AbVerdict::worse:
-        return "worse";
-    case AbVerdict::equal:
-        return "equal in every item";
-    case AbVerdict::none:
-        return "no item in common";
-    case AbVerdict::not_distinguishable:
-        break;
+    case AbVerdict::better: return "better";
+    case AbVerdict::worse: return "worse";
+    case AbVerdict::equal: return "equal in every item";
+    case AbVerdict::none: return "no item in common";
+    case AbVerdict::not_distinguishable: break;
     }
     return "not distinguishable";
 }
@@ -215,7 +217,8 @@ std::optional<double> AbContrast::worst_gain() const {
     return meaning.higher_is_better ? interval->low : -interval->high;
 }
 
-AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b, const AbNames &names) {
+AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b,
+                    const AbNames &names) {
     AbPairs out;
     const auto missing = [&](const AbPoint &point, uint64_t &count) {
         if (count++ == 0 && out.example.empty()) out.example = names.text(point.item);
@@ -245,9 +248,11 @@ void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s
     const auto positive = [](double v) { return v > 0; };
     c.ratio = c.meaning.ratio && std::all_of(pairs.a.begin(), pairs.a.end(), positive) &&
               std::all_of(pairs.b.begin(), pairs.b.end(), positive);
-    c.yes_no = c.meaning.kind == AbMetric::Kind::quality && is_yes_no(pairs.a) && is_yes_no(pairs.b);
-    c.bounded = c.yes_no || (c.meaning.kind == AbMetric::Kind::quality && c.meaning.higher_is_better &&
-                             are_shares(pairs.a) && are_shares(pairs.b));
+    c.yes_no =
+        c.meaning.kind == AbMetric::Kind::quality && is_yes_no(pairs.a) && is_yes_no(pairs.b);
+    c.bounded =
+        c.yes_no || (c.meaning.kind == AbMetric::Kind::quality && c.meaning.higher_is_better &&
+                     are_shares(pairs.a) && are_shares(pairs.b));
     const auto scaled = [&](double v) { return c.ratio ? std::log(v) : v; };
     std::vector<double> differences(pairs.a.size());
     const double share = 1 / static_cast<double>(pairs.a.size());
@@ -294,10 +299,8 @@ std::vector<AbContrast> contrast_cells(const AbContrast &named, const AbCell &a,
     };
     if (a.kind.kind != AbMetric::Kind::speed) return {measured(-1, a.points, b.points)};
     std::map<int64_t, std::pair<std::vector<AbPoint>, std::vector<AbPoint>>> by_length;
-    for (const AbPoint &point : a.points)
-        by_length[point.length].first.push_back(point);
-    for (const AbPoint &point : b.points)
-        by_length[point.length].second.push_back(point);
+    for (const AbPoint &point : a.points) by_length[point.length].first.push_back(point);
+    for (const AbPoint &point : b.points) by_length[point.length].second.push_back(point);
     std::vector<AbContrast> out;
     for (const auto &[length, points] : by_length)
         out.push_back(measured(length, points.first, points.second));
@@ -310,8 +313,7 @@ void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &s) 
         if (contrasts[i].p) families[contrasts[i].family].push_back(i);
     for (const auto &[name, members] : families) {
         std::vector<double> p;
-        for (const size_t i : members)
-            p.push_back(*contrasts[i].p);
+        for (const size_t i : members) p.push_back(*contrasts[i].p);
         const std::vector<double> adjusted = holm(p);
         for (size_t i = 0; i < members.size(); ++i) {
             contrasts[members[i]].p_adjusted = adjusted[i];
@@ -320,16 +322,19 @@ void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &s) 
     }
     for (AbContrast &c : contrasts) {
         const bool clear = c.p && c.interval && c.p_adjusted <= 1 - s.confidence &&
-                           (c.interval->low > 0 || c.interval->high < 0) && std::abs(c.effect) > c.noise;
+                           (c.interval->low > 0 || c.interval->high < 0) &&
+                           std::abs(c.effect) > c.noise;
         c.verdict = c.items == 0             ? AbVerdict::none
                     : c.identical == c.items ? AbVerdict::equal
                     : !clear                 ? AbVerdict::not_distinguishable
                     : c.gain() > 0           ? AbVerdict::better
                                              : AbVerdict::worse;
-        // Holm's first step is the level that all can count on: p is held to no less than its share of it.
+        // Holm's first step is the level that all can count on: p is held to no less than its share
+        // of it.
         if (c.items > 0)
             find_detectable(c, s,
-                            (1 - s.confidence) / static_cast<double>(std::max<uint64_t>(c.family_size, 1)));
+                            (1 - s.confidence) /
+                                static_cast<double>(std::max<uint64_t>(c.family_size, 1)));
         // What was there and was not found is no less than what can be found.
         if (c.detectable && c.verdict == AbVerdict::not_distinguishable)
             c.detectable = std::max(*c.detectable, std::abs(c.effect));
@@ -341,7 +346,8 @@ void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &s) 
 
 std::string effect_text(double effect, bool ratio) {
     if (ratio)
-        return fmt::format("{}{:.{}f}%", effect > 0 ? "+" : "", 100 * effect, std::abs(effect) < 0.1 ? 2 : 1);
+        return fmt::format("{}{:.{}f}%", effect > 0 ? "+" : "", 100 * effect,
+                           std::abs(effect) < 0.1 ? 2 : 1);
     return fmt::format("{}{}", effect > 0 ? "+" : "", ab_number_text(effect));
 }
 
@@ -359,14 +365,16 @@ std::string p_text(const std::optional<double> &p) {
 
 std::string interval_text(const std::optional<Interval> &interval, bool ratio) {
     if (!interval) return "-";
-    return fmt::format("[{}, {}]", effect_text(interval->low, ratio), effect_text(interval->high, ratio));
+    return fmt::format("[{}, {}]", effect_text(interval->low, ratio),
+                       effect_text(interval->high, ratio));
 }
 
 std::string verdict_line(const AbContrast &c) {
     const auto name = [](const std::string &arm, const std::string &budget) {
         const std::string shown = printable(arm, 60);
-        return budget.empty() || budget == "full" ? shown
-                                                  : fmt::format("{} at {}", shown, printable(budget, 40));
+        return budget.empty() || budget == "full"
+                   ? shown
+                   : fmt::format("{} at {}", shown, printable(budget, 40));
     };
     std::string a = name(c.a, c.a_budget), b = name(c.b, c.b_budget);
     if (c.kind == AbContrast::Kind::equal_bytes)
@@ -381,7 +389,8 @@ std::string verdict_line(const AbContrast &c) {
                        : c.verdict == AbVerdict::worse ? "is worse than"
                        : c.verdict == AbVerdict::equal ? "is equal in every item to"
                                                        : "is not distinguishable from";
-    std::string out = fmt::format("{} {} {} on {}: {}", a, says, b, what, effect_text(c.effect, c.ratio));
+    std::string out =
+        fmt::format("{} {} {} on {}: {}", a, says, b, what, effect_text(c.effect, c.ratio));
     if (c.interval) out += fmt::format(" {}", interval_text(c.interval, c.ratio));
     if (c.p)
         out += fmt::format(", p = {} ({}, Holm over {})", p_text(c.p_adjusted), c.test,
@@ -389,7 +398,8 @@ std::string verdict_line(const AbContrast &c) {
     out += fmt::format(", {} items in {} documents", c.items, c.clusters);
     if (!c.detectable) {
         out += "; an experiment of this size can show nothing";
-    } else if (*c.detectable > 0) { // numbers without any spread say nothing about what there could have been
+    } else if (*c.detectable >
+               0) { // numbers without any spread say nothing about what there could have been
         out += "; an experiment of this size could have seen " + detectable_text(c);
     }
     if (c.within_margin) out += "; within the margin";

@@ -19,7 +19,8 @@ struct AbPairs {
     std::string example; // an item that one of them lacks
 };
 
-AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b, const AbNames &names);
+AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b,
+                    const AbNames &names);
 
 // The words are the same on the terminal, in summary.json and in the report.
 enum class AbVerdict { better, worse, not_distinguishable, equal, none };
@@ -38,37 +39,44 @@ struct AbContrast {
     Kind kind = Kind::reference;
     std::string a, a_budget, b, b_budget, protocol, task, metric;
     AbMetric meaning;
-    std::string family;   // of Holm's adjustment
-    double at_bytes = 0;  // equal_bytes
-    int64_t length = -1;  // of speeds: tokens before, each compared on its own; below 0: all lengths together
-    bool implied = false; // B's numbers are what they are by definition: the reference against itself
+    std::string family;  // of Holm's adjustment
+    double at_bytes = 0; // equal_bytes
+    int64_t length =
+        -1; // of speeds: tokens before, each compared on its own; below 0: all lengths together
+    bool implied =
+        false; // B's numbers are what they are by definition: the reference against itself
 
     uint64_t items = 0, clusters = 0, only_a = 0, only_b = 0;
-    uint64_t gains = 0, losses = 0;            // clusters in which A's mean is above B's, below it
-    double step = 0;                           // by how much, on average where they differ
-    uint64_t identical = 0;                    // pairs whose numbers are equal
-    std::string missing;                       // an item that one of them lacks
-    bool yes_no = false;                       // all numbers are 0 or 1
-    bool bounded = false;                      // all numbers are shares of a quality, from 0 to 1
-    bool ratio = false;                        // the effect is A / B - 1 by geometric means, else A - B
+    uint64_t gains = 0, losses = 0; // clusters in which A's mean is above B's, below it
+    double step = 0;                // by how much, on average where they differ
+    uint64_t identical = 0;         // pairs whose numbers are equal
+    std::string missing;            // an item that one of them lacks
+    bool yes_no = false;            // all numbers are 0 or 1
+    bool bounded = false;           // all numbers are shares of a quality, from 0 to 1
+    bool ratio = false;             // the effect is A / B - 1 by geometric means, else A - B
     double mean_a = 0, mean_b = 0, effect = 0; // in the metric's units; of speeds trimmed means
-    std::optional<Interval> interval; // of the effect, of this contrast by itself; the one to believe
-    std::string interval_method;      // "newcombe", "bca", "percentile", "student", "wilson", "trimmed t"
+    std::optional<Interval>
+        interval; // of the effect, of this contrast by itself; the one to believe
+    std::string
+        interval_method; // "newcombe", "bca", "percentile", "student", "wilson", "trimmed t"
     std::optional<Interval> percentile, bca; // both bootstraps, where they were made
-    std::optional<double> standard_error;    // over clusters, of the effect (of its logarithm for a ratio)
-    double freedom = 0;                      // its degrees
+    std::optional<double>
+        standard_error; // over clusters, of the effect (of its logarithm for a ratio)
+    double freedom = 0; // its degrees
     std::optional<double> p;
     std::string test; // "McNemar exact", "sign flip exact", "sign flip", "Student", "trimmed t"
 
-    double noise = 0; // effects up to here are seen between two runs of the reference; set before the verdict
-    // Two runs of one experiment that gave the same bits wherever anything could show a difference: see compare_ab().
+    double noise =
+        0; // effects up to here are seen between two runs of the reference; set before the verdict
+    // Two runs of one experiment that gave the same bits wherever anything could show a difference:
+    // see compare_ab().
     bool is_equal_rerun = false;
 
     // From settle_verdicts().
     double p_adjusted = 1;
     uint64_t family_size = 0;
-    // The least effect that an experiment of this size finds four times out of five, among so many contrasts; never below one that it did
-    // not find. Nothing: it can find none.
+    // The least effect that an experiment of this size finds four times out of five, among so many
+    // contrasts; never below one that it did not find. Nothing: it can find none.
     std::optional<double> detectable;
     AbVerdict verdict = AbVerdict::not_distinguishable;
     bool within_margin =
@@ -84,15 +92,17 @@ struct AbContrast {
 // Fills in all numbers of `contrast` whose names and meaning are set. No pairs: counts alone.
 void measure_contrast(AbContrast &contrast, const AbPairs &pairs, const AbStatistics &statistics);
 
-// The contrasts of two cells whose names `named` holds: one, or one for each length where it is speed. Lengths differ more than arms do.
+// The contrasts of two cells whose names `named` holds: one, or one for each length where it is
+// speed. Lengths differ more than arms do.
 std::vector<AbContrast> contrast_cells(const AbContrast &named, const AbCell &a, const AbCell &b,
                                        const AbNames &names, const AbStatistics &statistics);
 
 // Holm over each family, what could be seen among so many contrasts, then the verdicts.
 void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &statistics);
 
-// "snapkv at tokens:128 is worse than full on passkey hit (question_blind): -0.36 [-0.44, -0.28], p = 2e-09 (McNemar exact, Holm over
-// 12), 200 items in 200 documents; an experiment of this size could have seen 0.08"
+// "snapkv at tokens:128 is worse than full on passkey hit (question_blind): -0.36 [-0.44, -0.28], p
+// = 2e-09 (McNemar exact, Holm over 12), 200 items in 200 documents; an experiment of this size
+// could have seen 0.08"
 std::string verdict_line(const AbContrast &contrast);
 
 // "0.984", "12.35", "123.4", "1.2e-06"

@@ -23,8 +23,7 @@ class Finder {
             look_at_memory(*one.cell);
             look_at_records(*one.cell);
         }
-        for (const AbContrast &c : out_.contrasts)
-            look_at_pairs(c);
+        for (const AbContrast &c : out_.contrasts) look_at_pairs(c);
         look_at_noise();
     }
 
@@ -43,9 +42,10 @@ class Finder {
             return;
         if (one.mean < ab_reference_floor)
             add(cell.arm, cell.budget, cell.protocol, cell.task,
-                fmt::format("the reference itself reaches only {:.3f} in {}: below {} what a policy loses "
-                            "says little",
-                            one.mean, printable(cell.metric, 60), ab_reference_floor));
+                fmt::format(
+                    "the reference itself reaches only {:.3f} in {}: below {} what a policy loses "
+                    "says little",
+                    one.mean, printable(cell.metric, 60), ab_reference_floor));
     }
 
     // An arm that was given a budget should evict and save; an arm that keeps all is not meant to.
@@ -56,14 +56,16 @@ class Finder {
                 "nothing was evicted: the budget was never reached, so this is the full cache");
         } else if (cell.without_eviction > 0) {
             add(cell.arm, cell.budget, cell.protocol, cell.task,
-                fmt::format("nothing was evicted in {} of {} items", cell.without_eviction, cell.records));
+                fmt::format("nothing was evicted in {} of {} items", cell.without_eviction,
+                            cell.records));
         }
         if (cell.without_eviction < cell.records && cell.own_full_kv_bytes > 0 &&
             cell.kv_bytes >= saves_nothing * cell.own_full_kv_bytes)
             add(cell.arm, cell.budget, cell.protocol, cell.task,
                 fmt::format("slots were evicted but no memory was saved: {} of {} are held{}",
                             format_bytes(static_cast<uint64_t>(cell.kv_bytes)),
-                            format_bytes(static_cast<uint64_t>(cell.own_full_kv_bytes)), beside(cell)));
+                            format_bytes(static_cast<uint64_t>(cell.own_full_kv_bytes)),
+                            beside(cell)));
     }
 
     static std::string beside(const AbCell &cell) {
@@ -75,41 +77,46 @@ class Finder {
     void look_at_records(const AbCell &cell) {
         if (cell.contradicting > 0)
             add(cell.arm, cell.budget, cell.protocol, cell.task,
-                fmt::format("{} {} recorded twice with different {} (item '{}'): the first ones count",
-                            cell.contradicting, cell.contradicting == 1 ? "item was" : "items were",
-                            printable(cell.metric, 60), printable(cell.contradiction, 60)));
+                fmt::format(
+                    "{} {} recorded twice with different {} (item '{}'): the first ones count",
+                    cell.contradicting, cell.contradicting == 1 ? "item was" : "items were",
+                    printable(cell.metric, 60), printable(cell.contradiction, 60)));
     }
 
     void look_at_pairs(const AbContrast &c) {
         const uint64_t missing = c.only_a + c.only_b;
         if (missing > 0)
             add(c.a, c.a_budget, c.protocol, c.task,
-                fmt::format("{} of {} items of {} are not in both this arm and {} ({} here alone, {} there "
-                            "alone; '{}' for "
-                            "one): they are left out of the pairs",
-                            missing, missing + c.items, printable(c.metric, 60), printable(c.b, 60), c.only_a,
-                            c.only_b, printable(c.missing, 60)));
+                fmt::format(
+                    "{} of {} items of {} are not in both this arm and {} ({} here alone, {} there "
+                    "alone; '{}' for "
+                    "one): they are left out of the pairs",
+                    missing, missing + c.items, printable(c.metric, 60), printable(c.b, 60),
+                    c.only_a, c.only_b, printable(c.missing, 60)));
         if (c.items > 0 && c.meaning.is_quality() && c.clusters < few_documents)
             add({}, {}, c.protocol, c.task,
                 fmt::format("only {} independent documents: {}", c.clusters,
-                            c.detectable ? "only large effects can be seen" : "no effect can be shown"));
+                            c.detectable ? "only large effects can be seen"
+                                         : "no effect can be shown"));
         if (c.items > 0 && !c.meaning.is_quality() && c.ratio && !c.detectable &&
             c.verdict == AbVerdict::not_distinguishable)
             add({}, {}, c.protocol, c.task,
-                fmt::format("{} rounds of {} can show no effect: give the task more 'repeats'", c.clusters,
-                            printable(c.metric, 60)));
+                fmt::format("{} rounds of {} can show no effect: give the task more 'repeats'",
+                            c.clusters, printable(c.metric, 60)));
     }
 
     void look_at_noise() {
         if (out_.header.reference.empty()) return;
         if (out_.noise.empty()) {
-            add({}, {}, {}, {}, "the reference was not run against itself: the noise floor is not known");
+            add({}, {}, {}, {},
+                "the reference was not run against itself: the noise floor is not known");
             return;
         }
         for (const AbContrast &c : out_.noise) {
             if (c.meaning.is_quality() && c.identical < c.items)
                 add(c.b, c.b_budget, c.protocol, c.task,
-                    fmt::format("the reference differs from itself in {} of {} items of {}: its runs are not "
+                    fmt::format("the reference differs from itself in {} of {} items of {}: its "
+                                "runs are not "
                                 "deterministic",
                                 c.items - c.identical, c.items, printable(c.metric, 60)));
         }
@@ -121,8 +128,6 @@ class Finder {
 
 } // namespace
 
-void find_ab_warnings(AbSummary &summary) {
-    Finder(summary).find();
-}
+void find_ab_warnings(AbSummary &summary) { Finder(summary).find(); }
 
 } // namespace keel

@@ -4,8 +4,9 @@
 
 namespace keel {
 
-// Adds what the numbers themselves warn of: nothing evicted, no memory saved, a reference that fails the task, items that only one arm
-// has, too few documents, contradicting records, no noise floor.
+// Adds what the numbers themselves warn of: nothing evicted, no memory saved, a reference that
+// fails the task, items that only one arm has, too few documents, contradicting records, no noise
+// floor.
 void find_ab_warnings(AbSummary &summary);
 
 } // namespace keel

@@ -26,8 +26,9 @@ std::vector<MatrixSet> read_sets(const YamlNode &node) {
     if (node.is_null()) return {};
     if (!node.is_map())
         fail(node.where(),
-             fmt::format("expected keys of a pipeline for 'set', as {{model.context: 1024}}, found {}",
-                         describe(node)));
+             fmt::format(
+                 "expected keys of a pipeline for 'set', as {{model.context: 1024}}, found {}",
+                 describe(node)));
     std::vector<MatrixSet> sets;
     for (const YamlEntry &entry : node.entries) {
         if (entry.key == "model.path" || entry.key == "policy.log")
@@ -49,7 +50,8 @@ std::vector<MatrixSet> read_sets(const YamlNode &node) {
     return sets;
 }
 
-// An item of an axis: a word, or a map with the word under `key`, a name and settings. `setting`: what the word sets.
+// An item of an axis: a word, or a map with the word under `key`, a name and settings. `setting`:
+// what the word sets.
 MatrixChoice read_choice(const YamlNode &node, const std::string &key, const std::string &setting,
                          std::string *word = nullptr) {
     MatrixChoice choice;
@@ -69,20 +71,19 @@ MatrixChoice read_choice(const YamlNode &node, const std::string &key, const std
         choice.sets.push_back({setting + "=" + pipeline::yaml_scalar(text), named->where()});
     if (node.is_map()) {
         if (const YamlEntry *set = node.find("set")) {
-            for (MatrixSet &one : read_sets(set->value))
-                choice.sets.push_back(std::move(one));
+            for (MatrixSet &one : read_sets(set->value)) choice.sets.push_back(std::move(one));
         }
     }
     return choice;
 }
 
-template <typename Choice>
-void check_names(const std::vector<Choice> &choices) {
+template <typename Choice> void check_names(const std::vector<Choice> &choices) {
     for (size_t i = 0; i < choices.size(); ++i) {
         for (size_t j = 0; j < i; ++j) {
             if (choices[i].name == choices[j].name)
-                fail(choices[i].where, fmt::format("the name '{}' twice; give one of them another `name`",
-                                                   printable(choices[i].name, 60)));
+                fail(choices[i].where,
+                     fmt::format("the name '{}' twice; give one of them another `name`",
+                                 printable(choices[i].name, 60)));
         }
     }
 }
@@ -105,15 +106,14 @@ std::vector<MatrixChoice> read_axis(const YamlNode &root, const char *key, const
 }
 
 // What a pipeline has where nobody says otherwise.
-std::string default_of(std::string_view key) {
-    return pipeline::find_key(key)->default_text();
-}
+std::string default_of(std::string_view key) { return pipeline::find_key(key)->default_text(); }
 
 const YamlEntry &need(const YamlNode &root, const std::filesystem::path &file, const char *key) {
     const YamlEntry *entry = root.find(key);
     if (entry == nullptr)
-        throw_error(ErrorKind::input, "{}: '{}' is missing; see `keel bench matrix` in docs/bench.md",
-                    file.string(), key);
+        throw_error(ErrorKind::input,
+                    "{}: '{}' is missing; see `keel bench matrix` in docs/bench.md", file.string(),
+                    key);
     return *entry;
 }
 
@@ -134,8 +134,8 @@ void read_models(const YamlNode &root, const std::filesystem::path &file, BenchM
 BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &backend) {
     const YamlNode root = pipeline::load_yaml(file);
     if (!root.is_map())
-        throw_error(ErrorKind::input, "{}: expected a map with models and lengths, found {}", file.string(),
-                    describe(root));
+        throw_error(ErrorKind::input, "{}: expected a map with models and lengths, found {}",
+                    file.string(), describe(root));
     check_keys(root, "a matrix",
                {"models", "backends", "kv", "policies", "sync", "lengths", "decode", "repeat",
                 "batch", "probe_mib", "set"});
@@ -143,7 +143,8 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
     read_models(root, file, m);
     m.backends = read_axis(root, "backends", "plugin", "backend.plugin", backend);
     m.caches = read_axis(root, "kv", "dtype", "kv.dtype", default_of("kv.dtype"));
-    m.policies = read_axis(root, "policies", "plugin", "policy.plugin", default_of("policy.plugin"));
+    m.policies =
+        read_axis(root, "policies", "plugin", "policy.plugin", default_of("policy.plugin"));
     m.syncs = read_axis(root, "sync", "strategy", "sync.strategy", "");
     for (const YamlNode *item : items(need(root, file, "lengths").value, "lengths", most_runs)) {
         const int64_t length = integer(*item, "a length in tokens", 1, int64_t{1} << 24);
@@ -175,8 +176,8 @@ BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &ba
         static_cast<double>(m.caches.size()) * static_cast<double>(m.policies.size()) *
         static_cast<double>(m.syncs.size()) * static_cast<double>(m.lengths.size());
     if (runs > static_cast<double>(most_runs))
-        throw_error(ErrorKind::input, "{}: {:.0f} combinations, at most {} are measured", file.string(), runs,
-                    most_runs);
+        throw_error(ErrorKind::input, "{}: {:.0f} combinations, at most {} are measured",
+                    file.string(), runs, most_runs);
     return m;
 }
 
@@ -188,8 +189,7 @@ std::string MatrixRun::name() const {
 std::string MatrixRun::key(const BenchMatrix &matrix, const std::string &circumstances) const {
     std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", circumstances, path.string(), length,
                                    matrix.decode, matrix.repeat, matrix.probe_mib.value_or(-1));
-    for (const std::string &set : sets)
-        text += set + '\n';
+    for (const std::string &set : sets) text += set + '\n';
     // Where there is one alone the key is what it was before there were several.
     if (matrix.sequences != std::vector<int64_t>{1})
         text += fmt::format("batch {}\n", fmt::join(matrix.sequences, ","));
@@ -209,7 +209,8 @@ std::string MatrixRun::fault(std::string_view message) const {
     for (size_t i = sets.size(); i-- > 0;) { // the last one wins
         const bool is_it = sets[i].starts_with(key) && sets[i].size() > key.size() &&
                            (sets[i][key.size()] == '=' || sets[i][key.size()] == '.');
-        if (is_it) return at(set_places[i], message.substr(std::min(key.size() + 2, message.size())));
+        if (is_it)
+            return at(set_places[i], message.substr(std::min(key.size() + 2, message.size())));
     }
     return at(key == "model.path" ? model_where : where, whole);
 }
@@ -218,8 +219,8 @@ std::string MatrixRun::file_name(const std::string &key) const {
     std::string slug;
     for (const char c : fmt::format("{}-{}-{}-{}{}-{}", model, backend, cache, policy,
                                     sync.empty() ? "" : "-" + sync, length)) {
-        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                           c == '-' || c == '_';
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                           (c >= '0' && c <= '9') || c == '-' || c == '_';
         slug += plain ? c : '_';
     }
     constexpr size_t longest = 150;

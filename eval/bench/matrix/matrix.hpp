@@ -32,8 +32,8 @@ struct BenchMatrix {
     };
     std::vector<Model> models;
     std::vector<MatrixChoice> backends, caches, policies;
-    std::vector<MatrixChoice> syncs;           // one without a name: the file has no such axis
-    std::vector<int64_t> lengths;              // of the prompt, and tokens in the cache before decoding
+    std::vector<MatrixChoice> syncs; // one without a name: the file has no such axis
+    std::vector<int64_t> lengths;    // of the prompt, and tokens in the cache before decoding
     std::vector<SourceLocation> length_places; // of each
     int64_t decode = 64, repeat = 3;
     std::vector<int64_t> sequences = {1}; // that decode at once: each run measures all of these
@@ -41,7 +41,8 @@ struct BenchMatrix {
     std::vector<MatrixSet> sets; // of every run, before those of the choices
 };
 
-// Reads the file; `backend` computes where it names none. Throws Error(input) "FILE:LINE:COLUMN: ...".
+// Reads the file; `backend` computes where it names none. Throws Error(input) "FILE:LINE:COLUMN:
+// ...".
 BenchMatrix load_matrix(const std::filesystem::path &file, const std::string &backend);
 
 // One combination.
@@ -56,13 +57,16 @@ struct MatrixRun {
 
     std::string
     name() const; // "tiny / cpu / f16 / none / 128", "tiny / cpu / f16 / none / lazy / 128"
-    // What tells runs apart that may give different numbers: settings, lengths, and `circumstances` (version, machine,
-    // the model's files); 16 hex digits.
+    // What tells runs apart that may give different numbers: settings, lengths, and `circumstances`
+    // (version, machine, the model's files); 16 hex digits.
     std::string key(const BenchMatrix &matrix, const std::string &circumstances) const;
-    // The same error with the place in the matrix that it is about in front, then the run's name: the item that sets the key which a message
-    // ("--set KEY: ...") begins with, the model where it begins with the model's path, else the choice that is written last.
+    // The same error with the place in the matrix that it is about in front, then the run's name:
+    // the item that sets the key which a message
+    // ("--set KEY: ...") begins with, the model where it begins with the model's path, else the
+    // choice that is written last.
     std::string fault(std::string_view message) const;
-    std::string file_name(const std::string &key) const; // "tiny-cpu-f16-none-128-0123456789abcdef.json"
+    std::string
+    file_name(const std::string &key) const; // "tiny-cpu-f16-none-128-0123456789abcdef.json"
 };
 
 // All of them, models outermost, lengths innermost.

@@ -81,8 +81,7 @@ Json run_json(const MatrixRun &run, const std::string &key,
               const std::vector<std::string> &arguments, const MatrixProgram &program,
               Json result) {
     Json command = Json::array({"keel"});
-    for (const std::string &argument : arguments)
-        command.push_back(argument);
+    for (const std::string &argument : arguments) command.push_back(argument);
     Json axes = {
         {"model", run.model}, {"backend", run.backend}, {"kv", run.cache}, {"policy", run.policy}};
     if (!run.sync.empty()) axes["sync"] = run.sync;

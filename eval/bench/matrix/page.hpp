@@ -24,12 +24,13 @@ struct BenchLine {
     std::optional<double> kv_bytes, peak_bytes, load_seconds, read_bandwidth;
 };
 
-// Reads results of `keel bench matrix` and `keel bench --json`: files, and all .json files of folders. Throws Error(input) naming the
-// file that is something else; nothing in them is trusted.
+// Reads results of `keel bench matrix` and `keel bench --json`: files, and all .json files of
+// folders. Throws Error(input) naming the file that is something else; nothing in them is trusted.
 std::vector<BenchLine> load_bench_lines(const std::vector<std::filesystem::path> &paths);
 
 // Stands near the beginning of each page: what tells it from somebody's own.
-inline constexpr std::string_view bench_html_mark = "<meta name=generator content=\"keel bench report\">";
+inline constexpr std::string_view bench_html_mark =
+    "<meta name=generator content=\"keel bench report\">";
 
 // One page with tables and charts, which needs nothing from anywhere else.
 std::string bench_html(const std::vector<BenchLine> &lines, const std::string &title);

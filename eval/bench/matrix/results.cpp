@@ -137,8 +137,7 @@ std::vector<BenchLine> load_bench_lines(const std::vector<fs::path> &paths) {
         files.insert(files.end(), here.begin(), here.end());
     }
     std::vector<BenchLine> lines;
-    for (const fs::path &file : files)
-        load_file(file, lines);
+    for (const fs::path &file : files) load_file(file, lines);
     return lines;
 }
 

@@ -36,7 +36,8 @@ uint64_t probe_buffer_bytes(uint64_t last_level_cache, uint64_t available_memory
 BandwidthProbe::BandwidthProbe(ThreadTeam &team, uint64_t bytes)
     : team_(team), kernels_(best_probe_kernels()),
       buffer_(whole_units(bytes, team.cpus()), "the bandwidth probe's buffer") {
-    // Pages that were never written are all the same page of zeros, which lies in a cache. Each worker touches its own.
+    // Pages that were never written are all the same page of zeros, which lies in a cache. Each
+    // worker touches its own.
     const auto touch = [](void *user, const ThreadTeam::Region &region) {
         const Slice part = slice(region, *static_cast<PageBuffer *>(user));
         std::memset(part.begin, 1 + static_cast<int>(region.worker() % 100), part.bytes);

@@ -40,14 +40,15 @@ double run_pass(ThreadTeam &team, Pass &pass) {
 FlopsReading measure_flops(ThreadTeam &team, double seconds) {
     const ProbeKernels &kernels = best_probe_kernels();
     FlopsReading best{0, kernels.isa};
-    // The first pass wakes the processor up and says how long a round takes; the best of four is the peak.
+    // The first pass wakes the processor up and says how long a round takes; the best of four is
+    // the peak.
     uint64_t rounds = uint64_t{1} << 18;
     for (int i = 0; i < 5; ++i) {
         Pass pass{kernels, rounds};
         const double took = run_pass(team, pass);
         if (took <= 0) return best;
-        best.flops =
-            std::max(best.flops, static_cast<double>(rounds * kernels.flops_per_round) * pass.workers / took);
+        best.flops = std::max(best.flops, static_cast<double>(rounds * kernels.flops_per_round) *
+                                              pass.workers / took);
         const double wanted = seconds / 4 / took;
         rounds = static_cast<uint64_t>(std::clamp(static_cast<double>(rounds) * wanted, 1e4, 1e9));
     }

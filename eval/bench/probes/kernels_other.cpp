@@ -3,8 +3,6 @@
 
 namespace keel {
 
-const ProbeKernels &best_probe_kernels() {
-    return baseline_probe_kernels();
-}
+const ProbeKernels &best_probe_kernels() { return baseline_probe_kernels(); }
 
 } // namespace keel

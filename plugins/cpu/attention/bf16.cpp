@@ -19,9 +19,7 @@ struct Chunk {
 
 // Which way products go is decided by the rows of the job, not of a task: how many the last task
 // has depends on the number of workers, and each way rounds its sums otherwise.
-bool is_few(const AttentionJob &job) {
-    return job.rows() <= job.bf16->few_rows;
-}
+bool is_few(const AttentionJob &job) { return job.rows() <= job.bf16->few_rows; }
 
 Ahead behind(const Ahead &ahead, int64_t rows) {
     return {ahead.data == nullptr ? nullptr : ahead.data + rows * ahead.row_bytes, ahead.row_bytes};

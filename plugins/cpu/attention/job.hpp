@@ -29,9 +29,7 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) {
     // none of nothing: an op may be planned for no queries at all
     return b == 0 ? 0 : (a + b - 1) / b;
 }
-constexpr int64_t tiles_of(int64_t rows) {
-    return ceil_div(rows, kTileRows);
-}
+constexpr int64_t tiles_of(int64_t rows) { return ceil_div(rows, kTileRows); }
 
 struct AttentionTask {
     int64_t head, row, rows, begin, end;

@@ -20,8 +20,7 @@ struct KeptFactors {
     }
     bool are_numbers() const {
         bool all = true;
-        for (int64_t g = 0; g < job.group; ++g)
-            all &= value[g] - value[g] == 0;
+        for (int64_t g = 0; g < job.group; ++g) all &= value[g] - value[g] == 0;
         return all;
     }
     void update(const float *tile_max) {

@@ -13,8 +13,7 @@ struct Reduction {
 
 void clear(const AttentionJob &job, Reduction &r, int64_t n) {
     const bool lowest = job.scores->reduce_queries == KEEL_REDUCE_MAX;
-    for (int64_t j = 0; j < n; ++j)
-        r.queries[j] = lowest ? kNoLogit : 0.0f, r.seen[j] = 0;
+    for (int64_t j = 0; j < n; ++j) r.queries[j] = lowest ? kNoLogit : 0.0f, r.seen[j] = 0;
 }
 
 // One query's logits into the reduction. hidden[j] is -inf where the query does not see the slot, 0
@@ -54,8 +53,7 @@ void pack_queries(const AttentionJob &job, const Team &team) {
         job.kernels->load[job.q_type](job.q + i * job.q_token + (h * job.group + g) * job.q_head,
                                       dim, to);
         job.kernels->scale(to, dim, job.scale);
-        for (int64_t d = dim; d < stride; ++d)
-            to[d] = 0;
+        for (int64_t d = dim; d < stride; ++d) to[d] = 0;
     }
 }
 

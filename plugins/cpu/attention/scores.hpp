@@ -103,8 +103,7 @@ inline void write_group(const AttentionJob &job, float *group, int64_t head, int
                         int64_t n, const bool *inside) {
     if (job.scores->reduce_group == KEEL_REDUCE_NONE) return;
     if (job.scores->reduce_group == KEEL_REDUCE_MEAN)
-        for (int64_t j = 0; j < n; ++j)
-            group[j] /= static_cast<float>(job.group);
+        for (int64_t j = 0; j < n; ++j) group[j] /= static_cast<float>(job.group);
     write_scores(job, head, first, n, group, inside);
 }
 

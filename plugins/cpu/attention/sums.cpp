@@ -63,11 +63,9 @@ class KeptRows {
     }
     void add() {
         if (!finite_ || takes_largest(job_))
-            for (int64_t r = begin_; r < end_; ++r)
-                add_row(r);
+            for (int64_t r = begin_; r < end_; ++r) add_row(r);
         else
-            for (int64_t first = 0; first < task_.end; first += kTileSlots)
-                add_tile(first);
+            for (int64_t first = 0; first < task_.end; first += kTileSlots) add_tile(first);
     }
 
   private:
@@ -126,8 +124,7 @@ class KeptRows {
         const int64_t count = from < end ? (end - from + every - 1) / every : 0;
         if (count == 0) return;
         float by[kTileRows];
-        for (int64_t i = 0; i < count; ++i)
-            by[i] = value_[from - begin_ + i * every];
+        for (int64_t i = 0; i < count; ++i) by[i] = value_[from - begin_ + i * every];
         if (tile.values16 != nullptr)
             job_.bf16->add_columns(tile.values16, from - tile.begin, every, count, by,
                                    bf16_padded(tile.n), x);
@@ -201,8 +198,7 @@ void clear_sums(const AttentionJob &job, int64_t head) {
     const float none = takes_largest(job) ? kNoLogit : 0.0f;
     const int64_t rows = sums_of_heads(*job.scores) ? 1 : job.group;
     float *sums = sums_of(job, head, 0);
-    for (int64_t j = 0; j < rows * job.layout.sum_stride; ++j)
-        sums[j] = none;
+    for (int64_t j = 0; j < rows * job.layout.sum_stride; ++j) sums[j] = none;
 }
 
 // Does any query that counts see the slot? Asked where a weight is no number.
@@ -220,8 +216,7 @@ bool is_seen(const AttentionJob &job, int64_t head, int64_t slot) {
 // Sums of one row of them to what was asked for of the queries.
 void finish_queries(const AttentionJob &job, int64_t head, int64_t first, int64_t n, float *x) {
     if (job.scores->reduce_queries == KEEL_REDUCE_MEAN)
-        for (int64_t j = 0; j < n; ++j)
-            x[j] /= static_cast<float>(job.contributing);
+        for (int64_t j = 0; j < n; ++j) x[j] /= static_cast<float>(job.contributing);
     if (job.weights == nullptr || takes_largest(job)) return;
     const float *weights = job.weights + head * job.weight_stride + first;
     for (int64_t j = 0; j < n; ++j) {
@@ -264,8 +259,7 @@ void keep_step(const AttentionJob &job, const AttentionTask &task, int64_t row,
 }
 
 void begin_sums(const AttentionJob &job) {
-    for (int64_t h = 0; h < job.kv.heads; ++h)
-        new (&turn_of(job, h)) Turn(0);
+    for (int64_t h = 0; h < job.kv.heads; ++h) new (&turn_of(job, h)) Turn(0);
 }
 
 void add_scores(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {

@@ -9,9 +9,7 @@ namespace {
 
 constexpr float kNone = -__builtin_inff();
 
-bool is_block_type(int type) {
-    return type == kRowQ8_0 || type == kRowQ4_0;
-}
+bool is_block_type(int type) { return type == kRowQ8_0 || type == kRowQ4_0; }
 
 // n slots in f32, [n, stride].
 void load_slots(const AttentionJob &job, const KvSide &side, int64_t head, int64_t first, int64_t n,
@@ -189,8 +187,7 @@ bool slots_in_ranges(const AttentionJob &job, int64_t first, int64_t n, bool *in
     for (int64_t r = 0; r < job.n_ranges; ++r) {
         const int64_t begin = job.ranges[r * job.range_stride] - first,
                       end = job.ranges[r * job.range_stride + 1] - first;
-        for (int64_t j = begin > 0 ? begin : 0; j < end && j < n; ++j)
-            inside[j] = any = true;
+        for (int64_t j = begin > 0 ? begin : 0; j < end && j < n; ++j) inside[j] = any = true;
     }
     return any;
 }
@@ -199,8 +196,7 @@ bool mask_row(const AttentionJob &job, int64_t head, int64_t i, int64_t first, i
               const bool *inside, float *s) {
     bool masked = false;
     const int64_t seen = job.limit(head, i) - first;
-    for (int64_t j = seen > 0 ? seen : 0; j < n; ++j)
-        s[j] = kNone, masked = true;
+    for (int64_t j = seen > 0 ? seen : 0; j < n; ++j) s[j] = kNone, masked = true;
     if (inside != nullptr)
         for (int64_t j = 0; j < n; ++j)
             if (!inside[j]) s[j] = kNone, masked = true;
@@ -255,8 +251,7 @@ void walk_f32(const AttentionJob &job, AttentionScratch w, const AttentionTask &
 
 void run_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
     const int64_t stride = padded(job.kv.v.dim);
-    for (int64_t r = 0; r < task.rows; ++r)
-        w.max[r] = kNone, w.sum[r] = 0;
+    for (int64_t r = 0; r < task.rows; ++r) w.max[r] = kNone, w.sum[r] = 0;
     memset(w.acc, 0, static_cast<size_t>(task.rows * stride) * 4);
     if (job.products_in_bf16())
         walk_bf16(job, w, task);

@@ -11,9 +11,7 @@ constexpr int64_t kTileSlots = 64;
 // Rows of scratch are padded to this many floats: the widest vector of any table.
 constexpr int64_t kPad = 16;
 
-constexpr int64_t padded(int64_t n) {
-    return (n + kPad - 1) / kPad * kPad;
-}
+constexpr int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
 
 // Dtypes of rows, as indices of the tables.
 enum RowType { kRowF32, kRowF16, kRowBf16, kRowQ8_0, kRowQ4_0, kRowTypes };
@@ -21,18 +19,12 @@ enum RowType { kRowF32, kRowF16, kRowBf16, kRowQ8_0, kRowQ4_0, kRowTypes };
 // Place in the tables, -1 for a dtype that no row has.
 inline int row_type(keel_dtype t) {
     switch (t) {
-    case KEEL_DTYPE_F32:
-        return kRowF32;
-    case KEEL_DTYPE_F16:
-        return kRowF16;
-    case KEEL_DTYPE_BF16:
-        return kRowBf16;
-    case KEEL_DTYPE_Q8_0:
-        return kRowQ8_0;
-    case KEEL_DTYPE_Q4_0:
-        return kRowQ4_0;
-    default:
-        return -1;
+    case KEEL_DTYPE_F32: return kRowF32;
+    case KEEL_DTYPE_F16: return kRowF16;
+    case KEEL_DTYPE_BF16: return kRowBf16;
+    case KEEL_DTYPE_Q8_0: return kRowQ8_0;
+    case KEEL_DTYPE_Q4_0: return kRowQ4_0;
+    default: return -1;
     }
 }
 

@@ -41,13 +41,9 @@ constexpr const char *weight_type_names[weight_types] = {"f32",  "f16",  "bf16",
                                                          "q4_0", "q4_k", "q5_k", "q6_k"};
 
 // Types with scales; weight_prepare stores them interleaved.
-constexpr bool is_quantized(WeightType t) {
-    return t >= WeightType::q8_0;
-}
+constexpr bool is_quantized(WeightType t) { return t >= WeightType::q8_0; }
 // Types in blocks of 256 columns.
-constexpr bool is_k(WeightType t) {
-    return t >= WeightType::q4_k;
-}
+constexpr bool is_k(WeightType t) { return t >= WeightType::q4_k; }
 
 // Ranges of W's rows that are given to a kernel begin at multiples of these numbers.
 constexpr int64_t dot_unit = 12;      // f32 and half few: kernels take 2, 3 or 4 rows together
@@ -81,8 +77,7 @@ inline const uint8_t *row_of(const WeightView &w, int64_t row) {
         return s.data + row / w.n_sources * s.stride;
     }
     uint32_t i = 0;
-    while (row >= w.sources[i].rows)
-        row -= w.sources[i++].rows;
+    while (row >= w.sources[i].rows) row -= w.sources[i++].rows;
     return w.sources[i].data + row * w.sources[i].stride;
 }
 

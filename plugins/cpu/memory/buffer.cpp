@@ -42,8 +42,7 @@ keel_status get_memory(keel_ctx *ctx, const keel_buffer_desc *desc, keel_buffer 
         if (b->committed.data == nullptr) return no_memory(ctx, desc->size);
         break;
     }
-    default:
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "unknown kind of buffer %u", desc->kind);
+    default: return fail(ctx->host, KEEL_E_UNSUPPORTED, "unknown kind of buffer %u", desc->kind);
     }
     b->data = b->memory.data;
     return KEEL_OK;
@@ -127,8 +126,7 @@ keel_status KEEL_CALL buffer_commit(keel_ctx *ctx, keel_buffer *b, uint64_t offs
             continue;
         }
         uint64_t stop = first;
-        while (stop < last && b->committed.data[stop] != wanted)
-            ++stop;
+        while (stop < last && b->committed.data[stop] != wanted) ++stop;
         const uint64_t bytes = (stop - first) * page;
         const bool done = commit ? memory_commit(b->data + first * page, bytes)
                                  : memory_release(b->data + first * page, bytes);

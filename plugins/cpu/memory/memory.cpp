@@ -34,9 +34,7 @@ uint8_t *map_huge(uint64_t bytes) {
 
 } // namespace
 
-uint64_t page_bytes() noexcept {
-    return static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
+uint64_t page_bytes() noexcept { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
 
 Memory memory_alloc(const keel_host *host, uint64_t bytes) noexcept {
     Memory m;

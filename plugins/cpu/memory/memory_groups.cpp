@@ -80,13 +80,11 @@ void apply_upwards(const char *mount, const char *path, size_t length, const Fil
         return apply(mount, files, total, available);
     const size_t top = strlen(mount);
     for (size_t end = static_cast<size_t>(n);;) {
-        while (end > top && group[end - 1] == '/')
-            --end;
+        while (end > top && group[end - 1] == '/') --end;
         group[end] = 0;
         apply(group, files, total, available);
         if (end <= top) return;
-        while (end > top && group[end - 1] != '/')
-            --end;
+        while (end > top && group[end - 1] != '/') --end;
     }
 }
 

@@ -16,15 +16,13 @@ keel_status plan_f32(keel_ctx *ctx, const char *name, uint64_t features, uint64_
 }
 
 // f(row, begin, count) over all elements of `rows` rows of n, in pieces of one row.
-template <class F>
-keel_status each_piece(keel_ctx *ctx, int64_t rows, int64_t n, F &&f) {
+template <class F> keel_status each_piece(keel_ctx *ctx, int64_t rows, int64_t n, F &&f) {
     if (rows == 0 || n == 0) return KEEL_OK;
     return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(rows * n) * 4),
                     [&](const Team &team) {
                         if (rows >= team.n) {
                             const Range r = share(rows, 1, team);
-                            for (int64_t i = r.begin; i < r.end; ++i)
-                                f(i, int64_t{0}, n);
+                            for (int64_t i = r.begin; i < r.end; ++i) f(i, int64_t{0}, n);
                             return;
                         }
                         const Range r = share(n, 16, team);
@@ -33,9 +31,7 @@ keel_status each_piece(keel_ctx *ctx, int64_t rows, int64_t n, F &&f) {
                     });
 }
 
-float *floats(uint8_t *p) {
-    return reinterpret_cast<float *>(p);
-}
+float *floats(uint8_t *p) { return reinterpret_cast<float *>(p); }
 
 keel_status gate(keel_ctx *ctx, const keel_gate_args *a, bool gelu) {
     const bool pairs = (a->features & KEEL_GATE_INTERLEAVED) != 0,

@@ -25,8 +25,7 @@ void gather_rows(const KvAccess &from, const KvAccess &to, const KvSide &source,
         int64_t most = dense ? from.block_slots - (first & (from.block_slots - 1)) : 1, count = 1;
         const int64_t room = to.block_slots - (j & (to.block_slots - 1));
         most = most < room ? most : room;
-        while (count < most && j + count < n && index[j + count] == first + count)
-            ++count;
+        while (count < most && j + count < n && index[j + count] == first + count) ++count;
         uint8_t *out = to.row(target, to_blocks, j);
         const uint8_t *in = from.row(source, from_blocks, first);
         if (out != in) memmove(out, in, static_cast<size_t>(count * source.row_bytes));
@@ -148,8 +147,7 @@ keel_status KEEL_CALL op_kv_gather(keel_ctx *ctx, const keel_kv_gather_args *arg
     const uint64_t bytes = rows * static_cast<uint64_t>(from.k.row_bytes + from.v.row_bytes) * 2;
     return parallel(ctx, workers_for(ctx, bytes), [&](const Team &team) {
         const Range heads = share(to.heads, 1, team);
-        for (int64_t h = heads.begin; h < heads.end; ++h)
-            gather_head(args, from, to, h);
+        for (int64_t h = heads.begin; h < heads.end; ++h) gather_head(args, from, to, h);
     });
 }
 

@@ -5,9 +5,7 @@
 namespace keel_cpu {
 namespace {
 
-bool is_i32(const keel_tensor *t) {
-    return t != nullptr && t->dtype == KEEL_DTYPE_I32;
-}
+bool is_i32(const keel_tensor *t) { return t != nullptr && t->dtype == KEEL_DTYPE_I32; }
 
 KvSide open_side(const keel_tensor *t) {
     KvSide side;
@@ -48,8 +46,7 @@ keel_status check_arenas(keel_ctx *ctx, const View *view, const char *op) noexce
     return KEEL_OK;
 }
 
-template <class View>
-void open_arenas(const View *view, KvAccess &access) {
+template <class View> void open_arenas(const View *view, KvAccess &access) {
     access.k = open_side(view->k);
     access.v = open_side(view->v);
     access.table = data_as<const int32_t>(view->block_table);

@@ -9,9 +9,7 @@
 namespace keel_cpu {
 
 // Values of an i32 or f32 tensor [rows, n]: how far one row is from the next, in elements.
-inline int64_t outer_stride(const keel_tensor *t) {
-    return t->rank >= 2 ? t->stride[0] / 4 : 0;
-}
+inline int64_t outer_stride(const keel_tensor *t) { return t->rank >= 2 ? t->stride[0] / 4 : 0; }
 
 // K or V of all heads: where a slot's row lies.
 struct KvSide {

@@ -75,8 +75,7 @@ struct KvWriter {
 };
 
 // Of a keel_kv_view, or a keel_batch_kv.
-template <class View>
-uint64_t writer_scratch(const keel_ctx *ctx, const View *kv) {
+template <class View> uint64_t writer_scratch(const keel_ctx *ctx, const View *kv) {
     const int64_t dim = kv->k->shape[2] > kv->v->shape[2] ? kv->k->shape[2] : kv->v->shape[2];
     return static_cast<uint64_t>(ctx->threads * KvWriter::kRows * padded(dim)) * 4;
 }

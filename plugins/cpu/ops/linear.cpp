@@ -44,9 +44,7 @@ constexpr bool is_bf16(Path p) { // x packed, rounded to bf16
     return p == Path::any_bf16 || p == Path::half_bf16_few;
 }
 
-const char *weight_name(WeightType t) {
-    return weight_type_names[static_cast<int>(t)];
-}
+const char *weight_name(WeightType t) { return weight_type_names[static_cast<int>(t)]; }
 
 // Whether products of 16 bits are there for W's type, and wanted.
 bool takes(const keel_ctx *ctx, const WeightView &w, uint32_t types) {
@@ -73,9 +71,7 @@ int64_t quantized_bytes(const Matmul &job, int64_t m) {
 }
 
 // Rounded rows of x and their scales, which lie behind them.
-int64_t half_stride(const Matmul &job) {
-    return round_up(job.task.w.cols, 8);
-}
+int64_t half_stride(const Matmul &job) { return round_up(job.task.w.cols, 8); }
 int64_t half_bytes(const Matmul &job, int64_t m) {
     return round_up(m * (half_stride(job) * 2 + 4), 64);
 }
@@ -99,19 +95,13 @@ Path path_of(const keel_ctx *ctx, const WeightView &w, int64_t m) {
 // Rows of W that a path's kernel takes at a time.
 int64_t unit_of(const keel_ctx *ctx, Path path) {
     switch (path) {
-    case Path::quant_int8:
-        return ctx->matmul->group;
+    case Path::quant_int8: return ctx->matmul->group;
     case Path::float_f32_few:
-    case Path::half_half_few:
-        return dot_unit;
-    case Path::half_half_many:
-        return half_tile_rows;
-    case Path::any_bf16:
-        return bf16_unit;
-    case Path::half_bf16_few:
-        return few_unit;
-    case Path::any_f32:
-        break;
+    case Path::half_half_few: return dot_unit;
+    case Path::half_half_many: return half_tile_rows;
+    case Path::any_bf16: return bf16_unit;
+    case Path::half_bf16_few: return few_unit;
+    case Path::any_f32: break;
     }
     return ctx->matmul->panel;
 }
@@ -228,12 +218,9 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
     case Path::quant_int8:
         return kernels.matmul_quant_int8(job.task, n0 / job.unit, (n1 + job.unit - 1) / job.unit,
                                          m0, m1);
-    case Path::float_f32_few:
-        return kernels.matmul_float_f32_few(job.task, n0, n1, m0, m1);
-    case Path::half_half_few:
-        return kernels.matmul_half_half_few(job.task, n0, n1, m0, m1);
-    case Path::half_half_many:
-        return kernels.matmul_half_half_many(job.task, n0, n1, m0, m1);
+    case Path::float_f32_few: return kernels.matmul_float_f32_few(job.task, n0, n1, m0, m1);
+    case Path::half_half_few: return kernels.matmul_half_half_few(job.task, n0, n1, m0, m1);
+    case Path::half_half_many: return kernels.matmul_half_half_many(job.task, n0, n1, m0, m1);
     case Path::half_bf16_few:
         return ctx->matmul_bf16->matmul_half_bf16_few(
             job.task, reinterpret_cast<const uint16_t *>(memory), n0, n1, job.m);
@@ -360,8 +347,7 @@ keel_status KEEL_CALL op_embed(keel_ctx *ctx, const keel_embed_args *a) noexcept
                             if (ids[i] >= 0 && ids[i] < view.rows)
                                 ctx->matmul->unpack_row(view, ids[i], a->scale, row);
                             else
-                                for (int64_t j = 0; j < dim; ++j)
-                                    row[j] = NAN;
+                                for (int64_t j = 0; j < dim; ++j) row[j] = NAN;
                         }
                     });
 }

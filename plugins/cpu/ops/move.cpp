@@ -22,12 +22,10 @@ bool cast_types(const keel_move_args *a, WeightType &from, WeightType &to) {
     return !is_quantized(to) || from == WeightType::f32;
 }
 
-template <class F>
-keel_status each_row(keel_ctx *ctx, int64_t rows, uint64_t bytes, F &&f) {
+template <class F> keel_status each_row(keel_ctx *ctx, int64_t rows, uint64_t bytes, F &&f) {
     return parallel(ctx, workers_for(ctx, bytes), [&](const Team &team) {
         const Range r = share(rows, 1, team);
-        for (int64_t i = r.begin; i < r.end; ++i)
-            f(i);
+        for (int64_t i = r.begin; i < r.end; ++i) f(i);
     });
 }
 

@@ -19,8 +19,7 @@ keel_status plan_norm(keel_ctx *ctx, const keel_norm_args *a, const char *name,
 }
 
 // f(x row, residual row or NULL, out row) for each row.
-template <class F>
-keel_status each_row(keel_ctx *ctx, const keel_norm_args *a, F &&f) {
+template <class F> keel_status each_row(keel_ctx *ctx, const keel_norm_args *a, F &&f) {
     const Rows x(a->x), out(a->out), residual(a->residual != nullptr ? a->residual : a->x);
     const bool with_residual = a->residual != nullptr;
     if (x.n == 0) return KEEL_OK;

@@ -140,8 +140,7 @@ constexpr int64_t kSumDepth = 32; // terms that are added up before their sum jo
 
 void project_tile(const KeysJob &job, uint32_t worker, int64_t h, int64_t first, int64_t n) {
     float *keys = job.keys(worker), *product = job.product(worker);
-    for (int64_t j = 0; j < n; ++j)
-        job.key(h, first + j, keys + j * job.dim());
+    for (int64_t j = 0; j < n; ++j) job.key(h, first + j, keys + j * job.dim());
     for (int64_t d = 0; d < job.kv.k.dim; d += kSumDepth) {
         const int64_t depth = job.kv.k.dim - d < kSumDepth ? job.kv.k.dim - d : kSumDepth;
         job.kernels->gemm(keys + d, job.dim(), n, job.projection + d * job.r, job.r, depth, job.r,
@@ -315,8 +314,7 @@ keel_status KEEL_CALL op_key_sum(keel_ctx *ctx, const keel_keys_args *args) noex
         static_cast<uint64_t>((args->end - args->begin) * job.kv.heads * job.kv.k.dim) * 4;
     return parallel(ctx, workers_for(ctx, 0, flops), [&job](const Team &team) {
         const Range heads = share(job.kv.heads, 1, team);
-        for (int64_t h = heads.begin; h < heads.end; ++h)
-            sum_head(job, team.worker, h);
+        for (int64_t h = heads.begin; h < heads.end; ++h) sum_head(job, team.worker, h);
     });
 }
 

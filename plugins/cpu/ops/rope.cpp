@@ -73,8 +73,7 @@ struct Prepare {
         float *room = writer.row(worker);
         for (int64_t h = 0; h < writer.heads(); ++h) {
             const int64_t position = writer.positions.at(i, h);
-            for (int64_t g = 0; g < group; ++g)
-                query(i, h * group + g, position, room);
+            for (int64_t g = 0; g < group; ++g) query(i, h * group + g, position, room);
             const float *key = writer.f32(writer.k, i, h, writer.kv.k.dim, room);
             head(key, k_norm, k_unrotated, i, h, position, room, room);
             writer.append(i, h, room,
@@ -164,8 +163,7 @@ keel_status prepare(keel_ctx *ctx, const keel_qkv_args *args, const View *kv) {
         8;
     return parallel(ctx, workers_for(ctx, bytes), [&p](const Team &team) {
         const Range tokens = share(p.writer.m, 1, team);
-        for (int64_t i = tokens.begin; i < tokens.end; ++i)
-            p.token(i, team.worker);
+        for (int64_t i = tokens.begin; i < tokens.end; ++i) p.token(i, team.worker);
     });
 }
 

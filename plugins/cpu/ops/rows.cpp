@@ -18,9 +18,7 @@ keel_status plan_rows(keel_ctx *ctx, const keel_rows_args *a, const char *name,
 }
 
 // True if element `a` of x ranks behind `b`: smaller, or equal and later.
-bool behind(const float *x, int32_t a, int32_t b) {
-    return x[a] < x[b] || (x[a] == x[b] && a > b);
-}
+bool behind(const float *x, int32_t a, int32_t b) { return x[a] < x[b] || (x[a] == x[b] && a > b); }
 
 void swap(int32_t &a, int32_t &b) {
     const int32_t t = a;
@@ -42,18 +40,15 @@ void sift(const float *x, int32_t *heap, int64_t n, int64_t at) {
 
 bool has_nan(const float *x, int64_t n) {
     int found = 0;
-    for (int64_t i = 0; i < n; ++i)
-        found |= x[i] != x[i];
+    for (int64_t i = 0; i < n; ++i) found |= x[i] != x[i];
     return found != 0;
 }
 
 // The k first in rank of n, in order, by a heap of k kept in `index` itself.
 void top_k(const float *x, int64_t n, int64_t k, int32_t *index) {
     if (k == 0) return;
-    for (int64_t i = 0; i < k; ++i)
-        index[i] = static_cast<int32_t>(i);
-    for (int64_t i = k / 2; i-- > 0;)
-        sift(x, index, k, i);
+    for (int64_t i = 0; i < k; ++i) index[i] = static_cast<int32_t>(i);
+    for (int64_t i = k / 2; i-- > 0;) sift(x, index, k, i);
     for (int64_t i = k; i < n; ++i) {
         if (!behind(x, index[0], static_cast<int32_t>(i))) continue;
         index[0] = static_cast<int32_t>(i);

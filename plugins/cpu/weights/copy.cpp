@@ -16,12 +16,9 @@ const char *hindrance(uint64_t bytes) {
     uint64_t total = 0, available = 0;
     system_memory(total, available);
     switch (room_for(bytes, total, available, "/proc/self/cgroup", "/sys/fs/cgroup")) {
-    case Room::enough:
-        return nullptr;
-    case Room::none:
-        return "less than an eighth of memory would stay free";
-    case Room::unknown:
-        break;
+    case Room::enough: return nullptr;
+    case Room::none: return "less than an eighth of memory would stay free";
+    case Room::unknown: break;
     }
     return "how much memory there is and is free cannot be found out (copy: on copies all the "
            "same)";

@@ -15,8 +15,7 @@ uint32_t word_at(const uint8_t *p, int i) {
 uint32_t gather(const uint8_t *p, int n, int bits, int at) {
     const uint32_t mask = bits == 1 ? 0x01010101u : 0x03030303u;
     uint32_t all = 0;
-    for (int i = 0; i < n; ++i)
-        all |= (word_at(p, i) >> at & mask) << (i * bits);
+    for (int i = 0; i < n; ++i) all |= (word_at(p, i) >> at & mask) << (i * bits);
     return all;
 }
 

@@ -15,9 +15,7 @@ Words4 load_words(const uint8_t *p) {
     return v;
 }
 
-void store_words(uint8_t *p, Words4 v) {
-    memcpy(p, &v, sizeof v);
-}
+void store_words(uint8_t *p, Words4 v) { memcpy(p, &v, sizeof v); }
 
 // Four rows' words 0..3 as four words of rows 0..3 each.
 void transpose_words(const uint8_t *const (&rows)[4], int64_t at, uint8_t *out, int64_t stride) {
@@ -69,8 +67,7 @@ void put_shares(const Share (&shares)[4], const BlockForm &form, int64_t group, 
     for (; w + 4 <= form.words; w += 4)
         transpose_words(from, 4 * w, words + w * group * 4, 4 * group);
     for (; w < form.words; ++w)
-        for (int i = 0; i < 4; ++i)
-            memcpy(words + (w * group + i) * 4, from[i] + 4 * w, 4);
+        for (int i = 0; i < 4; ++i) memcpy(words + (w * group + i) * 4, from[i] + 4 * w, 4);
 }
 
 } // namespace

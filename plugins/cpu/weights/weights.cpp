@@ -12,9 +12,7 @@
 namespace keel_cpu {
 namespace {
 
-const char *type_name(WeightType t) {
-    return weight_type_names[static_cast<int>(t)];
-}
+const char *type_name(WeightType t) { return weight_type_names[static_cast<int>(t)]; }
 
 keel_dtype dtype_of(WeightType t) {
     constexpr keel_dtype dtypes[weight_types] = {KEEL_DTYPE_F32,  KEEL_DTYPE_F16,  KEEL_DTYPE_BF16,
@@ -106,9 +104,7 @@ bool is_interleaved(WeightType type, uint32_t use) {
 }
 
 // Groups of the interleaved layout that a view's rows make, and the bytes of one.
-int64_t groups_of(const WeightView &view, int64_t group) {
-    return (view.rows + group - 1) / group;
-}
+int64_t groups_of(const WeightView &view, int64_t group) { return (view.rows + group - 1) / group; }
 
 int64_t group_bytes_of(const WeightView &view, int64_t group) {
     const BlockForm form = block_form(view.type);
@@ -123,8 +119,7 @@ keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType 
     w->view.type = type;
     w->view.layout = Layout::rows;
     w->view.cols = desc->sources[0]->cols;
-    for (uint32_t i = 0; i < desc->n_sources; ++i)
-        w->view.rows += desc->sources[i]->rows;
+    for (uint32_t i = 0; i < desc->n_sources; ++i) w->view.rows += desc->sources[i]->rows;
     w->use = desc->use;
     return w;
 }
@@ -165,32 +160,15 @@ keel_status interleave(keel_ctx *ctx, keel_weight *w) {
 
 bool weight_type_of(keel_dtype dtype, WeightType &type) {
     switch (dtype) {
-    case KEEL_DTYPE_F32:
-        type = WeightType::f32;
-        return true;
-    case KEEL_DTYPE_F16:
-        type = WeightType::f16;
-        return true;
-    case KEEL_DTYPE_BF16:
-        type = WeightType::bf16;
-        return true;
-    case KEEL_DTYPE_Q8_0:
-        type = WeightType::q8_0;
-        return true;
-    case KEEL_DTYPE_Q4_0:
-        type = WeightType::q4_0;
-        return true;
-    case KEEL_DTYPE_Q4_K:
-        type = WeightType::q4_k;
-        return true;
-    case KEEL_DTYPE_Q5_K:
-        type = WeightType::q5_k;
-        return true;
-    case KEEL_DTYPE_Q6_K:
-        type = WeightType::q6_k;
-        return true;
-    default:
-        return false;
+    case KEEL_DTYPE_F32: type = WeightType::f32; return true;
+    case KEEL_DTYPE_F16: type = WeightType::f16; return true;
+    case KEEL_DTYPE_BF16: type = WeightType::bf16; return true;
+    case KEEL_DTYPE_Q8_0: type = WeightType::q8_0; return true;
+    case KEEL_DTYPE_Q4_0: type = WeightType::q4_0; return true;
+    case KEEL_DTYPE_Q4_K: type = WeightType::q4_k; return true;
+    case KEEL_DTYPE_Q5_K: type = WeightType::q5_k; return true;
+    case KEEL_DTYPE_Q6_K: type = WeightType::q6_k; return true;
+    default: return false;
     }
 }
 

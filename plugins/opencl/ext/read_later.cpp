@@ -19,9 +19,7 @@ unsigned char *mail_of(LaterReads &later, const LaterReads::Read *read) {
 
 } // namespace
 
-bool reads_later(const keel_ctx &) {
-    return true;
-}
+bool reads_later(const keel_ctx &) { return true; }
 
 uint64_t start_read(keel_ctx &ctx, keel_buffer &b, uint64_t offset, uint64_t n) {
     require_alive(ctx);

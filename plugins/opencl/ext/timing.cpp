@@ -12,9 +12,7 @@ void Timing::restart(bool on) {
     done_.clear();
 }
 
-void Timing::queued(Event event) {
-    (first_ ? last_ : first_) = std::move(event);
-}
+void Timing::queued(Event event) { (first_ ? last_ : first_) = std::move(event); }
 
 void Timing::op_done() {
     if (!on_) return;
@@ -69,9 +67,7 @@ void time_ops(keel_ctx &ctx, bool on) {
     ctx.timing.restart(on);
 }
 
-bool times_ops(const keel_ctx &ctx) {
-    return ctx.timing.is_on();
-}
+bool times_ops(const keel_ctx &ctx) { return ctx.timing.is_on(); }
 
 uint32_t read_times(keel_ctx &ctx, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
                     uint32_t capacity) {

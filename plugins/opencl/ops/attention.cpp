@@ -10,9 +10,7 @@ namespace {
 
 // Rows of queries that go together: enough that a key is loaded once for several, as few as fit the
 // registers.
-uint32_t rows_together(Form form) {
-    return form == Form::local ? 8 : 4;
-}
+uint32_t rows_together(Form form) { return form == Form::local ? 8 : 4; }
 
 cl_kernel kernel(keel_ctx &ctx, Source source, const char *name, Form form, const KvConstants &c) {
     // Types that go together are compiled for; a mix reads them at run time.
@@ -199,9 +197,7 @@ void plan_attention(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &cho
     plan(ctx, a, choice);
 }
 
-void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
-    run(ctx, a, nullptr);
-}
+void run_attention(keel_ctx &ctx, const keel_attention_args &a) { run(ctx, a, nullptr); }
 
 void plan_batch_attention(keel_ctx &ctx, const keel_attention_args &a, const Seats &,
                           PlanChoice &choice) {

@@ -23,9 +23,7 @@ void append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats *seats) {
 
 } // namespace
 
-void run_kv_append(keel_ctx &ctx, const keel_kv_append_args &a) {
-    append(ctx, a, nullptr);
-}
+void run_kv_append(keel_ctx &ctx, const keel_kv_append_args &a) { append(ctx, a, nullptr); }
 
 void run_batch_append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats &seats) {
     append(ctx, a, &seats);
@@ -33,8 +31,7 @@ void run_batch_append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats &
 
 void plan_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a, PlanChoice &choice) {
     view_of(ctx.host, a.index, "index");
-    for (uint32_t i = 0; i < a.n_sides; ++i)
-        view_of(ctx.host, a.sides[i], "a side array");
+    for (uint32_t i = 0; i < a.n_sides; ++i) view_of(ctx.host, a.sides[i], "a side array");
     build_kv(ctx, choice, "kv_gather", a.from, {"gather_rows", "gather_values"}, 128);
 }
 
@@ -61,8 +58,7 @@ void run_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a) {
                a.index, index, a.count, count_offset);
     };
     move_values(a.from->positions, a.to->positions);
-    for (uint32_t i = 0; i < a.n_sides; ++i)
-        move_values(a.sides[i], a.sides[i]);
+    for (uint32_t i = 0; i < a.n_sides; ++i) move_values(a.sides[i], a.sides[i]);
 }
 
 void plan_kv_rerotate(keel_ctx &ctx, const keel_kv_rerotate_args &a, PlanChoice &choice) {

@@ -21,8 +21,7 @@ inline void build_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const ke
                      std::initializer_list<const char *> kernels, uint32_t dim) {
     if (!choice.named) return;
     const Form form = ctx.form;
-    for (const char *name : kernels)
-        kv_kernel(ctx, name, form, dim);
+    for (const char *name : kernels) kv_kernel(ctx, name, form, dim);
     name_kernel(choice, "%s %s/%s %s", op, keel_dtype_name(kv->k->dtype),
                 keel_dtype_name(kv->v->dtype), form_name(form));
 }

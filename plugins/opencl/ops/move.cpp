@@ -52,9 +52,7 @@ void run_move(keel_ctx &ctx, const keel_move_args &a, Move move) {
            a.out, out, move == move_transpose ? 1U : 0U, x == nullptr ? 1U : 0U);
 }
 
-void build_copy_queries(keel_ctx &ctx) {
-    kernel(ctx, "move", 4);
-}
+void build_copy_queries(keel_ctx &ctx) { kernel(ctx, "move", 4); }
 
 void copy_queries(keel_ctx &ctx, const keel_tensor &from, const keel_tensor &to, cl_mem memory) {
     const View x = view_of(ctx.host, &from, "q"), out = view_of(ctx.host, &to, "q");

@@ -21,9 +21,7 @@ inline uint32_t offset_of(keel_ctx &ctx, const keel_tensor *t, const char *name)
 struct PlanInUse { // kernels are found by a hash of few words; a plan has nothing to keep
     PlanInUse(keel_ctx &, keel_plan *) {}
 };
-inline void set_aside(keel_ctx &ctx, uint64_t bytes) {
-    scratch(ctx, bytes);
-}
+inline void set_aside(keel_ctx &ctx, uint64_t bytes) { scratch(ctx, bytes); }
 inline void after_op(keel_ctx &ctx) { // drivers complain at once, or when they are waited for
     ctx.timing.op_done();
 }

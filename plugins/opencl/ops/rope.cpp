@@ -66,14 +66,11 @@ void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op, const Se
 }
 
 void plan_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a, PlanChoice &choice) {
-    for (const keel_tensor *t : {a.q, a.k, a.v, a.q_out})
-        view_of(ctx.host, t, "q, k, v or q_out");
+    for (const keel_tensor *t : {a.q, a.k, a.v, a.q_out}) view_of(ctx.host, t, "q, k, v or q_out");
     build_kv(ctx, choice, "qkv_prepare", a.kv, {"prepare"}, dim_of(a.kv));
 }
 
-void run_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a) {
-    run_prepare(ctx, a, "qkv_prepare");
-}
+void run_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a) { run_prepare(ctx, a, "qkv_prepare"); }
 
 void run_batch_prepare(keel_ctx &ctx, const keel_qkv_args &a, const Seats &seats) {
     run_prepare(ctx, a, "qkv_prepare", &seats);

@@ -35,9 +35,7 @@ bool Stream::finish_read(uint64_t number, void *to) {
     return true;
 }
 
-bool reads_later(const keel_ctx &ctx) {
-    return ctx.reads_later;
-}
+bool reads_later(const keel_ctx &ctx) { return ctx.reads_later; }
 
 uint64_t start_read(keel_ctx &ctx, keel_buffer &b, uint64_t offset, uint64_t n) {
     const uint64_t number = ctx.stream.start_read(b.range, offset, n);

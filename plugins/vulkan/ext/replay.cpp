@@ -72,8 +72,7 @@ void Stream::drop(keel_recording &step) noexcept {
         step_ = nullptr;
         vkEndCommandBuffer(step.commands);
     }
-    for (const Range &range : step.params)
-        give_back_later(range);
+    for (const Range &range : step.params) give_back_later(range);
     step.params.clear();
     if (step.commands == VK_NULL_HANDLE) return;
     if (!recording_ && submitted_ <= done_) {

@@ -78,9 +78,7 @@ void time_ops(keel_ctx &ctx, bool on) {
     check_messages(&ctx, "timestamps");
 }
 
-bool times_ops(const keel_ctx &ctx) {
-    return ctx.stream.timing().is_on();
-}
+bool times_ops(const keel_ctx &ctx) { return ctx.stream.timing().is_on(); }
 
 uint32_t read_times(keel_ctx &ctx, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
                     uint32_t capacity) {

@@ -48,9 +48,7 @@ void run(keel_ctx &ctx, const keel_attention_args &a, const Seats *seats) {
 
 } // namespace
 
-void run_attention(keel_ctx &ctx, const keel_attention_args &a) {
-    run(ctx, a, nullptr);
-}
+void run_attention(keel_ctx &ctx, const keel_attention_args &a) { run(ctx, a, nullptr); }
 
 void plan_batch_attention(keel_ctx &ctx, const keel_attention_args &a, const Seats &seats,
                           PlanChoice &choice) {

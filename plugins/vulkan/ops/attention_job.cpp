@@ -18,9 +18,7 @@ uint32_t wanted_groups(const keel_ctx &ctx) {
     return ctx.device.facts().properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU ? 8 : 256;
 }
 
-uint32_t k_room(const AttentionJob &job) {
-    return room_for(job.kv->k->shape[2], 64);
-}
+uint32_t k_room(const AttentionJob &job) { return room_for(job.kv->k->shape[2], 64); }
 
 uint32_t tile_rows(const AttentionJob &job) {
     const uint32_t most = std::max(kTileFloats / k_room(job), 1u);
@@ -44,9 +42,7 @@ VkPipeline merge_pipeline(keel_ctx &ctx, const AttentionJob &job) {
     return ctx.kernels.get(Kernel::attention_merge, {kMergeGroup, job.output});
 }
 
-VkPipeline save_pipeline(keel_ctx &ctx) {
-    return ctx.kernels.get(Kernel::copy, {kMergeGroup, 4});
-}
+VkPipeline save_pipeline(keel_ctx &ctx) { return ctx.kernels.get(Kernel::copy, {kMergeGroup, 4}); }
 
 VkPipeline reduce_pipeline(keel_ctx &ctx, const AttentionJob &job) {
     return ctx.kernels.get(Kernel::attention_reduce,

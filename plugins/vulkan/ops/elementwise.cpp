@@ -6,9 +6,7 @@ namespace {
 
 constexpr uint32_t kGroup = 64;
 
-bool interleaved(const keel_gate_args &a) {
-    return (a.features & KEEL_GATE_INTERLEAVED) != 0;
-}
+bool interleaved(const keel_gate_args &a) { return (a.features & KEEL_GATE_INTERLEAVED) != 0; }
 
 VkPipeline gate_pipeline(keel_ctx &ctx, Gate gate, bool is_interleaved) {
     return ctx.kernels.get(Kernel::gate, {kGroup, gate, is_interleaved});

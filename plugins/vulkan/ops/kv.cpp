@@ -20,9 +20,7 @@ uint32_t gather_unit(const keel_kv_gather_args &a) {
                                                                                                 : 2;
 }
 
-bool same_memory(const keel_tensor *a, const keel_tensor *b) {
-    return a->buffer == b->buffer;
-}
+bool same_memory(const keel_tensor *a, const keel_tensor *b) { return a->buffer == b->buffer; }
 
 VkPipeline rerotate_pipeline(keel_ctx &ctx, const keel_kv_rerotate_args &a) {
     return ctx.kernels.get(Kernel::kv_rerotate, {kRowGroup, room_for(a.kv->k->shape[2], 128)});
@@ -53,9 +51,7 @@ void append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats *seats) {
 
 } // namespace
 
-void run_kv_append(keel_ctx &ctx, const keel_kv_append_args &a) {
-    append(ctx, a, nullptr);
-}
+void run_kv_append(keel_ctx &ctx, const keel_kv_append_args &a) { append(ctx, a, nullptr); }
 
 void run_batch_append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats &seats) {
     append(ctx, a, &seats);
@@ -63,8 +59,7 @@ void run_batch_append(keel_ctx &ctx, const keel_kv_append_args &a, const Seats &
 
 void plan_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a, PlanChoice &choice) {
     tensor_of(ctx, a.index, "index"), tensor_of(ctx, a.count, "count");
-    for (uint32_t s = 0; s < a.n_sides; ++s)
-        tensor_of(ctx, a.sides[s], "a side array");
+    for (uint32_t s = 0; s < a.n_sides; ++s) tensor_of(ctx, a.sides[s], "a side array");
     gather_pipeline(ctx, gather_unit(a));
     if (a.n_sides != 0) gather_pipeline(ctx, 4);
     name_kernel(choice, "kv_gather by %u bytes", gather_unit(a));

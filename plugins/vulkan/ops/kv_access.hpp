@@ -38,8 +38,7 @@ inline Positions positions_of(const keel_ctx &ctx, const keel_tensor *t, const c
 // The smallest power of two, from `least` on, that holds n: pipelines for many sizes are few.
 inline uint32_t room_for(int64_t n, uint32_t least) {
     uint32_t room = least;
-    while (room < n)
-        room *= 2;
+    while (room < n) room *= 2;
     return room;
 }
 

@@ -47,18 +47,14 @@ VkPipeline vec_pipeline(keel_ctx &ctx, Type type, bool prepared, bool by_fours) 
                            {vec_group(ctx), type, prepared, kVecRows, by_fours});
 }
 
-uint32_t tile_rows(int64_t m) {
-    return m <= 16 ? 16 : 64;
-}
+uint32_t tile_rows(int64_t m) { return m <= 16 ? 16 : 64; }
 
 VkPipeline tile_pipeline(keel_ctx &ctx, Type type, bool prepared, int64_t m) {
     return ctx.kernels.get(Kernel::linear_tile, {kTileGroup, type, prepared, tile_rows(m)});
 }
 
 // Cooperative matrices for what fills their tiles.
-bool by_matrices(const keel_ctx &ctx, int64_t m) {
-    return ctx.device.has_matrices() && m > 16;
-}
+bool by_matrices(const keel_ctx &ctx, int64_t m) { return ctx.device.has_matrices() && m > 16; }
 
 VkPipeline many_pipeline(keel_ctx &ctx, Type type, bool prepared, int64_t m) {
     return by_matrices(ctx, m)

@@ -4,9 +4,7 @@
 namespace keel_vulkan {
 namespace {
 
-VkPipeline pipeline(keel_ctx &ctx, Norm norm) {
-    return ctx.kernels.get(Kernel::norm, {64, norm});
-}
+VkPipeline pipeline(keel_ctx &ctx, Norm norm) { return ctx.kernels.get(Kernel::norm, {64, norm}); }
 
 } // namespace
 

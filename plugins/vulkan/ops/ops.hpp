@@ -25,9 +25,7 @@ class PlanInUse {
   private:
     KernelCache &kernels_;
 };
-inline void set_aside(keel_ctx &ctx, uint64_t bytes) {
-    scratch(&ctx, bytes);
-}
+inline void set_aside(keel_ctx &ctx, uint64_t bytes) { scratch(&ctx, bytes); }
 inline void after_op(keel_ctx &ctx) {
     ctx.stream.op_done();
     check_messages(&ctx, "op");
@@ -62,9 +60,7 @@ inline Tensor tensor_of(const keel_ctx &ctx, const keel_tensor *t, const char *n
 }
 
 // The two dimensions outside a row.
-inline Rows rows_of(const Tensor &t) {
-    return {t.stride[1], t.stride[2], t.offset};
-}
+inline Rows rows_of(const Tensor &t) { return {t.stride[1], t.stride[2], t.offset}; }
 
 inline uint64_t row_count(const Tensor &t) {
     return uint64_t{t.shape[0]} * t.shape[1] * t.shape[2];
@@ -82,8 +78,7 @@ inline void flatten(Tensor &out, std::initializer_list<Tensor *> others, bool al
         return stride < uint64_t{1} << 31;
     };
     bool joins = all && dense(out, out);
-    for (const Tensor *t : others)
-        joins = joins && (t == nullptr || dense(*t, out));
+    for (const Tensor *t : others) joins = joins && (t == nullptr || dense(*t, out));
     if (!joins) return;
     out.n = static_cast<uint>(out.n * row_count(out));
     out.shape[0] = out.shape[1] = out.shape[2] = 1;

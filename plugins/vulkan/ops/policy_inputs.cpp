@@ -11,13 +11,9 @@ VkPipeline keys_pipeline(keel_ctx &ctx, const keel_kv_view *kv, bool values, boo
     return ctx.kernels.get(Kernel::keys, {kGroup, room_for(arena->shape[2], 128), values, norms});
 }
 
-VkPipeline sum_pipeline(keel_ctx &ctx) {
-    return ctx.kernels.get(Kernel::key_sum, {kSumGroup});
-}
+VkPipeline sum_pipeline(keel_ctx &ctx) { return ctx.kernels.get(Kernel::key_sum, {kSumGroup}); }
 
-bool has(const keel_keys_args &a, uint64_t bit) {
-    return (a.features & bit) != 0;
-}
+bool has(const keel_keys_args &a, uint64_t bit) { return (a.features & bit) != 0; }
 
 // The range of slots, cut to what a head can have; false if there are none.
 bool slots(const keel_keys_args &a, KeysParams &p) {

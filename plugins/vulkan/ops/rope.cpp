@@ -71,9 +71,7 @@ void prepare(keel_ctx &ctx, const keel_qkv_args &a, const Seats *seats) {
 
 } // namespace
 
-void run_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a) {
-    prepare(ctx, a, nullptr);
-}
+void run_qkv_prepare(keel_ctx &ctx, const keel_qkv_args &a) { prepare(ctx, a, nullptr); }
 
 void run_batch_prepare(keel_ctx &ctx, const keel_qkv_args &a, const Seats &seats) {
     prepare(ctx, a, &seats);

@@ -8,9 +8,7 @@ namespace {
 
 constexpr uint32_t kGroup = 64;
 
-VkPipeline pipeline(keel_ctx &ctx, Kernel kernel) {
-    return ctx.kernels.get(kernel, {kGroup});
-}
+VkPipeline pipeline(keel_ctx &ctx, Kernel kernel) { return ctx.kernels.get(kernel, {kGroup}); }
 
 RowsParams rows_params(const keel_ctx &ctx, const keel_tensor *x) {
     const Tensor at = tensor_of(ctx, x, "x");

@@ -1,5 +1,5 @@
-// first_backend: the smallest backend that computes something. The ten required slots and `matmul` in f32; every other op
-// runs on the core's reference, and `keel run --explain` says so.
+// first_backend: the smallest backend that computes something. The ten required slots and `matmul`
+// in f32; every other op runs on the core's reference, and `keel run --explain` says so.
 //
 //     backend: {plugin: first_backend, params: {threads: 2}}
 #include <keel/sdk.hpp>
@@ -13,7 +13,8 @@ namespace sdk = keel::sdk;
 struct keel_ctx {
     const keel_host *host; // valid until ctx_destroy returns
     uint32_t threads;
-    uint64_t ticket = 0; // of the last flush; work is done at once here, so every ticket given is done
+    uint64_t ticket =
+        0; // of the last flush; work is done at once here, so every ticket given is done
 };
 
 struct keel_buffer {
@@ -32,7 +33,8 @@ static keel_status device_count(const keel_host *, uint32_t *n) {
 }
 
 static keel_status device_info(const keel_host *, uint32_t index, keel_device_info *out) {
-    if (index != 0) throw sdk::Failure(KEEL_E_NOT_FOUND, "device %u: there is only device 0", index);
+    if (index != 0)
+        throw sdk::Failure(KEEL_E_NOT_FOUND, "device %u: there is only device 0", index);
     keel_device_info info = {};
     std::strcpy(info.name, "First processor");
     std::strcpy(info.vendor, "An example");
@@ -42,9 +44,9 @@ static keel_status device_info(const keel_host *, uint32_t index, keel_device_in
     return KEEL_OK;
 }
 
-// The host's structs may be shorter than ours, or longer: they are adopted, and what is missing is 0.
-template <class Struct>
-static Struct adopted(const Struct *theirs, uint32_t required) {
+// The host's structs may be shorter than ours, or longer: they are adopted, and what is missing is
+// 0.
+template <class Struct> static Struct adopted(const Struct *theirs, uint32_t required) {
     Struct mine;
     if (keel_adopt(&mine, sizeof mine, theirs, required) != KEEL_OK)
         throw sdk::Failure(KEEL_E_VERSION, "a struct of another ABI version");
@@ -52,7 +54,8 @@ static Struct adopted(const Struct *theirs, uint32_t required) {
 }
 
 static keel_status ctx_create(const keel_host *host, const keel_ctx_desc *theirs, keel_ctx **out) {
-    keel_host known; // an older host, without what we call, is refused rather than read beyond its end
+    keel_host
+        known; // an older host, without what we call, is refused rather than read beyond its end
     if (keel_adopt(&known, sizeof known, host, KEEL_PREFIX(keel_host, parallel_region)) != KEEL_OK)
         return KEEL_E_VERSION;
     const keel_ctx_desc desc = adopted(theirs, KEEL_PREFIX(keel_ctx_desc, params));
@@ -63,22 +66,19 @@ static keel_status ctx_create(const keel_host *host, const keel_ctx_desc *theirs
     return KEEL_OK;
 }
 
-static void ctx_destroy(keel_ctx *ctx) {
-    delete ctx;
-}
+static void ctx_destroy(keel_ctx *ctx) { delete ctx; }
 
 // ---- buffers ----
 
 static keel_status buffer_create(keel_ctx *ctx, const keel_buffer_desc *theirs, keel_buffer **out) {
     const keel_buffer_desc desc = adopted(theirs, KEEL_PREFIX(keel_buffer_desc, kind));
-    if (desc.kind != KEEL_BUFFER_DEVICE && desc.kind != KEEL_BUFFER_HOST_VISIBLE) return KEEL_E_UNSUPPORTED;
+    if (desc.kind != KEEL_BUFFER_DEVICE && desc.kind != KEEL_BUFFER_HOST_VISIBLE)
+        return KEEL_E_UNSUPPORTED;
     *out = new keel_buffer{sdk::HostArray<unsigned char>(ctx->host, desc.size)};
     return KEEL_OK;
 }
 
-static void buffer_destroy(keel_ctx *, keel_buffer *buffer) {
-    delete buffer;
-}
+static void buffer_destroy(keel_ctx *, keel_buffer *buffer) { delete buffer; }
 
 static keel_status buffer_write(keel_ctx *, keel_buffer *buffer, uint64_t offset, const void *src,
                                 uint64_t n) {
@@ -86,12 +86,14 @@ static keel_status buffer_write(keel_ctx *, keel_buffer *buffer, uint64_t offset
     return KEEL_OK;
 }
 
-static keel_status buffer_read(keel_ctx *, keel_buffer *buffer, uint64_t offset, void *dst, uint64_t n) {
+static keel_status buffer_read(keel_ctx *, keel_buffer *buffer, uint64_t offset, void *dst,
+                               uint64_t n) {
     if (n != 0) std::memcpy(dst, buffer->bytes.data() + offset, n);
     return KEEL_OK;
 }
 
-// Device memory is host memory here: with this slot the core's reference ops work on it in place, without copies.
+// Device memory is host memory here: with this slot the core's reference ops work on it in place,
+// without copies.
 static keel_status buffer_map(keel_ctx *, keel_buffer *buffer, void **out) {
     *out = buffer->bytes.data();
     return KEEL_OK;
@@ -105,18 +107,20 @@ static keel_status flush(keel_ctx *ctx, uint64_t *ticket) {
 }
 
 static keel_status wait(keel_ctx *ctx, uint64_t ticket) {
-    if (ticket > ctx->ticket) throw sdk::Failure(KEEL_E_INVALID_ARG, "a ticket that was never given");
+    if (ticket > ctx->ticket)
+        throw sdk::Failure(KEEL_E_INVALID_ARG, "a ticket that was never given");
     return KEEL_OK;
 }
 
 // ---- out[m, n] = x[m, k] * W[n, k]^T (+ bias), f32 ----
 
 static keel_status matmul(keel_ctx *ctx, const keel_matmul_args *args) {
-    // A feature or dtype that we do not know is KEEL_E_UNSUPPORTED, before anything was touched: the core falls back.
+    // A feature or dtype that we do not know is KEEL_E_UNSUPPORTED, before anything was touched:
+    // the core falls back.
     if ((args->features & ~uint64_t{KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE}) != 0)
         return KEEL_E_UNSUPPORTED;
-    if (args->weight != nullptr || args->x->dtype != KEEL_DTYPE_F32 || args->w->dtype != KEEL_DTYPE_F32 ||
-        args->out->dtype != KEEL_DTYPE_F32) {
+    if (args->weight != nullptr || args->x->dtype != KEEL_DTYPE_F32 ||
+        args->w->dtype != KEEL_DTYPE_F32 || args->out->dtype != KEEL_DTYPE_F32) {
         return KEEL_E_UNSUPPORTED;
     }
     const sdk::View<const float> x(*args->x, args->x->buffer->bytes.data());
@@ -128,7 +132,8 @@ static keel_status matmul(keel_ctx *ctx, const keel_matmul_args *args) {
     const bool accumulate = (args->features & KEEL_MATMUL_ACCUMULATE) != 0;
     const int64_t k = x.inner();
 
-    // Columns of the output are shared out over the host's threads; the core has checked the shapes.
+    // Columns of the output are shared out over the host's threads; the core has checked the
+    // shapes.
     const int64_t grain = ctx->threads == 1 ? out.inner() : 64;
     return sdk::parallel_for(ctx->host, out.inner(), grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = 0; i < out.rows(); ++i) {
@@ -137,8 +142,7 @@ static keel_status matmul(keel_ctx *ctx, const keel_matmul_args *args) {
             for (int64_t j = begin; j < end; ++j) {
                 const float *b = w.row(j);
                 double sum = bias != nullptr ? bias[j] : 0.0;
-                for (int64_t p = 0; p < k; ++p)
-                    sum += static_cast<double>(a[p]) * b[p];
+                for (int64_t p = 0; p < k; ++p) sum += static_cast<double>(a[p]) * b[p];
                 y[j] = accumulate ? y[j] + static_cast<float>(sum) : static_cast<float>(sum);
             }
         }
@@ -187,6 +191,4 @@ static const keel_plugin plugin = {KEEL_HEADER(keel_plugin),
                                    &table,
                                    nullptr}; // no extensions
 
-const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) {
-    return &plugin;
-}
+const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) { return &plugin; }

@@ -1,22 +1,24 @@
-/* keep_every_nth: a KV-cache policy in plain C. Of the tokens outside a recent window it keeps every n-th position, so the
- * text so far is remembered thinly instead of not at all.
+/* keep_every_nth: a KV-cache policy in plain C. Of the tokens outside a recent window it keeps
+ * every n-th position, so the text so far is remembered thinly instead of not at all.
  *
  *     policy:
  *       plugin: keep_every_nth
  *       params: {n: 4, recent: 64}
  *       budget: {tokens: 256}
  *
- * It answers with scores, higher stays; the core keeps the best within the budget and never drops a protected slot. */
+ * It answers with scores, higher stays; the core keeps the best within the budget and never drops a
+ * protected slot. */
 #include <keel/policy.h>
 
-/* ---- parameters: the core checks the YAML against this table and prints it in `keel plugins show` ---- */
+/* ---- parameters: the core checks the YAML against this table and prints it in `keel plugins show`
+ * ---- */
 
 static const keel_param_spec param_n =
     KEEL_INT_PARAM("n", "4", 1, 1024, "every n-th position is worth keeping");
 static const keel_param_spec param_recent =
     KEEL_INT_PARAM("recent", "64", 0, 1048576, "newest tokens that always stay");
-static const keel_param_spec *const params[] = {&param_n,
-                                                &param_recent}; /* the order that create() receives */
+static const keel_param_spec *const params[] = {
+    &param_n, &param_recent}; /* the order that create() receives */
 
 /* ---- one state per sequence ---- */
 
@@ -41,8 +43,9 @@ static keel_status create(const keel_host *host, const keel_geometry *geometry,
     state->n = values[0]->i;
     state->recent = values[1]->i;
 
-    mine.needs = KEEL_NEED_POSITIONS;   /* the core hands over this and nothing else */
-    mine.granularity = KEEL_KEEP_TOKEN; /* the same slots in all layers and heads: decide() is called once */
+    mine.needs = KEEL_NEED_POSITIONS; /* the core hands over this and nothing else */
+    mine.granularity =
+        KEEL_KEEP_TOKEN; /* the same slots in all layers and heads: decide() is called once */
     mine.output = KEEL_OUTPUT_SCORES;
     keel_emit(needs, &mine, sizeof mine); /* writes as much as the host's struct holds */
     *out = state;
@@ -72,8 +75,11 @@ static keel_status reset(keel_policy_state *state) {
 }
 
 /* fork, truncate, save and load stay NULL: this policy has no state that a new one would lack. */
-static const keel_policy table = {
-    .h = KEEL_HEADER(keel_policy), .create = create, .destroy = destroy, .decide = decide, .reset = reset};
+static const keel_policy table = {.h = KEEL_HEADER(keel_policy),
+                                  .create = create,
+                                  .destroy = destroy,
+                                  .decide = decide,
+                                  .reset = reset};
 
 static const keel_plugin plugin = {.h = KEEL_HEADER(keel_plugin),
                                    .min_host_abi = KEEL_ABI_VERSION,

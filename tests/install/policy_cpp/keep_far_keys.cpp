@@ -1,4 +1,5 @@
-// keep_far_keys: a KV-cache policy in C++ with <keel/sdk_policy.hpp>. Keeps the keys whose norm is furthest from their head's mean.
+// keep_far_keys: a KV-cache policy in C++ with <keel/sdk_policy.hpp>. Keeps the keys whose norm is
+// furthest from their head's mean.
 //
 //     policy:
 //       plugin: keep_far_keys
@@ -19,7 +20,8 @@ class KeepFarKeys {
     static constexpr keel_param_spec params[] = {
         KEEL_INT_PARAM("sinks", "4", 0, 4096, "first tokens that always stay")};
 
-    KeepFarKeys(const Setup &setup, keel_policy_needs &needs) : sinks_(setup.params.integer("sinks")) {
+    KeepFarKeys(const Setup &setup, keel_policy_needs &needs)
+        : sinks_(setup.params.integer("sinks")) {
         if (sinks_ >= setup.geometry.context)
             throw Failure(KEEL_E_INVALID_ARG, "sinks: more than the model's context");
         // The defaults hold: each KV head has a keep-set of its own; the slots with the highest

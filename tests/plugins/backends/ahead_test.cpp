@@ -1,5 +1,6 @@
-// Greedy steps that are queued before their token is read (sync.ahead) write the same text on each GPU backend as steps that wait for it:
-// KV dtypes, policies and sync strategies. And what the backends submit of their own accord is counted.
+// Greedy steps that are queued before their token is read (sync.ahead) write the same text on each
+// GPU backend as steps that wait for it: KV dtypes, policies and sync strategies. And what the
+// backends submit of their own accord is counted.
 #include "run/generate.hpp"
 #include "support/gpu_backends.hpp"
 
@@ -14,7 +15,8 @@ using test::vulkan;
 
 namespace {
 
-pipeline::PipelineConfig config_of(const std::string &backend, const std::vector<std::string> &more) {
+pipeline::PipelineConfig config_of(const std::string &backend,
+                                   const std::vector<std::string> &more) {
     std::vector<std::string> sets = {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
                                      "backend.plugin=" + backend,
                                      "strict=true",
@@ -39,12 +41,12 @@ Texts write(Pipeline &pipeline, std::vector<int32_t> end_ids) {
     options.max_tokens = 41;
     options.ignore_end = end_ids.empty();
     options.end_ids = std::move(end_ids);
-    texts.first =
-        generate(session,
-                 pipeline.tokenizer()->encode(
-                     "Once upon a time there was a king who had three daughters, and the youngest of "
-                     "them was so fair that the sun"),
-                 options);
+    texts.first = generate(
+        session,
+        pipeline.tokenizer()->encode(
+            "Once upon a time there was a king who had three daughters, and the youngest of "
+            "them was so fair that the sun"),
+        options);
     texts.logits.assign(session.logits().begin(), session.logits().end());
     options.max_tokens = 6;
     options.ignore_end = true;
@@ -84,13 +86,15 @@ void check_ahead(const std::string &backend, const std::vector<std::vector<std::
             if (round == 0) CHECK(x.ops == y.ops);
             if (round == 0) CHECK(x.replays == y.replays);
             if (sets[0] == "kv.dtype=f16") { // one of each for a token
-                CHECK(x.waits ==
-                      a.first.stats.decode_tokens); // of batches a backend may wait for some unasked
+                CHECK(
+                    x.waits ==
+                    a.first.stats.decode_tokens); // of batches a backend may wait for some unasked
                 CHECK(y.waits == b.first.stats.decode_tokens);
                 CHECK(x.submits == a.first.stats.decode_tokens + a.first.stats.discarded_steps);
             }
             ends = {a.first.ids[10]};
-            if (round == 0 && std::count(a.first.ids.begin(), a.first.ids.begin() + 10, ends[0]) > 0)
+            if (round == 0 &&
+                std::count(a.first.ids.begin(), a.first.ids.begin() + 10, ends[0]) > 0)
                 ends = {a.first.ids[1]};
         }
     }
@@ -98,17 +102,19 @@ void check_ahead(const std::string &backend, const std::vector<std::vector<std::
 
 } // namespace
 
-TEMPLATE_TEST_CASE(
-    "steps ahead write the text of steps that wait, and a text that ends in their midst goes on as ever", "",
-    opencl, vulkan) {
+TEMPLATE_TEST_CASE("steps ahead write the text of steps that wait, and a text that ends in their "
+                   "midst goes on as ever",
+                   "", opencl, vulkan) {
     check_ahead(here<TestType>(), {{"kv.dtype=f16"}, windowed({"kv.dtype=q8_0"})});
 }
 
-TEMPLATE_TEST_CASE("steps ahead write the text of steps that wait with more types, strategies and policies",
-                   "[grid]", opencl, vulkan) {
+TEMPLATE_TEST_CASE(
+    "steps ahead write the text of steps that wait with more types, strategies and policies",
+    "[grid]", opencl, vulkan) {
     std::vector<std::vector<std::string>> cells;
     for (const char *kv : {"f32", "bf16", "q4_0"})
-        for (const char *sync : {"lazy", "{strategy: batched, ops: 10}", "{strategy: batched, ops: 50}"})
+        for (const char *sync :
+             {"lazy", "{strategy: batched, ops: 10}", "{strategy: batched, ops: 50}"})
             cells.push_back({std::string("kv.dtype=") + kv, std::string("sync=") + sync});
     cells.push_back({"sync.replay=off"});
     cells.push_back({"policy.plugin=h2o", "policy.budget.tokens=24", "policy.budget.slack=4"});
@@ -116,7 +122,8 @@ TEMPLATE_TEST_CASE("steps ahead write the text of steps that wait with more type
     check_ahead(here<TestType>(), cells);
 }
 
-TEMPLATE_TEST_CASE("submits and waits of the backend's own accord are counted", "", opencl, vulkan) {
+TEMPLATE_TEST_CASE("submits and waits of the backend's own accord are counted", "", opencl,
+                   vulkan) {
     // What is written passes through less memory than it has bytes.
     const std::string backend = here<TestType>();
     INFO(backend);

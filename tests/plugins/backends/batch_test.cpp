@@ -1,5 +1,5 @@
-// Several sequences at once on each GPU backend: each writes what it writes alone there. Steps of rows go through keel.batched_decode/1,
-// but where a policy collects something from each step.
+// Several sequences at once on each GPU backend: each writes what it writes alone there. Steps of
+// rows go through keel.batched_decode/1, but where a policy collects something from each step.
 #include "support/gpu_backends.hpp"
 #include "support/texts_at_once.hpp"
 
@@ -8,8 +8,8 @@ using namespace keel::test;
 
 namespace {
 
-std::unique_ptr<Pipeline> make(const std::string &backend, const std::string &kv, const std::string &policy,
-                               uint32_t batch) {
+std::unique_ptr<Pipeline> make(const std::string &backend, const std::string &kv,
+                               const std::string &policy, uint32_t batch) {
     std::vector<std::string> sets = {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
                                      "backend.plugin=" + backend,
                                      "model.context=256",
@@ -27,8 +27,8 @@ std::unique_ptr<Pipeline> make(const std::string &backend, const std::string &kv
 
 } // namespace
 
-TEMPLATE_TEST_CASE("texts written at once on a GPU backend are those written alone there", "", opencl,
-                   vulkan) {
+TEMPLATE_TEST_CASE("texts written at once on a GPU backend are those written alone there", "",
+                   opencl, vulkan) {
     const std::string backend = here<TestType>();
     struct Cell {
         const char *kv, *policy;
@@ -37,17 +37,19 @@ TEMPLATE_TEST_CASE("texts written at once on a GPU backend are those written alo
     const Cell cells[] = {{"f32", "none", 3},  {"f16", "none", 6},   {"q8_0", "sliding_window", 3},
                           {"q4_0", "none", 2}, {"f16", "snapkv", 3}, {"f16", "sliding_window", 5}};
     for (const Cell &cell : cells) {
-        INFO(backend << ", KV " << cell.kv << ", " << cell.policy << ", " << cell.batch << " at once");
+        INFO(backend << ", KV " << cell.kv << ", " << cell.policy << ", " << cell.batch
+                     << " at once");
         const auto pipeline = make(backend, cell.kv, cell.policy, cell.batch);
         CHECK(pipeline->graph().attends_together());
         const std::vector<Wish> all = wishes(*pipeline->tokenizer(), cell.batch + 1, 8);
-        check_same_texts(*pipeline, all, texts_alone(*pipeline, all), texts_at_once(*pipeline, all), cell.kv);
+        check_same_texts(*pipeline, all, texts_alone(*pipeline, all), texts_at_once(*pipeline, all),
+                         cell.kv);
     }
 }
 
 TEMPLATE_TEST_CASE(
-    "a step of several sequences on a GPU backend queues no more ops than one of a single sequence", "",
-    opencl, vulkan) {
+    "a step of several sequences on a GPU backend queues no more ops than one of a single sequence",
+    "", opencl, vulkan) {
     const auto pipeline = make(here<TestType>(), "f16", "none", 4);
     SessionBatch batch(*pipeline);
     std::vector<std::unique_ptr<Session>> owned;
@@ -61,7 +63,8 @@ TEMPLATE_TEST_CASE(
     batch.decode(sessions, ids, SessionBatch::Read::greedy);
     const auto one_step = [&](size_t n) {
         const Stream::Counters before = pipeline->engines().counters();
-        batch.decode(std::span(sessions).first(n), std::span(ids).first(n), SessionBatch::Read::greedy);
+        batch.decode(std::span(sessions).first(n), std::span(ids).first(n),
+                     SessionBatch::Read::greedy);
         const Stream::Counters after = pipeline->engines().counters();
         CHECK(after.waits - before.waits == 1);
         return after.ops - before.ops;

@@ -1,5 +1,5 @@
-// If a driver is installed, its devices are found. The other tests of the GPU backends skip where there is
-// no device, so a driver that does not start would go unnoticed.
+// If a driver is installed, its devices are found. The other tests of the GPU backends skip where
+// there is no device, so a driver that does not start would go unnoticed.
 #include "run/generate.hpp"
 #include "support/gpu_backends.hpp"
 
@@ -22,12 +22,13 @@ bool has_file(const std::filesystem::path &folder, const std::string &word) {
     return false;
 }
 
-// The drivers that need no GPU. Whoever names drivers in the environment has others, or none, on purpose.
+// The drivers that need no GPU. Whoever names drivers in the environment has others, or none, on
+// purpose.
 bool is_installed(const std::string &backend) {
     if (backend == "opencl")
         return std::getenv("OCL_ICD_VENDORS") == nullptr && has_file("/etc/OpenCL/vendors", "pocl");
-    return std::getenv("VK_DRIVER_FILES") == nullptr && std::getenv("VK_ICD_FILENAMES") == nullptr &&
-           has_file("/usr/share/vulkan/icd.d", "lvp");
+    return std::getenv("VK_DRIVER_FILES") == nullptr &&
+           std::getenv("VK_ICD_FILENAMES") == nullptr && has_file("/usr/share/vulkan/icd.d", "lvp");
 }
 
 } // namespace
@@ -39,7 +40,8 @@ TEMPLATE_TEST_CASE("a driver that is installed starts", "", opencl, vulkan) {
     CHECK_NOTHROW(open_device(section, std::make_shared<HostServices>()));
 }
 
-TEMPLATE_TEST_CASE("the shipped config of a GPU backend runs, without a fallback", "", opencl, vulkan) {
+TEMPLATE_TEST_CASE("the shipped config of a GPU backend runs, without a fallback", "", opencl,
+                   vulkan) {
     const std::string name = test::here<TestType>();
     // strict, as all shipped configs are: a fallback is an error
     Pipeline pipeline(pipeline::load_config(KEEL_SOURCE_DIR "/configs/" + name + ".yaml"));
@@ -47,5 +49,6 @@ TEMPLATE_TEST_CASE("the shipped config of a GPU backend runs, without a fallback
     GenerateOptions options = generate_options(pipeline.config());
     options.max_tokens = 8;
     options.ignore_end = true;
-    CHECK(generate(session, pipeline.tokenizer()->encode("Once upon a time"), options).ids.size() == 8);
+    CHECK(generate(session, pipeline.tokenizer()->encode("Once upon a time"), options).ids.size() ==
+          8);
 }

@@ -1,5 +1,5 @@
-// Decode steps that are recorded once and submitted again (sync.replay) write the same text, to the token, as steps that are queued op by
-// op: KV dtypes x policies, on each GPU backend.
+// Decode steps that are recorded once and submitted again (sync.replay) write the same text, to the
+// token, as steps that are queued op by op: KV dtypes x policies, on each GPU backend.
 #include "device/trace.hpp"
 #include "run/generate.hpp"
 #include "run/report.hpp"
@@ -20,11 +20,13 @@ using test::vulkan;
 
 namespace {
 
-const std::string opening = "Once upon a time there was a king who had three daughters, and the youngest of "
-                            "them was so fair that the sun";
+const std::string opening =
+    "Once upon a time there was a king who had three daughters, and the youngest of "
+    "them was so fair that the sun";
 
 pipeline::PipelineConfig config_of(const std::string &backend, const std::string &kv,
-                                   const std::string &policy, const std::vector<std::string> &more) {
+                                   const std::string &policy,
+                                   const std::vector<std::string> &more) {
     std::vector<std::string> sets = {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
                                      "backend.plugin=" + backend,
                                      "kv.dtype=" + kv,
@@ -32,7 +34,8 @@ pipeline::PipelineConfig config_of(const std::string &backend, const std::string
                                      "strict=true",
                                      "sampling.temperature=0",
                                      "sampling.repetition_penalty=1"};
-    if (policy != "none") sets.insert(sets.end(), {"policy.budget.tokens=24", "policy.budget.slack=4"});
+    if (policy != "none")
+        sets.insert(sets.end(), {"policy.budget.tokens=24", "policy.budget.slack=4"});
     if (policy == "snapkv") sets.push_back("policy.params.window=8");
     sets.insert(sets.end(), more.begin(), more.end());
     return pipeline::config_from_overrides(sets);
@@ -42,8 +45,8 @@ struct Cell {
     std::string kv, policy;
 };
 
-// Types change what kernels are recorded, policies what is done between recordings: neither knows of the
-// other.
+// Types change what kernels are recorded, policies what is done between recordings: neither knows
+// of the other.
 const std::vector<Cell> few_cells = {
     {"f16", "sliding_window"}, {"q8_0", "none"}, {"f32", "h2o"}, {"bf16", "snapkv"}};
 // The others of a list that has each type and each policy twice.
@@ -75,7 +78,8 @@ void check_replays(const std::string &backend, const std::vector<Cell> &cells) {
         CHECK(result.stats.decode_stream.replays < 40);
         CHECK(result.stats.no_replay.empty());
         CHECK(result.stats.evictions == expected.stats.evictions);
-        if (cell.policy != "none") CHECK(result.stats.evictions >= (cell.policy == "snapkv" ? 1 : 3));
+        if (cell.policy != "none")
+            CHECK(result.stats.evictions >= (cell.policy == "snapkv" ? 1 : 3));
         // What is counted does not depend on it.
         CHECK(result.stats.decode_stream.ops == expected.stats.decode_stream.ops);
         CHECK(result.stats.decode_stream.waits == expected.stats.decode_stream.waits);
@@ -88,24 +92,26 @@ void check_replays(const std::string &backend, const std::vector<Cell> &cells) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("steps that are replayed write the same text, with evictions in their midst as well", "",
-                   opencl, vulkan) {
+TEMPLATE_TEST_CASE(
+    "steps that are replayed write the same text, with evictions in their midst as well", "",
+    opencl, vulkan) {
     check_replays(here<TestType>(), few_cells);
 }
 
-TEMPLATE_TEST_CASE("steps that are replayed write the same text with more types and policies", "[grid]",
-                   opencl, vulkan) {
+TEMPLATE_TEST_CASE("steps that are replayed write the same text with more types and policies",
+                   "[grid]", opencl, vulkan) {
     check_replays(here<TestType>(), more_cells);
 }
 
-TEMPLATE_TEST_CASE("sequences that take turns, and one that goes back, write what they write alone", "",
-                   opencl, vulkan) {
+TEMPLATE_TEST_CASE("sequences that take turns, and one that goes back, write what they write alone",
+                   "", opencl, vulkan) {
     const std::string backend = here<TestType>();
     INFO(backend);
     const auto run = [&](const char *replay) {
         PipelineOptions options;
         options.sequences = 2;
-        Pipeline pipeline(config_of(backend, "f16", "none", {std::string("sync.replay=") + replay}), options);
+        Pipeline pipeline(config_of(backend, "f16", "none", {std::string("sync.replay=") + replay}),
+                          options);
         Session first(pipeline);
         first.prefill(pipeline.tokenizer()->encode(opening));
         const std::unique_ptr<Session> second = first.fork();
@@ -123,9 +129,10 @@ TEMPLATE_TEST_CASE("sequences that take turns, and one that goes back, write wha
     CHECK(run("auto") == run("off"));
 }
 
-TEMPLATE_TEST_CASE("a trace has a line for the device, with every op of it, and they end before the host "
-                   "reads what they made",
-                   "", opencl, vulkan) {
+TEMPLATE_TEST_CASE(
+    "a trace has a line for the device, with every op of it, and they end before the host "
+    "reads what they made",
+    "", opencl, vulkan) {
     const bool ahead = GENERATE(false, true); // the last step is then under way when the trace ends
     const std::string backend = here<TestType>();
     INFO(backend << (ahead ? ", a step ahead" : ""));
@@ -134,7 +141,8 @@ TEMPLATE_TEST_CASE("a trace has a line for the device, with every op of it, and 
     {
         Trace trace(file);
         std::vector<std::string> more;
-        if (backend == "vulkan") more.push_back("backend.params.read_later=on"); // on a processor, too
+        if (backend == "vulkan")
+            more.push_back("backend.params.read_later=on"); // on a processor, too
         Pipeline pipeline(config_of(backend, "f32", "none", more));
         pipeline.engines().set_trace(&trace);
         Session session(pipeline);

@@ -1,5 +1,6 @@
-// The greedy text of models/tiny on each GPU backend, against the CPU's: KV dtypes x policies x sync strategies. Logits are nearer to the
-// CPU's than those of the CPU with a cache in f32; the texts are the same, or part behind such logits.
+// The greedy text of models/tiny on each GPU backend, against the CPU's: KV dtypes x policies x
+// sync strategies. Logits are nearer to the CPU's than those of the CPU with a cache in f32; the
+// texts are the same, or part behind such logits.
 #include "run/generate.hpp"
 #include "support/gpu_backends.hpp"
 
@@ -41,8 +42,9 @@ std::vector<Cell> whole_grid() {
     return all;
 }
 
-const std::string opening = "Once upon a time there was a king who had three daughters, and the youngest of "
-                            "them was so fair that the sun";
+const std::string opening =
+    "Once upon a time there was a king who had three daughters, and the youngest of "
+    "them was so fair that the sun";
 
 std::vector<std::string> config_of(const std::string &backend, const Cell &cell) {
     std::vector<std::string> sets = {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
@@ -53,7 +55,8 @@ std::vector<std::string> config_of(const std::string &backend, const Cell &cell)
                                      "strict=true",
                                      "sampling.temperature=0",
                                      "sampling.repetition_penalty=1"};
-    if (cell.policy != "none") sets.push_back("policy.budget.tokens=16"); // less than the prompt has
+    if (cell.policy != "none")
+        sets.push_back("policy.budget.tokens=16"); // less than the prompt has
     if (cell.policy == "snapkv") sets.push_back("policy.params.window=8");
     if (backend == "cpu") sets.push_back("backend.params.compute=exact");
     return sets;
@@ -88,7 +91,8 @@ double distance(const Run &a, const Run &b) {
     return worst;
 }
 
-// What the CPU says, and how far it is from itself with a cache in f32 when it is given the same text: what the type costs.
+// What the CPU says, and how far it is from itself with a cache in f32 when it is given the same
+// text: what the type costs.
 struct Expected {
     Run run;
     double own_error = 0;
@@ -113,15 +117,17 @@ SyncStrategy strategy_of(const std::string &name) {
     return {};
 }
 
-// A pipeline for each of the cells as they come. A strategy is all that cells side by side differ in: the pipeline of the one before is taken
-// again, but where a cell's own config is to be gone through.
+// A pipeline for each of the cells as they come. A strategy is all that cells side by side differ
+// in: the pipeline of the one before is taken again, but where a cell's own config is to be gone
+// through.
 class Pipelines {
   public:
     Pipeline &get(const std::string &backend, const Cell &cell) {
         const std::string key = backend + cell.kv + cell.policy;
         if (cell.tokens > 20 || key != key_) {
             pipeline_.reset();
-            pipeline_ = std::make_unique<Pipeline>(pipeline::config_from_overrides(config_of(backend, cell)));
+            pipeline_ = std::make_unique<Pipeline>(
+                pipeline::config_from_overrides(config_of(backend, cell)));
             key_ = key;
         } else {
             pipeline_->executor().stream().set_strategy(strategy_of(cell.sync));
@@ -143,17 +149,17 @@ void check_texts(const std::string &backend, const std::vector<Cell> &cells) {
         if (expected.find(key) == expected.end()) expected.emplace(key, expect(cell));
         const Expected &cpu = expected.at(key);
         const Run mine = run(pipelines.get(backend, cell), cell.tokens);
-        // A GPU sums in another order, so a few keys and values round to the neighbouring code. On the CPU,
-        // too, each of them was rounded once.
+        // A GPU sums in another order, so a few keys and values round to the neighbouring code. On
+        // the CPU, too, each of them was rounded once.
         const double gap = distance(mine, cpu.run), bound = 1e-3 + cpu.own_error;
         INFO("logits " << gap << " apart, the type's own error " << cpu.own_error);
         CHECK(gap < bound);
         if (mine.text == cpu.run.text) continue;
         size_t at = 0;
-        while (mine.text[at] == cpu.run.text[at])
-            ++at;
+        while (mine.text[at] == cpu.run.text[at]) ++at;
         WARN(backend << ", KV " << cell.kv << ", " << cell.policy << ", " << cell.sync
-                     << ": texts part at token " << at << ", logits " << gap << " apart, bound " << bound);
+                     << ": texts part at token " << at << ", logits " << gap << " apart, bound "
+                     << bound);
     }
 }
 
@@ -163,6 +169,7 @@ TEMPLATE_TEST_CASE("a GPU backend writes the text of the CPU", "", opencl, vulka
     check_texts(test::here<TestType>(), diagonal());
 }
 
-TEMPLATE_TEST_CASE("a GPU backend writes the text of the CPU in the whole grid", "[grid]", opencl, vulkan) {
+TEMPLATE_TEST_CASE("a GPU backend writes the text of the CPU in the whole grid", "[grid]", opencl,
+                   vulkan) {
     check_texts(test::here<TestType>(), whole_grid());
 }

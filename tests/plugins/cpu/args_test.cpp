@@ -1,4 +1,5 @@
-// Tensors of other types than the ops' headers name: the core hands none over, and kernels would read beyond them.
+// Tensors of other types than the ops' headers name: the core hands none over, and kernels would
+// read beyond them.
 #include "cpu_fixture.hpp"
 
 using namespace keel;
@@ -8,10 +9,11 @@ namespace {
 
 // The status of an op's call and of its plan, which must agree.
 template <class Args>
-keel_status status_of(Context &c, keel_op op, keel_status(KEEL_CALL *call)(keel_ctx *, const Args *),
-                      const Args &a) {
+keel_status status_of(Context &c, keel_op op,
+                      keel_status(KEEL_CALL *call)(keel_ctx *, const Args *), const Args &a) {
     keel_plan *plan = nullptr;
-    const keel_status planned = c->op_plan(c.get(), op, reinterpret_cast<const keel_op_args *>(&a), &plan);
+    const keel_status planned =
+        c->op_plan(c.get(), op, reinterpret_cast<const keel_op_args *>(&a), &plan);
     c->plan_destroy(c.get(), plan);
     CHECK(call(c.get(), &a) == planned);
     return planned;
@@ -23,7 +25,8 @@ TEST_CASE("norms refuse a residual or a bias that is not f32") {
     Context c(variants().front(), "exact");
     const keel_tensor x = c.tensor(KEEL_DTYPE_F32, 2, 32), out = c.tensor(KEEL_DTYPE_F32, 2, 32),
                       half = c.tensor(KEEL_DTYPE_F16, 2, 32);
-    keel_tensor weight = c.tensor(KEEL_DTYPE_F32, 1, 32), half_row = c.tensor(KEEL_DTYPE_F16, 1, 32);
+    keel_tensor weight = c.tensor(KEEL_DTYPE_F32, 1, 32),
+                half_row = c.tensor(KEEL_DTYPE_F16, 1, 32);
     weight.rank = half_row.rank = 1;
     weight.shape[0] = half_row.shape[0] = 32;
     c.write(x, std::vector<float>(64, 1.0F));

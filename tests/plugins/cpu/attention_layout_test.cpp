@@ -9,7 +9,9 @@ using namespace keel_cpu;
 
 TEST_CASE("scratch that was planned is enough for fewer queries and fewer slots") {
     std::mt19937 random(1);
-    const auto one_of = [&](const std::vector<int64_t> &values) { return values[random() % values.size()]; };
+    const auto one_of = [&](const std::vector<int64_t> &values) {
+        return values[random() % values.size()];
+    };
     for (int i = 0; i < 50000; ++i) {
         AttentionSize size = {one_of({1, 2, 3, 4, 8, 32, 40}),
                               one_of({1, 2, 3, 4, 5, 7, 8, 16, 40, 130}),
@@ -32,10 +34,13 @@ TEST_CASE("scratch that was planned is enough for fewer queries and fewer slots"
             s.sums = apart ? s.heads * s.group : s.heads;
             return attention_layout(s).total;
         };
-        const int64_t fewer = random() % 2 == 0 ? size.m : 2 + static_cast<int64_t>(random()) % (size.m - 1),
-                      shorter = random() % 3 == 0 ? slots : static_cast<int64_t>(random()) % (slots + 1);
-        INFO(size.heads << " heads of " << size.group << ", " << size.m << " to " << fewer << " queries, "
-                        << slots << " to " << shorter << " slots, step " << step << ", window " << window);
+        const int64_t fewer = random() % 2 == 0 ? size.m
+                                                : 2 + static_cast<int64_t>(random()) % (size.m - 1),
+                      shorter =
+                          random() % 3 == 0 ? slots : static_cast<int64_t>(random()) % (slots + 1);
+        INFO(size.heads << " heads of " << size.group << ", " << size.m << " to " << fewer
+                        << " queries, " << slots << " to " << shorter << " slots, step " << step
+                        << ", window " << window);
         REQUIRE(total(fewer, shorter) <= total(size.m, slots));
     }
 }

@@ -32,20 +32,24 @@ struct Variant {
     bool is_f32() const { return word == f32; } // no other set's attention
 };
 
-// The set whose f32 attention a set has: one form on ARM64 and one with AVX-512, since nothing is multiplied by bytes.
+// The set whose f32 attention a set has: one form on ARM64 and one with AVX-512, since nothing is
+// multiplied by bytes.
 inline std::string attention_of(const std::string &isa) {
     if (isa == "dotprod" || isa == "fp16" || isa == "i8mm") return "neon";
     return isa == "vnni" || isa == "avx512bf16" || isa == "amx" ? "avx512" : isa;
 }
 
-// The instruction sets of this machine, and AMX emulated: what walks over pairs of tiles is in no other set.
+// The instruction sets of this machine, and AMX emulated: what walks over pairs of tiles is in no
+// other set.
 inline const std::vector<Variant> &variants() {
     static const std::vector<Variant> found = [] {
         std::vector<Variant> all;
-        const auto add = [&](const Library &library, const std::string &isa, const std::string &suffix) {
+        const auto add = [&](const Library &library, const std::string &isa,
+                             const std::string &suffix) {
             try {
                 Side side(library, {{"isa", isa}});
-                all.push_back({&library, isa, isa + suffix, attention_of(isa) + suffix, !suffix.empty()});
+                all.push_back(
+                    {&library, isa, isa + suffix, attention_of(isa) + suffix, !suffix.empty()});
             } catch (const Unusable &) { // not on this machine
             }
         };
@@ -75,7 +79,8 @@ struct Call {
         features |= more_features;
         const auto kv_heads = static_cast<int64_t>(shape.lengths.size());
         cache = add_cache(scene, rng, shape);
-        q = scene.add(random_tensor(rng, KEEL_DTYPE_F32, {m, kv_heads * heads_each, shape.head_dim}));
+        q = scene.add(
+            random_tensor(rng, KEEL_DTYPE_F32, {m, kv_heads * heads_each, shape.head_dim}));
         out = scene.add(blank(KEEL_DTYPE_F32, {m, kv_heads * heads_each, shape.v_head_dim}));
         lse = scene.add(blank(KEEL_DTYPE_F32, {m, kv_heads * heads_each}));
         score_by(KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, 0);
@@ -95,7 +100,8 @@ struct Call {
     }
 
     keel_status run(Stage &stage) const {
-        keel_scores reduced = {KEEL_HEADER(keel_scores), stage.tensor(scores), counting, queries, group, 0};
+        keel_scores reduced = {
+            KEEL_HEADER(keel_scores), stage.tensor(scores), counting, queries, group, 0};
         keel_attention_args a = {};
         a.h = KEEL_HEADER(keel_attention_args);
         a.features = features;
@@ -115,7 +121,8 @@ struct Call {
     }
 };
 
-inline CacheShape cache_of(std::vector<int32_t> lengths, uint32_t block_slots, keel_dtype k, keel_dtype v) {
+inline CacheShape cache_of(std::vector<int32_t> lengths, uint32_t block_slots, keel_dtype k,
+                           keel_dtype v) {
     CacheShape shape;
     shape.lengths = std::move(lengths);
     shape.block_slots = block_slots;
@@ -180,7 +187,8 @@ void fill_slots(Call &call, int tensor, std::pair<int64_t, int64_t> heads, int64
 
 // Puts a value into every element of one slot of K or V.
 inline void poison_slot(Call &call, int tensor, int64_t head, int64_t slot, float value) {
-    fill_slots(call, tensor, {head, head + 1}, slot, slot + 1, [=](int64_t, int64_t) { return value; });
+    fill_slots(call, tensor, {head, head + 1}, slot, slot + 1,
+               [=](int64_t, int64_t) { return value; });
 }
 
 // The same call by each number of workers, which must write the same bytes.

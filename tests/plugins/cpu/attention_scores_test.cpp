@@ -1,11 +1,14 @@
-// Scores as a by-product of attention: what must not depend on how they are reduced and how the work is cut.
+// Scores as a by-product of attention: what must not depend on how they are reduced and how the
+// work is cut.
 #include "attention_rig.hpp"
 
 using namespace keel;
 using namespace keel::test;
 
-TEST_CASE("scores of several queries are made of what attention multiplied, however they are reduced") {
-    const CacheShape shape = cache_of({500, 230}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0); // rows in wide tiles
+TEST_CASE(
+    "scores of several queries are made of what attention multiplied, however they are reduced") {
+    const CacheShape shape =
+        cache_of({500, 230}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0); // rows in wide tiles
     const struct {
         keel_reduce queries, group;
         uint32_t counting;
@@ -13,7 +16,8 @@ TEST_CASE("scores of several queries are made of what attention multiplied, howe
                  {KEEL_REDUCE_MAX, KEEL_REDUCE_MAX, 0},   {KEEL_REDUCE_MAX, KEEL_REDUCE_SUM, 150},
                  {KEEL_REDUCE_MEAN, KEEL_REDUCE_MEAN, 1}, {KEEL_REDUCE_SUM, KEEL_REDUCE_SUM, 64}};
     for (const auto &form : forms) {
-        INFO("queries " << form.queries << ", group " << form.group << ", the last " << form.counting);
+        INFO("queries " << form.queries << ", group " << form.group << ", the last "
+                        << form.counting);
         Call wide(shape, 230, 7);
         wide.score_by(form.queries, form.group, form.counting);
         compare_with_reference(wide);
@@ -23,7 +27,8 @@ TEST_CASE("scores of several queries are made of what attention multiplied, howe
     }
 }
 
-TEST_CASE("a query whose logits are no numbers spoils the scores of the slots that it sees, and no other") {
+TEST_CASE("a query whose logits are no numbers spoils the scores of the slots that it sees, and no "
+          "other") {
     for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MAX})
         for (const keel_dtype dtype : {KEEL_DTYPE_F32, KEEL_DTYPE_F16}) {
             Call call(cache_of({200}, 64, dtype, dtype), 90, 4);
@@ -42,14 +47,16 @@ TEST_CASE("a query whose logits are no numbers spoils the scores of the slots th
         }
 }
 
-TEST_CASE("scores do not depend on the number of threads, to the bit, where not all rows of a task fit what "
+TEST_CASE("scores do not depend on the number of threads, to the bit, where not all rows of a task "
+          "fit what "
           "is kept") {
     for (const keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_F32}) {
         const bool rounded = dtype == KEEL_DTYPE_F16;
         CacheShape shape = cache_of({rounded ? 4500 : 12000}, 256, dtype, dtype);
         shape.head_dim = shape.v_head_dim = 16;
         Call call(shape, rounded ? 400 : 30, 8);
-        call.score_by(rounded ? KEEL_REDUCE_SUM : KEEL_REDUCE_MAX, KEEL_REDUCE_MEAN, rounded ? 350 : 0);
+        call.score_by(rounded ? KEEL_REDUCE_SUM : KEEL_REDUCE_MAX, KEEL_REDUCE_MEAN,
+                      rounded ? 350 : 0);
         for (const Variant &v : variants())
             if (rounded ? v.rounds() : v.isa == "avx2" || v.isa == "neon")
                 compare_threads(*v.library, {{"isa", v.isa}}, call);
@@ -58,15 +65,15 @@ TEST_CASE("scores do not depend on the number of threads, to the bit, where not 
 
 TEST_CASE("scores under a model's window do not depend on the number of threads, to the bit") {
     for (const int64_t m : {1, 230}) {
-        Call call(cache_of({0, 610, 610}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), m, 8, KEEL_ATTENTION_WINDOW);
+        Call call(cache_of({0, 610, 610}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), m, 8,
+                  KEEL_ATTENTION_WINDOW);
         Tensor &t = call.scene.tensors[call.scene.caches[call.cache].positions];
         std::vector<int32_t> positions;
         for (int64_t j = 0; j < t.elements(); ++j)
             positions.push_back(static_cast<int32_t>(j % 610));
         t.set_integers(positions);
         std::vector<int32_t> at;
-        for (int64_t i = 0; i < m; ++i)
-            at.push_back(static_cast<int32_t>(610 - m + i));
+        for (int64_t i = 0; i < m; ++i) at.push_back(static_cast<int32_t>(610 - m + i));
         call.scene.tensors[call.positions].set_integers(at);
         call.window = 100;
         for (const bool number : {true, false}) { // a query that is none

@@ -1,4 +1,5 @@
-// What the conformance program cannot know about this backend's attention: how it cuts the work, and what must not depend on that.
+// What the conformance program cannot know about this backend's attention: how it cuts the work,
+// and what must not depend on that.
 #include "attention_rig.hpp"
 
 using namespace keel;
@@ -12,7 +13,8 @@ TEST_CASE("a long cache cut into parts gives what one pass gives") {
             if (!scored) call.features &= ~uint64_t{KEEL_ATTENTION_SCORES};
             compare_with_reference(call);
         };
-        // 2 x 512 slots is the shortest cache that is cut; heads of different lengths are cut differently
+        // 2 x 512 slots is the shortest cache that is cut; heads of different lengths are cut
+        // differently
         for (const int32_t length : {1023, 1024, 1025, 1600, 2300}) {
             INFO(length);
             compare(cache_of({length, 700, 3}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 1, 2);
@@ -28,11 +30,11 @@ TEST_CASE("many query rows that share a chunk of slots get what the reference gi
     CacheShape shape = cache_of({600, 512}, 16, KEEL_DTYPE_Q4_0, KEEL_DTYPE_BF16);
     shape.head_dim = 96, shape.v_head_dim = 48;
     compare_with_reference({shape, 230, 7});
-    Call windowed(cache_of({610, 610}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 200, 8, KEEL_ATTENTION_WINDOW);
+    Call windowed(cache_of({610, 610}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 200, 8,
+                  KEEL_ATTENTION_WINDOW);
     Tensor &t = windowed.scene.tensors[windowed.scene.caches[windowed.cache].positions];
     std::vector<int32_t> positions;
-    for (int64_t j = 0; j < t.elements(); ++j)
-        positions.push_back(static_cast<int32_t>(j % 610));
+    for (int64_t j = 0; j < t.elements(); ++j) positions.push_back(static_cast<int32_t>(j % 610));
     t.set_integers(positions);
     windowed.window = 100;
     compare_with_reference(windowed);
@@ -42,24 +44,27 @@ TEST_CASE("many query rows that share a chunk of slots get what the reference gi
 }
 
 TEST_CASE("logits that rise from tile to tile of slots move the maximum of a row along") {
-    for (const float rise : {0.75F, 2.0F, -2.0F}) { // 3, 8 and -8: below what moves it, above, never
+    for (const float rise :
+         {0.75F, 2.0F, -2.0F}) { // 3, 8 and -8: below what moves it, above, never
         Call call(cache_of({650, 650}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), 200, 8);
         Tensor &q = call.scene.tensors[call.q];
-        q.set(std::vector<float>(static_cast<size_t>(q.elements()), 0.5F)); // products of bf16 are exact
-        fill_slots(call, call.scene.caches[call.cache].k, {0, 2}, 0, 650, [=](int64_t, int64_t slot) {
-            return rise * static_cast<float>(slot / 64) + 0.25F * static_cast<float>(slot % 3);
-        });
+        q.set(std::vector<float>(static_cast<size_t>(q.elements()),
+                                 0.5F)); // products of bf16 are exact
+        fill_slots(
+            call, call.scene.caches[call.cache].k, {0, 2}, 0, 650, [=](int64_t, int64_t slot) {
+                return rise * static_cast<float>(slot / 64) + 0.25F * static_cast<float>(slot % 3);
+            });
         compare_with_reference(call);
     }
 }
 
 TEST_CASE("parts that a model's window hides count nothing") {
     for (const int64_t m : {1, 2}) {
-        Call call(cache_of({2300}, 64, KEEL_DTYPE_F32, KEEL_DTYPE_F16), m, 4, KEEL_ATTENTION_WINDOW);
+        Call call(cache_of({2300}, 64, KEEL_DTYPE_F32, KEEL_DTYPE_F16), m, 4,
+                  KEEL_ATTENTION_WINDOW);
         std::vector<int32_t> positions;
         Tensor &t = call.scene.tensors[call.scene.caches[call.cache].positions];
-        for (int64_t j = 0; j < t.elements(); ++j)
-            positions.push_back(static_cast<int32_t>(j));
+        for (int64_t j = 0; j < t.elements(); ++j) positions.push_back(static_cast<int32_t>(j));
         t.set_integers(positions);
         for (const int64_t window : {1, 64, 700}) {
             call.window = window;
@@ -80,10 +85,12 @@ TEST_CASE("few rows that the number of threads leaves to a last task take the wa
     for (const Variant &v : variants()) {
         if (!v.rounds()) continue;
         INFO(v.word);
-        // one, two and eight rows beyond a tile: fewer than are rounded, than keys are turned for, than take tiles of slots in pairs
+        // one, two and eight rows beyond a tile: fewer than are rounded, than keys are turned for,
+        // than take tiles of slots in pairs
         for (const int64_t m : {97, 98, 104}) {
             INFO(m << " queries");
-            CacheShape shape = cache_of(std::vector<int32_t>(32, 150), 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16);
+            CacheShape shape =
+                cache_of(std::vector<int32_t>(32, 150), 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16);
             shape.head_dim = shape.v_head_dim = 32;
             compare_threads(*v.library, {{"isa", v.isa}}, {shape, m, 1});
         }
@@ -163,7 +170,8 @@ TEST_CASE("a plan names the way that attention takes, the dtypes and the instruc
             Stage prefill(side, many.scene, {.planned = true});
             REQUIRE(many.run(prefill) == KEEL_OK);
             CHECK(prefill.kernel() == "attention prefill q4_0/bf16 " + kernels);
-            const Call wide(cache_of({80}, 64, KEEL_DTYPE_F32, KEEL_DTYPE_F16), 1, 4); // f32 is not rounded
+            const Call wide(cache_of({80}, 64, KEEL_DTYPE_F32, KEEL_DTYPE_F16), 1,
+                            4); // f32 is not rounded
             Stage exact(side, wide.scene, {.planned = true});
             REQUIRE(wide.run(exact) == KEEL_OK);
             CHECK(exact.kernel() == "attention decode f32/f16 " + v.f32);
@@ -185,5 +193,6 @@ TEST_CASE("all group sizes, head sizes and ends of a tile give what the referenc
                 compare_with_reference(call);
             }
     for (const uint32_t slots : {1U, 2U, 8U}) // pairs of slots may lie in two blocks
-        compare_with_reference({cache_of({77, 130}, slots, KEEL_DTYPE_Q8_0, KEEL_DTYPE_BF16), 5, 4});
+        compare_with_reference(
+            {cache_of({77, 130}, slots, KEEL_DTYPE_Q8_0, KEEL_DTYPE_BF16), 5, 4});
 }

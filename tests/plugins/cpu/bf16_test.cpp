@@ -1,4 +1,5 @@
-// Products in bf16: the tiles that AMX has and that tests have in its place, and the blocks that their kernels cut a product into.
+// Products in bf16: the tiles that AMX has and that tests have in its place, and the blocks that
+// their kernels cut a product into.
 #include "cpu/kernels/isa/tiles_emulated.hpp"
 #include "cpu_fixture.hpp"
 #include "support/skip.hpp"
@@ -30,13 +31,12 @@ uint16_t bf16(float x) { // of a number that bf16 holds
 float dot(const std::vector<float> &x, const std::vector<float> &w, float start) {
     Config config;
     const auto pairs = static_cast<uint8_t>(x.size() / 2);
-    config.shape(0, 1, 4), config.shape(1, 1, static_cast<uint16_t>(4 * pairs)), config.shape(2, pairs, 4);
+    config.shape(0, 1, 4), config.shape(1, 1, static_cast<uint16_t>(4 * pairs)),
+        config.shape(2, pairs, 4);
     tiles::configure(&config);
     std::vector<uint16_t> a, b;
-    for (float f : x)
-        a.push_back(bf16(f));
-    for (float f : w)
-        b.push_back(bf16(f));
+    for (float f : x) a.push_back(bf16(f));
+    for (float f : w) b.push_back(bf16(f));
     tiles::load(0, &start, 4);
     tiles::load(1, a.data(), 64);
     tiles::load(2, b.data(), 4);
@@ -54,8 +54,7 @@ double worst_of(const Variant &v, keel_dtype dtype, int64_t m, int64_t n, int64_
     std::normal_distribution<float> normal;
     std::vector<float> x(static_cast<size_t>(m * k)), values(static_cast<size_t>(n * k));
     std::vector<uint16_t> weights(values.size());
-    for (float &f : x)
-        f = normal(random);
+    for (float &f : x) f = normal(random);
     for (size_t i = 0; i < values.size(); ++i) {
         const auto bits = static_cast<uint16_t>(random() % 0x400); // of the mantissa
         const uint16_t sign = random() % 2 ? 0x8000 : 0;
@@ -63,7 +62,8 @@ double worst_of(const Variant &v, keel_dtype dtype, int64_t m, int64_t n, int64_
             weights[i] = static_cast<uint16_t>(0x3800 | bits | sign); // 0.5 to 1
             values[i] = (0.5f + static_cast<float>(bits) / 2048.0f) * (sign != 0 ? -1.0f : 1.0f);
         } else {
-            values[i] = (1.0f + static_cast<float>(bits % 128) / 128.0f) * (sign != 0 ? -1.0f : 1.0f);
+            values[i] =
+                (1.0f + static_cast<float>(bits % 128) / 128.0f) * (sign != 0 ? -1.0f : 1.0f);
             weights[i] = bf16(values[i]);
         }
     }
@@ -104,7 +104,8 @@ TEST_CASE("an emulated tile multiplies pairs, even and odd columns apart, and ad
     CHECK(std::isnan(dot({INFINITY, 1}, {0, 1}, 0)));
 }
 
-TEST_CASE("an emulated tile takes numbers below the normal ones for zeros, and gives zeros for them") {
+TEST_CASE(
+    "an emulated tile takes numbers below the normal ones for zeros, and gives zeros for them") {
     const float least = std::ldexp(1.0f, -126), half = std::ldexp(1.0f, -63);
     CHECK(dot({least, 0}, {1, 0}, 0) == least);
     CHECK(dot({least / 2, 0}, {1, 0}, 0) == 0);   // going in
@@ -139,20 +140,21 @@ TEST_CASE("products in bf16 are right on either side of every block that they ar
             // bf16 holds 8 bits: a side that is rounded is off by 2^-8 of itself at most
             const double bound = dtype == KEEL_DTYPE_F16 ? 8e-3 : 4e-3;
             INFO(v.word << ' ' << keel_dtype_name(dtype));
-            for (int64_t m :
-                 {5, 7, 8, 9, 11, 12, 13, 16, 17, 31, 32, 33, 49}) // blocks of x: 12 rows; 16 and 32
+            for (int64_t m : {5, 7, 8, 9, 11, 12, 13, 16, 17, 31, 32, 33,
+                              49}) // blocks of x: 12 rows; 16 and 32
                 CHECK(worst_of(v, dtype, m, 33, 70) <= bound);
-            for (int64_t n :
-                 {15, 16, 31, 32, 63, 65, 255, 257, 288}) // panels, pairs of them, what a call takes
+            for (int64_t n : {15, 16, 31, 32, 63, 65, 255, 257,
+                              288}) // panels, pairs of them, what a call takes
                 CHECK(worst_of(v, dtype, 10, n, 34) <= bound);
-            for (int64_t k :
-                 {1, 31, 32, 33, 511, 512, 513, 1023, 1024, 1025}) // tiles, what is unpacked at a time
+            for (int64_t k : {1, 31, 32, 33, 511, 512, 513, 1023, 1024,
+                              1025}) // tiles, what is unpacked at a time
                 CHECK(worst_of(v, dtype, 18, 17, k) <= bound);
             for (int64_t k : {1, 32, 33, 300}) // few rows of x
                 CHECK(worst_of(v, dtype, 8, 53, k) <= bound);
         }
-        CHECK(worst_of(v, KEEL_DTYPE_BF16, 26, 96, 2100) <= 4e-3); // whole tiles, added to those before
-        CHECK(worst_of(v, KEEL_DTYPE_BF16, 770, 16, 32) <= 4e-3);  // more rows than x is cut at
+        CHECK(worst_of(v, KEEL_DTYPE_BF16, 26, 96, 2100) <=
+              4e-3); // whole tiles, added to those before
+        CHECK(worst_of(v, KEEL_DTYPE_BF16, 770, 16, 32) <= 4e-3); // more rows than x is cut at
         // larger than what is left to the caches: rows at whole lines, and at any place
         CHECK(worst_of(v, KEEL_DTYPE_BF16, 33, 32000, 34) <= 4e-3);
         CHECK(worst_of(v, KEEL_DTYPE_BF16, 40, 26300, 34) <= 4e-3);

@@ -70,7 +70,8 @@ TEST_CASE("imported memory is used where it lies") {
 
 TEST_CASE("reserved address space holds memory only where it was committed") {
     Context c(variants().front(), "fast");
-    const uint64_t before = ours(c), size = 64ull << 30, mib = 1u << 20; // more than the machine has
+    const uint64_t before = ours(c), size = 64ull << 30,
+                   mib = 1u << 20; // more than the machine has
     keel_buffer *b = create(c, size, KEEL_BUFFER_RESERVE);
     CHECK(ours(c) == before);
     void *p = nullptr;

@@ -32,13 +32,14 @@ inline HostServices &services() {
 }
 
 // Opens a context; `ctx` stays NULL when that fails.
-inline keel_status open(const keel_backend &backend, const std::string &isa, const std::string &compute,
-                        int64_t threads, keel_ctx *&ctx, const std::string &prefetch = "auto",
-                        const std::string &copy = "auto") {
+inline keel_status open(const keel_backend &backend, const std::string &isa,
+                        const std::string &compute, int64_t threads, keel_ctx *&ctx,
+                        const std::string &prefetch = "auto", const std::string &copy = "auto") {
     keel_param words[5] = {};
     const char *keys[] = {"threads", "isa", "compute", "prefetch", "copy"};
     for (int i = 0; i < 5; ++i)
-        words[i].h = KEEL_HEADER(keel_param), words[i].key = keys[i], words[i].type = KEEL_PARAM_CHOICE;
+        words[i].h = KEEL_HEADER(keel_param), words[i].key = keys[i],
+        words[i].type = KEEL_PARAM_CHOICE;
     words[0].type = KEEL_PARAM_INT;
     words[0].i = threads;
     words[1].s = isa.c_str();
@@ -89,22 +90,23 @@ class Context {
     }
     Context(const Context &) = delete;
     ~Context() {
-        for (keel_buffer *b : buffers_)
-            backend_.buffer_destroy(ctx_, b);
+        for (keel_buffer *b : buffers_) backend_.buffer_destroy(ctx_, b);
         backend_.ctx_destroy(ctx_);
     }
     keel_ctx *get() const { return ctx_; }
     const keel_backend &operator*() const { return backend_; }
     const keel_backend *operator->() const { return &backend_; }
 
-    // A [rows, cols] tensor whose rows lie `gap` elements further apart than they must; filled by write().
+    // A [rows, cols] tensor whose rows lie `gap` elements further apart than they must; filled by
+    // write().
     keel_tensor tensor(keel_dtype dtype, int64_t rows, int64_t cols, int64_t gap = 0) {
         keel_tensor t{};
         t.h = KEEL_HEADER(keel_tensor);
         t.dtype = dtype;
         t.rank = 2;
         t.shape[0] = rows, t.shape[1] = cols;
-        t.stride[0] = static_cast<int64_t>(keel_dtype_row_bytes(dtype, static_cast<uint64_t>(cols + gap)));
+        t.stride[0] =
+            static_cast<int64_t>(keel_dtype_row_bytes(dtype, static_cast<uint64_t>(cols + gap)));
         keel_buffer_desc desc{};
         desc.h = KEEL_HEADER(keel_buffer_desc);
         desc.size = static_cast<uint64_t>(rows * t.stride[0]) + 64;
@@ -112,16 +114,14 @@ class Context {
         buffers_.push_back(t.buffer);
         return t;
     }
-    template <class T>
-    void write(const keel_tensor &t, const std::vector<T> &values) {
+    template <class T> void write(const keel_tensor &t, const std::vector<T> &values) {
         const size_t row = values.size() / static_cast<size_t>(t.shape[0]);
         for (int64_t r = 0; r < t.shape[0]; ++r)
             REQUIRE(backend_.buffer_write(ctx_, t.buffer, static_cast<uint64_t>(r * t.stride[0]),
                                           values.data() + static_cast<size_t>(r) * row,
                                           row * sizeof(T)) == KEEL_OK);
     }
-    template <class T>
-    std::vector<T> read(const keel_tensor &t) {
+    template <class T> std::vector<T> read(const keel_tensor &t) {
         std::vector<T> values(static_cast<size_t>(t.shape[0] * t.shape[1]));
         for (int64_t r = 0; r < t.shape[0]; ++r)
             REQUIRE(backend_.buffer_read(ctx_, t.buffer, static_cast<uint64_t>(r * t.stride[0]),
@@ -136,7 +136,8 @@ class Context {
     std::vector<keel_buffer *> buffers_;
 };
 
-inline keel_matmul_args matmul_args(const keel_tensor &x, const keel_tensor &w, const keel_tensor &out) {
+inline keel_matmul_args matmul_args(const keel_tensor &x, const keel_tensor &w,
+                                    const keel_tensor &out) {
     keel_matmul_args a{};
     a.h = KEEL_HEADER(keel_matmul_args);
     a.x = &x;

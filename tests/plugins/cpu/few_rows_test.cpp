@@ -1,4 +1,5 @@
-// A few rows of x with row-major weights of f32, f16 and bf16: kernels take some rows of W together, and threads cut the matrix anywhere.
+// A few rows of x with row-major weights of f32, f16 and bf16: kernels take some rows of W
+// together, and threads cut the matrix anywhere.
 #include "cpu_fixture.hpp"
 
 #include <map>
@@ -21,17 +22,18 @@ const std::vector<uint8_t> &weights(keel_dtype dtype) {
         const auto r = static_cast<uint32_t>(random());
         const uint32_t sign = r & 1;
         const uint32_t f32 = sign << 31 | (0x3f000000U + (r >> 8) % 0x1000000U);
-        const uint32_t bits = dtype == KEEL_DTYPE_F32    ? f32
-                              : dtype == KEEL_DTYPE_BF16 ? f32 >> 16
-                                                         : sign << 15 | (0x3800U + (r >> 8) % 0x800U);
+        const uint32_t bits = dtype == KEEL_DTYPE_F32 ? f32
+                              : dtype == KEEL_DTYPE_BF16
+                                  ? f32 >> 16
+                                  : sign << 15 | (0x3800U + (r >> 8) % 0x800U);
         for (size_t b = 0; b < keel_dtype_bytes(dtype); ++b)
             all.push_back(static_cast<uint8_t>(bits >> (8 * b)));
     }
     return all;
 }
 
-std::vector<float> product(const Variant &v, const char *compute, uint32_t threads, keel_dtype dtype,
-                           const std::vector<float> &x, int64_t m) {
+std::vector<float> product(const Variant &v, const char *compute, uint32_t threads,
+                           keel_dtype dtype, const std::vector<float> &x, int64_t m) {
     Context c(v, compute, threads);
     const keel_tensor in = c.tensor(KEEL_DTYPE_F32, m, cols), w = c.tensor(dtype, rows, cols),
                       out = c.tensor(KEEL_DTYPE_F32, m, rows);
@@ -46,8 +48,7 @@ std::vector<float> numbers(int64_t n) {
     std::mt19937 random(6);
     std::normal_distribution<float> normal;
     std::vector<float> x(static_cast<size_t>(n));
-    for (float &f : x)
-        f = normal(random);
+    for (float &f : x) f = normal(random);
     return x;
 }
 
@@ -61,8 +62,8 @@ TEST_CASE("products of few rows are the same to the bit on any number of threads
                 for (const int64_t m : {1, 2, 3, 4, 8}) {
                     const std::vector<float> one = product(v, compute, 1, dtype, x, m);
                     for (const uint32_t threads : {2U, 3U, 5U}) {
-                        INFO(v.word << ' ' << compute << ' ' << keel_dtype_name(dtype) << " m " << m << ", "
-                                    << threads << " threads");
+                        INFO(v.word << ' ' << compute << ' ' << keel_dtype_name(dtype) << " m " << m
+                                    << ", " << threads << " threads");
                         CHECK(product(v, compute, threads, dtype, x, m) == one);
                     }
                 }
@@ -75,8 +76,8 @@ TEST_CASE("up to four rows of x come to the same in 512-bit vectors as each alon
         for (const keel_dtype dtype : {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16}) {
             std::vector<float> alone;
             for (int64_t i = 0; i < 4; ++i) {
-                const std::vector<float> y =
-                    product(v, "exact", 2, dtype, {x.begin() + i * cols, x.begin() + (i + 1) * cols}, 1);
+                const std::vector<float> y = product(
+                    v, "exact", 2, dtype, {x.begin() + i * cols, x.begin() + (i + 1) * cols}, 1);
                 alone.insert(alone.end(), y.begin(), y.end());
             }
             for (const int64_t m : {2, 3, 4}) {

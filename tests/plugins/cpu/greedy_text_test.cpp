@@ -1,5 +1,5 @@
-// models/tiny writes the greedy text that transformers wrote, with each instruction set of the machine, with
-// products in f32 and with products of rounded activations.
+// models/tiny writes the greedy text that transformers wrote, with each instruction set of the
+// machine, with products in f32 and with products of rounded activations.
 #include "run/golden.hpp"
 #include "run/session.hpp"
 #include "support/instruction_sets.hpp"
@@ -17,8 +17,9 @@ namespace {
 constexpr size_t tokens = 20;
 
 // The first tokens of each text, or nothing if the machine lacks the set.
-std::vector<std::vector<int32_t>> texts(const std::vector<GoldenCase> &cases, const std::string &isa,
-                                        const std::string &compute, const std::string &weights) {
+std::vector<std::vector<int32_t>> texts(const std::vector<GoldenCase> &cases,
+                                        const std::string &isa, const std::string &compute,
+                                        const std::string &weights) {
     std::unique_ptr<Pipeline> pipeline;
     try {
         const std::vector<std::string> sets = {"model.path=" KEEL_SOURCE_DIR "/models/tiny",
@@ -58,9 +59,9 @@ std::vector<GoldenCase> golden_cases(const std::set<std::string> &names) {
 }
 
 // Instruction sets, for a case of each.
-#define KEEL_TEST_ISA(NAME)                                                                                  \
-    struct NAME {                                                                                            \
-        static constexpr const char *name = #NAME;                                                           \
+#define KEEL_TEST_ISA(NAME)                                                                        \
+    struct NAME {                                                                                  \
+        static constexpr const char *name = #NAME;                                                 \
     }
 KEEL_TEST_ISA(scalar);
 #if defined(__aarch64__)
@@ -80,7 +81,8 @@ KEEL_TEST_ISA(amx);
 
 } // namespace
 
-TEMPLATE_TEST_CASE("an instruction set writes the text that transformers wrote", "", KEEL_TEST_ISAS) {
+TEMPLATE_TEST_CASE("an instruction set writes the text that transformers wrote", "",
+                   KEEL_TEST_ISAS) {
     const std::string isa = TestType::name;
     if (!test::is_isa_wanted(isa)) test::skip("KEEL_TEST_ISAS does not name " + isa);
     const std::vector<GoldenCase> cases = golden_cases({"dialogue", "echo"});

@@ -27,16 +27,18 @@ TEST_CASE("a forced instruction set is the one whose kernels run") {
         const keel_tensor x = c.tensor(KEEL_DTYPE_F32, 1, 32), w = c.tensor(KEEL_DTYPE_F16, 4, 32),
                           out = c.tensor(KEEL_DTYPE_F32, 1, 4);
         keel_matmul_args a = matmul_args(x, w, out);
-        // The word is compiled into the kernel file, so it tells which file the table came from. Where f16 products are there, fast takes
-        // them, and exact does not.
+        // The word is compiled into the kernel file, so it tells which file the table came from.
+        // Where f16 products are there, fast takes them, and exact does not.
         const bool rounds = v.isa == "fp16" || v.isa == "i8mm";
         CHECK(planned_kernel(c, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&a)) ==
               "matmul f16 " + v.few + (rounds ? " fast" : " exact"));
         Context exact(v, "exact");
         CHECK(planned_kernel(exact, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&a)) ==
               "matmul f16 " + v.few + " exact");
-        // Of many rows some sets round both sides to bf16, and say so; so does a plan that serves few rows as well, which are rounded.
-        const keel_tensor xs = c.tensor(KEEL_DTYPE_F32, 64, 32), outs = c.tensor(KEEL_DTYPE_F32, 64, 4);
+        // Of many rows some sets round both sides to bf16, and say so; so does a plan that serves
+        // few rows as well, which are rounded.
+        const keel_tensor xs = c.tensor(KEEL_DTYPE_F32, 64, 32),
+                          outs = c.tensor(KEEL_DTYPE_F32, 64, 4);
         keel_matmul_args many = matmul_args(xs, w, outs);
         const bool rounds_many = rounds || v.word != v.few;
         CHECK(planned_kernel(c, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&many)) ==
@@ -67,9 +69,11 @@ TEST_CASE("auto takes the best instruction set that the machine has") {
     keel_ctx_info info{};
     info.h = KEEL_HEADER(keel_ctx_info);
     REQUIRE(c->ctx_info(c.get(), &info) == KEEL_OK);
-    // Processors that are slower with avx512bf16 than without leave it out; amx is always the better one.
+    // Processors that are slower with avx512bf16 than without leave it out; amx is always the
+    // better one.
     const std::string word = info.description;
-    const bool left_out = best == "avx512bf16" && word.rfind(before + ", 2 threads, compute exact", 0) == 0;
+    const bool left_out =
+        best == "avx512bf16" && word.rfind(before + ", 2 threads, compute exact", 0) == 0;
     CHECK((left_out || word.rfind(best + ", 2 threads, compute exact", 0) == 0));
 }
 
@@ -84,7 +88,8 @@ TEST_CASE("prefetch is said, and changes no product") {
             REQUIRE(c->ctx_info(c.get(), &info) == KEEL_OK);
             CHECK(std::string(info.description) ==
                   v.word + ", 2 threads, compute exact, prefetch " + prefetch);
-            const keel_tensor x = c.tensor(KEEL_DTYPE_F32, 1, 515), w = c.tensor(KEEL_DTYPE_F32, 9, 515),
+            const keel_tensor x = c.tensor(KEEL_DTYPE_F32, 1, 515),
+                              w = c.tensor(KEEL_DTYPE_F32, 9, 515),
                               out = c.tensor(KEEL_DTYPE_F32, 1, 9);
             std::vector<float> values(9 * 515);
             for (size_t i = 0; i < values.size(); ++i)

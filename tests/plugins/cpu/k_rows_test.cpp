@@ -1,4 +1,5 @@
-// Several rows of x with weights of K types: kernels that take them together sum in the order of the one that takes a row alone.
+// Several rows of x with weights of K types: kernels that take them together sum in the order of
+// the one that takes a row alone.
 #include "cpu_fixture.hpp"
 
 #include <random>
@@ -13,8 +14,7 @@ std::vector<uint8_t> random_blocks(keel_dtype dtype, size_t blocks) {
     const size_t bytes = keel_dtype_bytes(dtype);
     std::mt19937 random(3);
     std::vector<uint8_t> all(blocks * bytes);
-    for (uint8_t &byte : all)
-        byte = static_cast<uint8_t>(random());
+    for (uint8_t &byte : all) byte = static_cast<uint8_t>(random());
     for (size_t b = 0; b < blocks; ++b)
         for (const size_t at :
              dtype == KEEL_DTYPE_Q6_K ? std::vector<size_t>{208} : std::vector<size_t>{0, 2}) {
@@ -40,7 +40,8 @@ keel_weight *prepare(Context &c, keel_dtype dtype, int64_t rows, int64_t cols,
     return w;
 }
 
-std::vector<float> product(Context &c, keel_weight *w, int64_t rows, const std::vector<float> &x, int64_t m) {
+std::vector<float> product(Context &c, keel_weight *w, int64_t rows, const std::vector<float> &x,
+                           int64_t m) {
     const keel_tensor in = c.tensor(KEEL_DTYPE_F32, m, static_cast<int64_t>(x.size()) / m, 3),
                       out = c.tensor(KEEL_DTYPE_F32, m, rows, 5);
     c.write(in, x);
@@ -54,7 +55,8 @@ std::vector<float> product(Context &c, keel_weight *w, int64_t rows, const std::
 } // namespace
 
 TEST_CASE("a row of x comes to the same with weights of K types alone as beside others") {
-    constexpr int64_t n = 19, k = 1280; // the last group is no whole one; five blocks, a panel's are four
+    constexpr int64_t n = 19,
+                      k = 1280; // the last group is no whole one; five blocks, a panel's are four
     for (const Variant &v : variants())
         for (const keel_dtype dtype : {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}) {
             Context c(v, "fast");
@@ -65,8 +67,7 @@ TEST_CASE("a row of x comes to the same with weights of K types alone as beside 
             std::mt19937 random(4);
             std::normal_distribution<float> normal;
             std::vector<float> x(static_cast<size_t>(most * k)), alone;
-            for (float &f : x)
-                f = normal(random);
+            for (float &f : x) f = normal(random);
             for (int64_t i = 0; i < most; ++i) {
                 const std::vector<float> y =
                     product(c, w, n, {x.begin() + i * k, x.begin() + (i + 1) * k}, 1);

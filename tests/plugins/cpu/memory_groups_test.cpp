@@ -19,7 +19,8 @@ struct Memory {
 
 Memory within(const TempFolder &folder) {
     Memory m;
-    keel_cpu::limit_to_groups((folder / "self").c_str(), (folder / "groups").c_str(), m.total, m.available);
+    keel_cpu::limit_to_groups((folder / "self").c_str(), (folder / "groups").c_str(), m.total,
+                              m.available);
     return m;
 }
 
@@ -31,7 +32,8 @@ TEST_CASE("a control group's limit counts, and what it gives back on demand is f
     folder.write("groups/app/memory.max", "500\n");
     folder.write("groups/app/memory.current", "450\n");
     CHECK(within(folder) == Memory{500, 50});
-    folder.write("groups/app/memory.stat", "anon 100\nfile 350\ninactive_file 300\nactive_file 50\n");
+    folder.write("groups/app/memory.stat",
+                 "anon 100\nfile 350\ninactive_file 300\nactive_file 50\n");
     CHECK(within(folder) == Memory{500, 350});
     // "inactive_file" as the first line, and more idle pages than are counted as used.
     folder.write("groups/app/memory.stat", "inactive_file 9000\n");
@@ -72,9 +74,9 @@ TEST_CASE("control groups of version 1 and of both versions count as well") {
 TEST_CASE("broken files of control groups limit nothing") {
     const TempFolder folder;
     CHECK(within(folder) == Memory{});
-    for (const std::string &self :
-         {std::string(), std::string("\n\n"), std::string("0:"), std::string("0::"), std::string("::::"),
-          std::string(9000, ':'), "0::/" + std::string(9000, 'a'), std::string("0::/app\n0::")}) {
+    for (const std::string &self : {std::string(), std::string("\n\n"), std::string("0:"),
+                                    std::string("0::"), std::string("::::"), std::string(9000, ':'),
+                                    "0::/" + std::string(9000, 'a'), std::string("0::/app\n0::")}) {
         folder.write("self", self);
         folder.write("groups/app/memory.max", "many\n");
         folder.write("groups/app/memory.current", "-1\n");
@@ -88,8 +90,8 @@ TEST_CASE("16-bit weights are copied as long as an eighth of memory stays free")
     CHECK(leaves_an_eighth(400, 800, 500));
     CHECK_FALSE(leaves_an_eighth(401, 800, 500));
     CHECK_FALSE(leaves_an_eighth(0, 800, 99));
-    CHECK(leaves_an_eighth(0, 0, 0));                    // nobody knows: nothing to copy always fits
-    CHECK_FALSE(leaves_an_eighth(1, 0, 0));              // and something never does
+    CHECK(leaves_an_eighth(0, 0, 0));       // nobody knows: nothing to copy always fits
+    CHECK_FALSE(leaves_an_eighth(1, 0, 0)); // and something never does
     CHECK_FALSE(leaves_an_eighth(UINT64_MAX, 800, 500)); // no sum that wraps around
 }
 

@@ -1,6 +1,7 @@
-// Runs ops of the CPU plugin on one thread, each between two markers, for scripts/aarch64-instructions.sh to count: op_instructions ISA
-// COMPUTE. Prints a line for each before it runs: kernel, what is done, and how many multiplications and additions that is (for ops that
-// are not made of those: elements).
+// Runs ops of the CPU plugin on one thread, each between two markers, for
+// scripts/aarch64-instructions.sh to count: op_instructions ISA COMPUTE. Prints a line for each
+// before it runs: kernel, what is done, and how many multiplications and additions that is (for ops
+// that are not made of those: elements).
 #include "conformance/suite.hpp"
 
 #include <cstdio>
@@ -29,8 +30,7 @@ void measure(const std::string &kernel, const std::string &what, int64_t work,
     marker();
 }
 
-template <typename Args>
-Args head() {
+template <typename Args> Args head() {
     Args a = {};
     a.h = {sizeof(Args), KEEL_ABI_VERSION};
     return a;
@@ -78,10 +78,10 @@ void attention(Side &side, keel_dtype dtype, int64_t m) {
     a.scale = 0.125F;
     stage.run(KEEL_OP_ATTENTION, a);
     int64_t seen = 0;
-    for (int64_t i = 0; i < m; ++i)
-        seen += length - m + i + 1;
+    for (int64_t i = 0; i < m; ++i) seen += length - m + i + 1;
     measure(stage.kernel(), std::to_string(m) + " queries, 8 heads, 2 of 512 slots",
-            seen * kv_heads * group * dim * 2, [&] { return side.table().attention(side.ctx(), &a); });
+            seen * kv_heads * group * dim * 2,
+            [&] { return side.table().attention(side.ctx(), &a); });
 }
 
 void rows(Side &side) {
@@ -99,13 +99,15 @@ void rows(Side &side) {
     norm.out = stage.tensor(out);
     norm.eps = 1e-5F;
     stage.run(KEEL_OP_RMS_NORM, norm);
-    measure(stage.kernel(), "[4, 2048]", m * n, [&] { return side.table().rms_norm(side.ctx(), &norm); });
+    measure(stage.kernel(), "[4, 2048]", m * n,
+            [&] { return side.table().rms_norm(side.ctx(), &norm); });
     auto gate = head<keel_gate_args>();
     gate.gate = stage.tensor(x);
     gate.up = stage.tensor(y);
     gate.out = stage.tensor(out);
     stage.run(KEEL_OP_SILU_MUL, gate);
-    measure(stage.kernel(), "[4, 2048]", m * n, [&] { return side.table().silu_mul(side.ctx(), &gate); });
+    measure(stage.kernel(), "[4, 2048]", m * n,
+            [&] { return side.table().silu_mul(side.ctx(), &gate); });
 }
 
 } // namespace
@@ -119,12 +121,12 @@ int main(int argc, char **argv) {
         const Library library{std::string(KEEL_CPU_PLUGIN)};
         Side side(library, {{"isa", argv[1]}, {"compute", argv[2]}, {"threads", "1"}}, 1);
         for (const int64_t m : {1, 64})
-            for (const keel_dtype w : {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
-                                       KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K})
+            for (const keel_dtype w :
+                 {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0,
+                  KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K})
                 matmul(side, w, m);
         for (const int64_t m : {1, 64})
-            for (const keel_dtype kv : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0})
-                attention(side, kv, m);
+            for (const keel_dtype kv : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0}) attention(side, kv, m);
         rows(side);
     } catch (const Unusable &e) {
         std::fprintf(stderr, "op_instructions: %s\n", e.why.c_str());

@@ -1,4 +1,5 @@
-// Parameters of the plugin that no instruction set decides: prefetch, copy, and words that none of them has.
+// Parameters of the plugin that no instruction set decides: prefetch, copy, and words that none of
+// them has.
 #include "cpu_fixture.hpp"
 
 #include "base/log.hpp"
@@ -14,8 +15,9 @@ using namespace keel::test;
 
 namespace {
 
-constexpr keel_dtype weight_dtypes[] = {KEEL_DTYPE_F32,  KEEL_DTYPE_F16,  KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0,
-                                        KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K};
+constexpr keel_dtype weight_dtypes[] = {KEEL_DTYPE_F32,  KEEL_DTYPE_F16,  KEEL_DTYPE_BF16,
+                                        KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q4_K,
+                                        KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K};
 
 // Two joined matrices whose 16-bit halves are all small numbers, whatever the dtype makes of them.
 struct Weight {
@@ -34,8 +36,14 @@ struct Weight {
         keel_weight_source sources[2];
         const keel_weight_source *list[] = {&sources[0], &sources[1]};
         for (uint64_t i = 0; i < 2; ++i)
-            sources[i] = {
-                KEEL_HEADER(keel_weight_source), file.data(), file.size(), i * bytes, dtype, 0, rows, cols};
+            sources[i] = {KEEL_HEADER(keel_weight_source),
+                          file.data(),
+                          file.size(),
+                          i * bytes,
+                          dtype,
+                          0,
+                          rows,
+                          cols};
         const keel_weight_desc desc = {KEEL_HEADER(keel_weight_desc), list, 2,
                                        KEEL_JOIN_INTERLEAVE,          use,  512};
         REQUIRE(c->weight_prepare(c.get(), &desc, &weight) == KEEL_OK);
@@ -46,7 +54,9 @@ struct Weight {
         REQUIRE(context->weight_info(context.get(), weight, &facts) == KEEL_OK);
         return facts;
     }
-    bool is_copied() const { return std::string(info().layout).find("copied") != std::string::npos; }
+    bool is_copied() const {
+        return std::string(info().layout).find("copied") != std::string::npos;
+    }
     Weight(const Weight &) = delete;
     ~Weight() { context->weight_destroy(context.get(), weight); }
 };
@@ -78,7 +88,8 @@ class Heard {
     std::shared_ptr<spdlog::sinks::sink> sink_;
 };
 
-// Takes over a weight of twice the machine's memory, which no copy has room for. Its bytes are read only if it is copied.
+// Takes over a weight of twice the machine's memory, which no copy has room for. Its bytes are read
+// only if it is copied.
 keel_status prepare_huge(Context &c, keel_weight *&w) {
     const int64_t cols = 4096, row_bytes = 2 * cols,
                   rows = 2 * int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / row_bytes;
@@ -108,8 +119,10 @@ TEST_CASE("a word that a parameter does not have is refused, with what it has") 
         const auto error = HostServices::take_error();
         return error ? error->message : std::string();
     };
-    CHECK(error_of("quick", "auto", "auto") == "compute: unknown value 'quick'; use one of fast, exact");
-    CHECK(error_of("fast", "yes", "auto") == "prefetch: unknown value 'yes'; use one of auto, on, off");
+    CHECK(error_of("quick", "auto", "auto") ==
+          "compute: unknown value 'quick'; use one of fast, exact");
+    CHECK(error_of("fast", "yes", "auto") ==
+          "prefetch: unknown value 'yes'; use one of auto, on, off");
     CHECK(error_of("exact", "off", "no") == "copy: unknown value 'no'; use one of auto, on, off");
 }
 
@@ -137,7 +150,8 @@ TEST_CASE("copy: auto warns once where there is no room, and copies nothing from
         REQUIRE(prepare_huge(c, w) == KEEL_OK);
         c->weight_destroy(c.get(), w);
     }
-    const std::string text = heard.text(), warning = "copy: auto: no more 16-bit weights are copied";
+    const std::string text = heard.text(),
+                      warning = "copy: auto: no more 16-bit weights are copied";
     CHECK(text.find(warning) != std::string::npos);
     CHECK(text.find("less than an eighth of memory would stay free") != std::string::npos);
     CHECK(text.find(warning) == text.rfind(warning));

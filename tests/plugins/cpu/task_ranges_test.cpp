@@ -8,12 +8,12 @@
 
 using keel_cpu::TaskRanges;
 
-TEST_CASE("tasks: a worker's are neighbours, and one that is done takes the last of whoever has most",
-          "[cpu][tasks]") {
+TEST_CASE(
+    "tasks: a worker's are neighbours, and one that is done takes the last of whoever has most",
+    "[cpu][tasks]") {
     TaskRanges tasks(10, 2);
     CHECK(tasks.take(1) == 5);
-    for (int64_t expected : {0, 1, 2, 3, 4})
-        CHECK(tasks.take(0) == expected);
+    for (int64_t expected : {0, 1, 2, 3, 4}) CHECK(tasks.take(0) == expected);
     CHECK(tasks.take(0) == 9);
     CHECK(tasks.take(1) == 6);
     CHECK(tasks.take(0) == 8);
@@ -32,8 +32,7 @@ TEST_CASE("tasks: none, fewer than workers, and more workers than ranges", "[cpu
     CHECK(one.take(3) == -1);
 
     TaskRanges alone(3, 1);
-    for (int64_t expected : {0, 1, 2, -1})
-        CHECK(alone.take(0) == expected);
+    for (int64_t expected : {0, 1, 2, -1}) CHECK(alone.take(0) == expected);
 
     TaskRanges many(1000, 300); // workers share ranges
     std::vector<int> taken(1000);
@@ -56,10 +55,8 @@ TEST_CASE("tasks: threads that take at once get each task exactly once", "[cpu][
             for (int64_t task; (task = tasks.take(w)) >= 0;)
                 taken[static_cast<size_t>(task)].fetch_add(1);
         });
-    for (std::thread &t : threads)
-        t.join();
+    for (std::thread &t : threads) t.join();
     int wrong = 0;
-    for (const auto &times : taken)
-        wrong += times.load() != 1;
+    for (const auto &times : taken) wrong += times.load() != 1;
     CHECK(wrong == 0);
 }

@@ -19,11 +19,10 @@ struct Rows {
     keel_weight_desc desc = {KEEL_HEADER(keel_weight_desc)};
 
     Rows(keel_dtype dtype, int64_t rows, int64_t cols)
-        : n(rows), k(cols),
-          bytes(static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, static_cast<uint64_t>(cols))) {
+        : n(rows), k(cols), bytes(static_cast<uint64_t>(rows) *
+                                  keel_dtype_row_bytes(dtype, static_cast<uint64_t>(cols))) {
         std::mt19937 random(7);
-        for (uint8_t &byte : bytes)
-            byte = static_cast<uint8_t>(random());
+        for (uint8_t &byte : bytes) byte = static_cast<uint8_t>(random());
         for (size_t at = 0; at < bytes.size(); at += keel_dtype_bytes(dtype)) {
             const uint16_t half = static_cast<uint16_t>(0x2000 + random() % 0x400); // about 0.01
             std::memcpy(&bytes[at], &half, 2);
@@ -46,8 +45,7 @@ std::vector<float> product(Context &c, keel_weight *w, int64_t n, int64_t k) {
     std::vector<float> x(static_cast<size_t>(k));
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
-    for (float &f : x)
-        f = normal(random);
+    for (float &f : x) f = normal(random);
     const keel_tensor tx = c.tensor(KEEL_DTYPE_F32, 1, k), tout = c.tensor(KEEL_DTYPE_F32, 1, n);
     c.write(tx, x);
     keel_matmul_args a{};
@@ -91,8 +89,7 @@ TEST_CASE("weights share large pieces of memory, which go back with the last of 
     check(1, small);
     check(3, middle);
     check(8, large);
-    for (const size_t i : {8, 1, 2, 3, 4, 7})
-        c->weight_destroy(c.get(), all[i]);
+    for (const size_t i : {8, 1, 2, 3, 4, 7}) c->weight_destroy(c.get(), all[i]);
     const int64_t with_one = address_space();
     c->weight_destroy(c.get(), all[6]);
     if (with_one != 0)

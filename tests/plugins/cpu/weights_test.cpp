@@ -24,8 +24,7 @@ double half_value(uint16_t h) {
     return std::ldexp(1024.0 + (h & 0x3ff), (h >> 10 & 31) - 25) * (h & 0x8000 ? -1 : 1);
 }
 
-template <class T>
-void append(std::vector<uint8_t> &to, T value) {
+template <class T> void append(std::vector<uint8_t> &to, T value) {
     const auto *p = reinterpret_cast<const uint8_t *>(&value);
     to.insert(to.end(), p, p + sizeof value);
 }
@@ -33,9 +32,9 @@ void append(std::vector<uint8_t> &to, T value) {
 // Any bits but for the f16 scales.
 void append_k_block(Source &s, keel_dtype dtype, std::mt19937 &random) {
     std::vector<uint8_t> block(keel_dtype_bytes(dtype));
-    for (uint8_t &byte : block)
-        byte = static_cast<uint8_t>(random());
-    for (const size_t at : dtype == KEEL_DTYPE_Q6_K ? std::vector<size_t>{208} : std::vector<size_t>{0, 2}) {
+    for (uint8_t &byte : block) byte = static_cast<uint8_t>(random());
+    for (const size_t at :
+         dtype == KEEL_DTYPE_Q6_K ? std::vector<size_t>{208} : std::vector<size_t>{0, 2}) {
         const uint16_t half = half_of(static_cast<int>(random() % 2048));
         std::memcpy(block.data() + at, &half, 2);
     }
@@ -71,17 +70,15 @@ Source make_source(keel_dtype dtype, int64_t rows, int64_t cols, uint32_t seed) 
             const uint16_t d = half_of(below(2048));
             append(s.bytes, d);
             std::vector<int> q(32);
-            for (int &v : q)
-                v = dtype == KEEL_DTYPE_Q8_0 ? below(256) - 128 : below(16) - 8;
+            for (int &v : q) v = dtype == KEEL_DTYPE_Q8_0 ? below(256) - 128 : below(16) - 8;
             if (dtype == KEEL_DTYPE_Q8_0)
-                for (int v : q)
-                    s.bytes.push_back(static_cast<uint8_t>(v));
+                for (int v : q) s.bytes.push_back(static_cast<uint8_t>(v));
             else
                 for (int j = 0; j < 16; ++j)
-                    s.bytes.push_back(static_cast<uint8_t>((q[static_cast<size_t>(j)] + 8) |
-                                                           (q[static_cast<size_t>(j) + 16] + 8) << 4));
-            for (int v : q)
-                s.values.push_back(half_value(d) * v);
+                    s.bytes.push_back(
+                        static_cast<uint8_t>((q[static_cast<size_t>(j)] + 8) |
+                                             (q[static_cast<size_t>(j) + 16] + 8) << 4));
+            for (int v : q) s.values.push_back(half_value(d) * v);
         }
     }
     return s;
@@ -167,7 +164,8 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
     CHECK(facts.rows == n);
     CHECK(facts.cols == k);
     CHECK(facts.dtype == dtype);
-    if (facts.source_needed == 0) std::fill(file.begin(), file.end(), uint8_t{0xff}); // the core drops it
+    if (facts.source_needed == 0)
+        std::fill(file.begin(), file.end(), uint8_t{0xff}); // the core drops it
 
     const bool quantized = keel_dtype_block(dtype) > 1;
     const double bound = compute == "exact" ? 2e-6 : quantized ? 1.5e-2 : 4e-3;
@@ -177,15 +175,15 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
         std::vector<float> x(static_cast<size_t>(m * k)), bias(static_cast<size_t>(n)),
             old(static_cast<size_t>(m * n));
         for (auto *values : {&x, &bias, &old})
-            for (float &f : *values)
-                f = normal(random);
+            for (float &f : *values) f = normal(random);
         const std::vector<Product> products = products_of(x, m, k, sources, shape);
-        const keel_tensor tx = c.tensor(KEEL_DTYPE_F32, m, k, 3), tout = c.tensor(KEEL_DTYPE_F32, m, n, 5);
+        const keel_tensor tx = c.tensor(KEEL_DTYPE_F32, m, k, 3),
+                          tout = c.tensor(KEEL_DTYPE_F32, m, n, 5);
         keel_tensor tbias = c.tensor(KEEL_DTYPE_F32, 1, n);
         c.write(tbias, bias);
         tbias.rank = 1, tbias.shape[0] = n;
-        for (uint64_t features :
-             {0u, KEEL_MATMUL_BIAS, KEEL_MATMUL_ACCUMULATE, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE}) {
+        for (uint64_t features : {0u, KEEL_MATMUL_BIAS, KEEL_MATMUL_ACCUMULATE,
+                                  KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE}) {
             if (m != 0) c.write(tx, x), c.write(tout, old);
             keel_matmul_args a{};
             a.h = KEEL_HEADER(keel_matmul_args);
@@ -204,8 +202,8 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
                 const double off = std::fabs(static_cast<double>(y[i]) - p.sum) / (1 + p.magnitude);
                 if (!(off <= worst)) worst = off;
             }
-            INFO(v.word << ' ' << compute << ' ' << keel_dtype_name(dtype) << " m " << m << " n " << n
-                        << " k " << k << " features " << features);
+            INFO(v.word << ' ' << compute << ' ' << keel_dtype_name(dtype) << " m " << m << " n "
+                        << n << " k " << k << " features " << features);
             REQUIRE(worst <= bound);
         }
     }
@@ -227,7 +225,8 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
     for (int64_t i = 0; i < n + 2; ++i)
         for (int64_t l = 0; l < k; ++l) {
             const float y = rows[static_cast<size_t>(i * k + l)];
-            const bool inside = wanted[static_cast<size_t>(i)] >= 0 && wanted[static_cast<size_t>(i)] < n;
+            const bool inside =
+                wanted[static_cast<size_t>(i)] >= 0 && wanted[static_cast<size_t>(i)] < n;
             if (!inside) {
                 exact &= std::isnan(y);
                 continue;
@@ -235,9 +234,10 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
             const double value =
                 joined_row(sources, shape.rows, k, shape.join, wanted[static_cast<size_t>(i)])[l];
             // the K types' values are sums of two products, which some instruction sets round once
-            exact &= keel_dtype_weights_only(dtype) == 0
-                         ? y == static_cast<float>(value)
-                         : std::fabs(static_cast<double>(y) - value) <= 1e-6 * (1 + std::fabs(value));
+            exact &=
+                keel_dtype_weights_only(dtype) == 0
+                    ? y == static_cast<float>(value)
+                    : std::fabs(static_cast<double>(y) - value) <= 1e-6 * (1 + std::fabs(value));
         }
     CHECK(exact);
     c->weight_destroy(c.get(), w);
@@ -248,8 +248,8 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
 TEST_CASE("a prepared weight multiplies and embeds as its sources do, whatever its layout") {
     for (const Variant &v : variants())
         for (const char *compute : {"exact", "fast"})
-            for (keel_dtype dtype :
-                 {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
+            for (keel_dtype dtype : {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
+                                     KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
                 const int64_t block = keel_dtype_block(dtype), odd = block == 1 ? 5 : 0;
                 check_weight(v, compute, dtype, {1, 32 + odd, 1, KEEL_JOIN_ROWS});
                 check_weight(v, compute, dtype, {7, 64 + odd, 1, KEEL_JOIN_ROWS});
@@ -274,7 +274,8 @@ TEST_CASE("weights of K types take no more memory than their blocks do in a file
             Context c(v, "fast");
             std::vector<uint8_t> file;
             const Source source = make_source(dtype, 32, 512, 1);
-            keel_weight *w = prepare(c, {source}, dtype, 32, 512, KEEL_JOIN_ROWS, KEEL_USE_MATMUL, file);
+            keel_weight *w =
+                prepare(c, {source}, dtype, 32, 512, KEEL_JOIN_ROWS, KEEL_USE_MATMUL, file);
             keel_weight_info facts{};
             facts.h = KEEL_HEADER(keel_weight_info);
             REQUIRE(c->weight_info(c.get(), w, &facts) == KEEL_OK);
@@ -321,8 +322,8 @@ TEST_CASE("quantized weights are taken over, others are read where they lie") {
         Context c(v, "fast");
         for (keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_Q4_0}) {
             std::vector<uint8_t> file;
-            keel_weight *w = prepare(c, {make_source(dtype, 20, 64, 1)}, dtype, 20, 64, KEEL_JOIN_ROWS,
-                                     KEEL_USE_MATMUL, file);
+            keel_weight *w = prepare(c, {make_source(dtype, 20, 64, 1)}, dtype, 20, 64,
+                                     KEEL_JOIN_ROWS, KEEL_USE_MATMUL, file);
             keel_weight_info facts{};
             facts.h = KEEL_HEADER(keel_weight_info);
             REQUIRE(c->weight_info(c.get(), w, &facts) == KEEL_OK);
@@ -367,20 +368,20 @@ TEST_CASE("a NaN among the activations reaches its row of the product and no oth
         std::vector<uint8_t> file;
         const keel_dtype dtype = GENERATE(KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q6_K);
         const int64_t cols = dtype == KEEL_DTYPE_Q4_0 ? 64 : 256;
-        keel_weight *w = prepare(c, {make_source(dtype, 9, cols, 1)}, dtype, 9, cols, KEEL_JOIN_ROWS,
-                                 KEEL_USE_MATMUL, file);
+        keel_weight *w = prepare(c, {make_source(dtype, 9, cols, 1)}, dtype, 9, cols,
+                                 KEEL_JOIN_ROWS, KEEL_USE_MATMUL, file);
         for (float bad : {NAN, INFINITY, -INFINITY}) {
             std::vector<float> x(static_cast<size_t>(5 * cols), 0.5f);
             x[static_cast<size_t>(cols * 2 + 33)] = bad;
-            const keel_tensor tx = c.tensor(KEEL_DTYPE_F32, 5, cols), out = c.tensor(KEEL_DTYPE_F32, 5, 9);
+            const keel_tensor tx = c.tensor(KEEL_DTYPE_F32, 5, cols),
+                              out = c.tensor(KEEL_DTYPE_F32, 5, 9);
             c.write(tx, x);
             keel_matmul_args a{};
             a.h = KEEL_HEADER(keel_matmul_args);
             a.x = &tx, a.weight = w, a.out = &out;
             REQUIRE(c->matmul(c.get(), &a) == KEEL_OK);
             const std::vector<float> y = c.read<float>(out);
-            for (size_t i = 0; i < y.size(); ++i)
-                CHECK(std::isfinite(y[i]) == (i / 9 != 2));
+            for (size_t i = 0; i < y.size(); ++i) CHECK(std::isfinite(y[i]) == (i / 9 != 2));
         }
         c->weight_destroy(c.get(), w);
     }

@@ -19,8 +19,7 @@ const std::vector<uint8_t> data = {1, 2, 3, 250, 0, 77};
 
 fs::path only_file(const fs::path &folder) {
     std::vector<fs::path> all;
-    for (const auto &entry : fs::directory_iterator(folder))
-        all.push_back(entry.path());
+    for (const auto &entry : fs::directory_iterator(folder)) all.push_back(entry.path());
     REQUIRE(all.size() == 1); // nothing is left beside it
     return all[0];
 }
@@ -86,7 +85,8 @@ TEST_CASE("a file that was changed, cut off, extended or renamed is not used") {
     CHECK(cache.load(other).empty());
 }
 
-TEST_CASE("a folder that others may write to, a file and a folder that cannot be made are not used") {
+TEST_CASE(
+    "a folder that others may write to, a file and a folder that cannot be made are not used") {
     const keel::test::TempFolder folder;
     const std::string place = folder / "cache";
     const DiskCache cache(place);
@@ -132,7 +132,8 @@ TEST_CASE("the user is told why a folder that they named is not used") {
     };
     const std::string path = folder.path().string();
     chmod(path.c_str(), 0700);
-    for (const std::string &fine : {path, path + "/not_there_yet", std::string("auto"), std::string("off")})
+    for (const std::string &fine :
+         {path, path + "/not_there_yet", std::string("auto"), std::string("off")})
         keel_gpu::warn_of_unused_folder(&host, fine.c_str());
     CHECK(said.empty());
     chmod(path.c_str(), 0777);

@@ -1,4 +1,5 @@
-// Tensors as kernels address them, with 32 bits: what reaches further is refused and never wraps around.
+// Tensors as kernels address them, with 32 bits: what reaches further is refused and never wraps
+// around.
 #include "gpu/view.hpp"
 
 #include <catch2/catch.hpp>
@@ -29,7 +30,8 @@ bool is_taken(const keel_tensor &t) {
 } // namespace
 
 TEST_CASE("a view reaches no element beyond 2^32 units") {
-    constexpr int64_t big = int64_t{1} << 20, row = 4 * 4096; // 2^20 rows of 4096 floats: 2^32 units
+    constexpr int64_t big = int64_t{1} << 20,
+                      row = 4 * 4096; // 2^20 rows of 4096 floats: 2^32 units
     CHECK(is_taken(tensor(0, big, 4096, row)));
     CHECK_FALSE(is_taken(tensor(4, big, 4096, row)));
     CHECK_FALSE(is_taken(tensor(0, big + 1, 4096, row)));

@@ -1,7 +1,8 @@
-// An OpenCL layer that makes calls of the driver fail: support/driver_faults.hpp says how it is told. clGetDeviceIDs that fails with
-// CL_SUCCESS finds no device. What clGetEventInfo fails with is the state of the work that is asked about; CL_SUCCESS: it still runs, and its
-// callback never comes. After CL_DEVICE_NOT_AVAILABLE every call that queues or waits says that. And kernels are not queued with memory
-// that is mapped.
+// An OpenCL layer that makes calls of the driver fail: support/driver_faults.hpp says how it is
+// told. clGetDeviceIDs that fails with CL_SUCCESS finds no device. What clGetEventInfo fails with
+// is the state of the work that is asked about; CL_SUCCESS: it still runs, and its callback never
+// comes. After CL_DEVICE_NOT_AVAILABLE every call that queues or waits says that. And kernels are
+// not queued with memory that is mapped.
 #define CL_TARGET_OPENCL_VERSION 300
 #include "support/driver_faults.hpp"
 
@@ -29,9 +30,7 @@ bool fails(const char *name, cl_int &code) {
     return hit;
 }
 
-bool fails_or_lost(const char *name, cl_int &code) {
-    return fails(name, code) || lost;
-}
+bool fails_or_lost(const char *name, cl_int &code) { return fails(name, code) || lost; }
 
 cl_int CL_API_CALL platforms(cl_uint n, cl_platform_id *ids, cl_uint *count) {
     cl_int code;
@@ -39,8 +38,8 @@ cl_int CL_API_CALL platforms(cl_uint n, cl_platform_id *ids, cl_uint *count) {
     return next->clGetPlatformIDs(n, ids, count);
 }
 
-cl_int CL_API_CALL devices(cl_platform_id platform, cl_device_type type, cl_uint n, cl_device_id *ids,
-                           cl_uint *count) {
+cl_int CL_API_CALL devices(cl_platform_id platform, cl_device_type type, cl_uint n,
+                           cl_device_id *ids, cl_uint *count) {
     cl_int code;
     if (fails("clGetDeviceIDs", code)) {
         if (count != nullptr) *count = 0;
@@ -51,7 +50,8 @@ cl_int CL_API_CALL devices(cl_platform_id platform, cl_device_type type, cl_uint
 
 cl_context CL_API_CALL create_context(const cl_context_properties *properties, cl_uint n,
                                       const cl_device_id *ids,
-                                      void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
+                                      void(CL_CALLBACK *notify)(const char *, const void *, size_t,
+                                                                void *),
                                       void *user, cl_int *error) {
     lost = false;
     cl_int code;
@@ -77,8 +77,9 @@ cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t 
     return next->clCreateBuffer(context, flags, size, host, error);
 }
 
-cl_int CL_API_CALL build(cl_program program, cl_uint n, const cl_device_id *ids, const char *options,
-                         void(CL_CALLBACK *notify)(cl_program, void *), void *user) {
+cl_int CL_API_CALL build(cl_program program, cl_uint n, const cl_device_id *ids,
+                         const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
+                         void *user) {
     cl_int code;
     if (fails("clBuildProgram", code)) return code;
     return next->clBuildProgram(program, n, ids, options, notify, user);
@@ -93,15 +94,15 @@ cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name, cl_int
     return next->clCreateKernel(program, name, error);
 }
 
-bool silent = false;                                      // as the last look at an event said
-std::set<cl_mem> mapped;                                  // by contexts that are used from one thread
+bool silent = false;     // as the last look at an event said
+std::set<cl_mem> mapped; // by contexts that are used from one thread
 std::map<cl_kernel, std::map<cl_uint, cl_mem>> arguments; // that may be memory
 
 cl_int CL_API_CALL event_info(cl_event event, cl_event_info what, size_t size, void *value,
                               size_t *size_out) {
     cl_int code = CL_SUCCESS;
-    const bool hit =
-        what == CL_EVENT_COMMAND_EXECUTION_STATUS && value != nullptr && fails("clGetEventInfo", code);
+    const bool hit = what == CL_EVENT_COMMAND_EXECUTION_STATUS && value != nullptr &&
+                     fails("clGetEventInfo", code);
     const cl_int state = code == CL_SUCCESS ? CL_RUNNING : code;
     silent = hit && state == CL_RUNNING;
     code = next->clGetEventInfo(event, what, size, value, size_out);
@@ -118,40 +119,44 @@ void *CL_API_CALL map(cl_command_queue queue, cl_mem buffer, cl_bool blocks, cl_
                       size_t offset, size_t size, cl_uint n, const cl_event *after, cl_event *event,
                       cl_int *error) {
     mapped.insert(buffer);
-    return next->clEnqueueMapBuffer(queue, buffer, blocks, flags, offset, size, n, after, event, error);
+    return next->clEnqueueMapBuffer(queue, buffer, blocks, flags, offset, size, n, after, event,
+                                    error);
 }
 
-cl_int CL_API_CALL unmap(cl_command_queue queue, cl_mem buffer, void *at, cl_uint n, const cl_event *after,
-                         cl_event *event) {
+cl_int CL_API_CALL unmap(cl_command_queue queue, cl_mem buffer, void *at, cl_uint n,
+                         const cl_event *after, cl_event *event) {
     mapped.erase(buffer);
     return next->clEnqueueUnmapMemObject(queue, buffer, at, n, after, event);
 }
 
 cl_int CL_API_CALL set_arg(cl_kernel kernel, cl_uint index, size_t size, const void *value) {
     arguments[kernel].erase(index);
-    if (size == sizeof(cl_mem) && value != nullptr) std::memcpy(&arguments[kernel][index], value, size);
+    if (size == sizeof(cl_mem) && value != nullptr)
+        std::memcpy(&arguments[kernel][index], value, size);
     return next->clSetKernelArg(kernel, index, size, value);
 }
 
-cl_int CL_API_CALL run(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t *offset,
-                       const size_t *global, const size_t *local, cl_uint n, const cl_event *after,
-                       cl_event *event) {
+cl_int CL_API_CALL run(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                       const size_t *offset, const size_t *global, const size_t *local, cl_uint n,
+                       const cl_event *after, cl_event *event) {
     cl_int code;
     if (fails_or_lost("clEnqueueNDRangeKernel", code)) return code;
     for (const auto &arg : arguments[kernel])
         if (mapped.count(arg.second) != 0) return CL_INVALID_OPERATION;
-    return next->clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, n, after, event);
+    return next->clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, n, after,
+                                        event);
 }
 
-cl_int CL_API_CALL read(cl_command_queue queue, cl_mem memory, cl_bool blocks, size_t offset, size_t size,
-                        void *to, cl_uint n, const cl_event *after, cl_event *event) {
+cl_int CL_API_CALL read(cl_command_queue queue, cl_mem memory, cl_bool blocks, size_t offset,
+                        size_t size, void *to, cl_uint n, const cl_event *after, cl_event *event) {
     cl_int code;
     if (fails_or_lost("clEnqueueReadBuffer", code)) return code;
     return next->clEnqueueReadBuffer(queue, memory, blocks, offset, size, to, n, after, event);
 }
 
-cl_int CL_API_CALL write(cl_command_queue queue, cl_mem memory, cl_bool blocks, size_t offset, size_t size,
-                         const void *from, cl_uint n, const cl_event *after, cl_event *event) {
+cl_int CL_API_CALL write(cl_command_queue queue, cl_mem memory, cl_bool blocks, size_t offset,
+                         size_t size, const void *from, cl_uint n, const cl_event *after,
+                         cl_event *event) {
     cl_int code;
     if (fails_or_lost("clEnqueueWriteBuffer", code)) return code;
     return next->clEnqueueWriteBuffer(queue, memory, blocks, offset, size, from, n, after, event);
@@ -190,10 +195,11 @@ KEEL_LAYER_EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t s
     return CL_SUCCESS;
 }
 
-KEEL_LAYER_EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *target, cl_uint *n_out,
-                                                 const cl_icd_dispatch **out) {
+KEEL_LAYER_EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *target,
+                                                 cl_uint *n_out, const cl_icd_dispatch **out) {
     constexpr cl_uint entries = sizeof(cl_icd_dispatch) / sizeof(void *);
-    if (target == nullptr || n_out == nullptr || out == nullptr || n < entries) return CL_INVALID_VALUE;
+    if (target == nullptr || n_out == nullptr || out == nullptr || n < entries)
+        return CL_INVALID_VALUE;
     next = target;
     table = *target;
     table.clGetPlatformIDs = platforms;

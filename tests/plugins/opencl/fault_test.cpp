@@ -1,4 +1,5 @@
-// The driver fails in each way that it can (fault_layer.cpp): every call says so with its status, what can go on goes on, and nothing hangs.
+// The driver fails in each way that it can (fault_layer.cpp): every call says so with its status,
+// what can go on goes on, and nothing hangs.
 #include "failing_driver.hpp"
 
 using namespace keel;
@@ -15,12 +16,14 @@ struct Rig : OneNumber {
 
 TEST_CASE("no platform, or a platform without devices: there is no device") {
     need_device(library());
-    check_no_devices(library(), {"clGetPlatformIDs 1+ -1001", "clGetDeviceIDs 1+ -1", "clGetDeviceIDs 1+ 0"});
+    check_no_devices(library(),
+                     {"clGetPlatformIDs 1+ -1001", "clGetDeviceIDs 1+ -1", "clGetDeviceIDs 1+ 0"});
 }
 
 TEST_CASE("where PoCL has no device because it cannot write its cache, the error says so") {
     need_device(library());
-    const ProcessResult result = run_text(driver, "", backend_of(driver), {"POCL_CACHE_DIR=/dev/null/no"});
+    const ProcessResult result =
+        run_text(driver, "", backend_of(driver), {"POCL_CACHE_DIR=/dev/null/no"});
     INFO(result.err);
     CHECK(result.code == 2);
     CHECK(holds(result.err, "finds no device on this machine: PoCL"));
@@ -55,9 +58,10 @@ TEST_CASE("a kernel that does not build is named with its options, and may build
 
 TEST_CASE("a lost device is lost in every call that waits, and its context closes") {
     need_device(library());
-    for (const char *what : {"clEnqueueNDRangeKernel 1 -2", "clFlush 1 -2", "clFlush 1 -36",
-                             "clGetEventInfo 1 -5", "clGetEventInfo 1 -14", "clEnqueueReadBuffer 1 -2",
-                             "clEnqueueReadBuffer 1 -5", "clEnqueueReadBuffer 1 -9999"}) {
+    for (const char *what :
+         {"clEnqueueNDRangeKernel 1 -2", "clFlush 1 -2", "clFlush 1 -36", "clGetEventInfo 1 -5",
+          "clGetEventInfo 1 -14", "clEnqueueReadBuffer 1 -2", "clEnqueueReadBuffer 1 -5",
+          "clEnqueueReadBuffer 1 -9999"}) {
         INFO(what);
         Rig rig;
         float value = 0;
@@ -79,7 +83,8 @@ TEST_CASE("a run that loses its device says so, and goes on where another backen
     check_device_lost(driver);
 }
 
-TEST_CASE("a run without a device, without memory, without a kernel ends with an error that says so") {
+TEST_CASE(
+    "a run without a device, without memory, without a kernel ends with an error that says so") {
     need_device(library());
     check_refusals(driver);
 }

@@ -54,17 +54,18 @@ struct Rig {
         const size_t one = 1;
         int out = 0;
         REQUIRE(clSetKernelArg(kernel, 0, sizeof handle, &handle) == CL_SUCCESS);
-        REQUIRE(clEnqueueNDRangeKernel(queue.get(), kernel, 1, nullptr, &one, &one, 0, nullptr, nullptr) ==
-                CL_SUCCESS);
-        REQUIRE(clEnqueueReadBuffer(queue.get(), handle, CL_TRUE, 0, 4, &out, 0, nullptr, nullptr) ==
-                CL_SUCCESS);
+        REQUIRE(clEnqueueNDRangeKernel(queue.get(), kernel, 1, nullptr, &one, &one, 0, nullptr,
+                                       nullptr) == CL_SUCCESS);
+        REQUIRE(clEnqueueReadBuffer(queue.get(), handle, CL_TRUE, 0, 4, &out, 0, nullptr,
+                                    nullptr) == CL_SUCCESS);
         return out;
     }
 };
 
 } // namespace
 
-TEST_CASE("a kernel that does not build is an error with the file, the device and the compiler's words") {
+TEST_CASE(
+    "a kernel that does not build is an error with the file, the device and the compiler's words") {
     Rig rig;
     KernelCache kernels(rig.host.table(), rig.context.get(), rig.device, "");
     keel_status status = KEEL_OK;
@@ -103,8 +104,8 @@ TEST_CASE("programs come out of the cache, and a bad cache does no harm") {
     std::string options = "-cl-std=CL1.2";
     if (rig.device.exact_division) options += " -cl-fp32-correctly-rounded-divide-sqrt";
     const keel_gpu::DiskCache::Key key =
-        keel_gpu::DiskCache::key({rig.device.name, rig.device.vendor, rig.device.driver, options + " -D N=21",
-                                  types_text, source_texts[0].text});
+        keel_gpu::DiskCache::key({rig.device.name, rig.device.vendor, rig.device.driver,
+                                  options + " -D N=21", types_text, source_texts[0].text});
     CHECK_FALSE(foreign.load(key).empty()); // what the cache itself wrote
     foreign.store(key, {1, 2, 3, 4});
     CHECK(rig.run(cache, 21) == 42);

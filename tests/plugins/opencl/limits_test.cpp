@@ -1,4 +1,5 @@
-// What the backend promises of waits, of plans and of memory that the host sees, under a driver that holds it to that (fault_layer.cpp).
+// What the backend promises of waits, of plans and of memory that the host sees, under a driver
+// that holds it to that (fault_layer.cpp).
 #include "failing_driver.hpp"
 
 using namespace keel;
@@ -7,13 +8,12 @@ using namespace keel::test;
 
 namespace {
 
-template <class Args>
-void plan_and_run(Side &side, keel_op op, const Args &args) {
+template <class Args> void plan_and_run(Side &side, keel_op op, const Args &args) {
     INFO(op_name(op));
     keel_plan *plan = nullptr;
     fail("");
-    REQUIRE(side.table().op_plan(side.ctx(), op, reinterpret_cast<const keel_op_args *>(&args), &plan) ==
-            KEEL_OK);
+    REQUIRE(side.table().op_plan(side.ctx(), op, reinterpret_cast<const keel_op_args *>(&args),
+                                 &plan) == KEEL_OK);
     fail("clCreateKernel 1+ -46");
     CHECK(call_op(side.table(), op, side.ctx(), &args) == KEEL_OK);
     fail("clBuildProgram 1+ -11");
@@ -24,7 +24,8 @@ void plan_and_run(Side &side, keel_op op, const Args &args) {
 
 } // namespace
 
-TEST_CASE("a device that no longer answers counts as lost after wait_seconds, and its context closes") {
+TEST_CASE(
+    "a device that no longer answers counts as lost after wait_seconds, and its context closes") {
     need_device(library());
     const DeviceKeeps keeps; // the driver never calls back
     Side side(library(), {{"wait_seconds", "1"}});
@@ -49,7 +50,8 @@ TEST_CASE("a planned op compiles nothing when it is called") {
     Side side(library(), {{"cache", "off"}});
     const std::vector<float> ones(4096, 1.0F);
     keel_buffer *buffer = side.upload(ones.data(), 4 * ones.size());
-    const keel_tensor x = tensor_of(buffer, {4, 32}), y = tensor_of(buffer, {4, 32}, KEEL_DTYPE_F32, 1024),
+    const keel_tensor x = tensor_of(buffer, {4, 32}),
+                      y = tensor_of(buffer, {4, 32}, KEEL_DTYPE_F32, 1024),
                       weight = tensor_of(buffer, {32}, KEEL_DTYPE_F32, 2048),
                       half = tensor_of(buffer, {4, 32}, KEEL_DTYPE_F16, 4096),
                       places = tensor_of(buffer, {4}, KEEL_DTYPE_I32, 8192);
@@ -89,7 +91,8 @@ TEST_CASE("a planned op compiles nothing when it is called") {
     side.destroy(buffer);
 }
 
-TEST_CASE("memory that the host sees is the device's while kernels run and the host's when they are done") {
+TEST_CASE("memory that the host sees is the device's while kernels run and the host's when they "
+          "are done") {
     need_device(library());
     Side side(library(), {});
     alignas(4096) static float memory[1024] = {};

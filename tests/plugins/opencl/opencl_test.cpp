@@ -104,12 +104,12 @@ TEST_CASE("many writes in a row, larger than all staging memory, arrive in order
     need_device(library());
     Side side(library(), {});
     std::vector<uint32_t> data(3 << 20); // 12 MiB
-    for (size_t i = 0; i < data.size(); ++i)
-        data[i] = static_cast<uint32_t>(i * 2654435761U);
+    for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<uint32_t>(i * 2654435761U);
     keel_buffer *buffer = side.upload(data.data(), data.size() * 4);
     for (uint32_t i = 0; i < 5000; ++i) { // each takes its own copy
         data[i * 7] = i;
-        REQUIRE(side.table().buffer_write(side.ctx(), buffer, uint64_t{i} * 28, &data[i * 7], 4) == KEEL_OK);
+        REQUIRE(side.table().buffer_write(side.ctx(), buffer, uint64_t{i} * 28, &data[i * 7], 4) ==
+                KEEL_OK);
     }
     std::vector<uint32_t> back(data.size());
     side.read(buffer, back.data(), back.size() * 4);

@@ -1,9 +1,11 @@
-// A Vulkan layer that makes calls of the driver fail: support/driver_faults.hpp says how it is told. Beside that:
+// A Vulkan layer that makes calls of the driver fail: support/driver_faults.hpp says how it is
+// told. Beside that:
 //   vkEnumeratePhysicalDevices that fails with VK_SUCCESS finds no device;
 //   after VK_ERROR_DEVICE_LOST every call that can say so says it;
-//   vkWaitSemaphores that fails with VK_TIMEOUT also stops the clock of the semaphores: a device that never answers;
-//   vkWaitSemaphores that fails with VK_NOT_READY makes the device slow: from then on each call sees one submission more done, at most;
-//   KEEL_DRIVER_LIMIT=N: maxMemoryAllocationSize is N.
+//   vkWaitSemaphores that fails with VK_TIMEOUT also stops the clock of the semaphores: a device
+//   that never answers; vkWaitSemaphores that fails with VK_NOT_READY makes the device slow: from
+//   then on each call sees one submission more done, at most; KEEL_DRIVER_LIMIT=N:
+//   maxMemoryAllocationSize is N.
 #include "support/driver_faults.hpp"
 
 #include <cstring>
@@ -20,7 +22,8 @@ keel::test::DriverFaults &faults() {
 }
 bool lost = false; // of the one device that a test opens at a time
 
-// What is next below. Asked for when the instance is made: later the loader answers with the top of the chain.
+// What is next below. Asked for when the instance is made: later the loader answers with the top of
+// the chain.
 struct Instance {
     PFN_vkGetInstanceProcAddr get = nullptr;
     VkInstance handle = VK_NULL_HANDLE;
@@ -33,8 +36,7 @@ struct Device {
     VkDevice handle = VK_NULL_HANDLE;
 } device;
 
-template <class Function>
-Function next(const char *name) {
+template <class Function> Function next(const char *name) {
     return reinterpret_cast<Function>(device.get(device.handle, name));
 }
 
@@ -48,19 +50,20 @@ bool fails(const char *name, VkResult &result) {
 }
 
 // For calls that can say that the device is lost.
-bool fails_or_lost(const char *name, VkResult &result) {
-    return fails(name, result) || lost;
-}
+bool fails_or_lost(const char *name, VkResult &result) { return fails(name, result) || lost; }
 
 VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice d, const VkMemoryAllocateInfo *info,
-                                               const VkAllocationCallbacks *a, VkDeviceMemory *out) {
+                                               const VkAllocationCallbacks *a,
+                                               VkDeviceMemory *out) {
     VkResult result;
     if (fails("vkAllocateMemory", result)) return result;
     return next<PFN_vkAllocateMemory>("vkAllocateMemory")(d, info, a, out);
 }
 
-VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice d, const VkShaderModuleCreateInfo *info,
-                                                    const VkAllocationCallbacks *a, VkShaderModule *out) {
+VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice d,
+                                                    const VkShaderModuleCreateInfo *info,
+                                                    const VkAllocationCallbacks *a,
+                                                    VkShaderModule *out) {
     VkResult result;
     if (fails("vkCreateShaderModule", result)) return result;
     return next<PFN_vkCreateShaderModule>("vkCreateShaderModule")(d, info, a, out);
@@ -71,10 +74,12 @@ VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice d, VkPipelineCache cach
                                                 const VkAllocationCallbacks *a, VkPipeline *out) {
     VkResult result;
     if (fails("vkCreateComputePipelines", result)) return result;
-    return next<PFN_vkCreateComputePipelines>("vkCreateComputePipelines")(d, cache, n, infos, a, out);
+    return next<PFN_vkCreateComputePipelines>("vkCreateComputePipelines")(d, cache, n, infos, a,
+                                                                          out);
 }
 
-VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const VkSubmitInfo *infos, VkFence fence) {
+VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const VkSubmitInfo *infos,
+                                      VkFence fence) {
     VkResult result;
     if (fails_or_lost("vkQueueSubmit", result)) return result;
     return next<PFN_vkQueueSubmit>("vkQueueSubmit")(queue, n, infos, fence);
@@ -100,7 +105,8 @@ VKAPI_ATTR VkResult VKAPI_CALL wait_semaphores(VkDevice d, const VkSemaphoreWait
         silent = silent || result == VK_TIMEOUT;
         if (result != VK_NOT_READY) return result;
         slow = true;
-        next<PFN_vkGetSemaphoreCounterValue>("vkGetSemaphoreCounterValue")(d, info->pSemaphores[0], &shown);
+        next<PFN_vkGetSemaphoreCounterValue>("vkGetSemaphoreCounterValue")(d, info->pSemaphores[0],
+                                                                           &shown);
     }
     if (slow) return wait_slowly(d, info, timeout);
     return next<PFN_vkWaitSemaphores>("vkWaitSemaphores")(d, info, timeout);
@@ -110,7 +116,8 @@ VKAPI_ATTR VkResult VKAPI_CALL counter_value(VkDevice d, VkSemaphore semaphore, 
     VkResult result;
     if (fails_or_lost("vkGetSemaphoreCounterValue", result)) return result;
     if (silent) return VK_SUCCESS; // *value as it was
-    result = next<PFN_vkGetSemaphoreCounterValue>("vkGetSemaphoreCounterValue")(d, semaphore, value);
+    result =
+        next<PFN_vkGetSemaphoreCounterValue>("vkGetSemaphoreCounterValue")(d, semaphore, value);
     if (slow && *value > shown) *value = ++shown;
     return result;
 }
@@ -120,7 +127,8 @@ VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice d, const VkAllocationCallback
     next<PFN_vkDestroyDevice>("vkDestroyDevice")(d, a);
 }
 
-VKAPI_ATTR VkResult VKAPI_CALL enumerate_devices(VkInstance i, uint32_t *n, VkPhysicalDevice *devices) {
+VKAPI_ATTR VkResult VKAPI_CALL enumerate_devices(VkInstance i, uint32_t *n,
+                                                 VkPhysicalDevice *devices) {
     VkResult result;
     if (fails("vkEnumeratePhysicalDevices", result)) {
         *n = 0;
@@ -139,9 +147,9 @@ VKAPI_ATTR void VKAPI_CALL properties(VkPhysicalDevice d, VkPhysicalDeviceProper
                 std::strtoull(limit, nullptr, 10);
 }
 
-// The link that the loader left for this layer in a chain of structs; the next layer finds the one behind it.
-template <class Info>
-Info *link(const void *chain, VkStructureType type) {
+// The link that the loader left for this layer in a chain of structs; the next layer finds the one
+// behind it.
+template <class Info> Info *link(const void *chain, VkStructureType type) {
     auto *info = static_cast<Info *>(const_cast<void *>(chain));
     while (info != nullptr && (info->sType != type || info->function != VK_LAYER_LINK_INFO))
         info = static_cast<Info *>(const_cast<void *>(info->pNext));
@@ -152,25 +160,30 @@ VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info,
                                                const VkAllocationCallbacks *a, VkInstance *out) {
     VkResult result;
     if (fails("vkCreateInstance", result)) return result;
-    auto *mine = link<VkLayerInstanceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
+    auto *mine =
+        link<VkLayerInstanceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
     if (mine == nullptr) return VK_ERROR_INITIALIZATION_FAILED;
     const PFN_vkGetInstanceProcAddr get = mine->u.pLayerInfo->pfnNextGetInstanceProcAddr;
     mine->u.pLayerInfo = mine->u.pLayerInfo->pNext;
-    result = reinterpret_cast<PFN_vkCreateInstance>(get(VK_NULL_HANDLE, "vkCreateInstance"))(info, a, out);
+    result = reinterpret_cast<PFN_vkCreateInstance>(get(VK_NULL_HANDLE, "vkCreateInstance"))(
+        info, a, out);
     if (result != VK_SUCCESS) return result;
     const auto ask = [&](const char *name) { return get(*out, name); };
-    instance = {get, *out,
-                reinterpret_cast<PFN_vkEnumeratePhysicalDevices>(ask("vkEnumeratePhysicalDevices")),
-                reinterpret_cast<PFN_vkGetPhysicalDeviceProperties2>(ask("vkGetPhysicalDeviceProperties2")),
-                reinterpret_cast<PFN_vkCreateDevice>(ask("vkCreateDevice"))};
+    instance = {
+        get, *out,
+        reinterpret_cast<PFN_vkEnumeratePhysicalDevices>(ask("vkEnumeratePhysicalDevices")),
+        reinterpret_cast<PFN_vkGetPhysicalDeviceProperties2>(ask("vkGetPhysicalDeviceProperties2")),
+        reinterpret_cast<PFN_vkCreateDevice>(ask("vkCreateDevice"))};
     return result;
 }
 
-VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo *info,
+VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
+                                             const VkDeviceCreateInfo *info,
                                              const VkAllocationCallbacks *a, VkDevice *out) {
     VkResult result;
     if (fails("vkCreateDevice", result)) return result;
-    auto *mine = link<VkLayerDeviceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
+    auto *mine =
+        link<VkLayerDeviceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
     if (mine == nullptr) return VK_ERROR_INITIALIZATION_FAILED;
     const PFN_vkGetDeviceProcAddr get_device = mine->u.pLayerInfo->pfnNextGetDeviceProcAddr;
     mine->u.pLayerInfo = mine->u.pLayerInfo->pNext;
@@ -199,7 +212,7 @@ PFN_vkVoidFunction ours(const char *name) {
         const char *name;
         PFN_vkVoidFunction function;
     };
-#define KEEL_ROW(name, function)                                                                             \
+#define KEEL_ROW(name, function)                                                                   \
     { name, reinterpret_cast<PFN_vkVoidFunction>(function) }
     static const Row rows[] = {
         KEEL_ROW("vkGetInstanceProcAddr", get_instance_proc),

@@ -1,4 +1,5 @@
-// The driver fails in each way that it can (fault_layer.cpp): every call says so with its status, what can go on goes on, and nothing hangs.
+// The driver fails in each way that it can (fault_layer.cpp): every call says so with its status,
+// what can go on goes on, and nothing hangs.
 #include "failing_driver.hpp"
 
 using namespace keel;
@@ -16,13 +17,15 @@ struct Rig : OneNumber {
 
 TEST_CASE("a driver without devices, or one that cannot list them, has none") {
     need_device(library());
-    check_no_devices(library(), {"vkEnumeratePhysicalDevices 1+ 0", "vkEnumeratePhysicalDevices 1+ -3",
-                                 "vkCreateInstance 1+ -9"}); // VK_ERROR_INCOMPATIBLE_DRIVER: none starts
+    check_no_devices(library(),
+                     {"vkEnumeratePhysicalDevices 1+ 0", "vkEnumeratePhysicalDevices 1+ -3",
+                      "vkCreateInstance 1+ -9"}); // VK_ERROR_INCOMPATIBLE_DRIVER: none starts
 }
 
 TEST_CASE("a device that does not open says which call failed") {
     need_device(library());
-    check_does_not_open(library(), {"vkCreateDevice 1 -3", "vkCreateDevice 1 -2"}, "vkCreateDevice");
+    check_does_not_open(library(), {"vkCreateDevice 1 -3", "vkCreateDevice 1 -2"},
+                        "vkCreateDevice");
     CHECK(Rig().doubles() == KEEL_OK);
 }
 
@@ -62,7 +65,8 @@ TEST_CASE("what is beyond the driver's limit is refused by its name, buffers and
     CHECK(rig.doubles() == KEEL_OK);
 }
 
-TEST_CASE("a kernel that is not made ready is named when it is planned, and may succeed the next time") {
+TEST_CASE(
+    "a kernel that is not made ready is named when it is planned, and may succeed the next time") {
     need_device(library());
     Rig rig(Params{{"cache", "off"}});
     for (const char *what : {"vkCreateShaderModule 1 -1", "vkCreateComputePipelines 1 -2"}) {
@@ -122,7 +126,8 @@ TEST_CASE("a run that loses its device says so, and goes on where another backen
     check_device_lost(driver);
 }
 
-TEST_CASE("a run without a device, without memory, without a kernel ends with an error that says so") {
+TEST_CASE(
+    "a run without a device, without memory, without a kernel ends with an error that says so") {
     need_device(library());
     check_refusals(driver);
 }

@@ -24,16 +24,15 @@ struct Opened {
             instance.open(host.table(), false, nullptr);
         } catch (const keel_gpu::Refusal &) {
         }
-        const auto devices =
-            instance.handle() == VK_NULL_HANDLE ? std::vector<VkPhysicalDevice>{} : list_devices(instance);
+        const auto devices = instance.handle() == VK_NULL_HANDLE ? std::vector<VkPhysicalDevice>{}
+                                                                 : list_devices(instance);
         if (devices.empty()) keel::test::skip("no Vulkan device here");
         device.open(host.table(), instance, devices[0], false, false);
         memory.open(host.table(), &device);
     }
 
     // The status and message of what is refused.
-    template <class F>
-    keel_status refused(const F &body) {
+    template <class F> keel_status refused(const F &body) {
         try {
             body();
         } catch (const keel_gpu::Refusal &refusal) {
@@ -60,10 +59,8 @@ TEST_CASE("thousands of buffers take a handful of allocations and do not overlap
         REQUIRE(ranges[i - 1].address() + ranges[i - 1].size <= ranges[i].address());
     // given back in no order, all of it can be taken again as one
     const uint64_t held = o.memory.held();
-    for (size_t i = 0; i < ranges.size(); i += 2)
-        o.memory.give_back(ranges[i]);
-    for (size_t i = 1; i < ranges.size(); i += 2)
-        o.memory.give_back(ranges[i]);
+    for (size_t i = 0; i < ranges.size(); i += 2) o.memory.give_back(ranges[i]);
+    for (size_t i = 1; i < ranges.size(); i += 2) o.memory.give_back(ranges[i]);
     Range large = o.memory.take(MemoryUse::device, 30u << 20);
     CHECK(o.memory.held() == held);
     o.memory.give_back(large);
@@ -96,8 +93,8 @@ TEST_CASE("host memory is imported in whole pieces or refused") {
     if (!o.device.facts().imports) keel::test::skip("the device imports no host memory");
     const uint64_t align = o.device.facts().import_align;
     std::vector<uint8_t> room(3 * align);
-    auto *begin =
-        reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(room.data()) + align - 1) / align * align);
+    auto *begin = reinterpret_cast<uint8_t *>(
+        (reinterpret_cast<uintptr_t>(room.data()) + align - 1) / align * align);
     CHECK(o.refused([&] { o.memory.import(begin + 1, align); }) == KEEL_E_UNSUPPORTED);
     CHECK(o.refused([&] { o.memory.import(begin, align + 1); }) == KEEL_E_UNSUPPORTED);
     CHECK(o.refused([&] { o.memory.import(nullptr, align); }) == KEEL_E_UNSUPPORTED);

@@ -5,7 +5,8 @@ using namespace keel;
 using namespace keel::conformance;
 using namespace keel::test;
 
-// A chunk of a prompt has tiles enough; the last, short one is split over the cache's length, which takes memory for the parts.
+// A chunk of a prompt has tiles enough; the last, short one is split over the cache's length, which
+// takes memory for the parts.
 TEST_CASE("attention with fewer queries takes no more memory than was planned") {
     const Library vulkan(KEEL_VULKAN_PLUGIN);
     need_device(vulkan);
@@ -22,8 +23,8 @@ TEST_CASE("attention with fewer queries takes no more memory than was planned") 
     a.kv = &cache.view;
     a.scale = 0.2F;
     keel_plan *plan = nullptr;
-    REQUIRE(side.table().op_plan(side.ctx(), KEEL_OP_ATTENTION, reinterpret_cast<const keel_op_args *>(&a),
-                                 &plan) == KEEL_OK);
+    REQUIRE(side.table().op_plan(side.ctx(), KEEL_OP_ATTENTION,
+                                 reinterpret_cast<const keel_op_args *>(&a), &plan) == KEEL_OK);
     const uint64_t held = side.bytes_held();
     for (const int64_t m : {int64_t{5}, int64_t{1}, int64_t{17}, int64_t{100}}) {
         q.shape[0] = m;

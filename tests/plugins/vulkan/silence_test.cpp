@@ -1,4 +1,5 @@
-// A device that does not answer in time: what counts is silence, and one that was only slow is never robbed of what it runs on.
+// A device that does not answer in time: what counts is silence, and one that was only slow is
+// never robbed of what it runs on.
 #include "failing_driver.hpp"
 
 using namespace keel;
@@ -50,13 +51,11 @@ TEST_CASE("what still runs when the wait was given up ends before its memory goe
         CHECK(side.error().find("wait_seconds") != std::string::npos);
         fail("");
         side.destroy(import); // waits: the memory is ours again
-        for (int64_t i = 0; i < n; ++i)
-            memory[i] = 1;
+        for (int64_t i = 0; i < n; ++i) memory[i] = 1;
         side.destroy(buffer);
     }
     int64_t touched = 0;
-    for (int64_t i = 0; i < n; ++i)
-        touched += memory[i] != 1;
+    for (int64_t i = 0; i < n; ++i) touched += memory[i] != 1;
     CHECK(touched == 0);
     std::free(memory);
 }

@@ -56,8 +56,8 @@ TEST_CASE("GPUs come before processors") {
 TEST_CASE("without a driver there are no devices, and nothing fails") {
     for (const char *name : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}) {
         const test::ProcessResult result =
-            test::run_process({"/usr/bin/env", std::string(name) + "=/nowhere/icd.json", KEEL_CONFORMANCE,
-                               KEEL_VULKAN_PLUGIN, "--quick"});
+            test::run_process({"/usr/bin/env", std::string(name) + "=/nowhere/icd.json",
+                               KEEL_CONFORMANCE, KEEL_VULKAN_PLUGIN, "--quick"});
         INFO(result.out << result.err);
         CHECK(result.code == 77);
         CHECK(result.err.find("finds no device") != std::string::npos);
@@ -79,9 +79,9 @@ TEST_CASE("a long row of ops that is never flushed runs in order") {
     Side side(library(), {});
     float value = 1;
     keel_buffer *buffer = side.upload(&value, 4);
-    for (int round = 0; round < 40; ++round) { // several submissions and all command buffers in turn
-        for (int i = 0; i < 100; ++i)
-            REQUIRE(doubles(side, buffer) == KEEL_OK);
+    for (int round = 0; round < 40;
+         ++round) { // several submissions and all command buffers in turn
+        for (int i = 0; i < 100; ++i) REQUIRE(doubles(side, buffer) == KEEL_OK);
         value = static_cast<float>(round);
         side.write(buffer, &value, 4);
     }
@@ -97,8 +97,7 @@ TEST_CASE("writes larger than the staging ring arrive whole while work is queued
         INFO(memory);
         Side side(library(), {{"memory", memory}});
         std::vector<uint32_t> data(6u << 20), back(data.size());
-        for (size_t i = 0; i < data.size(); ++i)
-            data[i] = static_cast<uint32_t>(i * 2654435761u);
+        for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<uint32_t>(i * 2654435761u);
         float one = 1;
         keel_buffer *small = side.upload(&one, 4), *large = create(side, 4 * data.size());
         REQUIRE(large != nullptr);
@@ -134,8 +133,7 @@ TEST_CASE("a weight beyond 128 MiB is used whole") {
     Side side(library(), {});
     constexpr int64_t rows = 36000, cols = 1024;
     std::vector<float> w(static_cast<size_t>(rows * cols));
-    for (size_t i = 0; i < w.size(); ++i)
-        w[i] = static_cast<float>(i / cols % 7);
+    for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i / cols % 7);
     keel_weight_source source = {KEEL_HEADER(keel_weight_source)};
     source.mapping = w.data();
     source.mapping_bytes = 4 * w.size();
@@ -200,8 +198,7 @@ TEST_CASE("a broken pipeline cache is passed over and replaced") {
     };
     run();
     std::vector<fs::path> files;
-    for (const auto &entry : fs::directory_iterator(folder.path()))
-        files.push_back(entry.path());
+    for (const auto &entry : fs::directory_iterator(folder.path())) files.push_back(entry.path());
     REQUIRE(files.size() == 1);
     const auto size = fs::file_size(files[0]);
     std::ofstream(files[0], std::ios::trunc) << "rubbish";
@@ -215,19 +212,17 @@ TEST_CASE("scores are right where attention writes over its queries") {
     Side side(library(), {}), oracle(reference, {});
     constexpr int64_t heads = 4, dim = 32, slots = 48, m = 3;
     std::vector<float> q(m * heads * dim), k(slots * dim), v(slots * dim);
-    for (size_t i = 0; i < q.size(); ++i)
-        q[i] = static_cast<float>((i * 37 % 101)) / 50 - 1;
+    for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>((i * 37 % 101)) / 50 - 1;
     for (size_t i = 0; i < k.size(); ++i)
-        k[i] = static_cast<float>((i * 53 % 97)) / 48 - 1, v[i] = static_cast<float>((i * 29 % 89)) / 44 - 1;
+        k[i] = static_cast<float>((i * 53 % 97)) / 48 - 1,
+        v[i] = static_cast<float>((i * 29 % 89)) / 44 - 1;
     std::vector<float> scores[2], results[2];
     Side *sides[] = {&side, &oracle};
     for (int s = 0; s < 2; ++s) {
         Side &on = *sides[s];
         std::vector<int32_t> table(slots / 16), positions(slots);
-        for (int32_t i = 0; i < slots; ++i)
-            positions[static_cast<size_t>(i)] = i;
-        for (int32_t i = 0; i < slots / 16; ++i)
-            table[static_cast<size_t>(i)] = i;
+        for (int32_t i = 0; i < slots; ++i) positions[static_cast<size_t>(i)] = i;
+        for (int32_t i = 0; i < slots / 16; ++i) table[static_cast<size_t>(i)] = i;
         const int32_t length = slots;
         std::vector<keel_buffer *> buffers = {on.upload(q.data(), 4 * q.size()),
                                               on.upload(k.data(), 4 * k.size()),
@@ -260,11 +255,9 @@ TEST_CASE("scores are right where attention writes over its queries") {
         scores[s].resize(slots), results[s].resize(q.size());
         on.read(buffers[6], scores[s].data(), 4 * slots);
         on.read(buffers[0], results[s].data(), 4 * q.size());
-        for (keel_buffer *buffer : buffers)
-            on.destroy(buffer);
+        for (keel_buffer *buffer : buffers) on.destroy(buffer);
     }
-    for (size_t i = 0; i < slots; ++i)
-        CHECK(scores[0][i] == Approx(scores[1][i]).margin(1e-5));
+    for (size_t i = 0; i < slots; ++i) CHECK(scores[0][i] == Approx(scores[1][i]).margin(1e-5));
     for (size_t i = 0; i < results[0].size(); ++i)
         CHECK(results[0][i] == Approx(results[1][i]).margin(1e-5));
 }

@@ -4,7 +4,5 @@
 #include "cpu/kernels/algo/attention.inl"
 
 namespace keel_cpu {
-const AttentionKernels *attention_kernels_avx2() {
-    return &avx2::attention_table;
-}
+const AttentionKernels *attention_kernels_avx2() { return &avx2::attention_table; }
 } // namespace keel_cpu

@@ -5,7 +5,5 @@
 #include "cpu/kernels/algo/attention.inl"
 
 namespace keel_cpu {
-const AttentionKernels *attention_kernels_neon() {
-    return &neon::attention_table;
-}
+const AttentionKernels *attention_kernels_neon() { return &neon::attention_table; }
 } // namespace keel_cpu

@@ -5,7 +5,5 @@
 #include "cpu/kernels/algo/matmul_table.inl"
 
 namespace keel_cpu {
-const MatmulKernels *matmul_kernels_avx2() {
-    return &avx2::matmul_table;
-}
+const MatmulKernels *matmul_kernels_avx2() { return &avx2::matmul_table; }
 } // namespace keel_cpu

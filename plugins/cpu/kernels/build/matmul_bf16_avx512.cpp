@@ -2,7 +2,5 @@
 #include "cpu/kernels/algo/matmul_any_bf16_avx512.inl"
 
 namespace keel_cpu {
-const Bf16MatmulKernels *bf16_matmul_kernels_avx512() {
-    return &avx512bf16::table;
-}
+const Bf16MatmulKernels *bf16_matmul_kernels_avx512() { return &avx512bf16::table; }
 } // namespace keel_cpu

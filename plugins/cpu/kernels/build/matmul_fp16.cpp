@@ -6,7 +6,5 @@
 #include "cpu/kernels/algo/matmul_table.inl"
 
 namespace keel_cpu {
-const MatmulKernels *matmul_kernels_fp16() {
-    return &fp16::matmul_table;
-}
+const MatmulKernels *matmul_kernels_fp16() { return &fp16::matmul_table; }
 } // namespace keel_cpu

@@ -5,7 +5,5 @@
 #include "cpu/kernels/algo/matmul_table.inl"
 
 namespace keel_cpu {
-const MatmulKernels *matmul_kernels_scalar() {
-    return &scalar::matmul_table;
-}
+const MatmulKernels *matmul_kernels_scalar() { return &scalar::matmul_table; }
 } // namespace keel_cpu

@@ -6,7 +6,5 @@
 #include "cpu/kernels/algo/matmul_table.inl"
 
 namespace keel_cpu {
-const MatmulKernels *matmul_kernels_vnni() {
-    return &vnni::matmul_table;
-}
+const MatmulKernels *matmul_kernels_vnni() { return &vnni::matmul_table; }
 } // namespace keel_cpu

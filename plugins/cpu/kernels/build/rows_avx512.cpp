@@ -4,7 +4,5 @@
 #include "cpu/kernels/algo/rows.inl"
 
 namespace keel_cpu {
-const RowKernels *row_kernels_avx512() {
-    return &avx512::row_table;
-}
+const RowKernels *row_kernels_avx512() { return &avx512::row_table; }
 } // namespace keel_cpu

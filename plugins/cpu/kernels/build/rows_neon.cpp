@@ -5,7 +5,5 @@
 #include "cpu/kernels/algo/rows.inl"
 
 namespace keel_cpu {
-const RowKernels *row_kernels_neon() {
-    return &neon::row_table;
-}
+const RowKernels *row_kernels_neon() { return &neon::row_table; }
 } // namespace keel_cpu

@@ -16,20 +16,16 @@ constexpr int64_t tile_elements = 16 * 32;
 KEEL_SIMD void store_row(uint16_t *out, F low, F high) {
     float v[32];
     store(v, low), store(v + 16, high);
-    for (int i = 0; i < 32; ++i)
-        out[i] = f32_to_bf16(v[i]);
+    for (int i = 0; i < 32; ++i) out[i] = f32_to_bf16(v[i]);
 }
 // One pair of columns of 16 rows.
 KEEL_SIMD void store_pairs(uint16_t *out, F even, F odd) {
     float a[16], b[16];
     store(a, even), store(b, odd);
-    for (int i = 0; i < 16; ++i)
-        out[2 * i] = f32_to_bf16(a[i]), out[2 * i + 1] = f32_to_bf16(b[i]);
+    for (int i = 0; i < 16; ++i) out[2 * i] = f32_to_bf16(a[i]), out[2 * i + 1] = f32_to_bf16(b[i]);
 }
 // The code 0..15 at a bit of each lane, 8 taken away.
-KEEL_SIMD F nibble_at(I x, int bit) {
-    return extract_nibble_f32(x, bit / 8, bit % 8 / 4);
-}
+KEEL_SIMD F nibble_at(I x, int bit) { return extract_nibble_f32(x, bit / 8, bit % 8 / 4); }
 // 32 columns of 16 rows of f16 or bf16, to a tile.
 template <WeightType T>
 KEEL_SIMD void pack_tile(const uint8_t *const *rows, int64_t offset, uint16_t *out) {
@@ -42,21 +38,15 @@ KEEL_SIMD void pack_tile(const uint8_t *const *rows, int64_t offset, uint16_t *o
         }
 }
 
-KEEL_SIMD void store_passing(float *p, F x) {
-    store(p, x);
-}
+KEEL_SIMD void store_passing(float *p, F x) { store(p, x); }
 KEEL_SIMD void finish_passing() {}
 
 #else
 
 // Sixteen floats at a multiple of 64 bytes, past the caches; finish_passing() before another thread
 // may read them.
-KEEL_SIMD void store_passing(float *p, F x) {
-    _mm512_stream_ps(p, x);
-}
-KEEL_SIMD void finish_passing() {
-    _mm_sfence();
-}
+KEEL_SIMD void store_passing(float *p, F x) { _mm512_stream_ps(p, x); }
+KEEL_SIMD void finish_passing() { _mm_sfence(); }
 
 KEEL_SIMD I to_bf16(F low, F high) { // words 0..15 and 16..31
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
@@ -74,8 +64,7 @@ KEEL_SIMD F nibble_at(I x, int bit) { // the lowest four bits of a lane choose: 
     return _mm512_permutexvar_ps(_mm512_srli_epi32(x, static_cast<unsigned>(bit)), values);
 }
 
-template <WeightType T>
-KEEL_SIMD I load_row32(const uint8_t *p) {
+template <WeightType T> KEEL_SIMD I load_row32(const uint8_t *p) {
     if constexpr (T == WeightType::bf16) return _mm512_loadu_si512(p);
     return to_bf16(load_f16(reinterpret_cast<const uint16_t *>(p)),
                    load_f16(reinterpret_cast<const uint16_t *>(p) + 16));
@@ -85,8 +74,7 @@ template <WeightType T>
 KEEL_SIMD void pack_tile(const uint8_t *const *rows, int64_t offset, uint16_t *out) {
     I a[16], b[16];
     KEEL_UNROLL
-    for (int i = 0; i < 16; ++i)
-        a[i] = load_row32<T>(rows[i] + offset);
+    for (int i = 0; i < 16; ++i) a[i] = load_row32<T>(rows[i] + offset);
     for (int i = 0; i < 16; i += 2) {
         b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
         b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);

@@ -15,41 +15,25 @@ KEEL_SIMD I spread4(const int8_t *p) { // 4 activations to all rows
     memcpy(&four, p, 4);
     return _mm256_set1_epi32(four);
 }
-KEEL_SIMD I zero_i() {
-    return _mm256_setzero_si256();
-}
-KEEL_SIMD I low_nibbles(I x) {
-    return _mm256_and_si256(x, _mm256_set1_epi8(15));
-}
+KEEL_SIMD I zero_i() { return _mm256_setzero_si256(); }
+KEEL_SIMD I low_nibbles(I x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
 KEEL_SIMD I high_nibbles(I x) {
     return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15));
 }
-KEEL_SIMD I abs8(I x) {
-    return _mm256_abs_epi8(x);
-}
+KEEL_SIMD I abs8(I x) { return _mm256_abs_epi8(x); }
 // Per 16 bits: sum + u0*s0 + u1*s1, u unsigned and s signed bytes. The caller keeps it below 2^15.
-KEEL_SIMD I dot2(I sum, I u, I s) {
-    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(u, s));
-}
+KEEL_SIMD I dot2(I sum, I u, I s) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(u, s)); }
 // Per 32 bits: the sum of a pair of 16 bits.
-KEEL_SIMD I pairs16(I x) {
-    return _mm256_madd_epi16(x, _mm256_set1_epi16(1));
-}
+KEEL_SIMD I pairs16(I x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
 // Per 32 bits: sum + four products of w (given with its magnitudes) and a, both signed; a is not
 // -128.
 KEEL_SIMD I dot4_signed(I sum, I w, I w_abs, I a) {
     const I two = _mm256_maddubs_epi16(w_abs, _mm256_sign_epi8(a, w));
     return _mm256_add_epi32(sum, pairs16(two));
 }
-KEEL_SIMD I sub32(I a, I b) {
-    return _mm256_sub_epi32(a, b);
-}
-KEEL_SIMD I set32(int32_t x) {
-    return _mm256_set1_epi32(x);
-}
-KEEL_SIMD F to_float(I x) {
-    return _mm256_cvtepi32_ps(x);
-}
+KEEL_SIMD I sub32(I a, I b) { return _mm256_sub_epi32(a, b); }
+KEEL_SIMD I set32(int32_t x) { return _mm256_set1_epi32(x); }
+KEEL_SIMD F to_float(I x) { return _mm256_cvtepi32_ps(x); }
 KEEL_SIMD F extract_nibble_f32(I bytes, int byte,
                                int high) { // the byte of each row's four, one nibble of it, less 8
     const I x =
@@ -80,23 +64,11 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
 // R floats, one per row of a group: here a whole vector.
 using G = F;
 constexpr int R = W;
-KEEL_SIMD G group_zero() {
-    return zero();
-}
-KEEL_SIMD G group_set1(float x) {
-    return set1(x);
-}
-KEEL_SIMD G group_load_f16(const uint16_t *p) {
-    return load_f16(p);
-}
-KEEL_SIMD G group_mul(G a, G b) {
-    return mul(a, b);
-}
-KEEL_SIMD G group_fma(G a, G b, G c) {
-    return fma(a, b, c);
-}
-KEEL_SIMD void group_store(float *p, G x) {
-    store(p, x);
-}
+KEEL_SIMD G group_zero() { return zero(); }
+KEEL_SIMD G group_set1(float x) { return set1(x); }
+KEEL_SIMD G group_load_f16(const uint16_t *p) { return load_f16(p); }
+KEEL_SIMD G group_mul(G a, G b) { return mul(a, b); }
+KEEL_SIMD G group_fma(G a, G b, G c) { return fma(a, b, c); }
+KEEL_SIMD void group_store(float *p, G x) { store(p, x); }
 
 } // namespace keel_cpu::avx2

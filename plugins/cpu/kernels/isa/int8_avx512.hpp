@@ -7,32 +7,20 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 using I = __m512i;
 
-KEEL_SIMD I load_bytes(const uint8_t *p) {
-    return _mm512_loadu_si512(p);
-}
+KEEL_SIMD I load_bytes(const uint8_t *p) { return _mm512_loadu_si512(p); }
 KEEL_SIMD I spread4(const int8_t *p) {
     int32_t four;
     memcpy(&four, p, 4);
     return _mm512_set1_epi32(four);
 }
-KEEL_SIMD I zero_i() {
-    return _mm512_setzero_si512();
-}
-KEEL_SIMD I low_nibbles(I x) {
-    return _mm512_and_si512(x, _mm512_set1_epi8(15));
-}
+KEEL_SIMD I zero_i() { return _mm512_setzero_si512(); }
+KEEL_SIMD I low_nibbles(I x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
 KEEL_SIMD I high_nibbles(I x) {
     return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15));
 }
-KEEL_SIMD I abs8(I x) {
-    return _mm512_abs_epi8(x);
-}
-KEEL_SIMD I dot2(I sum, I u, I s) {
-    return _mm512_add_epi16(sum, _mm512_maddubs_epi16(u, s));
-}
-KEEL_SIMD I pairs16(I x) {
-    return _mm512_madd_epi16(x, _mm512_set1_epi16(1));
-}
+KEEL_SIMD I abs8(I x) { return _mm512_abs_epi8(x); }
+KEEL_SIMD I dot2(I sum, I u, I s) { return _mm512_add_epi16(sum, _mm512_maddubs_epi16(u, s)); }
+KEEL_SIMD I pairs16(I x) { return _mm512_madd_epi16(x, _mm512_set1_epi16(1)); }
 KEEL_SIMD I dot4_signed(I sum, I w, I w_abs, I a) {
     const I turned = _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(w), _mm512_setzero_si512(),
                                           a); // there is no sign instruction
@@ -41,25 +29,15 @@ KEEL_SIMD I dot4_signed(I sum, I w, I w_abs, I a) {
 #if defined(KEEL_CPU_VNNI)
 #define KEEL_INT8_DOT4 // what follows is there
 // sum + the products of four neighbouring bytes, u unsigned and s signed.
-KEEL_SIMD I dot4(I sum, I u, I s) {
-    return _mm512_dpbusd_epi32(sum, u, s);
-}
+KEEL_SIMD I dot4(I sum, I u, I s) { return _mm512_dpbusd_epi32(sum, u, s); }
 KEEL_SIMD I flip_signs(I x) { // signed bytes become unsigned ones that are 128 more
     return _mm512_xor_si512(x, _mm512_set1_epi8(-128));
 }
 #endif
-KEEL_SIMD I add32(I a, I b) {
-    return _mm512_add_epi32(a, b);
-}
-KEEL_SIMD I sub32(I a, I b) {
-    return _mm512_sub_epi32(a, b);
-}
-KEEL_SIMD I set32(int32_t x) {
-    return _mm512_set1_epi32(x);
-}
-KEEL_SIMD F to_float(I x) {
-    return _mm512_cvtepi32_ps(x);
-}
+KEEL_SIMD I add32(I a, I b) { return _mm512_add_epi32(a, b); }
+KEEL_SIMD I sub32(I a, I b) { return _mm512_sub_epi32(a, b); }
+KEEL_SIMD I set32(int32_t x) { return _mm512_set1_epi32(x); }
+KEEL_SIMD F to_float(I x) { return _mm512_cvtepi32_ps(x); }
 KEEL_SIMD F extract_nibble_f32(I bytes, int byte, int high) {
     const I x =
         _mm512_and_si512(_mm512_srli_epi32(bytes, static_cast<unsigned>(8 * byte + 4 * high)),
@@ -83,23 +61,11 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
 // R floats, one per row of a group: here a whole vector.
 using G = F;
 constexpr int R = W;
-KEEL_SIMD G group_zero() {
-    return zero();
-}
-KEEL_SIMD G group_set1(float x) {
-    return set1(x);
-}
-KEEL_SIMD G group_load_f16(const uint16_t *p) {
-    return load_f16(p);
-}
-KEEL_SIMD G group_mul(G a, G b) {
-    return mul(a, b);
-}
-KEEL_SIMD G group_fma(G a, G b, G c) {
-    return fma(a, b, c);
-}
-KEEL_SIMD void group_store(float *p, G x) {
-    store(p, x);
-}
+KEEL_SIMD G group_zero() { return zero(); }
+KEEL_SIMD G group_set1(float x) { return set1(x); }
+KEEL_SIMD G group_load_f16(const uint16_t *p) { return load_f16(p); }
+KEEL_SIMD G group_mul(G a, G b) { return mul(a, b); }
+KEEL_SIMD G group_fma(G a, G b, G c) { return fma(a, b, c); }
+KEEL_SIMD void group_store(float *p, G x) { store(p, x); }
 
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE

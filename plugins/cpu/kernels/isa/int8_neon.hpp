@@ -13,13 +13,9 @@ struct I {
 KEEL_SIMD I load_bytes(const uint8_t *p) {
     return {vreinterpretq_s32_u8(vld1q_u8(p)), vreinterpretq_s32_u8(vld1q_u8(p + 16))};
 }
-KEEL_SIMD F to_float(I x) {
-    return {vcvtq_f32_s32(x.a), vcvtq_f32_s32(x.b)};
-}
+KEEL_SIMD F to_float(I x) { return {vcvtq_f32_s32(x.a), vcvtq_f32_s32(x.b)}; }
 // x >> n, with a sign or without.
-KEEL_SIMD int32x4_t down(int32x4_t x, int n) {
-    return vshlq_s32(x, vdupq_n_s32(-n));
-}
+KEEL_SIMD int32x4_t down(int32x4_t x, int n) { return vshlq_s32(x, vdupq_n_s32(-n)); }
 KEEL_SIMD int32x4_t down_unsigned(int32x4_t x, int n) {
     return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(x), vdupq_n_s32(-n)));
 }
@@ -52,23 +48,11 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
 // R floats, one per row of a group: here an F.
 using G = F;
 constexpr int R = W;
-KEEL_SIMD G group_zero() {
-    return zero();
-}
-KEEL_SIMD G group_set1(float x) {
-    return set1(x);
-}
-KEEL_SIMD G group_load_f16(const uint16_t *p) {
-    return load_f16(p);
-}
-KEEL_SIMD G group_mul(G x, G y) {
-    return mul(x, y);
-}
-KEEL_SIMD G group_fma(G x, G y, G z) {
-    return fma(x, y, z);
-}
-KEEL_SIMD void group_store(float *p, G x) {
-    store(p, x);
-}
+KEEL_SIMD G group_zero() { return zero(); }
+KEEL_SIMD G group_set1(float x) { return set1(x); }
+KEEL_SIMD G group_load_f16(const uint16_t *p) { return load_f16(p); }
+KEEL_SIMD G group_mul(G x, G y) { return mul(x, y); }
+KEEL_SIMD G group_fma(G x, G y, G z) { return fma(x, y, z); }
+KEEL_SIMD void group_store(float *p, G x) { store(p, x); }
 
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE

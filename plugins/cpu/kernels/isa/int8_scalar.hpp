@@ -16,12 +16,8 @@ struct F8 {
 };
 
 #define KEEL_LANES for (int i = 0; i < 8; ++i)
-KEEL_SIMD int32_t byte_of(int32_t x, int b) {
-    return x >> 8 * b & 255;
-}
-KEEL_SIMD int32_t signed_byte_of(int32_t x, int b) {
-    return static_cast<int8_t>(x >> 8 * b & 255);
-}
+KEEL_SIMD int32_t byte_of(int32_t x, int b) { return x >> 8 * b & 255; }
+KEEL_SIMD int32_t signed_byte_of(int32_t x, int b) { return static_cast<int8_t>(x >> 8 * b & 255); }
 
 KEEL_SIMD I load_bytes(const uint8_t *p) {
     I x;
@@ -38,9 +34,7 @@ KEEL_SIMD I spread4(const int8_t *p) {
     memcpy(&four, p, 4);
     return set32(four);
 }
-KEEL_SIMD I zero_i() {
-    return set32(0);
-}
+KEEL_SIMD I zero_i() { return set32(0); }
 KEEL_SIMD I low_nibbles(I x) {
     KEEL_LANES x.lane[i] &= 0x0f0f0f0f;
     return x;
@@ -49,18 +43,14 @@ KEEL_SIMD I high_nibbles(I x) {
     KEEL_LANES x.lane[i] = x.lane[i] >> 4 & 0x0f0f0f0f;
     return x;
 }
-KEEL_SIMD I abs8(I x) {
-    return x;
-} // dot4_signed needs no magnitudes here
+KEEL_SIMD I abs8(I x) { return x; } // dot4_signed needs no magnitudes here
 // Sums all four products at once: there is no 16-bit step here.
 KEEL_SIMD I dot2(I sum, I u, I s) {
     KEEL_LANES for (int b = 0; b < 4; ++b) sum.lane[i] +=
         byte_of(u.lane[i], b) * signed_byte_of(s.lane[i], b);
     return sum;
 }
-KEEL_SIMD I pairs16(I x) {
-    return x;
-}
+KEEL_SIMD I pairs16(I x) { return x; }
 KEEL_SIMD I dot4_signed(I sum, I w, I, I a) {
     KEEL_LANES for (int b = 0; b < 4; ++b) sum.lane[i] +=
         signed_byte_of(w.lane[i], b) * signed_byte_of(a.lane[i], b);
@@ -97,9 +87,7 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
 }
 
 // What the int8 kernels do with R floats.
-KEEL_SIMD F8 group_zero() {
-    return {};
-}
+KEEL_SIMD F8 group_zero() { return {}; }
 KEEL_SIMD F8 group_set1(float v) {
     F8 f;
     KEEL_LANES f.lane[i] = v;
@@ -118,9 +106,7 @@ KEEL_SIMD F8 group_fma(F8 a, F8 b, F8 c) {
     KEEL_LANES c.lane[i] += a.lane[i] * b.lane[i];
     return c;
 }
-KEEL_SIMD void group_store(float *p, F8 f) {
-    memcpy(p, f.lane, sizeof f.lane);
-}
+KEEL_SIMD void group_store(float *p, F8 f) { memcpy(p, f.lane, sizeof f.lane); }
 #undef KEEL_LANES
 
 using G = F8;

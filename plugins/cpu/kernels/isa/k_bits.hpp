@@ -6,8 +6,7 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 #if defined(KEEL_CPU_SCALAR_KERNELS)
 
-template <int N>
-KEEL_SIMD I shift_bits(I x) { // up by N, down where it is negative
+template <int N> KEEL_SIMD I shift_bits(I x) { // up by N, down where it is negative
     for (int i = 0; i < 8; ++i) {
         const uint32_t lane = static_cast<uint32_t>(x.lane[i]);
         x.lane[i] = static_cast<int32_t>(N >= 0 ? lane << (N & 31) : lane >> (-N & 31));
@@ -15,18 +14,15 @@ KEEL_SIMD I shift_bits(I x) { // up by N, down where it is negative
     return x;
 }
 KEEL_SIMD I and_bits(I x, uint32_t mask) {
-    for (int i = 0; i < 8; ++i)
-        x.lane[i] &= static_cast<int32_t>(mask);
+    for (int i = 0; i < 8; ++i) x.lane[i] &= static_cast<int32_t>(mask);
     return x;
 }
 KEEL_SIMD I or_bits(I x, I y) {
-    for (int i = 0; i < 8; ++i)
-        x.lane[i] |= y.lane[i];
+    for (int i = 0; i < 8; ++i) x.lane[i] |= y.lane[i];
     return x;
 }
 KEEL_SIMD I add_lanes(I x, I y) {
-    for (int i = 0; i < 8; ++i)
-        x.lane[i] += y.lane[i];
+    for (int i = 0; i < 8; ++i) x.lane[i] += y.lane[i];
     return x;
 }
 KEEL_SIMD I dot_bytes(I sum, I u, I s) {
@@ -51,23 +47,16 @@ KEEL_SIMD int32x4_t bytes_times(int32x4_t sum, int32x4_t u, int32x4_t s) {
 #endif
 }
 
-template <int N>
-KEEL_SIMD I shift_bits(I x) {
+template <int N> KEEL_SIMD I shift_bits(I x) {
     return {down_unsigned(x.a, -N), down_unsigned(x.b, -N)};
 }
 KEEL_SIMD I and_bits(I x, uint32_t mask) {
     const int32x4_t m = vreinterpretq_s32_u32(vdupq_n_u32(mask));
     return {vandq_s32(x.a, m), vandq_s32(x.b, m)};
 }
-KEEL_SIMD I or_bits(I x, I y) {
-    return {vorrq_s32(x.a, y.a), vorrq_s32(x.b, y.b)};
-}
-KEEL_SIMD I add_lanes(I x, I y) {
-    return {vaddq_s32(x.a, y.a), vaddq_s32(x.b, y.b)};
-}
-KEEL_SIMD I set32(int32_t x) {
-    return {vdupq_n_s32(x), vdupq_n_s32(x)};
-}
+KEEL_SIMD I or_bits(I x, I y) { return {vorrq_s32(x.a, y.a), vorrq_s32(x.b, y.b)}; }
+KEEL_SIMD I add_lanes(I x, I y) { return {vaddq_s32(x.a, y.a), vaddq_s32(x.b, y.b)}; }
+KEEL_SIMD I set32(int32_t x) { return {vdupq_n_s32(x), vdupq_n_s32(x)}; }
 KEEL_SIMD I all_rows4(const int8_t *p) { // 4 activations to all rows
     int32_t four;
     memcpy(&four, p, 4);
@@ -76,9 +65,7 @@ KEEL_SIMD I all_rows4(const int8_t *p) { // 4 activations to all rows
 KEEL_SIMD I dot_bytes(I sum, I u, I s) {
     return {bytes_times(sum.a, u.a, s.a), bytes_times(sum.b, u.b, s.b)};
 }
-KEEL_SIMD G group_load(const float *p) {
-    return load(p);
-}
+KEEL_SIMD G group_load(const float *p) { return load(p); }
 
 #else
 
@@ -88,8 +75,7 @@ KEEL_SIMD G group_load(const float *p) {
 #define KEEL_JOIN_WORDS_(a, b) a##b
 #define KEEL_JOIN_WORDS(a, b) KEEL_JOIN_WORDS_(a, b)
 #if !KEEL_JOIN_WORDS(KEEL_IS_, KEEL_ISA_NAMESPACE)
-template <int N>
-KEEL_SIMD I shift_bits(I x) {
+template <int N> KEEL_SIMD I shift_bits(I x) {
     if constexpr (N >= 0)
         return _mm512_slli_epi32(x, N);
     else
@@ -98,15 +84,10 @@ KEEL_SIMD I shift_bits(I x) {
 KEEL_SIMD I and_bits(I x, uint32_t mask) {
     return _mm512_and_si512(x, _mm512_set1_epi32(static_cast<int>(mask)));
 }
-KEEL_SIMD I or_bits(I x, I y) {
-    return _mm512_or_si512(x, y);
-}
-KEEL_SIMD I add_lanes(I x, I y) {
-    return _mm512_add_epi32(x, y);
-}
+KEEL_SIMD I or_bits(I x, I y) { return _mm512_or_si512(x, y); }
+KEEL_SIMD I add_lanes(I x, I y) { return _mm512_add_epi32(x, y); }
 #else
-template <int N>
-KEEL_SIMD I shift_bits(I x) {
+template <int N> KEEL_SIMD I shift_bits(I x) {
     if constexpr (N >= 0)
         return _mm256_slli_epi32(x, N);
     else
@@ -115,35 +96,24 @@ KEEL_SIMD I shift_bits(I x) {
 KEEL_SIMD I and_bits(I x, uint32_t mask) {
     return _mm256_and_si256(x, _mm256_set1_epi32(static_cast<int>(mask)));
 }
-KEEL_SIMD I or_bits(I x, I y) {
-    return _mm256_or_si256(x, y);
-}
-KEEL_SIMD I add_lanes(I x, I y) {
-    return _mm256_add_epi32(x, y);
-}
+KEEL_SIMD I or_bits(I x, I y) { return _mm256_or_si256(x, y); }
+KEEL_SIMD I add_lanes(I x, I y) { return _mm256_add_epi32(x, y); }
 #endif
 #if defined(KEEL_INT8_DOT4)
-KEEL_SIMD I dot_bytes(I sum, I u, I s) {
-    return dot4(sum, u, s);
-}
+KEEL_SIMD I dot_bytes(I sum, I u, I s) { return dot4(sum, u, s); }
 #else
 #define KEEL_NARROW_DOTS // no dot_bytes: dot2 sums pairs in 16 bits
 #endif
-KEEL_SIMD G group_load(const float *p) {
-    return load(p);
-}
+KEEL_SIMD G group_load(const float *p) { return load(p); }
 
 #endif
 
 #if !defined(KEEL_ARM_LEVEL)
-KEEL_SIMD I all_rows4(const int8_t *p) {
-    return spread4(p);
-}
+KEEL_SIMD I all_rows4(const int8_t *p) { return spread4(p); }
 #endif
 
 // The nibbles of a word of them, 0..15 in each byte.
-template <bool High>
-KEEL_SIMD I nibbles_of(I x) {
+template <bool High> KEEL_SIMD I nibbles_of(I x) {
     return and_bits(shift_bits < High ? -4 : 0 > (x), 0x0f0f0f0fu);
 }
 

@@ -15,55 +15,25 @@ using F = __m256;
 constexpr int W = 8;
 constexpr const char *isa_word = "avx2";
 
-KEEL_SIMD F set1(float x) {
-    return _mm256_set1_ps(x);
-}
-KEEL_SIMD F zero() {
-    return _mm256_setzero_ps();
-}
-KEEL_SIMD F load(const float *p) {
-    return _mm256_loadu_ps(p);
-}
-KEEL_SIMD void store(float *p, F x) {
-    _mm256_storeu_ps(p, x);
-}
+KEEL_SIMD F set1(float x) { return _mm256_set1_ps(x); }
+KEEL_SIMD F zero() { return _mm256_setzero_ps(); }
+KEEL_SIMD F load(const float *p) { return _mm256_loadu_ps(p); }
+KEEL_SIMD void store(float *p, F x) { _mm256_storeu_ps(p, x); }
 KEEL_SIMD __m256i lanes_below(int64_t n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-KEEL_SIMD F load_n(const float *p, int64_t n) {
-    return _mm256_maskload_ps(p, lanes_below(n));
-}
-KEEL_SIMD void store_n(float *p, F x, int64_t n) {
-    _mm256_maskstore_ps(p, lanes_below(n), x);
-}
-KEEL_SIMD F add(F a, F b) {
-    return _mm256_add_ps(a, b);
-}
-KEEL_SIMD F sub(F a, F b) {
-    return _mm256_sub_ps(a, b);
-}
-KEEL_SIMD F mul(F a, F b) {
-    return _mm256_mul_ps(a, b);
-}
-KEEL_SIMD F div(F a, F b) {
-    return _mm256_div_ps(a, b);
-}
-KEEL_SIMD F fma(F a, F b, F c) {
-    return _mm256_fmadd_ps(a, b, c);
-}
-KEEL_SIMD F max(F a, F b) {
-    return _mm256_max_ps(a, b);
-}
-KEEL_SIMD F min(F a, F b) {
-    return _mm256_min_ps(a, b);
-}
-KEEL_SIMD F abs(F a) {
-    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
-}
-KEEL_SIMD F round(F a) {
-    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
+KEEL_SIMD F load_n(const float *p, int64_t n) { return _mm256_maskload_ps(p, lanes_below(n)); }
+KEEL_SIMD void store_n(float *p, F x, int64_t n) { _mm256_maskstore_ps(p, lanes_below(n), x); }
+KEEL_SIMD F add(F a, F b) { return _mm256_add_ps(a, b); }
+KEEL_SIMD F sub(F a, F b) { return _mm256_sub_ps(a, b); }
+KEEL_SIMD F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+KEEL_SIMD F div(F a, F b) { return _mm256_div_ps(a, b); }
+KEEL_SIMD F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+KEEL_SIMD F max(F a, F b) { return _mm256_max_ps(a, b); }
+KEEL_SIMD F min(F a, F b) { return _mm256_min_ps(a, b); }
+KEEL_SIMD F abs(F a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+KEEL_SIMD F round(F a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 KEEL_SIMD float reduce_add(F a) {
     const __m128 x = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     const __m128 y = _mm_add_ps(x, _mm_movehl_ps(x, x));
@@ -74,13 +44,9 @@ KEEL_SIMD float reduce_max(F a) {
     const __m128 y = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
 }
-KEEL_SIMD bool any_nan(F a) {
-    return _mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)) != 0;
-}
+KEEL_SIMD bool any_nan(F a) { return _mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)) != 0; }
 
-KEEL_SIMD float f16_to_f32(uint16_t h) {
-    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
-}
+KEEL_SIMD float f16_to_f32(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
 KEEL_SIMD uint16_t f32_to_f16(float f) {
     return static_cast<uint16_t>(_mm_cvtsi128_si32(
         _mm_cvtps_ph(_mm_set_ss(f), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)));
@@ -139,8 +105,7 @@ KEEL_SIMD void reduce_add4(float *out, F a, F b, F c, F d) {
 }
 KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int64_t dst_stride) {
     __m256 a[8], b[8];
-    for (int i = 0; i < 8; ++i)
-        a[i] = _mm256_loadu_ps(src + i * src_stride);
+    for (int i = 0; i < 8; ++i) a[i] = _mm256_loadu_ps(src + i * src_stride);
     for (int i = 0; i < 8; i += 2) {
         b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
         b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
@@ -156,9 +121,7 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
         _mm256_storeu_ps(dst + (i + 4) * dst_stride, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
     }
 }
-KEEL_SIMD void prefetch(const void *p) {
-    _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0);
-}
+KEEL_SIMD void prefetch(const void *p) { _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0); }
 // To the second cache: what is not needed at once. Its misses hold up none of the first cache's.
 KEEL_SIMD void prefetch_far(const void *p) {
     _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T1);

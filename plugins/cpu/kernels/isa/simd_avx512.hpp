@@ -41,67 +41,29 @@ constexpr const char *isa_word = "amx";
 constexpr const char *isa_word = "avx512";
 #endif
 
-KEEL_SIMD F set1(float x) {
-    return _mm512_set1_ps(x);
-}
-KEEL_SIMD F zero() {
-    return _mm512_setzero_ps();
-}
-KEEL_SIMD F load(const float *p) {
-    return _mm512_loadu_ps(p);
-}
-KEEL_SIMD void store(float *p, F x) {
-    _mm512_storeu_ps(p, x);
-}
-KEEL_SIMD __mmask16 lanes_below(int64_t n) {
-    return static_cast<__mmask16>((1u << n) - 1u);
-}
-KEEL_SIMD F load_n(const float *p, int64_t n) {
-    return _mm512_maskz_loadu_ps(lanes_below(n), p);
-}
-KEEL_SIMD void store_n(float *p, F x, int64_t n) {
-    _mm512_mask_storeu_ps(p, lanes_below(n), x);
-}
-KEEL_SIMD F add(F a, F b) {
-    return _mm512_add_ps(a, b);
-}
-KEEL_SIMD F sub(F a, F b) {
-    return _mm512_sub_ps(a, b);
-}
-KEEL_SIMD F mul(F a, F b) {
-    return _mm512_mul_ps(a, b);
-}
-KEEL_SIMD F div(F a, F b) {
-    return _mm512_div_ps(a, b);
-}
-KEEL_SIMD F fma(F a, F b, F c) {
-    return _mm512_fmadd_ps(a, b, c);
-}
-KEEL_SIMD F max(F a, F b) {
-    return _mm512_max_ps(a, b);
-}
-KEEL_SIMD F min(F a, F b) {
-    return _mm512_min_ps(a, b);
-}
-KEEL_SIMD F abs(F a) {
-    return _mm512_abs_ps(a);
-}
+KEEL_SIMD F set1(float x) { return _mm512_set1_ps(x); }
+KEEL_SIMD F zero() { return _mm512_setzero_ps(); }
+KEEL_SIMD F load(const float *p) { return _mm512_loadu_ps(p); }
+KEEL_SIMD void store(float *p, F x) { _mm512_storeu_ps(p, x); }
+KEEL_SIMD __mmask16 lanes_below(int64_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
+KEEL_SIMD F load_n(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(lanes_below(n), p); }
+KEEL_SIMD void store_n(float *p, F x, int64_t n) { _mm512_mask_storeu_ps(p, lanes_below(n), x); }
+KEEL_SIMD F add(F a, F b) { return _mm512_add_ps(a, b); }
+KEEL_SIMD F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+KEEL_SIMD F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+KEEL_SIMD F div(F a, F b) { return _mm512_div_ps(a, b); }
+KEEL_SIMD F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+KEEL_SIMD F max(F a, F b) { return _mm512_max_ps(a, b); }
+KEEL_SIMD F min(F a, F b) { return _mm512_min_ps(a, b); }
+KEEL_SIMD F abs(F a) { return _mm512_abs_ps(a); }
 KEEL_SIMD F round(F a) {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-KEEL_SIMD float reduce_add(F a) {
-    return _mm512_reduce_add_ps(a);
-}
-KEEL_SIMD float reduce_max(F a) {
-    return _mm512_reduce_max_ps(a);
-}
-KEEL_SIMD bool any_nan(F a) {
-    return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q) != 0;
-}
+KEEL_SIMD float reduce_add(F a) { return _mm512_reduce_add_ps(a); }
+KEEL_SIMD float reduce_max(F a) { return _mm512_reduce_max_ps(a); }
+KEEL_SIMD bool any_nan(F a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q) != 0; }
 
-KEEL_SIMD float f16_to_f32(uint16_t h) {
-    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
-}
+KEEL_SIMD float f16_to_f32(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
 KEEL_SIMD uint16_t f32_to_f16(float f) {
     return static_cast<uint16_t>(_mm_cvtsi128_si32(
         _mm_cvtps_ph(_mm_set_ss(f), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)));
@@ -187,8 +149,7 @@ KEEL_SIMD void reduce_add4x4(float *out, int64_t stride, const F (*x)[4]) {
 #endif
 KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int64_t dst_stride) {
     __m256 a[8], b[8];
-    for (int i = 0; i < 8; ++i)
-        a[i] = _mm256_loadu_ps(src + i * src_stride);
+    for (int i = 0; i < 8; ++i) a[i] = _mm256_loadu_ps(src + i * src_stride);
     for (int i = 0; i < 8; i += 2) {
         b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
         b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
@@ -204,9 +165,7 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
         _mm256_storeu_ps(dst + (i + 4) * dst_stride, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
     }
 }
-KEEL_SIMD void prefetch(const void *p) {
-    _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0);
-}
+KEEL_SIMD void prefetch(const void *p) { _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0); }
 // To the second cache: what is not needed at once. Its misses hold up none of the first cache's.
 KEEL_SIMD void prefetch_far(const void *p) {
     _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T1);

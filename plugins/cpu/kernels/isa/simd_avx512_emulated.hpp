@@ -16,26 +16,20 @@ namespace keel_cpu::emulated {
 struct Halves {
     __m256i low, high;
 };
-template <class T>
-static inline Halves split(T x) {
+template <class T> static inline Halves split(T x) {
     Halves h;
     static_assert(sizeof h == sizeof x);
     memcpy(&h, &x, sizeof h);
     return h;
 }
-template <class T>
-static inline T join(__m256i low, __m256i high) {
+template <class T> static inline T join(__m256i low, __m256i high) {
     const Halves h = {low, high};
     T x;
     memcpy(&x, &h, sizeof x);
     return x;
 }
-static inline __m256i bits(__m256 x) {
-    return _mm256_castps_si256(x);
-}
-static inline __m256 floats(__m256i x) {
-    return _mm256_castsi256_ps(x);
-}
+static inline __m256i bits(__m256 x) { return _mm256_castps_si256(x); }
+static inline __m256 floats(__m256i x) { return _mm256_castsi256_ps(x); }
 
 KEEL_EMULATED simde__m512 cvtph_ps(__m256i h) {
     return join<simde__m512>(bits(_mm256_cvtph_ps(_mm256_castsi256_si128(h))),
@@ -49,30 +43,26 @@ KEEL_EMULATED float reduce_add(simde__m512 x) {
     float f[16], sum = 0;
     memcpy(f, &x, sizeof f);
     for (int step = 8; step > 0; step /= 2)
-        for (int i = 0; i < step; ++i)
-            f[i] += f[i + step];
+        for (int i = 0; i < step; ++i) f[i] += f[i + step];
     sum = f[0];
     return sum;
 }
 KEEL_EMULATED int32_t reduce_add_i32(simde__m512i x) {
     int32_t v[16], sum = 0;
     memcpy(v, &x, sizeof v);
-    for (int i = 0; i < 16; ++i)
-        sum += v[i];
+    for (int i = 0; i < 16; ++i) sum += v[i];
     return sum;
 }
 KEEL_EMULATED float reduce_max(simde__m512 x) {
     float f[16];
     memcpy(f, &x, sizeof f);
     for (int step = 8; step > 0; step /= 2)
-        for (int i = 0; i < step; ++i)
-            f[i] = f[i] > f[i + step] ? f[i] : f[i + step];
+        for (int i = 0; i < step; ++i) f[i] = f[i] > f[i + step] ? f[i] : f[i + step];
     return f[0];
 }
 KEEL_EMULATED simde__m512 maskz_loadu_ps(uint16_t mask, const float *p) {
     float f[16];
-    for (int i = 0; i < 16; ++i)
-        f[i] = mask >> i & 1 ? p[i] : 0.0f;
+    for (int i = 0; i < 16; ++i) f[i] = mask >> i & 1 ? p[i] : 0.0f;
     simde__m512 x;
     memcpy(&x, f, sizeof x);
     return x;
@@ -94,8 +84,7 @@ KEEL_EMULATED __m256i cvtepi32_epi16(simde__m512i x) {
     int32_t wide[16];
     int16_t narrow[16];
     memcpy(wide, &x, sizeof wide);
-    for (int i = 0; i < 16; ++i)
-        narrow[i] = static_cast<int16_t>(wide[i]);
+    for (int i = 0; i < 16; ++i) narrow[i] = static_cast<int16_t>(wide[i]);
     return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(narrow));
 }
 KEEL_EMULATED simde__m512 cvtepi32_ps(simde__m512i x) {

@@ -43,46 +43,28 @@ struct F {
 constexpr int W = 8;
 constexpr const char *isa_word = KEEL_ISA_WORD;
 
-KEEL_SIMD F set1(float x) {
-    return {vdupq_n_f32(x), vdupq_n_f32(x)};
-}
-KEEL_SIMD F zero() {
-    return set1(0.0f);
-}
-KEEL_SIMD F load(const float *p) {
-    return {vld1q_f32(p), vld1q_f32(p + 4)};
-}
+KEEL_SIMD F set1(float x) { return {vdupq_n_f32(x), vdupq_n_f32(x)}; }
+KEEL_SIMD F zero() { return set1(0.0f); }
+KEEL_SIMD F load(const float *p) { return {vld1q_f32(p), vld1q_f32(p + 4)}; }
 KEEL_SIMD void store(float *p, F x) {
     vst1q_f32(p, x.a);
     vst1q_f32(p + 4, x.b);
 }
 KEEL_SIMD F load_n(const float *p, int64_t n) {
     float x[W] = {};
-    for (int64_t i = 0; i < n; ++i)
-        x[i] = p[i];
+    for (int64_t i = 0; i < n; ++i) x[i] = p[i];
     return load(x);
 }
 KEEL_SIMD void store_n(float *p, F v, int64_t n) {
     float x[W];
     store(x, v);
-    for (int64_t i = 0; i < n; ++i)
-        p[i] = x[i];
+    for (int64_t i = 0; i < n; ++i) p[i] = x[i];
 }
-KEEL_SIMD F add(F x, F y) {
-    return {vaddq_f32(x.a, y.a), vaddq_f32(x.b, y.b)};
-}
-KEEL_SIMD F sub(F x, F y) {
-    return {vsubq_f32(x.a, y.a), vsubq_f32(x.b, y.b)};
-}
-KEEL_SIMD F mul(F x, F y) {
-    return {vmulq_f32(x.a, y.a), vmulq_f32(x.b, y.b)};
-}
-KEEL_SIMD F div(F x, F y) {
-    return {vdivq_f32(x.a, y.a), vdivq_f32(x.b, y.b)};
-}
-KEEL_SIMD F fma(F x, F y, F z) {
-    return {vfmaq_f32(z.a, x.a, y.a), vfmaq_f32(z.b, x.b, y.b)};
-}
+KEEL_SIMD F add(F x, F y) { return {vaddq_f32(x.a, y.a), vaddq_f32(x.b, y.b)}; }
+KEEL_SIMD F sub(F x, F y) { return {vsubq_f32(x.a, y.a), vsubq_f32(x.b, y.b)}; }
+KEEL_SIMD F mul(F x, F y) { return {vmulq_f32(x.a, y.a), vmulq_f32(x.b, y.b)}; }
+KEEL_SIMD F div(F x, F y) { return {vdivq_f32(x.a, y.a), vdivq_f32(x.b, y.b)}; }
+KEEL_SIMD F fma(F x, F y, F z) { return {vfmaq_f32(z.a, x.a, y.a), vfmaq_f32(z.b, x.b, y.b)}; }
 // Not fmax and fmin: with a NaN the second operand is the answer, as it is elsewhere.
 KEEL_SIMD F max(F x, F y) {
     return {vbslq_f32(vcgtq_f32(x.a, y.a), x.a, y.a), vbslq_f32(vcgtq_f32(x.b, y.b), x.b, y.b)};
@@ -90,18 +72,10 @@ KEEL_SIMD F max(F x, F y) {
 KEEL_SIMD F min(F x, F y) {
     return {vbslq_f32(vcltq_f32(x.a, y.a), x.a, y.a), vbslq_f32(vcltq_f32(x.b, y.b), x.b, y.b)};
 }
-KEEL_SIMD F abs(F x) {
-    return {vabsq_f32(x.a), vabsq_f32(x.b)};
-}
-KEEL_SIMD F round(F x) {
-    return {vrndnq_f32(x.a), vrndnq_f32(x.b)};
-}
-KEEL_SIMD float reduce_add(F x) {
-    return vaddvq_f32(vaddq_f32(x.a, x.b));
-}
-KEEL_SIMD float reduce_max(F x) {
-    return vmaxvq_f32(vmaxq_f32(x.a, x.b));
-}
+KEEL_SIMD F abs(F x) { return {vabsq_f32(x.a), vabsq_f32(x.b)}; }
+KEEL_SIMD F round(F x) { return {vrndnq_f32(x.a), vrndnq_f32(x.b)}; }
+KEEL_SIMD float reduce_add(F x) { return vaddvq_f32(vaddq_f32(x.a, x.b)); }
+KEEL_SIMD float reduce_max(F x) { return vmaxvq_f32(vmaxq_f32(x.a, x.b)); }
 KEEL_SIMD bool any_nan(F x) {
     return vminvq_u32(vandq_u32(vceqq_f32(x.a, x.a), vceqq_f32(x.b, x.b))) == 0;
 }
@@ -143,9 +117,7 @@ KEEL_SIMD F from_i8(int8x8_t x) {
     const int16x8_t wide = vmovl_s8(x);
     return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))), vcvtq_f32_s32(vmovl_high_s16(wide))};
 }
-KEEL_SIMD F load_i8(const int8_t *p) {
-    return from_i8(vld1_s8(p));
-}
+KEEL_SIMD F load_i8(const int8_t *p) { return from_i8(vld1_s8(p)); }
 KEEL_SIMD void store_f16(uint16_t *p, F x) {
     vst1q_u16(p, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(x.a), x.b)));
 }
@@ -198,17 +170,12 @@ KEEL_SIMD void store_turned(const F *rows, float *dst, int64_t dst_stride) { // 
 }
 KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int64_t dst_stride) {
     F rows[8];
-    for (int i = 0; i < 8; ++i)
-        rows[i] = load(src + i * src_stride);
+    for (int i = 0; i < 8; ++i) rows[i] = load(src + i * src_stride);
     store_turned(rows, dst, dst_stride);
 }
-KEEL_SIMD void prefetch(const void *p) {
-    __builtin_prefetch(p);
-}
+KEEL_SIMD void prefetch(const void *p) { __builtin_prefetch(p); }
 // To the second cache: what is not needed at once. Its misses hold up none of the first cache's.
-KEEL_SIMD void prefetch_far(const void *p) {
-    __builtin_prefetch(p, 0, 2);
-}
+KEEL_SIMD void prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 
 // As in simd_avx2.hpp; here fmax and fmin let a NaN through.
 KEEL_SIMD float32x4_t exp4(float32x4_t x) {
@@ -229,8 +196,6 @@ KEEL_SIMD float32x4_t exp4(float32x4_t x) {
         vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vsubq_s32(whole, half), bias), 23));
     return vmulq_f32(vmulq_f32(p, first), second);
 }
-KEEL_SIMD F exp(F x) {
-    return {exp4(x.a), exp4(x.b)};
-}
+KEEL_SIMD F exp(F x) { return {exp4(x.a), exp4(x.b)}; }
 
 } // namespace keel_cpu::KEEL_ISA_NAMESPACE

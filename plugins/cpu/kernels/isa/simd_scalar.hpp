@@ -20,62 +20,28 @@ using F = float;
 constexpr int W = 1; // floats in an F
 constexpr const char *isa_word = "scalar";
 
-KEEL_SIMD F set1(float x) {
-    return x;
-}
-KEEL_SIMD F zero() {
-    return 0.0f;
-}
-KEEL_SIMD F load(const float *p) {
-    return *p;
-}
-KEEL_SIMD void store(float *p, F x) {
-    *p = x;
-}
+KEEL_SIMD F set1(float x) { return x; }
+KEEL_SIMD F zero() { return 0.0f; }
+KEEL_SIMD F load(const float *p) { return *p; }
+KEEL_SIMD void store(float *p, F x) { *p = x; }
 // The first n < W floats, zeros behind; of no use here, where W is 1.
-KEEL_SIMD F load_n(const float *p, int64_t n) {
-    return n > 0 ? *p : 0.0f;
-}
+KEEL_SIMD F load_n(const float *p, int64_t n) { return n > 0 ? *p : 0.0f; }
 KEEL_SIMD void store_n(float *p, F x, int64_t n) {
     if (n > 0) *p = x;
 }
-KEEL_SIMD F add(F a, F b) {
-    return a + b;
-}
-KEEL_SIMD F sub(F a, F b) {
-    return a - b;
-}
-KEEL_SIMD F mul(F a, F b) {
-    return a * b;
-}
-KEEL_SIMD F div(F a, F b) {
-    return a / b;
-}
-KEEL_SIMD F fma(F a, F b, F c) {
-    return a * b + c;
-} // a*b + c; fused in the wider sets
-KEEL_SIMD F max(F a, F b) {
-    return a > b ? a : b;
-} // b if either is NaN
-KEEL_SIMD F min(F a, F b) {
-    return a < b ? a : b;
-} // b if either is NaN
-KEEL_SIMD F abs(F a) {
-    return fabsf(a);
-}
-KEEL_SIMD F round(F a) {
-    return rintf(a);
-} // to nearest, ties to even
-KEEL_SIMD float reduce_add(F a) {
-    return a;
-}
-KEEL_SIMD float reduce_max(F a) {
-    return a;
-}
+KEEL_SIMD F add(F a, F b) { return a + b; }
+KEEL_SIMD F sub(F a, F b) { return a - b; }
+KEEL_SIMD F mul(F a, F b) { return a * b; }
+KEEL_SIMD F div(F a, F b) { return a / b; }
+KEEL_SIMD F fma(F a, F b, F c) { return a * b + c; } // a*b + c; fused in the wider sets
+KEEL_SIMD F max(F a, F b) { return a > b ? a : b; }  // b if either is NaN
+KEEL_SIMD F min(F a, F b) { return a < b ? a : b; }  // b if either is NaN
+KEEL_SIMD F abs(F a) { return fabsf(a); }
+KEEL_SIMD F round(F a) { return rintf(a); } // to nearest, ties to even
+KEEL_SIMD float reduce_add(F a) { return a; }
+KEEL_SIMD float reduce_max(F a) { return a; }
 // All ones where x is not NaN is true for every lane.
-KEEL_SIMD bool any_nan(F a) {
-    return a != a;
-}
+KEEL_SIMD bool any_nan(F a) { return a != a; }
 
 KEEL_SIMD float f16_to_f32(uint16_t h) {
     const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16, rest = h & 0x7fffu;
@@ -126,21 +92,11 @@ KEEL_SIMD uint16_t f32_to_bf16(float f) { // to nearest even
     return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-KEEL_SIMD F load_f16(const uint16_t *p) {
-    return f16_to_f32(*p);
-}
-KEEL_SIMD F load_bf16(const uint16_t *p) {
-    return bf16_to_f32(*p);
-}
-KEEL_SIMD F load_i8(const int8_t *p) {
-    return static_cast<float>(*p);
-}
-KEEL_SIMD void store_f16(uint16_t *p, F x) {
-    *p = f32_to_f16(x);
-}
-KEEL_SIMD void store_bf16(uint16_t *p, F x) {
-    *p = f32_to_bf16(x);
-}
+KEEL_SIMD F load_f16(const uint16_t *p) { return f16_to_f32(*p); }
+KEEL_SIMD F load_bf16(const uint16_t *p) { return bf16_to_f32(*p); }
+KEEL_SIMD F load_i8(const int8_t *p) { return static_cast<float>(*p); }
+KEEL_SIMD void store_f16(uint16_t *p, F x) { *p = f32_to_f16(x); }
+KEEL_SIMD void store_bf16(uint16_t *p, F x) { *p = f32_to_bf16(x); }
 
 // W codes of q4_0, less 8: the low or the high nibbles of W bytes.
 KEEL_SIMD F load_nibbles(const uint8_t *p, bool high) {
@@ -153,19 +109,12 @@ KEEL_SIMD void reduce_add4(float *out, F a, F b, F c, F d) {
 // dst[c * dst_stride + r] = src[r * src_stride + c] for eight rows and columns.
 KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int64_t dst_stride) {
     for (int r = 0; r < 8; ++r)
-        for (int c = 0; c < 8; ++c)
-            dst[c * dst_stride + r] = src[r * src_stride + c];
+        for (int c = 0; c < 8; ++c) dst[c * dst_stride + r] = src[r * src_stride + c];
 }
-KEEL_SIMD void prefetch(const void *p) {
-    __builtin_prefetch(p);
-}
+KEEL_SIMD void prefetch(const void *p) { __builtin_prefetch(p); }
 // To the second cache: what is not needed at once. Its misses hold up none of the first cache's.
-KEEL_SIMD void prefetch_far(const void *p) {
-    __builtin_prefetch(p, 0, 2);
-}
+KEEL_SIMD void prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 
-KEEL_SIMD F exp(F x) {
-    return expf(x);
-}
+KEEL_SIMD F exp(F x) { return expf(x); }
 
 } // namespace keel_cpu::scalar
