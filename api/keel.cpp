@@ -1,6 +1,8 @@
 // The public C++ API: a thin cover over core/run that lets none of its types through.
 #include <keel/keel.hpp>
 
+#include "errors.hpp"
+
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "config/target.hpp"
@@ -15,48 +17,6 @@
 
 namespace keel::api {
 namespace {
-
-ErrorKind kind_of(keel::ErrorKind kind) {
-    switch (kind) {
-    case keel::ErrorKind::usage: return ErrorKind::usage;
-    case keel::ErrorKind::input: return ErrorKind::input;
-    case keel::ErrorKind::plugin: return ErrorKind::plugin;
-    case keel::ErrorKind::resource: return ErrorKind::resource;
-    case keel::ErrorKind::runtime: return ErrorKind::runtime;
-    case keel::ErrorKind::internal: break;
-    }
-    return ErrorKind::internal;
-}
-
-// What a caller's own callback threw, on its way through the core: no exception that the core could
-// throw itself.
-struct CallbackThrew {
-    std::exception_ptr what;
-};
-
-template <typename Action> void call_back(Action &&action) {
-    try {
-        action();
-    } catch (...) {
-        throw CallbackThrew{std::current_exception()};
-    }
-}
-
-// Errors of the core as those of the API; what a caller's own callback throws passes through.
-template <typename Action> auto covered(Action &&action) {
-    try {
-        return action();
-    } catch (const keel::Error &e) {
-        throw Error(kind_of(e.kind()), e.what());
-    } catch (const CallbackThrew &callback) {
-        std::rethrow_exception(callback.what);
-    } catch (const std::bad_alloc &) {
-        throw Error(ErrorKind::resource, "out of memory");
-    } catch (const std::exception &e) { // the core throws its own errors alone, or should
-        throw Error(ErrorKind::internal,
-                    "an error that Keel did not expect: " + printable(e.what(), 400));
-    }
-}
 
 [[noreturn]] void refuse_moved() { throw Error(ErrorKind::usage, "the object was moved from"); }
 

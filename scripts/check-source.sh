@@ -11,8 +11,7 @@ unformatted=$(printf '%s\n' "$sources" | grep -v '\.inl$' | xargs -r clang-forma
 [ -z "$unformatted" ] || complain "not formatted (clang-format -i):
 $unformatted"
 
-long=$(printf '%s\n' "$sources" | xargs -r wc -l | awk '$2 != "total" && $1 > 800 {print $2 " (" $1 ")"}')
-[ -z "$long" ] || complain "over 800 lines: $long"
+sizes=$(scripts/check-sizes.sh) || complain "$sizes"
 
 libraries=$(git ls-files 'core/*.c*' 'core/*.h*' 'eval/*.c*' 'eval/*.h*' 'plugins/*.c*' 'plugins/*.h*' 'policies/*.c*')
 loud=$(printf '%s\n' "$libraries" | xargs -r grep -nE '(^|[^A-Za-z0-9_.:>"])(printf|fprintf|vfprintf|puts|fputs|putchar|abort|exit|_exit|_Exit|assert) *\(|std::(cout|cerr|clog|abort|exit|terminate|fprintf)' | grep -vE '^[^:]*:[0-9]+: *(//|\*|/\*)')

@@ -148,8 +148,7 @@ void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t byte
     if (times_) times_->collect();
 }
 
-// ---- extensions
-// ----------------------------------------------------------------------------------------------------
+// ---- extensions --------------------------------------------------------------------------------
 
 namespace {
 

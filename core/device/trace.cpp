@@ -115,7 +115,8 @@ void Trace::device_span(std::string_view device, std::string_view name, std::str
             text(fmt::format("device: {}", device))));
     }
     add(fmt::format(
-        R"({{"name":{},"cat":"device","ph":"X","ts":{:.3f},"dur":{:.3f},"pid":1,"tid":{},"args":{{"label":{}}}}})",
+        R"({{"name":{},"cat":"device","ph":"X","ts":{:.3f},"dur":{:.3f},"pid":1,"tid":{},)"
+        R"("args":{{"label":{}}}}})",
         text(name), begin, end > begin ? end - begin : 0, line, text(label)));
 }
 

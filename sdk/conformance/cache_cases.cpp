@@ -40,8 +40,7 @@ void add_cache_outputs(Case &c, int cache, double bound) {
     c.outputs.push_back({spec.positions, 0});
 }
 
-// ---- kv_append
-// -----------------------------------------------------------------------------------------------------
+// ---- kv_append ---------------------------------------------------------------------------------
 
 struct AppendShape {
     int64_t m = 3;
@@ -110,8 +109,7 @@ void append_cases(Suite &suite) {
     append_case(suite, {.m = 0, .cache = cache_of({2, 8}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32)});
 }
 
-// ---- qkv_prepare
-// ---------------------------------------------------------------------------------------------------
+// ---- qkv_prepare -------------------------------------------------------------------------------
 
 struct QkvShape {
     int64_t m = 3, group = 2;
@@ -236,8 +234,7 @@ void qkv_cases(Suite &suite) {
     qkv_case(suite, {.m = 0, .group = 2, .cache = cache_of({10, 7}, 16, 32, f32, f32)});
 }
 
-// ---- kv_gather
-// -----------------------------------------------------------------------------------------------------
+// ---- kv_gather ---------------------------------------------------------------------------------
 
 void gather_case(Suite &suite, const CacheShape &shape, bool same_view, uint32_t sides,
                  int keep_of_8) {
@@ -313,8 +310,7 @@ void gather_cases(Suite &suite) {
     }
 }
 
-// ---- kv_rerotate
-// ---------------------------------------------------------------------------------------------------
+// ---- kv_rerotate -------------------------------------------------------------------------------
 
 void rerotate_case(Suite &suite, const CacheShape &shape, int64_t rot, keel_rope_mode mode,
                    bool from_source, int64_t begin, int64_t end) {

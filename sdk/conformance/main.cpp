@@ -16,7 +16,8 @@ using namespace keel::conformance;
 constexpr const char *usage = R"(usage: keel_conformance PLUGIN [options]
   PLUGIN               path of a backend's shared library, or 'reference'
   --param KEY=VALUE    a parameter of the plugin (may be repeated)
-  --op NAME            only this op ('protocol': only the border; 'batched_decode': only that extension)
+  --op NAME            only this op; 'protocol': only the border; 'batched_decode': only that
+                       extension
   --case N             only case N of each op
   --seed S             seed of the data (default 1)
   --quick              fewer sizes and layouts

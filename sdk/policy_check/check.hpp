@@ -40,8 +40,7 @@ Report check_allocator(const PluginLibrary &plugin, const ParamValues &params,
                        const std::vector<Model> &models, uint64_t seed);
 std::vector<Model> usual_models();
 
-// ---- tools of both
-// -------------------------------------------------------------------------------------------------
+// ---- tools of both -----------------------------------------------------------------------------
 
 // A function of seed and index, [0, 1).
 double uniform(uint64_t seed, uint64_t index);

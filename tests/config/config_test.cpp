@@ -71,7 +71,8 @@ policy:
 sync: {strategy: batched, ops: 25, replay: off}
 strict: true
 fallback: other
-sampling: {temperature: 0, top_k: 1, top_p: 1, min_p: 0.5, repetition_penalty: 1.25, repetition_window: 64, seed: 3}
+sampling: {temperature: 0, top_k: 1, top_p: 1, min_p: 0.5, repetition_penalty: 1.25, )"
+                                   R"(repetition_window: 64, seed: 3}
 generation: {prompt: "a\nb", max_tokens: 5, stop: ["x", y z]}
 )");
     CHECK(*c.model.path == "/m");

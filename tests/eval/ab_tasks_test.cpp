@@ -219,7 +219,8 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
     task.prompt = "{context}\nQuestion: {input} Answer:";
     task.path = folder.write(
         "ruler.jsonl",
-        R"({"index": 0, "input": "A long text.\nMore of it.\nWhat is it? It is", "outputs": ["x", "y"], "length": 9})"
+        R"({"index": 0, "input": "A long text.\nMore of it.\nWhat is it? It is", )"
+        R"("outputs": ["x", "y"], "length": 9})"
         "\n\n"
         R"({"index": 1, "input": "Text.\nWhat? ", "answer_prefix": "It is", "outputs": [12]})"
         "\n");

@@ -165,8 +165,10 @@ TEST_CASE(
 TEST_CASE("A log without positions, an empty one, and one of an older version are summed up all "
           "the same") {
     const std::string old =
-        R"({"sequence":0,"tokens":577,"seconds":4.81,"trigger":"budget","policy":"sliding_window","layer":0,"heads":2,)"
-        R"("held":577,"kept_min":512,"kept_max":512,"freed_bytes":65536,"moved_keys":8,"microseconds":41.2})"
+        R"({"sequence":0,"tokens":577,"seconds":4.81,"trigger":"budget",)"
+        R"("policy":"sliding_window","layer":0,"heads":2,)"
+        R"("held":577,"kept_min":512,"kept_max":512,"freed_bytes":65536,"moved_keys":8,)"
+        R"("microseconds":41.2})"
         "\n";
     const LogHistory h = parse_eviction_log(old, "old.jsonl");
     CHECK_THAT(log_text(h, {}),

@@ -23,7 +23,8 @@ std::string refusal(const std::string &text) {
 // A small config of an architecture; `more` stands behind its keys.
 std::string small(const std::string &architecture, const std::string &more = {}) {
     return R"({"architectures": [")" + architecture +
-           R"("], "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, "vocab_size": 256,
+           R"("], "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, )"
+           R"("vocab_size": 256,
             "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16)" +
            (more.empty() ? "" : ", " + more) + "}";
 }
@@ -36,9 +37,12 @@ std::vector<bool> layers(std::initializer_list<int> values) {
 
 TEST_CASE("Mistral's window holds for all layers, null is none, and left out it is 4096") {
     const ModelConfig first = parse(
-        R"({"architectures": ["MistralForCausalLM"], "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
-        "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32, "num_hidden_layers": 32,
-        "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 4096,
+        R"({"architectures": ["MistralForCausalLM"], "hidden_act": "silu",
+        "hidden_size": 4096, "intermediate_size": 14336,
+        "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+        "sliding_window": 4096,
         "tie_word_embeddings": false, "vocab_size": 32000, "bos_token_id": 1, "eos_token_id": 2})");
     CHECK(first.architecture->name == "MistralForCausalLM");
     CHECK(first.head_dim == 128);
@@ -57,10 +61,14 @@ TEST_CASE("Mistral's window holds for all layers, null is none, and left out it 
 
 TEST_CASE("Qwen 2 has biases on q, k and v, and a window only where it is asked for") {
     const ModelConfig c = parse(
-        R"({"architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu", "hidden_size": 896, "intermediate_size": 4864,
-        "max_position_embeddings": 32768, "max_window_layers": 21, "model_type": "qwen2", "num_attention_heads": 14,
-        "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
-        "sliding_window": 32768, "tie_word_embeddings": true, "use_sliding_window": false, "vocab_size": 151936})");
+        R"({"architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu", "hidden_size": 896,
+        "intermediate_size": 4864,
+        "max_position_embeddings": 32768, "max_window_layers": 21, "model_type": "qwen2",
+        "num_attention_heads": 14,
+        "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+        "rope_theta": 1000000.0,
+        "sliding_window": 32768, "tie_word_embeddings": true, "use_sliding_window": false,
+        "vocab_size": 151936})");
     CHECK(c.qkv_bias);
     CHECK_FALSE(c.attention_out_bias);
     CHECK_FALSE(c.qk_norm);
@@ -82,9 +90,12 @@ TEST_CASE("Qwen 2 has biases on q, k and v, and a window only where it is asked 
 
 TEST_CASE("Qwen 3 normalizes heads of their own size") {
     const ModelConfig c = parse(
-        R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "head_dim": 128, "hidden_act": "silu",
-        "hidden_size": 1024, "intermediate_size": 3072, "max_position_embeddings": 40960, "max_window_layers": 28,
-        "model_type": "qwen3", "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
+        R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "head_dim": 128,
+        "hidden_act": "silu",
+        "hidden_size": 1024, "intermediate_size": 3072, "max_position_embeddings": 40960,
+        "max_window_layers": 28,
+        "model_type": "qwen3", "num_attention_heads": 16, "num_hidden_layers": 28,
+        "num_key_value_heads": 8,
         "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null,
         "tie_word_embeddings": true, "use_sliding_window": false, "vocab_size": 151936})");
     CHECK(c.qk_norm);
@@ -102,7 +113,8 @@ TEST_CASE("Qwen 3 normalizes heads of their own size") {
 
 TEST_CASE("layer_types says layer by layer where the window holds") {
     const std::string types =
-        R"("sliding_window": 8, "use_sliding_window": true, "layer_types": ["full_attention", "sliding_attention",
+        R"("sliding_window": 8, "use_sliding_window": true, "layer_types": ["full_attention",
+        "sliding_attention",
            "full_attention", "full_attention", "sliding_attention", "full_attention"])";
     CHECK(parse(small("Qwen3ForCausalLM", types)).sliding_layers == layers({0, 1, 0, 0, 1, 0}));
     CHECK(parse(small("Gemma2ForCausalLM", types)).sliding_layers == layers({0, 1, 0, 0, 1, 0}));
@@ -117,11 +129,15 @@ TEST_CASE("layer_types says layer by layer where the window holds") {
 
 TEST_CASE("Gemma 2's config is read: caps, scales, every other layer with a window") {
     const ModelConfig c = parse(
-        R"({"architectures": ["Gemma2ForCausalLM"], "attention_bias": false, "attn_logit_softcapping": 50.0,
+        R"({"architectures": ["Gemma2ForCausalLM"], "attention_bias": false,
+        "attn_logit_softcapping": 50.0,
         "bos_token_id": 2, "eos_token_id": 1, "final_logit_softcapping": 30.0, "head_dim": 256,
-        "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304,
-        "intermediate_size": 9216, "max_position_embeddings": 8192, "model_type": "gemma2", "num_attention_heads": 8,
-        "num_hidden_layers": 26, "num_key_value_heads": 4, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06,
+        "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_size": 2304,
+        "intermediate_size": 9216, "max_position_embeddings": 8192, "model_type": "gemma2",
+        "num_attention_heads": 8,
+        "num_hidden_layers": 26, "num_key_value_heads": 4, "query_pre_attn_scalar": 256,
+        "rms_norm_eps": 1e-06,
         "rope_theta": 10000.0, "sliding_window": 4096, "vocab_size": 256000})");
     CHECK(c.activation == Activation::gelu_tanh);
     CHECK(c.tied_embeddings);
@@ -149,11 +165,16 @@ TEST_CASE("Gemma 2's config is read: caps, scales, every other layer with a wind
 TEST_CASE(
     "Gemma 3's text config is read: head norms, two thetas, one layer of six without a window") {
     const ModelConfig c = parse(
-        R"({"architectures": ["Gemma3ForCausalLM"], "attention_bias": false, "attn_logit_softcapping": null,
-        "eos_token_id": [1, 106], "final_logit_softcapping": null, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
-        "hidden_size": 1152, "intermediate_size": 6912, "max_position_embeddings": 32768, "model_type": "gemma3_text",
-        "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1, "query_pre_attn_scalar": 256,
-        "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000, "rope_scaling": null, "rope_theta": 1000000,
+        R"({"architectures": ["Gemma3ForCausalLM"], "attention_bias": false,
+        "attn_logit_softcapping": null,
+        "eos_token_id": [1, 106], "final_logit_softcapping": null, "head_dim": 256,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_size": 1152, "intermediate_size": 6912, "max_position_embeddings": 32768,
+        "model_type": "gemma3_text",
+        "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1,
+        "query_pre_attn_scalar": 256,
+        "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000, "rope_scaling": null,
+        "rope_theta": 1000000,
         "sliding_window": 512, "sliding_window_pattern": 6, "vocab_size": 262144})");
     CHECK(c.qk_norm);
     CHECK(c.post_norms);
@@ -166,17 +187,19 @@ TEST_CASE(
     CHECK(c.has_local_rope(4));
     CHECK_FALSE(c.has_local_rope(5));
     CHECK(c.parameter_count() == 999885952);
-    const ModelConfig newer = parse(small(
-        "Gemma3ForCausalLM",
-        R"("sliding_window": 8, "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0,
-           "rope_theta": 2000000.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}})"));
+    const ModelConfig newer = parse(
+        small("Gemma3ForCausalLM",
+              R"("sliding_window": 8, "rope_parameters": {"full_attention": {"rope_type": "linear",
+        "factor": 8.0,
+           "rope_theta": 2000000.0}, "sliding_attention": {"rope_type": "default",
+           "rope_theta": 5000.0}})"));
     CHECK(newer.rope_theta == 2e6);
     CHECK(newer.rope_scaling.factor == 8);
     CHECK(newer.local_rope_theta == 5e3);
     CHECK_THAT(
-        refusal(small(
-            "Gemma3ForCausalLM",
-            R"("rope_parameters": {"full_attention": {}, "sliding_attention": {"rope_type": "linear",
+        refusal(small("Gemma3ForCausalLM",
+                      R"("rope_parameters": {"full_attention": {},
+            "sliding_attention": {"rope_type": "linear",
                                 "factor": 2.0}})")),
         Contains("rope_parameters.sliding_attention.rope_type: scaling the layers with a window"));
     CHECK_THAT(refusal(small("Gemma3ForCausalLM", R"("use_bidirectional_attention": true)")),

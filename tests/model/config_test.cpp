@@ -74,13 +74,20 @@ TEST_CASE("what a config leaves out has the defaults of Hugging Face's Llama") {
 
 TEST_CASE("Llama 3.1's config is read: scaling, several end tokens") {
     const ModelConfig c = parse(
-        R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
-        "bos_token_id": 128000, "eos_token_id": [128009, 128001, 128008, 128001], "hidden_act": "silu", "hidden_size": 4096,
-        "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 131072, "mlp_bias": false,
-        "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-        "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "rope_theta": 500000.0,
-        "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 128256})");
+        R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
+        "attention_dropout": 0.0,
+        "bos_token_id": 128000, "eos_token_id": [128009, 128001, 128008, 128001],
+        "hidden_act": "silu", "hidden_size": 4096,
+        "initializer_range": 0.02, "intermediate_size": 14336,
+        "max_position_embeddings": 131072, "mlp_bias": false,
+        "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+        "num_key_value_heads": 8,
+        "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+        "rope_type": "llama3"}, "rope_theta": 500000.0,
+        "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true,
+        "vocab_size": 128256})");
     CHECK(c.rope_scaling.kind == RopeScaling::Kind::llama3);
     CHECK(c.rope_scaling.factor == 8.0);
     CHECK(c.rope_scaling.low_freq_factor == 1.0);
@@ -142,7 +149,8 @@ TEST_CASE("RoPE variants that are not there are refused by name, never ignored")
     CHECK_THAT(
         refusal(config_with(
             R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
-                                      "high_freq_factor": 4, "original_max_position_embeddings": 8192})")),
+                                      "high_freq_factor": 4,
+                                      "original_max_position_embeddings": 8192})")),
         Contains("rope_scaling.high_freq_factor: expected more than low_freq_factor (4), found 4"));
 }
 
@@ -192,8 +200,10 @@ TEST_CASE("sizes must fit together") {
 
 TEST_CASE("each size may be large, their product may not") {
     const auto text = refusal(
-        R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 1048576, "intermediate_size": 16777216,
-        "num_hidden_layers": 4096, "num_attention_heads": 65536, "vocab_size": 16777216, "head_dim": 64})");
+        R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 1048576,
+        "intermediate_size": 16777216,
+        "num_hidden_layers": 4096, "num_attention_heads": 65536, "vocab_size": 16777216,
+        "head_dim": 64})");
     CHECK_THAT(text, Contains("parameters, more than 4398046511104"));
     CHECK_THAT(refusal(replaced("num_attention_heads", "65536, \"head_dim\": 4096")),
                Contains("65536 heads of 4096"));

@@ -104,10 +104,14 @@ inline std::string mini_llama_config(const MiniLlama &m) {
                         : m.dtype == KEEL_DTYPE_F16 ? "float16"
                                                     : "bfloat16";
     return fmt::format(
-        R"({{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_act":"silu","hidden_size":{},)"
-        R"("intermediate_size":{},"num_hidden_layers":{},"num_attention_heads":{},"num_key_value_heads":{},)"
-        R"("head_dim":{},"vocab_size":{},"max_position_embeddings":{},"rms_norm_eps":1e-05,"rope_theta":{:.1f},)"
-        R"("rope_scaling":{},"tie_word_embeddings":{},"attention_bias":{},"mlp_bias":{},"torch_dtype":"{}",)"
+        R"({{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_act":"silu",)"
+        R"("hidden_size":{},)"
+        R"("intermediate_size":{},"num_hidden_layers":{},"num_attention_heads":{},)"
+        R"("num_key_value_heads":{},)"
+        R"("head_dim":{},"vocab_size":{},"max_position_embeddings":{},"rms_norm_eps":1e-05,)"
+        R"("rope_theta":{:.1f},)"
+        R"("rope_scaling":{},"tie_word_embeddings":{},"attention_bias":{},"mlp_bias":{},)"
+        R"("torch_dtype":"{}",)"
         R"("bos_token_id":{},"eos_token_id":{}}})",
         m.hidden, m.intermediate, m.layers, m.heads, m.kv_heads, head_dim, m.vocab, m.max_positions,
         m.rope_theta, scaling, m.tied, m.attention_bias, m.mlp_bias, dtype, m.vocab - 2,

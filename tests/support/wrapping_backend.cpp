@@ -457,15 +457,11 @@ namespace {
 
 // Every slot of the table but ops, in its order; those after `wait` are optional.
 // clang-format off
-#define KEEL_TEST_SLOTS(X)                                                                                   \
-    X(device_count)                                                                                          \
-    X(device_info)                                                                                           \
-    X(ctx_create)                                                                                            \
-    X(ctx_destroy)                                                                                           \
-    X(buffer_create)                                                                                         \
-    X(buffer_destroy) X(buffer_write) X(buffer_read) X(flush) X(wait) X(poll) X(ctx_info) X(mem_info)        \
-        X(buffer_map) X(buffer_commit) X(weight_prepare) X(weight_destroy) X(weight_info) X(op_plan)         \
-            X(plan_destroy) X(plan_info)
+#define KEEL_TEST_SLOTS(X) \
+    X(device_count) X(device_info) X(ctx_create) X(ctx_destroy) X(buffer_create) \
+    X(buffer_destroy) X(buffer_write) X(buffer_read) X(flush) X(wait) X(poll) X(ctx_info) \
+    X(mem_info) X(buffer_map) X(buffer_commit) X(weight_prepare) X(weight_destroy) \
+    X(weight_info) X(op_plan) X(plan_destroy) X(plan_info)
 // clang-format on
 
 } // namespace

@@ -279,7 +279,8 @@ TEST_CASE("files beside a tokenizer.model add tokens and say what frames a text"
     const std::string bytes = read_text(spm_dir + "tokenizer.model");
     const auto chat = from_model(
         bytes, R"({"added_tokens_decoder": {"1500": {"content": "<|im_start|>", "special": true}},
-        "add_bos_token": false, "add_eos_token": true, "legacy": false, "eos_token": "<|im_start|>"})",
+        "add_bos_token": false, "add_eos_token": true, "legacy": false,
+        "eos_token": "<|im_start|>"})",
         R"({"<|im_start|>": 1500, "word": 1501})");
     CHECK(chat->vocab_size() == 1502);
     CHECK(chat->encode("<|im_start|>") == Ids{1500, 2});

@@ -60,8 +60,7 @@ std::vector<int64_t> integers(const YamlNode &node, std::string_view what, int64
     return out;
 }
 
-// ---- arms, budgets, protocol
-// ---------------------------------------------------------------------------------------
+// ---- arms, budgets, protocol -------------------------------------------------------------------
 
 AbBudget read_budget(const YamlNode &node) {
     static const std::vector<std::string> units = {"tokens", "ratio", "mib"};
@@ -153,8 +152,7 @@ void read_protocols(const YamlNode &root, AbConfig &c) {
     }
 }
 
-// ---- tasks
-// ---------------------------------------------------------------------------------------------------------
+// ---- tasks -------------------------------------------------------------------------------------
 
 // The keys of one task; each is asked for once, and what was not asked for is unknown.
 class TaskReader {
@@ -282,8 +280,7 @@ void read_tasks(const YamlNode &root, AbConfig &c) {
     }
 }
 
-// ---- the rest
-// ------------------------------------------------------------------------------------------------------
+// ---- the rest ----------------------------------------------------------------------------------
 
 void read_statistics(const YamlNode &root, AbConfig &c) {
     const YamlEntry *entry = root.find("statistics");

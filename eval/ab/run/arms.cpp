@@ -50,8 +50,7 @@ AbArms::~AbArms() {
     for (const auto &[log, stem] : new_logs_) fs::remove(log, error);
 }
 
-// ---- pipelines and plans
-// -------------------------------------------------------------------------------------------
+// ---- pipelines and plans -----------------------------------------------------------------------
 
 AbArms::Base &AbArms::base(size_t run) {
     std::unique_ptr<Base> &made = bases_[base_of_[run]];
@@ -218,8 +217,7 @@ void AbArms::check_prompt(size_t run, int64_t tokens, bool with_answer) {
         blame(run, static_cast<size_t>(tokens), Error(ErrorKind::input, why), with_answer);
 }
 
-// ---- sessions
-// ------------------------------------------------------------------------------------------------------
+// ---- sessions ----------------------------------------------------------------------------------
 
 void AbArms::blame(size_t run, size_t tokens, const Error &error, bool with_answer) const {
     const AbRun &r = experiment_.runs[run];

@@ -28,8 +28,7 @@ fs::path filler_path(const AbTask &task, const fs::path &model) {
     return beside;
 }
 
-// ---- continuation
-// --------------------------------------------------------------------------------------------------
+// ---- continuation ------------------------------------------------------------------------------
 
 class Continuation : public AbTaskItems {
   public:

@@ -1,0 +1,73 @@
+// What a verdict is in words.
+#include "eval/ab/verdicts/verdict.hpp"
+
+#include "base/display.hpp"
+
+#include <fmt/format.h>
+
+namespace keel {
+
+std::string effect_text(double effect, bool ratio) {
+    if (ratio)
+        return fmt::format("{}{:.{}f}%", effect > 0 ? "+" : "", 100 * effect,
+                           std::abs(effect) < 0.1 ? 2 : 1);
+    return fmt::format("{}{}", effect > 0 ? "+" : "", ab_number_text(effect));
+}
+
+std::string detectable_text(const AbContrast &c) {
+    if (!c.detectable) return "nothing";
+    return c.ratio ? fmt::format("{:.{}f}%", 100 * *c.detectable, *c.detectable < 0.1 ? 2 : 1)
+                   : ab_number_text(*c.detectable);
+}
+
+std::string p_text(const std::optional<double> &p) {
+    if (!p) return "-";
+    if (*p < 0.0001) return "<0.0001";
+    return *p < 0.01 ? fmt::format("{:.4f}", *p) : fmt::format("{:.3f}", *p);
+}
+
+std::string interval_text(const std::optional<Interval> &interval, bool ratio) {
+    if (!interval) return "-";
+    return fmt::format("[{}, {}]", effect_text(interval->low, ratio),
+                       effect_text(interval->high, ratio));
+}
+
+std::string verdict_line(const AbContrast &c) {
+    const auto name = [](const std::string &arm, const std::string &budget) {
+        const std::string shown = printable(arm, 60);
+        return budget.empty() || budget == "full"
+                   ? shown
+                   : fmt::format("{} at {}", shown, printable(budget, 40));
+    };
+    std::string a = name(c.a, c.a_budget), b = name(c.b, c.b_budget);
+    if (c.kind == AbContrast::Kind::equal_bytes)
+        a += fmt::format(" where both hold {}",
+                         format_bytes(static_cast<uint64_t>(std::clamp(c.at_bytes, 0.0, 1e18))));
+    const std::string what =
+        fmt::format("{} {}{}{}", printable(c.task, 60), printable(c.metric, 60),
+                    c.length < 0 ? "" : fmt::format(" behind {} tokens", c.length),
+                    c.protocol.empty() ? "" : fmt::format(" ({})", printable(c.protocol, 40)));
+    if (c.items == 0) return fmt::format("{} and {} have no item of {} in common", a, b, what);
+    const char *says = c.verdict == AbVerdict::better  ? "is better than"
+                       : c.verdict == AbVerdict::worse ? "is worse than"
+                       : c.verdict == AbVerdict::equal ? "is equal in every item to"
+                                                       : "is not distinguishable from";
+    std::string out =
+        fmt::format("{} {} {} on {}: {}", a, says, b, what, effect_text(c.effect, c.ratio));
+    if (c.interval) out += fmt::format(" {}", interval_text(c.interval, c.ratio));
+    if (c.p)
+        out += fmt::format(", p = {} ({}, Holm over {})", p_text(c.p_adjusted), c.test,
+                           std::max<uint64_t>(c.family_size, 1));
+    out += fmt::format(", {} items in {} documents", c.items, c.clusters);
+    if (!c.detectable) {
+        out += "; an experiment of this size can show nothing";
+    } else if (*c.detectable >
+               0) { // numbers without any spread say nothing about what there could have been
+        out += "; an experiment of this size could have seen " + detectable_text(c);
+    }
+    if (c.within_margin) out += "; within the margin";
+    if (c.is_equal_rerun) out += ": a rerun, equal to the bit";
+    return out;
+}
+
+} // namespace keel
