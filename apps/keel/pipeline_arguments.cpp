@@ -2,6 +2,7 @@
 #include "plugin_facts.hpp"
 
 #include "base/error.hpp"
+#include "run/pipeline.hpp"
 
 namespace keel::cli {
 namespace {
