@@ -72,13 +72,13 @@ class Builder : public Events {
     Builder(std::string_view text, const std::string &name, size_t line, const JsonLimits &limits)
         : text_(text), name_(name), line_(line), limits_(limits) {}
 
+    void build() { parse(text_, last_, *this); }
     Json take() { return std::move(root_); }
 
     bool key(std::string &key) override {
         Json &object = *open_.back();
         if (!limits_.repeated_keys && object.contains(key))
-            throw_error(ErrorKind::input, "{}: the key '{}' stands twice in one object", name_,
-                        printable(key));
+            fail(fmt::format("the key '{}' stands twice in one object", printable(key)));
         next_ = &object[key];
         return true;
     }
@@ -103,10 +103,15 @@ class Builder : public Events {
     }
 
   private:
+    [[noreturn]] void fail(const std::string &what) const {
+        const auto lines = static_cast<size_t>(std::count(text_.data(), last_, '\n'));
+        const std::string place = line_ == 0 ? name_ : fmt::format("{}:{}", name_, line_ + lines);
+        throw_error(ErrorKind::input, "{}: {}", place, what);
+    }
+
     bool enter(Json value) override {
         if (open_.size() >= limits_.depth)
-            throw_error(ErrorKind::input, "{}: expected at most {} nested levels, found more",
-                        name_, limits_.depth);
+            fail(fmt::format("expected at most {} nested levels, found more", limits_.depth));
         open_.push_back(&add(std::move(value)));
         return true;
     }
@@ -120,8 +125,7 @@ class Builder : public Events {
     }
     Json &add(Json value) {
         if (++values_ > limits_.values)
-            throw_error(ErrorKind::input, "{}: expected at most {} values, found more", name_,
-                        limits_.values);
+            fail(fmt::format("expected at most {} values, found more", limits_.values));
         if (open_.empty()) return root_ = std::move(value);
         if (open_.back()->is_object()) return *next_ = std::move(value);
         return open_.back()->emplace_back(std::move(value));
@@ -133,8 +137,9 @@ class Builder : public Events {
     const JsonLimits &limits_;
     Json root_;
     std::vector<Json *>
-        open_;             // arrays and objects; only the last one grows, so pointers stay valid
-    Json *next_ = nullptr; // the member that the last key made
+        open_; // arrays and objects; only the last one grows, so pointers stay valid
+    const char *last_ = nullptr; // the character that was read last
+    Json *next_ = nullptr;       // the member that the last key made
     size_t values_ = 0;
 };
 
@@ -227,8 +232,7 @@ JsonDocument::JsonDocument(std::string_view text, std::string name, const JsonLi
         throw_error(ErrorKind::input, "{}: expected at most {} of JSON, found {}", name_,
                     format_bytes(limits.bytes), format_bytes(text.size()));
     Builder builder(text, name_, line, limits);
-    const char *last = nullptr;
-    parse(text, last, builder);
+    builder.build();
     tree_ = std::make_unique<Json>(builder.take());
 }
 

@@ -92,14 +92,14 @@ TEST_CASE("what is not JSON is refused with line and column") {
 TEST_CASE("JSON beyond its limits is refused") {
     const JsonLimits limits{64, 3, 6};
     CHECK_NOTHROW(JsonDocument("[[[1]]]", "f.json", limits));
-    CHECK(refused("[[[[1]]]]", limits) == "f.json: expected at most 3 nested levels, found more");
+    CHECK(refused("[[[[1]]]]", limits) == "f.json:1: expected at most 3 nested levels, found more");
     CHECK_NOTHROW(JsonDocument("[1,2,3,4,5]", "f.json", limits));
-    CHECK(refused("[1,2,3,4,5,6]", limits) == "f.json: expected at most 6 values, found more");
+    CHECK(refused("[1,2,3,4,5,6]", limits) == "f.json:1: expected at most 6 values, found more");
     CHECK(refused(std::string(65, ' '), limits) ==
           "f.json: expected at most 64 B of JSON, found 65 B");
     CHECK(refused(std::string(1'000'000, '[')) ==
-          "f.json: expected at most 32 nested levels, found more");
-    CHECK(refused(R"({"a": 1, "a": 2})") == "f.json: the key 'a' stands twice in one object");
+          "f.json:1: expected at most 32 nested levels, found more");
+    CHECK(refused(R"({"a": 1, "a": 2})") == "f.json:1: the key 'a' stands twice in one object");
     const std::string twice = "{\"a\": 1,\n\"a\": 2}";
     const JsonDocument last(twice, "f.json", {100, 3, 6, true});
     CHECK(last.root().at("a").integer(0, 9) == 2);
