@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "convert/gguf_export.hpp"
+#include "eval/page/text_table.hpp"
 #include "eval/scoring/perplexity.hpp"
 #include "plugin/parallel.hpp"
 
@@ -90,7 +91,7 @@ std::string error_table(const ExportReport &report) {
                         exact ? "" : fmt::format("{:.3f}%", 100 * t.relative()),
                         exact ? "" : fmt::format("{:.2e}", t.max_abs)});
     }
-    return table(rows, "  ");
+    return left_table(rows, "  ");
 }
 
 std::string error_of(const std::optional<double> &error) {

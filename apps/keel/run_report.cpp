@@ -3,6 +3,7 @@
 #include "program.hpp"
 
 #include "base/display.hpp"
+#include "eval/page/text_table.hpp"
 #include "ops/explain.hpp"
 #include "run/explain.hpp"
 #include "text/utf8.hpp"
@@ -192,7 +193,7 @@ std::string logprobs_text(const Tokenizer &tokenizer, const GenerateResult &resu
         rows.push_back({fmt::format("{:.4f}", token.chosen.logprob),
                         quoted(tokenizer.piece(token.chosen.id)), std::move(top)});
     }
-    return table(rows);
+    return left_table(rows);
 }
 
 } // namespace keel::cli

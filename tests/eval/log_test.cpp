@@ -46,12 +46,12 @@ std::string sample() {
     text += to_json(record(10, 0, {{{0, 2}, {4, 10}}, {{2, 10}}}), source) + "\n";
     text += to_json(record(10, 1, {{{2, 10}}, {{2, 10}}}), source) + "\n";
     EvictionRecord pressed = record(20, 0, {{{0, 1}, {16, 20}}, {{15, 20}}}, KEEL_TRIGGER_PRESSURE);
-    PressureFacts facts;
-    facts.step = 1;
-    facts.share = 0.5;
-    facts.why = "100.0 MiB of memory available (a <script>), below 256.0 MiB";
-    facts.limited_by = "a <script>";
-    pressed.pressure = std::make_shared<PressureFacts>(facts);
+    PressureState state;
+    state.level = 1;
+    state.share = 0.5;
+    state.why = "100.0 MiB of memory available (a <script>), below 256.0 MiB";
+    state.limited_by = "a <script>";
+    pressed.pressure = std::make_shared<PressureState>(state);
     text += to_json(pressed, source) + "\n";
     text += to_json(record(20, 1, {{{15, 20}}, {{15, 20}}}, KEEL_TRIGGER_PRESSURE), source) + "\n";
     return text;

@@ -45,10 +45,14 @@ PipelineConfig with_budget(PipelineConfig config, const AbBudget &budget) {
     const pipeline::Setting<std::optional<int64_t>> slack = b.slack;
     b = {};
     b.slack = slack;
+    const auto set = [&](auto &setting, auto value) {
+        setting.value = value;
+        setting.where = budget.where;
+    };
     switch (budget.unit) {
-    case AbBudgetUnit::tokens: b.tokens = {static_cast<int64_t>(budget.value), budget.where}; break;
-    case AbBudgetUnit::ratio: b.ratio = {budget.value, budget.where}; break;
-    case AbBudgetUnit::mib: b.mib = {budget.value, budget.where}; break;
+    case AbBudgetUnit::tokens: set(b.tokens, static_cast<int64_t>(budget.value)); break;
+    case AbBudgetUnit::ratio: set(b.ratio, budget.value); break;
+    case AbBudgetUnit::mib: set(b.mib, budget.value); break;
     }
     return config;
 }
@@ -248,7 +252,7 @@ class Resolver {
     // Whose code a run's numbers come from: a plugin that was built anew, or exchanged, may give
     // others.
     void note_libraries(const PipelineConfig &config, const Pipeline &checked) {
-        note_library(checked.policy().library);
+        note_library(checked.policies().own().policy.library);
         note_library(checked.policies().own().allocator.library);
         note_backend(*config.fallback, config.fallback.where);
         if (!config.hybrid.is_given())
