@@ -202,7 +202,7 @@ TEST_CASE("Messages name the file, the place and the reason") {
         {{"replay-op", tiny},
          {tiny + ": no op.json in it; expected a folder that `keel compare` wrote"}},
         {{"replay-op", (folder / "op").string()},
-         {"op.json: expected the format 'keel-op/1'", "found 'keel-op/9'"}},
+         {"op.json:1: format: expected the format 'keel-op/1'", "found \"keel-op/9\""}},
         {{"run", tiny, "--prompts", prompts, "--output", prompts},
          {"--output", "that is the file of --prompts"}},
     });

@@ -275,7 +275,7 @@ TEST_CASE("what cannot be scored is refused with a reason") {
     };
     CHECK(refused([](ScoringOptions &o) { o.stride = 65; }).find("stride: expected 1 to 64") !=
           std::string::npos);
-    CHECK(refused([](ScoringOptions &o) { o.context = 1; }).find("context") != std::string::npos);
+    CHECK(refused([](ScoringOptions &o) { o.context = 1; }).find("--window") != std::string::npos);
     CHECK(refused([](ScoringOptions &o) {
               o.prefix = 50;
               o.continuation = 50;

@@ -43,7 +43,7 @@ std::string tensor_entry(const std::string &dtype, const std::string &shape,
 std::string refusal_of_tensor(const std::string &dtype, const std::string &shape,
                               const std::string &offsets) {
     const std::string text = refusal_of_header(tensor_entry(dtype, shape, offsets));
-    CHECK_THAT(text, Contains("tensor 'w'"));
+    CHECK_THAT(text, Contains("tensor 'w'") || Contains("header: w."));
     return text;
 }
 
@@ -181,11 +181,11 @@ TEST_CASE("shapes that overflow are refused") {
     CHECK_THAT(refusal_of_tensor("F32", "[0, 4294967296, 4294967296]", "[0, 0]"),
                Contains("more elements"));
     CHECK_THAT(refusal_of_tensor("F32", "[9223372036854775808]", "[0, 64]"),
-               Contains("shape: expected integers from 0"));
+               Contains("shape[0]: expected an integer from 0"));
     CHECK_THAT(refusal_of_tensor("F32", "[-1]", "[0, 4]"),
-               Contains("shape: expected integers from 0") && Contains("-1"));
+               Contains("shape[0]: expected an integer from 0") && Contains("-1"));
     CHECK_THAT(refusal_of_tensor("F32", "[1,1,1,1,1,1,1,1,1]", "[0, 4]"),
-               Contains("at most 8 sizes"));
+               Contains("an array of at most 8"));
     CHECK_THAT(refusal_of_tensor("F32", "{}", "[0, 4]"), Contains("shape: expected an array"));
 }
 

@@ -42,7 +42,8 @@ class Bytes final : public StateWriter {
 inline std::vector<unsigned char> saved(Session &session) {
     Bytes out;
     session.save_state(out);
-    const size_t times = 8 + 4 * static_cast<size_t>(session.tokens()) + 4 + 8 * 8;
+    const size_t times =
+        8 + 4 * static_cast<size_t>(session.tokens()) + 4 + 7 * 8; // of microseconds
     REQUIRE(out.all.size() > times + 8);
     std::fill_n(out.all.begin() + static_cast<std::ptrdiff_t>(times), 8, uint8_t{0});
     return out.all;

@@ -295,7 +295,7 @@ TEST_CASE("files beside a tokenizer.model add tokens and say what frames a text"
     CHECK_THROWS_WITH(from_model(bytes, {}, R"({"y": 400})"),
                       Contains("m/tokenizer.model: added token 'y' takes id 400"));
     CHECK_THROWS_WITH(from_model(bytes, {}, R"({"y": -1})"),
-                      Contains("m/added_tokens.json: y: expected an integer"));
+                      Contains("m/added_tokens.json:1: y: expected an integer"));
 }
 
 namespace {

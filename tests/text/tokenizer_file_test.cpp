@@ -96,7 +96,7 @@ TEST_CASE("what Keel's tokenizer does not do is refused by name and place") {
     };
     CHECK(split({{"Regex", "a+"}}, "Isolated") == "accepted");
     CHECK_THAT(split({{"Regex", "a+"}}, "Sometimes"),
-               Contains("pretokenizers[0].behavior") && Contains("'Sometimes'"));
+               Contains("pretokenizers[0].behavior") && Contains("\"Sometimes\""));
     CHECK_THAT(split({{"Glob", "a+"}}, "Isolated"), Contains("pretokenizers[0].pattern"));
     CHECK_THAT(split({{"Regex", "(a"}}, "Isolated"),
                Contains("pattern.Regex: the pattern does not compile"));
@@ -117,21 +117,21 @@ TEST_CASE("a damaged vocabulary is refused") {
     CHECK_THAT(refusal("/model/vocab/zz", -1), Contains("vocab.zz: ") && Contains("found -1"));
     CHECK_THAT(refusal("/model/vocab/zz", 1LL << 40), Contains("from 0 to 4194303"));
     CHECK_THAT(refusal("/model/vocab/zz", ~0ULL), Contains("from 0 to 4194303"));
-    CHECK_THAT(refusal("/model/vocab/zz", 1.5), Contains("'zz'"));
-    CHECK_THAT(refusal("/model/vocab/zz", "1"), Contains("'zz'"));
+    CHECK_THAT(refusal("/model/vocab/zz", 1.5), Contains("model.vocab.zz: expected an integer"));
+    CHECK_THAT(refusal("/model/vocab/zz", "1"), Contains("model.vocab.zz: expected an integer"));
     CHECK_THAT(refusal("/model/vocab", {{"hello there", 0}}), Contains("not byte-level BPE"));
     CHECK_THAT(refusal("/model/merges", {"a c"}),
                Contains("model.merges[0]: 'ac' is not in model.vocab"));
     CHECK_THAT(refusal("/model/merges", {"a nothing"}),
                Contains("'nothing' is not in model.vocab"));
     CHECK_THAT(refusal("/model/merges", {"a b", "ab"}),
-               Contains("model.merges[1]: expected a merge") && Contains("'ab'"));
+               Contains("model.merges[1]: expected a merge") && Contains("found \"ab\""));
     CHECK_THAT(refusal("/model/merges", {"a b c"}), Contains("expected a merge"));
     CHECK_THAT(refusal("/model/merges", Json::array({Json::array({"a", "b", "c"})})),
                Contains("model.merges[0]"));
     CHECK_THAT(refusal("/model/merges", Json::array({Json::array({"a", 1})})),
                Contains("model.merges[0]"));
-    CHECK_THAT(refusal("/model/merges", "a b"), Contains("model.merges: expected a list"));
+    CHECK_THAT(refusal("/model/merges", "a b"), Contains("model.merges: expected an array"));
     CHECK_THAT(refusal("/model", nullptr), Contains("'model' is missing"));
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("added tokens that contradict the vocabulary or each other are refused
                Contains("id 257 is given to both"));
     CHECK_THAT(refusal("/added_tokens/1", {{"id", 258}, {"content", "<s>"}}),
                Contains("added twice"));
-    CHECK_THAT(refusal("/added_tokens", 5), Contains("added_tokens: expected a list, found 5"));
+    CHECK_THAT(refusal("/added_tokens", 5), Contains("added_tokens: expected an array, found 5"));
 }
 
 TEST_CASE("a template that does not hold its text once, or names no token, is refused") {
@@ -178,14 +178,15 @@ TEST_CASE("a template that does not hold its text once, or names no token, is re
 
 TEST_CASE("text that is not JSON, or is made to exhaust its reader, is refused in one line") {
     CHECK_THAT(refusal(""), Contains("m/tokenizer.json:1:1: not valid JSON"));
-    CHECK_THAT(refusal("{\"version\": \n nope}"), Contains("m/tokenizer.json:2:2: "));
-    CHECK_THAT(refusal("[]"), Contains("expected an object"));
+    CHECK_THAT(refusal("{\"version\": \n nope}"), Contains("m/tokenizer.json:2:3: "));
+    CHECK_THAT(refusal("[]"), Contains("expected a JSON object"));
     CHECK_THAT(refusal("{}"), Contains("'model' is missing"));
     CHECK_THAT(refusal("{\"a\": \"\xFF\"}"), Contains("not valid JSON"));
     CHECK_THAT(refusal("\"" + std::string(100000, 'x')), Contains("not valid JSON"));
     CHECK_THAT(refusal(std::string(1'000'000, '[')), Contains("at most 64 nested levels"));
-    CHECK_THAT(refusal("[" + std::string(9'000'000, ',') + "]"),
-               Contains("more than 8000000 values"));
+    std::string many = "[";
+    for (int i = 0; i < 4'100'000; ++i) many += "0,1,";
+    CHECK_THAT(refusal(many + "0]"), Contains("8000000 values"));
     const std::string whole = good().dump();
     for (std::size_t size = 0; size < whole.size(); size += 97)
         CHECK_THAT(refusal(whole.substr(0, size)), Contains("not valid JSON"));
