@@ -153,9 +153,15 @@ TEST_CASE("windows and places side by side score as one after the other do") {
         {"model.weights=q4_0", "backend.params.compute=fast"}};
     for (const std::vector<std::string> &sets : all) {
         const auto alone = tiny(sets), together = tiny(sets, 3);
-        // products of several rows may round otherwise than those of one, but not of quantized
-        // weights here
-        const double epsilon = sets.size() == 2 && sets[0] == "model.weights=q4_0" ? 0 : 1e-5;
+        // Products of several rows may round otherwise than those of one row, but not those of
+        // quantized weights here. A cache of f16 rounds the keys once more, so a difference in the
+        // last bit of a key grows to one of f16.
+        const auto has = [&](const char *set) {
+            return std::find(sets.begin(), sets.end(), set) != sets.end();
+        };
+        const bool is_f16 = has("kv.dtype=f16");
+        const double margin = is_f16 ? 1e-4 : 0; // nats
+        const double epsilon = has("model.weights=q4_0") ? 0 : is_f16 ? 1e-4 : 1e-5;
         for (const ScoringOptions &options : {windows, places}) {
             INFO((sets.empty() ? "" : sets[0]) << ", prefix " << options.prefix);
             const PerplexityReport one = measure_perplexity(*alone, text, options),
@@ -167,12 +173,13 @@ TEST_CASE("windows and places side by side score as one after the other do") {
             for (size_t i = 0; i < one.windows.size(); ++i) {
                 CHECK(three.windows[i].where.begin == one.windows[i].where.begin);
                 CHECK(three.windows[i].nll ==
-                      Approx(one.windows[i].nll).epsilon(epsilon).margin(0));
+                      Approx(one.windows[i].nll).epsilon(epsilon).margin(margin));
                 CHECK(three.windows[i].cache.slots == one.windows[i].cache.slots);
                 CHECK(three.windows[i].cache.evictions == one.windows[i].cache.evictions);
             }
             for (size_t i = 0; i < one.token_nll.size(); ++i)
-                CHECK(three.token_nll[i] == Approx(one.token_nll[i]).epsilon(epsilon).margin(0));
+                CHECK(three.token_nll[i] ==
+                      Approx(one.token_nll[i]).epsilon(epsilon).margin(margin));
         }
     }
     const auto together = tiny({}, 3);
