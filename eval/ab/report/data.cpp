@@ -246,9 +246,10 @@ class Writer {
                 axes[cell.task].second.insert(point.depth);
             }
         }
-        for (const auto &[task, axis] : axes) {
-            const std::vector<int64_t> lengths = length_groups(axis.first);
-            const Depths depths(axis.second);
+        for (const auto &entry : axes) {
+            const std::string &task = entry.first;
+            const std::vector<int64_t> lengths = length_groups(entry.second.first);
+            const Depths depths(entry.second.second);
             out_.begin_object().member("task", texts_(task));
             list("lengths", true, [&] {
                 for (const int64_t length : lengths) out_.value(length);
