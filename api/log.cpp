@@ -1,7 +1,7 @@
 // What Keel has to say, for a program that wants to hear it.
 #include <keel/keel.hpp>
 
-#include "base/log.hpp"
+#include "base/log_sinks.hpp"
 
 #include <mutex>
 #include <spdlog/details/null_mutex.h>
@@ -65,11 +65,11 @@ class CallbackSink final : public spdlog::sinks::base_sink<spdlog::details::null
 void set_log(Log callback, LogLevel least) {
     static const auto sink = [] {
         auto made = std::make_shared<CallbackSink>();
-        log().sinks().push_back(made);
+        spdlog_logger().sinks().push_back(made);
         return made;
     }();
     sink->set(std::move(callback));
-    log().set_level(level_of(least));
+    spdlog_logger().set_level(level_of(least));
 }
 
 } // namespace keel::api

@@ -2,7 +2,7 @@
 
 #include "console.hpp"
 
-#include "base/log.hpp"
+#include "base/log_sinks.hpp"
 
 #include <memory>
 #include <spdlog/details/null_mutex.h>
@@ -35,8 +35,8 @@ spdlog::level::level_enum level_of(const Program &program) {
 } // namespace
 
 void install_log_sink(const Program &program) {
-    log().sinks().push_back(std::make_shared<ConsoleSink>());
-    log().set_level(level_of(program));
+    spdlog_logger().sinks().push_back(std::make_shared<ConsoleSink>());
+    spdlog_logger().set_level(level_of(program));
     if (program.quiet) console().hide_progress();
 }
 

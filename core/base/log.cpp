@@ -1,11 +1,42 @@
 #include "base/log.hpp"
 
-namespace keel {
+#include "base/log_sinks.hpp"
 
-spdlog::logger &log() {
+namespace keel {
+namespace {
+
+spdlog::level::level_enum level_of(LogLevel level) {
+    switch (level) {
+    case LogLevel::trace: return spdlog::level::trace;
+    case LogLevel::debug: return spdlog::level::debug;
+    case LogLevel::info: return spdlog::level::info;
+    case LogLevel::warn: return spdlog::level::warn;
+    case LogLevel::error: break;
+    }
+    return spdlog::level::err;
+}
+
+} // namespace
+
+spdlog::logger &spdlog_logger() {
     // Never destroyed: plugins stay mapped at exit and may still log from a driver's thread.
     static auto *const logger = new spdlog::logger("keel");
     return *logger;
+}
+
+Log &log() {
+    static Log log;
+    return log;
+}
+
+bool Log::should_log(LogLevel level) const { return spdlog_logger().should_log(level_of(level)); }
+
+void Log::write(LogLevel level, std::string_view message) {
+    spdlog_logger().log(level_of(level), spdlog::string_view_t(message.data(), message.size()));
+}
+
+void Log::write_formatted(LogLevel level, fmt::string_view format, fmt::format_args args) {
+    if (should_log(level)) write(level, fmt::vformat(format, args));
 }
 
 } // namespace keel

@@ -1,12 +1,36 @@
 #pragma once
 
-#include <spdlog/logger.h>
+#include <fmt/core.h>
+#include <string_view>
 
 namespace keel {
 
-// Keel's logger, named "keel". It has no sink until a program gives it one
-// (`log().sinks().push_back(...)`, at start, before other threads run), so the library itself never
-// prints. Level: info.
-spdlog::logger &log();
+enum class LogLevel { trace, debug, info, warn, error };
+
+// Keel's log, as the code that writes to it sees it. spdlog does the work, but only log.cpp and
+// those who add a sink (base/log_sinks.hpp) include it: its headers take seconds to compile.
+// Any thread may write.
+class Log {
+  public:
+    bool should_log(LogLevel level) const;
+    void write(LogLevel level, std::string_view message);
+
+    template <class... Args> void debug(fmt::format_string<Args...> format, Args &&...args) {
+        write_formatted(LogLevel::debug, format, fmt::make_format_args(args...));
+    }
+    template <class... Args> void info(fmt::format_string<Args...> format, Args &&...args) {
+        write_formatted(LogLevel::info, format, fmt::make_format_args(args...));
+    }
+    template <class... Args> void warn(fmt::format_string<Args...> format, Args &&...args) {
+        write_formatted(LogLevel::warn, format, fmt::make_format_args(args...));
+    }
+
+  private:
+    void write_formatted(LogLevel level, fmt::string_view format, fmt::format_args args);
+};
+
+// The log of this process. It has no sink until a program gives it one, so the library itself
+// never prints.
+Log &log();
 
 } // namespace keel

@@ -230,8 +230,8 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
     for (const Conversion &conversion :
          source_->conversions(options.dtype, options.weight_dtypes)) {
         if (part_.first > 0) break; // said already
-        log().log(options.dtype == KEEL_DTYPE_NONE ? spdlog::level::warn : spdlog::level::info,
-                  "{}: {}", source_->path(), conversion_text(conversion));
+        log().write(options.dtype == KEEL_DTYPE_NONE ? LogLevel::warn : LogLevel::info,
+                    fmt::format("{}: {}", source_->path(), conversion_text(conversion)));
     }
     Loader load(executor, source_, options, bytes.stored);
     const ModelParts model = model_parts(c);

@@ -34,12 +34,11 @@ thread_local ErrorSlot last_error;
 
 void KEEL_CALL write_log(const keel_host *, keel_log_level level, const char *utf8) {
     if (utf8 == nullptr) return;
-    static constexpr spdlog::level::level_enum levels[] = {
-        spdlog::level::trace, spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-        spdlog::level::err};
+    static constexpr LogLevel levels[] = {LogLevel::trace, LogLevel::debug, LogLevel::info,
+                                          LogLevel::warn, LogLevel::error};
     try {
         const auto to = levels[std::clamp<keel_log_level>(level, KEEL_LOG_TRACE, KEEL_LOG_ERROR)];
-        if (log().should_log(to)) log().log(to, "{}", printable(utf8, 2000));
+        if (log().should_log(to)) log().write(to, printable(utf8, 2000));
     } catch (...) { // a line lost for want of memory must not become an exception in a plugin
     }
 }

@@ -1,7 +1,7 @@
 #include "plugin/host.hpp"
 #include "plugin/registry.hpp"
 
-#include "base/log.hpp"
+#include "base/log_sinks.hpp"
 #include "platform/fpu.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
@@ -195,11 +195,11 @@ TEST_CASE("a sanitizer that the host does not have is refused before it can end 
 TEST_CASE("a plugin linked with -ffast-math loads, but the floating-point mode is restored and the "
           "user warned") {
     std::ostringstream text;
-    keel::log().sinks().push_back(std::make_shared<spdlog::sinks::ostream_sink_st>(text));
+    keel::spdlog_logger().sinks().push_back(std::make_shared<spdlog::sinks::ostream_sink_st>(text));
     const uint32_t mode = keel::fpu_mode();
     PluginRegistry registry({folder});
     CHECK(registry.get("fast_math", KEEL_PLUGIN_POLICY, line).id() == "fast_math");
-    keel::log().sinks().clear();
+    keel::spdlog_logger().sinks().clear();
     CHECK(keel::fpu_mode() == mode);
     INFO(text.str());
     CHECK(text.str().find("run.yaml:17:11: plugin " + (folder / "fast_math.so").string()) !=

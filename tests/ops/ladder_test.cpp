@@ -1,4 +1,4 @@
-#include "base/log.hpp"
+#include "base/log_sinks.hpp"
 #include "ops/explain.hpp"
 #include "support/error_text.hpp"
 #include "support/mini_pipeline.hpp"
@@ -20,10 +20,10 @@ class CapturedLog {
   public:
     CapturedLog() : sink_(std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)) {
         sink_->set_pattern("%v");
-        log().sinks().push_back(sink_);
+        spdlog_logger().sinks().push_back(sink_);
     }
     ~CapturedLog() {
-        std::erase(log().sinks(), std::static_pointer_cast<spdlog::sinks::sink>(sink_));
+        std::erase(spdlog_logger().sinks(), std::static_pointer_cast<spdlog::sinks::sink>(sink_));
     }
     std::string text() const { return text_.str(); }
     size_t lines() const {

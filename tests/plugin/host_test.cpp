@@ -1,6 +1,6 @@
 #include "plugin/host.hpp"
 
-#include "base/log.hpp"
+#include "base/log_sinks.hpp"
 
 #include <catch2/catch.hpp>
 #include <spdlog/sinks/ostream_sink.h>
@@ -126,12 +126,12 @@ TEST_CASE("a plugin's log lines reach Keel's logger as one line each, and nowher
     const keel_host *host = services.table();
     host->log(host, KEEL_LOG_ERROR, "no sink: this goes nowhere");
     std::ostringstream text;
-    keel::log().sinks().push_back(std::make_shared<spdlog::sinks::ostream_sink_st>(text));
+    keel::spdlog_logger().sinks().push_back(std::make_shared<spdlog::sinks::ostream_sink_st>(text));
     host->log(host, KEEL_LOG_WARN, "two\nlines");
     host->log(host, KEEL_LOG_TRACE, "too fine for the level");
     host->log(host, 77, "an unknown level counts as an error");
     host->log(host, KEEL_LOG_INFO, nullptr);
-    keel::log().sinks().clear();
+    keel::spdlog_logger().sinks().clear();
     const std::string lines = text.str();
     CHECK(std::count(lines.begin(), lines.end(), '\n') == 2);
     CHECK(lines.find("[warning] two") != std::string::npos);

@@ -1,6 +1,6 @@
 // What a pipeline settles before it runs: which plugins it needs, what fits the memory, what it
 // leaves alone.
-#include "base/log.hpp"
+#include "base/log_sinks.hpp"
 #include "run/memory_need.hpp"
 #include "run/session.hpp"
 #include "support/error_text.hpp"
@@ -115,9 +115,9 @@ TEST_CASE("what was asked for beside a policy that keeps all gets a warning with
         std::ostringstream out;
         const auto sink = std::make_shared<spdlog::sinks::ostream_sink_st>(out);
         sink->set_pattern("%v");
-        log().sinks().push_back(sink);
+        spdlog_logger().sinks().push_back(sink);
         mini.open(text);
-        log().sinks().pop_back();
+        spdlog_logger().sinks().pop_back();
         return out.str();
     };
     CHECK(warnings("") == "");

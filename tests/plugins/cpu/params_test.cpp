@@ -2,7 +2,7 @@
 // them has.
 #include "cpu_fixture.hpp"
 
-#include "base/log.hpp"
+#include "base/log_sinks.hpp"
 
 #include <spdlog/sinks/ostream_sink.h>
 
@@ -77,10 +77,10 @@ std::vector<float> product(Context &c, const Weight &w, int64_t m, int64_t n, in
 class Heard {
   public:
     Heard() : sink_(std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)) {
-        log().sinks().push_back(sink_);
+        spdlog_logger().sinks().push_back(sink_);
     }
     Heard(const Heard &) = delete;
-    ~Heard() { log().sinks().pop_back(); }
+    ~Heard() { spdlog_logger().sinks().pop_back(); }
     std::string text() const { return text_.str(); }
 
   private:

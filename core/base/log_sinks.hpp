@@ -1,0 +1,11 @@
+#pragma once
+
+#include <spdlog/logger.h>
+
+namespace keel {
+
+// The spdlog logger behind keel::log(), named "keel". Its level is info. A program adds its sinks
+// (`spdlog_logger().sinks().push_back(...)`) at start, before other threads run.
+spdlog::logger &spdlog_logger();
+
+} // namespace keel
