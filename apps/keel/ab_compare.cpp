@@ -21,14 +21,14 @@ namespace {
 // Neither a failed run (1) nor a wrong request (2): a gate can tell them apart.
 constexpr int found_worse = 3;
 
-struct CompareArguments {
+struct AbCompareArguments {
     std::string first, second;
     double margin = -1, confidence = -1; // below 0: the first experiment's
     AbCompareOptions options;
     bool json = false;
 };
 
-int run_compare(const CompareArguments &a) {
+int run_compare(const AbCompareArguments &a) {
     AbCompareOptions options = a.options;
     if (a.margin >= 0) options.margin = a.margin;
     if (a.confidence >= 0) options.confidence = a.confidence;
@@ -47,7 +47,7 @@ void add_ab_compare(Command &ab, Program &program) {
         {{"keel ab compare out/main out/branch", "exit code 0: no worse than the margin, 3: worse"},
          {"keel ab compare out/main out/branch --task passkey --margin 0.02 --strict",
           "pass only what is shown to be no worse"}});
-    auto a = std::make_shared<CompareArguments>();
+    auto a = std::make_shared<AbCompareArguments>();
     command.argument("FIRST", a->first,
                      "What is compared against: a folder of 'keel ab', or its results.jsonl");
     command.argument("SECOND", a->second, "What is judged");
@@ -97,7 +97,7 @@ void add_ab_merge(Command &ab, Program &program) {
     command.action = [a, &program] { return run_merge(*a, program); };
 }
 
-struct ReportArguments {
+struct AbReportArguments {
     std::string folder;
 };
 
@@ -105,7 +105,7 @@ void add_ab_report(Command &ab, Program &program) {
     Command &command = add_command(
         ab, program, "report", "Work out verdicts and report.html again from the records",
         {{"keel ab report out/my-experiment", "of a run that still goes on, too"}});
-    auto a = std::make_shared<ReportArguments>();
+    auto a = std::make_shared<AbReportArguments>();
     command.argument("DIR", a->folder, "A folder of 'keel ab'");
     command.action = [a] {
         console().out(write_ab_report(a->folder));

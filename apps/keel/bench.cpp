@@ -24,12 +24,6 @@ struct BenchArguments {
     bool json = false;
 };
 
-void show_progress(const char *stage, uint64_t done, uint64_t total) {
-    check_interrupt();
-    const bool loading = std::string_view(stage) == "loading";
-    console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
-}
-
 // What is asked for twice is measured once.
 void drop_repeats(std::vector<int64_t> &numbers) {
     std::vector<int64_t> kept;

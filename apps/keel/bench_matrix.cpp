@@ -25,7 +25,7 @@ struct MatrixArguments {
     bool again = false, dry_run = false;
 };
 
-struct ReportArguments {
+struct MatrixReportArguments {
     std::vector<std::string> inputs;
     std::string output;
     std::string title = "keel bench";
@@ -93,7 +93,7 @@ int run_matrix(const MatrixArguments &a, const Program &program) {
     return failed == 0 ? 0 : 1;
 }
 
-int run_report(const ReportArguments &a, const Program &program) {
+int run_report(const MatrixReportArguments &a, const Program &program) {
     std::vector<fs::path> paths;
     for (const std::string &input : a.inputs) {
         pipeline::require_path(input, "a folder of results, or a result");
@@ -134,7 +134,7 @@ void add_bench_report(Command &bench, Program &program) {
                                    {{"keel bench report results -o report.html", ""},
                                     {"keel bench report before after one.json -o report.html",
                                      "folders of 'bench matrix', files of 'bench --json'"}});
-    auto a = std::make_shared<ReportArguments>();
+    auto a = std::make_shared<MatrixReportArguments>();
     command.argument("RESULTS", a->inputs, "Folders or files with results").many();
     command.option("-o,--output FILE", a->output, "The page").required();
     command.option("--title TEXT", a->title, "Its heading");

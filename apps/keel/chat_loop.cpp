@@ -40,12 +40,6 @@ constexpr std::array<ChatCommand, 8> commands{{
     {"exit", "", "leave; so does Ctrl-D"},
 }};
 
-void show_progress(const char *stage, uint64_t done, uint64_t total) {
-    check_interrupt();
-    const bool loading = std::string_view(stage) == "loading";
-    console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
-}
-
 std::string_view trimmed(std::string_view text) {
     const size_t first = text.find_first_not_of(" \t");
     if (first == std::string_view::npos) return {};

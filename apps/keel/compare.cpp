@@ -86,12 +86,6 @@ std::optional<fs::path> save_folder(const CompareArguments &a) {
                 most);
 }
 
-void show_progress(const char *stage, uint64_t done, uint64_t total) {
-    check_interrupt();
-    const bool loading = std::string_view(stage) == "loading";
-    console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
-}
-
 int run_compare_command(const CompareArguments &a) {
     if (a.prompt && a.prompt->empty())
         throw_error(ErrorKind::usage, "--prompt: expected a text, found none");

@@ -25,12 +25,6 @@ struct EvalArguments {
     std::vector<std::string> against_sets;
 };
 
-void show_progress(const char *stage, uint64_t done, uint64_t total) {
-    check_interrupt();
-    const bool loading = std::string_view(stage) == "loading";
-    console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
-}
-
 PipelineOptions pipeline_options(const pipeline::PipelineConfig &config,
                                  const std::shared_ptr<HostServices> &host, uint32_t batch) {
     PipelineOptions options;

@@ -48,4 +48,10 @@ void check_interrupt() {
     if (asked) throw Interrupted{};
 }
 
+void show_progress(const char *stage, uint64_t done, uint64_t total) {
+    check_interrupt();
+    const bool loading = std::string_view(stage) == "loading";
+    console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
+}
+
 } // namespace keel::cli

@@ -24,5 +24,7 @@ bool interrupted() noexcept;
 void clear_interrupt(HostServices &host) noexcept;
 // Throws Interrupted after a Ctrl-C: for progress callbacks.
 void check_interrupt();
+// The progress callback of most commands: draws the bar of console(), and lets Ctrl-C end the work.
+void show_progress(const char *stage, uint64_t done, uint64_t total);
 
 } // namespace keel::cli

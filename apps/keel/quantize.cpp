@@ -37,7 +37,7 @@ keel_dtype type_of(const QuantizeOptions &o) {
                 printable(name));
 }
 
-void show_progress(const char *stage, uint64_t done, uint64_t total) {
+void show_quantizing(const char *stage, uint64_t done, uint64_t total) {
     check_interrupt();
     const std::string_view what(stage);
     console().progress(stage, done, total,
@@ -56,11 +56,11 @@ PerplexityReport measure(const std::string &model, const std::string &text,
     const pipeline::PipelineConfig config = pipeline::config_for_target(model, {});
     PipelineOptions options;
     options.host = host;
-    options.progress = show_progress;
+    options.progress = show_quantizing;
     options.max_logit_rows = scoring_rows(open_model(config.model)->config().vocab_size);
     Pipeline pipeline(config, options);
     ScoringOptions scoring;
-    scoring.progress = show_progress;
+    scoring.progress = show_quantizing;
     return measure_perplexity(pipeline, text, scoring);
 }
 
@@ -157,7 +157,9 @@ int quantize(const QuantizeOptions &o) {
     options.type = type_of(o);
     options.overwrite = o.force;
     options.parallel = parallel_on(*host);
-    options.progress = [](uint64_t done, uint64_t total) { show_progress("writing", done, total); };
+    options.progress = [](uint64_t done, uint64_t total) {
+        show_quantizing("writing", done, total);
+    };
     const ExportReport report = export_gguf(*source, o.to, options);
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -51,12 +51,6 @@ std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &c
                                   "in, or set generation.prompt");
 }
 
-void show_progress(const char *stage, uint64_t done, uint64_t total) {
-    check_interrupt();
-    const bool loading = std::string_view(stage) == "loading";
-    console().progress(stage, done, total, loading ? Console::Unit::bytes : Console::Unit::tokens);
-}
-
 // The text is there already, or comes now; then what there is to say about it.
 int finish(const RunOptions &o, const Program &program, Pipeline &pipeline,
            const std::string &prompt, const GenerateResult &result) {

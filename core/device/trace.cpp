@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view head =
     "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"made_by\":\"keel\"},\"traceEvents\":[\n";
-constexpr std::string_view first =
+constexpr std::string_view first_events =
     R"({"name":"process_name","ph":"M","pid":1,"tid":1,"args":{"name":"keel"}},
 {"name":"thread_name","ph":"M","pid":1,"tid":1,"args":{"name":"host: queueing and waiting"}})";
 constexpr std::string_view tail = "\n]}\n";
@@ -54,7 +54,7 @@ Trace::Trace(const std::filesystem::path &file)
     struct stat status {};
     if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) refuse("it is no file");
     if (!is_old_trace(fd_)) refuse("something else is there already; name a new file");
-    const std::string begin = std::string(head) + std::string(first);
+    const std::string begin = std::string(head) + std::string(first_events);
     if (::ftruncate(fd_, 0) != 0 || !write_at(fd_, begin + std::string(tail), 0))
         refuse(std::strerror(errno));
     end_ = begin.size();

@@ -9,7 +9,7 @@
 namespace keel {
 namespace {
 
-[[noreturn]] void no_such_type(keel_dtype type) {
+[[noreturn]] void no_such_weight_type(keel_dtype type) {
     throw_error(ErrorKind::internal, "weights of type {} cannot be converted",
                 keel_dtype_name(type));
 }
@@ -26,7 +26,7 @@ void check_columns(keel_dtype to, size_t multiple, size_t columns, std::string_v
 
 void convert_rows(keel_dtype from, const void *src, keel_dtype to, void *dst, size_t rows,
                   size_t columns, std::string_view what, const ParallelFor &parallel) {
-    if (keel_dtype_block(from) == 0) no_such_type(from);
+    if (keel_dtype_block(from) == 0) no_such_weight_type(from);
     check_columns(to, std::max(keel_dtype_block(from), keel_dtype_block(to)), columns, what);
     const size_t in_bytes = keel_dtype_row_bytes(from, columns);
     const auto read = [&](size_t row, size_t at, size_t count, float *values) {
@@ -38,7 +38,7 @@ void convert_rows(keel_dtype from, const void *src, keel_dtype to, void *dst, si
 
 void convert_rows(const ReadValues &read, keel_dtype to, void *dst, size_t rows, size_t columns,
                   std::string_view what, const ParallelFor &parallel) {
-    if (keel_dtype_block(to) == 0) no_such_type(to);
+    if (keel_dtype_block(to) == 0) no_such_weight_type(to);
     check_columns(to, keel_dtype_block(to), columns, what);
     const size_t out_bytes = keel_dtype_row_bytes(to, columns);
     constexpr size_t chunk =

@@ -1,3 +1,4 @@
+#include "reference/check.hpp"
 #include "reference/ops.hpp"
 #include "reference/rows.hpp"
 #include "reference/scores.hpp"
@@ -76,8 +77,6 @@ void need_queries(const keel_tensor *q, const keel_kv_view *kv) {
               "heads are no multiple of kv_heads");
     need_that(kv->k->shape[2] == q->shape[2], "q and K differ in head_dim");
 }
-
-bool has(uint64_t features, uint64_t bit) { return (features & bit) != 0; }
 
 } // namespace
 

@@ -21,6 +21,8 @@ enum Types : uint32_t {
     types_matrix = 64  // what W may be: types_weight, q4_k, q5_k, q6_k
 };
 
+inline bool has(uint64_t features, uint64_t bit) { return (features & bit) != 0; }
+
 constexpr int64_t any_size = -1;
 using Shape = std::initializer_list<int64_t>;
 

@@ -8,8 +8,6 @@
 namespace keel::reference {
 namespace {
 
-bool has(uint64_t features, uint64_t bit) { return (features & bit) != 0; }
-
 double l2_norm(const Row &row) { return std::sqrt(dot(row, row)); }
 
 void need_range(const keel_keys_args &a) {

@@ -21,12 +21,11 @@ void MemoryPlan::check_cap() const {
         if (shape.max_bytes >= of_part || !*config_.kv.max_mib) continue;
         const uint64_t least =
             static_cast<uint64_t>(model.layers) * shape.kv_heads * shape.block_bytes();
-        constexpr double mib = 1048576;
         throw_error(ErrorKind::input,
                     "{}: expected 'kv.max_mib' to hold a block of {} slots for each head in each "
                     "layer, which takes {:.3f} MiB with keys in {} and values in {}; found {}",
                     to_string(config_.kv.max_mib.where), shape.block_slots,
-                    std::ceil(1000 * static_cast<double>(least) / mib) / 1000,
+                    std::ceil(1000 * static_cast<double>(least) / bytes_per_mib) / 1000,
                     keel_dtype_name(shape.key_dtype), keel_dtype_name(shape.value_dtype),
                     **config_.kv.max_mib);
     }

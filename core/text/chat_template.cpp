@@ -169,13 +169,6 @@ void add_markup(std::vector<ChatPiece> &pieces, const std::string &text) {
     add(pieces, {text, true});
 }
 
-std::string replaced(std::string text, std::string_view what, std::string_view by) {
-    for (std::size_t at = text.find(what); at != std::string::npos;
-         at = text.find(what, at + by.size()))
-        text.replace(at, what.size(), by);
-    return text;
-}
-
 void append(std::vector<ChatPiece> &pieces, std::vector<ChatPiece> more) {
     pieces.insert(pieces.end(), std::make_move_iterator(more.begin()),
                   std::make_move_iterator(more.end()));
@@ -204,6 +197,13 @@ std::string with_marks(const std::string &markup, const Tokenizer &tokenizer,
 }
 
 } // namespace
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+    for (std::size_t at = text.find(what); at != std::string::npos;
+         at = text.find(what, at + by.size()))
+        text.replace(at, what.size(), by);
+    return text;
+}
 
 std::optional<ChatTemplate> ChatTemplate::by_name(std::string_view name) {
     for (const Named &family : families)

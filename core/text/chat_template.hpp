@@ -12,6 +12,9 @@
 
 namespace keel {
 
+// `text` with every `what` replaced by `by`.
+std::string replaced(std::string text, std::string_view what, std::string_view by);
+
 enum class ChatRole { system, user, assistant };
 
 struct ChatMessage {

@@ -20,13 +20,6 @@ constexpr std::size_t max_jinja_bytes = 1 << 20;
 // Inside a canonical text strings stand between these, whichever quotes they had.
 constexpr char quote = '\x01';
 
-std::string replaced(std::string text, std::string_view what, std::string_view by) {
-    for (std::size_t at = text.find(what); at != std::string::npos;
-         at = text.find(what, at + by.size()))
-        text.replace(at, what.size(), by);
-    return text;
-}
-
 // A search pattern, written with ' for the quotes.
 std::string pattern(std::string_view text) {
     std::string out(text);

@@ -2,6 +2,7 @@
 #include "eval/bench/report.hpp"
 
 #include "eval/page/text_table.hpp"
+#include "eval/stats/optional_text.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -18,11 +19,7 @@ std::optional<double> share(double value, double limit) {
     return value / limit;
 }
 
-std::string percent(const std::optional<double> &share) {
-    return share ? fmt::format("{:.0f}%", 100 * *share) : "-";
-}
-
-std::string giga(double value) { return value > 0 ? rate_text(value / 1e9) : "-"; }
+std::string giga_or_dash(double value) { return value > 0 ? rate_text(value / 1e9) : "-"; }
 
 OpTotal sum(const std::vector<OpTotal> &ops) {
     OpTotal all;
@@ -45,16 +42,12 @@ std::vector<std::string> row(const std::string &name, const OpTotal &op, const O
     return {name,
             rate_text(static_cast<double>(op.calls) / passes(r)),
             rate_text(1000 * op.seconds / passes(r)),
-            percent(share(op.seconds, r.seconds)),
-            giga(op.bytes_per_second()),
-            percent(share(op.bytes_per_second(), r.read)),
-            giga(op.flops()),
-            percent(share(op.flops(), peak)),
+            percent_text(share(op.seconds, r.seconds)),
+            giga_or_dash(op.bytes_per_second()),
+            percent_text(share(op.bytes_per_second(), r.read)),
+            giga_or_dash(op.flops()),
+            percent_text(share(op.flops(), peak)),
             op.kernel};
-}
-
-Json optional_json(const std::optional<double> &value) {
-    return value ? Json(*value) : Json(nullptr);
 }
 
 Json op_json(const OpTotal &op, const OpsResult &r, double peak) {

@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 #include "eval/page/text_table.hpp"
+#include "eval/stats/optional_text.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -12,10 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Row = std::vector<std::string>;
-
-std::string percent(const std::optional<double> &share) {
-    return share ? fmt::format("{:.0f}%", 100 * *share) : "-";
-}
 
 std::string giga(double value) { return rate_text(value / 1e9); }
 
@@ -68,7 +65,7 @@ std::string prefill_table(const BenchReport &r) {
              range_text(p.rate),
              rate_text(p.rate.median > 0 ? 1000 * static_cast<double>(p.tokens) / p.rate.median
                                          : 0),
-             giga(p.flops), percent(p.of_peak)});
+             giga(p.flops), percent_text(p.of_peak)});
     }
     return aligned_table(rows);
 }
@@ -81,8 +78,9 @@ std::string decode_table(const BenchReport &r) {
         rows.push_back({fmt::format("{} tokens at {}", d.tokens, d.depth), rate_text(d.rate.median),
                         spread_text(d.rate), range_text(d.rate),
                         rate_text(d.rate.median > 0 ? 1000 / d.rate.median : 0),
-                        giga(d.bytes_per_second), percent(d.of_bandwidth), format_bytes(d.kv_bytes),
-                        fmt::format("{:.1f}", d.submits), fmt::format("{:.1f}", d.waits)});
+                        giga(d.bytes_per_second), percent_text(d.of_bandwidth),
+                        format_bytes(d.kv_bytes), fmt::format("{:.1f}", d.submits),
+                        fmt::format("{:.1f}", d.waits)});
     }
     return aligned_table(rows);
 }
@@ -99,8 +97,8 @@ std::string batch_table(const BenchReport &r) {
              rate_text(d.rate.median), spread_text(d.rate), range_text(d.rate), rate_text(each),
              d.of_one ? fmt::format("{:.2f}", *d.of_one) : "-",
              rate_text(each > 0 ? 1000 / each : 0), giga(d.bytes_per_second),
-             percent(d.of_bandwidth), format_bytes(d.kv_bytes), fmt::format("{:.1f}", d.submits),
-             fmt::format("{:.1f}", d.waits)});
+             percent_text(d.of_bandwidth), format_bytes(d.kv_bytes),
+             fmt::format("{:.1f}", d.submits), fmt::format("{:.1f}", d.waits)});
     }
     return aligned_table(rows);
 }
@@ -129,10 +127,6 @@ Json spread_json(const Spread &s) {
             {"min", s.min},
             {"max", s.max},
             {"samples", s.samples}};
-}
-
-Json optional_json(const std::optional<double> &value) {
-    return value ? Json(*value) : Json(nullptr);
 }
 
 Json probe_json(const BenchReport &r) {

@@ -2,6 +2,7 @@
 
 #include "eval/scoring/logits.hpp"
 #include "eval/scoring/scoring_batch.hpp"
+#include "eval/stats/optional_text.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -34,14 +35,6 @@ void check_same_tokens(Pipeline &a, Pipeline &b, const ScoringText &mine,
         throw_error(ErrorKind::input,
                     "the two models' tokenizers make different tokens of the text; a KL "
                     "divergence needs the same ones");
-}
-
-std::string plus_minus(const std::optional<double> &error) {
-    return error ? fmt::format(" +- {:.2g}", *error) : std::string{};
-}
-
-Json optional_json(const std::optional<double> &value) {
-    return value ? Json(*value) : Json(nullptr);
 }
 
 // What each scored token gave, in order.

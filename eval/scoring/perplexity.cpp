@@ -4,6 +4,7 @@
 #include "base/display.hpp"
 #include "eval/scoring/logits.hpp"
 #include "eval/scoring/scoring_batch.hpp"
+#include "eval/stats/optional_text.hpp"
 
 #include <chrono>
 #include <cmath>
@@ -14,14 +15,6 @@ namespace keel {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string plus_minus(const std::optional<double> &error) {
-    return error ? fmt::format(" +- {:.2g}", *error) : std::string{};
-}
-
-Json optional_json(const std::optional<double> &value) {
-    return value ? Json(*value) : Json(nullptr);
-}
 
 } // namespace
 

@@ -7,11 +7,6 @@ void need_f32(const keel_host *host, const keel_tensor *t, const char *name, con
     if (!is_f32(t)) refuse(host, KEEL_E_UNSUPPORTED, "%s: %s is missing or not f32", op, name);
 }
 
-void need_i32(const keel_host *host, const keel_tensor *t, const char *name, const char *op) {
-    if (t == nullptr || t->dtype != KEEL_DTYPE_I32)
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: %s is missing or not i32", op, name);
-}
-
 void need_head_dim(const keel_host *host, int64_t dim, const char *op) {
     if (dim > max_head_dim)
         refuse(host, KEEL_E_UNSUPPORTED, "%s: a head of %lld elements, at most %u are taken", op,

@@ -10,12 +10,12 @@ uint32_t halves(const keel_host *host, int64_t bytes, const char *op) {
     return static_cast<uint32_t>(bytes / 2);
 }
 
+} // namespace
+
 void need_i32(const keel_host *host, const keel_tensor *t, const char *name, const char *op) {
     if (t == nullptr || t->dtype != KEEL_DTYPE_I32)
         refuse(host, KEEL_E_UNSUPPORTED, "%s: %s is missing or not i32", op, name);
 }
-
-} // namespace
 
 KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const char *op,
                          const Seats *seats) {

@@ -7,6 +7,9 @@
 
 namespace keel_gpu {
 
+// Refuses a tensor that is missing or not i32.
+void need_i32(const keel_host *host, const keel_tensor *t, const char *name, const char *op);
+
 // Plain 32-bit words, so that it can be a struct in OpenCL C and in GLSL. Arenas are addressed in
 // units of 2 bytes whatever their dtype; the integer tensors in units of 4. Slot s of head h: block
 // = table[table_offset + h * table_stride + (s >> block_shift)], row at k_offset + block * k_block

@@ -8,9 +8,6 @@
 namespace keel::conformance {
 namespace {
 
-constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
-                                       KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
-
 struct Reduction {
     uint32_t window = 0;
     keel_reduce queries = KEEL_REDUCE_SUM, group = KEEL_REDUCE_SUM;
@@ -154,8 +151,9 @@ void attention_case(Suite &suite, const AttentionShape &s) {
     suite.check(std::move(c));
 }
 
-CacheShape cache_of(std::vector<int32_t> lengths, uint32_t block_slots, int64_t dim = 32,
-                    keel_dtype k = KEEL_DTYPE_F32, keel_dtype v = KEEL_DTYPE_F32) {
+// A cache with blocks beyond its longest head.
+CacheShape spare_cache(std::vector<int32_t> lengths, uint32_t block_slots, int64_t dim = 32,
+                       keel_dtype k = KEEL_DTYPE_F32, keel_dtype v = KEEL_DTYPE_F32) {
     CacheShape shape;
     shape.lengths = std::move(lengths);
     shape.block_slots = block_slots;
@@ -170,39 +168,40 @@ void length_grid(Suite &suite) {
     for (const uint32_t block : {16U, 32U, 64U}) {
         for (const int64_t length : sizes(suite.quick(), {64, 128, 256, 512}, 32)) {
             const auto n = static_cast<int32_t>(length);
-            attention_case(suite,
-                           {.m = 1, .group = 1 + n % 4, .cache = cache_of({n, n / 2, 0}, block)});
+            attention_case(
+                suite, {.m = 1, .group = 1 + n % 4, .cache = spare_cache({n, n / 2, 0}, block)});
             attention_case(suite, {.m = std::min<int64_t>(n, 1 + n % 9),
                                    .group = 3,
-                                   .cache = cache_of({n, n}, block)});
+                                   .cache = spare_cache({n, n}, block)});
         }
         for (const int64_t m : sizes(suite.quick(), {32, 64, 128, 256}, suite.quick() ? 8 : 32)) {
             const auto n = static_cast<int32_t>(m);
-            attention_case(suite, {.m = m, .group = 2, .cache = cache_of({n, n + 21}, block, 16)});
+            attention_case(suite,
+                           {.m = m, .group = 2, .cache = spare_cache({n, n + 21}, block, 16)});
         }
     }
-    attention_case(suite, {.m = 33, .group = 4, .cache = cache_of({600, 33}, 64, 64)});
-    attention_case(suite, {.m = 1, .group = 8, .cache = cache_of({1500}, 64, 128)});
+    attention_case(suite, {.m = 33, .group = 4, .cache = spare_cache({600, 33}, 64, 64)});
+    attention_case(suite, {.m = 1, .group = 8, .cache = spare_cache({1500}, 64, 128)});
     // Beyond what a backend may walk through in one piece; narrow heads keep it cheap.
     for (const int64_t m : {1, 3}) {
-        attention_case(suite, {.m = m, .group = 2, .cache = cache_of({4096, 130}, 64, 16)});
+        attention_case(suite, {.m = m, .group = 2, .cache = spare_cache({4096, 130}, 64, 16)});
         attention_case(
             suite, {.m = m,
                     .group = 2,
-                    .cache = cache_of({8300, 4097}, 64, 16),
+                    .cache = spare_cache({8300, 4097}, 64, 16),
                     .features = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_LSE | KEEL_ATTENTION_SCORES,
                     .reduction = {.group = KEEL_REDUCE_SUM}});
     }
     attention_case(
-        suite, {.m = 7, .group = 2, .cache = cache_of({3, 20}, 16)}); // queries that see nothing
+        suite, {.m = 7, .group = 2, .cache = spare_cache({3, 20}, 16)}); // queries that see nothing
 }
 
 // Beyond 256 elements: kernels keep less beside each other, or walk through a head in pieces. 257
 // is one more than a piece.
 void very_wide_heads(Suite &suite) {
     const auto both = [&](int64_t dim, keel_dtype k, keel_dtype v) {
-        attention_case(suite, {.m = 1, .group = 4, .cache = cache_of({77, 130}, 64, dim, k, v)});
-        attention_case(suite, {.m = 19, .group = 2, .cache = cache_of({83, 19}, 32, dim, k, v)});
+        attention_case(suite, {.m = 1, .group = 4, .cache = spare_cache({77, 130}, 64, dim, k, v)});
+        attention_case(suite, {.m = 19, .group = 2, .cache = spare_cache({83, 19}, 32, dim, k, v)});
     };
     for (const int64_t dim : {320, 512}) {
         for (const keel_dtype dtype : cache_dtypes) {
@@ -211,11 +210,11 @@ void very_wide_heads(Suite &suite) {
         }
     }
     both(257, KEEL_DTYPE_F32, KEEL_DTYPE_F32);
-    CacheShape uneven = cache_of({50, 40}, 16, 320);
+    CacheShape uneven = spare_cache({50, 40}, 16, 320);
     uneven.v_head_dim = 128;
     attention_case(suite, {.m = 3, .group = 2, .cache = uneven});
     attention_case(suite,
-                   {.m = 5, .group = 2, .cache = cache_of({70, 33}, 16, 512), .features = 31});
+                   {.m = 5, .group = 2, .cache = spare_cache({70, 33}, 16, 512), .features = 31});
     if (suite.quick()) return;
     both(512, KEEL_DTYPE_F16, KEEL_DTYPE_Q4_0);                // a mix
     for (const int64_t dim : {288, 384, 511, 513, 1000, 1056}) // the last one may be refused
@@ -223,7 +222,8 @@ void very_wide_heads(Suite &suite) {
     uneven.v_head_dim = 512;
     attention_case(suite, {.m = 3, .group = 2, .cache = uneven});
     // split over the length
-    attention_case(suite, {.m = 1, .group = 2, .cache = cache_of({1500}, 64, 512, KEEL_DTYPE_F16)});
+    attention_case(suite,
+                   {.m = 1, .group = 2, .cache = spare_cache({1500}, 64, 512, KEEL_DTYPE_F16)});
 }
 
 void dtype_grid(Suite &suite) {
@@ -231,10 +231,10 @@ void dtype_grid(Suite &suite) {
         for (const keel_dtype v : cache_dtypes) {
             for (const int64_t dim : {32, 64, 96, 128}) {
                 if (suite.quick() && (dim == 96 || (k != v && dim == 128))) continue;
-                attention_case(suite,
-                               {.m = 1, .group = 4, .cache = cache_of({77, 130}, 64, dim, k, v)});
-                attention_case(suite,
-                               {.m = 19, .group = 2, .cache = cache_of({83, 19}, 32, dim, k, v)});
+                attention_case(
+                    suite, {.m = 1, .group = 4, .cache = spare_cache({77, 130}, 64, dim, k, v)});
+                attention_case(
+                    suite, {.m = 19, .group = 2, .cache = spare_cache({83, 19}, 32, dim, k, v)});
             }
         }
     }
@@ -243,23 +243,26 @@ void dtype_grid(Suite &suite) {
         for (const int64_t dim : {160, 224, 256}) {
             if (suite.quick() && dim != 256) continue;
             attention_case(
-                suite, {.m = 1, .group = 2, .cache = cache_of({77, 130}, 64, dim, dtype, dtype)});
+                suite,
+                {.m = 1, .group = 2, .cache = spare_cache({77, 130}, 64, dim, dtype, dtype)});
             attention_case(
-                suite, {.m = 19, .group = 2, .cache = cache_of({83, 19}, 32, dim, dtype, dtype)});
+                suite,
+                {.m = 19, .group = 2, .cache = spare_cache({83, 19}, 32, dim, dtype, dtype)});
         }
     }
     very_wide_heads(suite);
     for (const int64_t dim : {129, 191, 193, 255}) {
         if (suite.quick() && dim != 255) continue;
-        attention_case(suite, {.m = 1 + dim % 4, .group = 2, .cache = cache_of({70, 33}, 16, dim)});
+        attention_case(suite,
+                       {.m = 1 + dim % 4, .group = 2, .cache = spare_cache({70, 33}, 16, dim)});
     }
     attention_case(suite,
-                   {.m = 5, .group = 2, .cache = cache_of({70, 33}, 16, 256), .features = 31});
+                   {.m = 5, .group = 2, .cache = spare_cache({70, 33}, 16, 256), .features = 31});
     for (int64_t dim = 1; dim <= 80; dim += suite.quick() ? 13 : 1) {
-        attention_case(suite, {.m = 1, .group = 1, .cache = cache_of({41}, 16, dim)});
-        attention_case(suite, {.m = 5, .group = 2, .cache = cache_of({41}, 16, dim)});
+        attention_case(suite, {.m = 1, .group = 1, .cache = spare_cache({41}, 16, dim)});
+        attention_case(suite, {.m = 5, .group = 2, .cache = spare_cache({41}, 16, dim)});
     }
-    CacheShape uneven = cache_of({50, 40}, 16, 64);
+    CacheShape uneven = spare_cache({50, 40}, 16, 64);
     uneven.v_head_dim = 32;
     attention_case(suite, {.m = 3, .group = 2, .cache = uneven});
     attention_case(suite, {.m = 1, .group = 2, .cache = uneven});
@@ -270,7 +273,7 @@ void feature_grid(Suite &suite) {
         for (const int64_t m : {1, 6, 24}) {
             attention_case(
                 suite,
-                {.m = m, .group = 3, .cache = cache_of({50, 24, 33}, 16), .features = features});
+                {.m = m, .group = 3, .cache = spare_cache({50, 24, 33}, 16), .features = features});
         }
     }
     const uint64_t scored = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_SCORES;
@@ -282,7 +285,7 @@ void feature_grid(Suite &suite) {
                     const Reduction r = {window, queries, group, window % 2};
                     attention_case(suite, {.m = m,
                                            .group = 3,
-                                           .cache = cache_of({70, 37}, 32),
+                                           .cache = spare_cache({70, 37}, 32),
                                            .features = scored,
                                            .reduction = r});
                 }
@@ -292,12 +295,14 @@ void feature_grid(Suite &suite) {
     for (const int64_t window : {1, 2, 16, 33, 1000}) {
         attention_case(suite, {.m = 17,
                                .group = 2,
-                               .cache = cache_of({65, 40}, 16),
+                               .cache = spare_cache({65, 40}, 16),
                                .features = 3,
                                .window = window});
-        attention_case(
-            suite,
-            {.m = 1, .group = 2, .cache = cache_of({65, 40}, 16), .features = 3, .window = window});
+        attention_case(suite, {.m = 1,
+                               .group = 2,
+                               .cache = spare_cache({65, 40}, 16),
+                               .features = 3,
+                               .window = window});
     }
 }
 
@@ -306,26 +311,32 @@ void odd_values(Suite &suite) {
         for (const Layout &layout : layouts(suite.quick())) {
             attention_case(
                 suite,
-                {.m = 5, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .layout = layout});
+                {.m = 5, .group = 2, .cache = spare_cache({40, 33}, 16), .a = a, .layout = layout});
             attention_case(suite, {.m = 1,
                                    .group = 2,
-                                   .cache = cache_of({40, 33}, 16),
+                                   .cache = spare_cache({40, 33}, 16),
                                    .a = a,
                                    .layout = layout,
                                    .in_place = true});
         }
         for (const float bad : {std::nanf(""), INFINITY}) {
             attention_case(
-                suite, {.m = 6, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_q = bad});
+                suite,
+                {.m = 6, .group = 2, .cache = spare_cache({40, 33}, 16), .a = a, .bad_q = bad});
             attention_case(
-                suite, {.m = 1, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_q = bad});
+                suite,
+                {.m = 1, .group = 2, .cache = spare_cache({40, 33}, 16), .a = a, .bad_q = bad});
         }
-        attention_case(
-            suite,
-            {.m = 20, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_k = std::nanf("")});
-        attention_case(
-            suite,
-            {.m = 1, .group = 2, .cache = cache_of({40, 33}, 16), .a = a, .bad_k = std::nanf("")});
+        attention_case(suite, {.m = 20,
+                               .group = 2,
+                               .cache = spare_cache({40, 33}, 16),
+                               .a = a,
+                               .bad_k = std::nanf("")});
+        attention_case(suite, {.m = 1,
+                               .group = 2,
+                               .cache = spare_cache({40, 33}, 16),
+                               .a = a,
+                               .bad_k = std::nanf("")});
     }
     // values of slots that a row does not see, before its time and outside of its window, reach it
     // in no way
@@ -337,7 +348,7 @@ void odd_values(Suite &suite) {
                 for (const int64_t m : {1, 5, 40}) {
                     attention_case(suite, {.m = m,
                                            .group = 2,
-                                           .cache = cache_of({40, 90}, 16, 32, v, v),
+                                           .cache = spare_cache({40, 90}, 16, 32, v, v),
                                            .features = features,
                                            .bad_v = bad});
                 }
@@ -345,8 +356,10 @@ void odd_values(Suite &suite) {
         }
     }
     // logits of hundreds: exp without the maximum taken off would overflow
-    attention_case(suite, {.m = 9, .group = 2, .cache = cache_of({140, 33}, 16), .spread = 60.0F});
-    attention_case(suite, {.m = 1, .group = 2, .cache = cache_of({140, 33}, 16), .spread = 60.0F});
+    attention_case(suite,
+                   {.m = 9, .group = 2, .cache = spare_cache({140, 33}, 16), .spread = 60.0F});
+    attention_case(suite,
+                   {.m = 1, .group = 2, .cache = spare_cache({140, 33}, 16), .spread = 60.0F});
 }
 
 } // namespace
@@ -432,17 +445,17 @@ void attention_scores_cases(Suite &suite) {
                                          group, m == 7 && features % 3 == 0};
                     scores_case(suite, {.m = m,
                                         .group = 3,
-                                        .cache = cache_of({50, 26}, 16),
+                                        .cache = spare_cache({50, 26}, 16),
                                         .features = features,
                                         .reduction = r});
                 }
             }
         }
         scores_case(suite,
-                    {.m = 0, .group = 2, .cache = cache_of({20, 26}, 16), .features = features});
+                    {.m = 0, .group = 2, .cache = spare_cache({20, 26}, 16), .features = features});
         scores_case(suite, {.m = 9,
                             .group = 1,
-                            .cache = cache_of({4, 0, 9}, 16),
+                            .cache = spare_cache({4, 0, 9}, 16),
                             .features = features,
                             .ranges = {0, 2, 5, 1000}});
     }
@@ -452,20 +465,21 @@ void attention_scores_cases(Suite &suite) {
             scores_case(suite,
                         {.m = m,
                          .group = 3,
-                         .cache = cache_of({300, 70, 0}, 16),
+                         .cache = spare_cache({300, 70, 0}, 16),
                          .features = KEEL_SCORES_CAUSAL | KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS,
                          .reduction = {0, queries, KEEL_REDUCE_MEAN, 1},
                          .ranges = {2, 9, 200, 1000}});
     for (const int64_t length : sizes(suite.quick(), {64, 128, 256, 512}, 32)) {
         const auto n = static_cast<int32_t>(length);
-        scores_case(suite, {.m = 1 + n % 6, .group = 1 + n % 3, .cache = cache_of({n, n / 3}, 32)});
+        scores_case(suite,
+                    {.m = 1 + n % 6, .group = 1 + n % 3, .cache = spare_cache({n, n / 3}, 32)});
     }
     for (const keel_dtype k : cache_dtypes)
         for (const int64_t dim : {64, 256, 320, 512})
-            scores_case(suite, {.m = 5, .group = 4, .cache = cache_of({130, 77}, 64, dim, k)});
+            scores_case(suite, {.m = 5, .group = 4, .cache = spare_cache({130, 77}, 64, dim, k)});
     for (const keel_dtype a : suite.activations()) {
         for (const Layout &layout : layouts(suite.quick()))
-            scores_case(suite, {.cache = cache_of({50, 26}, 16), .a = a, .layout = layout});
+            scores_case(suite, {.cache = spare_cache({50, 26}, 16), .a = a, .layout = layout});
     }
 }
 

@@ -10,9 +10,6 @@
 namespace keel::conformance {
 namespace {
 
-constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
-                                       KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
-
 CacheShape cache_of(std::vector<int32_t> lengths, uint32_t block_slots, int64_t dim, keel_dtype k,
                     keel_dtype v) {
     CacheShape shape;

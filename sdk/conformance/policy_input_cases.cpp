@@ -9,9 +9,6 @@
 namespace keel::conformance {
 namespace {
 
-constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
-                                       KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
-
 struct KeysShape {
     std::vector<int32_t> lengths = {40, 7, 65};
     int64_t dim = 64;

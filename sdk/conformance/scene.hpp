@@ -36,6 +36,10 @@ struct Scene {
     int add(WeightSpec weight);
 };
 
+// The dtypes that a KV cache may have.
+inline constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
+                                              KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
+
 struct CacheShape {
     std::vector<int32_t> lengths; // one per KV head
     int64_t head_dim = 64, v_head_dim = 64;

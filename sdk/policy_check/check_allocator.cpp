@@ -7,7 +7,7 @@
 namespace keel::policy_check {
 namespace {
 
-struct Case {
+struct AllocatorCase {
     std::string name;
     std::vector<int32_t> lengths; // [layers * kv_heads]
     int64_t budget, protected_slots;
@@ -42,9 +42,9 @@ class AllocatorChecker {
         keel_allocator_needs needs = {KEEL_HEADER(keel_allocator_needs)};
         return make(needs, &geometry_.c);
     }
-    std::vector<Case> cases() const;
-    std::vector<int32_t> ask(State &state, const Case &of, float garbage, uint32_t size);
-    void check_case(const Case &of);
+    std::vector<AllocatorCase> cases() const;
+    std::vector<int32_t> ask(State &state, const AllocatorCase &of, float garbage, uint32_t size);
+    void check_case(const AllocatorCase &of);
 
     const keel_allocator &table_;
     const ParamValues &params_;
@@ -66,7 +66,7 @@ AllocatorChecker::StatePtr AllocatorChecker::make(keel_allocator_needs &needs,
     return std::make_unique<State>(table_, state);
 }
 
-std::vector<Case> AllocatorChecker::cases() const {
+std::vector<AllocatorCase> AllocatorChecker::cases() const {
     const auto same = [&](int32_t n) { return std::vector<int32_t>(rows(), n); };
     std::vector<int32_t> ragged;
     const int32_t some[] = {90, 1, 0, 43, 17, 64, 2, 100};
@@ -88,7 +88,7 @@ std::vector<Case> AllocatorChecker::cases() const {
 }
 
 // Budgets, or nothing if it refuses.
-std::vector<int32_t> AllocatorChecker::ask(State &state, const Case &of, float garbage,
+std::vector<int32_t> AllocatorChecker::ask(State &state, const AllocatorCase &of, float garbage,
                                            uint32_t size) {
     const int32_t longest = *std::max_element(of.lengths.begin(), of.lengths.end());
     const size_t stride = static_cast<size_t>(longest) + 2;
@@ -148,7 +148,7 @@ std::vector<int32_t> AllocatorChecker::ask(State &state, const Case &of, float g
     return {budgets.data(), budgets.data() + rows()};
 }
 
-void AllocatorChecker::check_case(const Case &of) {
+void AllocatorChecker::check_case(const AllocatorCase &of) {
     const StatePtr one = make(), two = make();
     if (!one || !two) return;
     const uint32_t own = sizeof(keel_allocator_input);
@@ -184,7 +184,7 @@ void AllocatorChecker::run() {
     const StatePtr other = make(*newer.get(), &geometry_.c);
     expect(newer.intact() && (!other || newer.get()->needs == needs_.needs),
            "needs differ with the host's age");
-    for (const Case &of : cases()) check_case(of);
+    for (const AllocatorCase &of : cases()) check_case(of);
     table_.destroy(nullptr);
 }
 

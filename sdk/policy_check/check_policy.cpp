@@ -14,7 +14,7 @@ constexpr uint64_t all_needs = (uint64_t{1} << 13) - 1;
 constexpr uint32_t all_flags = 63;
 
 // One layer to decide on.
-struct Case {
+struct PolicyCase {
     std::string name;
     std::vector<int32_t> lengths, budgets; // [kv_heads]
     enum class Values { usual, zero, equal, large } values = Values::usual;
@@ -28,7 +28,8 @@ struct Case {
 // `garbage`.
 class Inputs {
   public:
-    Inputs(const Case &of, const Model &model, const keel_policy_needs &needs, float garbage) {
+    Inputs(const PolicyCase &of, const Model &model, const keel_policy_needs &needs,
+           float garbage) {
         const size_t h = model.kv_heads, d = model.head_dim;
         const int32_t longest = *std::max_element(of.lengths.begin(), of.lengths.end());
         in.h = KEEL_HEADER(keel_policy_input);
@@ -52,9 +53,9 @@ class Inputs {
         const auto wants = [&](uint64_t bit) { return (needs.needs & bit) != 0; };
         const auto number = [&](uint64_t salt, size_t i, double low, double high) {
             switch (of.values) {
-            case Case::Values::zero: return 0.0;
-            case Case::Values::equal: return high / 2;
-            case Case::Values::large:
+            case PolicyCase::Values::zero: return 0.0;
+            case PolicyCase::Values::equal: return high / 2;
+            case PolicyCase::Values::large:
                 return (low + (high - low) * uniform(of.seed + salt, i)) * 1e4;
             default: return low + (high - low) * uniform(of.seed + salt, i);
             }
@@ -108,7 +109,7 @@ class Inputs {
   private:
     // Sums of some made-up queries, so that they belong together.
     void query_stats(const Model &model, const keel_policy_needs &needs, int32_t longest,
-                     const Case &of) {
+                     const PolicyCase &of) {
         const size_t d = model.head_dim;
         in.query_count = std::max<int64_t>(0, longest - int64_t{needs.skip_queries});
         auto &sum = arrays_.emplace_back(std::make_unique<std::vector<float>>(model.heads * d));
@@ -120,12 +121,12 @@ class Inputs {
                 std::vector<float> q(d);
                 for (size_t i = 0; i < d; ++i) {
                     const double x =
-                        of.values == Case::Values::zero
+                        of.values == PolicyCase::Values::zero
                             ? 0
                             : 2 * uniform(of.seed + 9,
                                           (h * 4096 + static_cast<size_t>(n)) * d + i) -
                                   1;
-                    q[i] = static_cast<float>(of.values == Case::Values::large ? 1e4 * x : x);
+                    q[i] = static_cast<float>(of.values == PolicyCase::Values::large ? 1e4 * x : x);
                     sums[h * d + i] += q[i];
                 }
                 for (size_t i = 0; i < d * d; ++i) (*second)[h * d * d + i] += q[i / d] * q[i % d];
@@ -187,18 +188,18 @@ class PolicyChecker {
         return make(host_, needs, &geometry_.c);
     }
     void check_needs();
-    std::vector<Case> cases() const;
-    Answer ask(State &state, const Case &of, const keel_policy_input *in, Report &report,
+    std::vector<PolicyCase> cases() const;
+    Answer ask(State &state, const PolicyCase &of, const keel_policy_input *in, Report &report,
                bool with_stay = true) const;
-    Answer ask(State &state, const Case &of,
+    Answer ask(State &state, const PolicyCase &of,
                float garbage = std::numeric_limits<float>::quiet_NaN()) {
         const Inputs inputs(of, model_, needs_, garbage);
         return ask(state, of, &inputs.in, report_);
     }
-    void check_case(const Case &of);
-    void check_states(const Case &of);
-    void check_ages(const Case &of);
-    void check_threads(const Case &of);
+    void check_case(const PolicyCase &of);
+    void check_states(const PolicyCase &of);
+    void check_ages(const PolicyCase &of);
+    void check_threads(const PolicyCase &of);
 
     const keel_policy &table_;
     const ParamValues &params_;
@@ -255,12 +256,13 @@ void PolicyChecker::check_needs() {
     expect(finite, "the projection is not finite");
 }
 
-std::vector<Case> PolicyChecker::cases() const {
+std::vector<PolicyCase> PolicyChecker::cases() const {
     const uint32_t n = model_.kv_heads;
-    std::vector<Case> all;
+    std::vector<PolicyCase> all;
     const auto add = [&](std::string name, std::vector<int32_t> lengths,
-                         std::vector<int32_t> budgets) -> Case & {
-        return all.emplace_back(Case{std::move(name), std::move(lengths), std::move(budgets)});
+                         std::vector<int32_t> budgets) -> PolicyCase & {
+        return all.emplace_back(
+            PolicyCase{std::move(name), std::move(lengths), std::move(budgets)});
     };
     const auto same = [n](int32_t x) { return std::vector<int32_t>(n, x); };
     add("43 slots, budget 17", same(43), same(17));
@@ -272,9 +274,9 @@ std::vector<Case> PolicyChecker::cases() const {
     add("fewer slots than the budget", same(20), same(1000));
     add("a budget of one", same(33), same(1));
     add("all protected", same(25), same(9)).protected_first = 25;
-    add("all zeros", same(43), same(17)).values = Case::Values::zero;
-    add("all equal", same(43), same(17)).values = Case::Values::equal;
-    add("large numbers", same(43), same(17)).values = Case::Values::large;
+    add("all zeros", same(43), same(17)).values = PolicyCase::Values::zero;
+    add("all equal", same(43), same(17)).values = PolicyCase::Values::equal;
+    add("large numbers", same(43), same(17)).values = PolicyCase::Values::large;
     for (keel_trigger trigger = KEEL_TRIGGER_BUDGET; trigger <= KEEL_TRIGGER_CHUNK; ++trigger)
         add("trigger " + std::to_string(trigger), same(50), same(41)).trigger = trigger;
     if (!shares_rows()) {
@@ -292,8 +294,8 @@ std::vector<Case> PolicyChecker::cases() const {
 }
 
 // Asks and looks at the answer by itself.
-Answer PolicyChecker::ask(State &state, const Case &of, const keel_policy_input *in, Report &report,
-                          bool with_stay) const {
+Answer PolicyChecker::ask(State &state, const PolicyCase &of, const keel_policy_input *in,
+                          Report &report, bool with_stay) const {
     const bool scores = needs_.output == KEEL_OUTPUT_SCORES;
     const size_t rows = shares_rows() ? 1 : model_.kv_heads,
                  stride = static_cast<size_t>(in->stride);
@@ -351,7 +353,7 @@ Answer PolicyChecker::ask(State &state, const Case &of, const keel_policy_input 
     return answer;
 }
 
-void PolicyChecker::check_case(const Case &of) {
+void PolicyChecker::check_case(const PolicyCase &of) {
     const StatePtr one = make(), two = make();
     if (!one || !two) return;
     const Answer answer = ask(*one, of);
@@ -370,8 +372,8 @@ void PolicyChecker::check_case(const Case &of) {
 }
 
 // Reset, fork, save and load, by what comes after them.
-void PolicyChecker::check_states(const Case &of) {
-    Case later = of;
+void PolicyChecker::check_states(const PolicyCase &of) {
+    PolicyCase later = of;
     later.seed += 1;
     later.trigger = KEEL_TRIGGER_BUDGET;
     const auto fresh_answer = [&] {
@@ -420,7 +422,7 @@ void PolicyChecker::check_states(const Case &of) {
 }
 
 // Hosts whose structs end earlier, or go on longer, than the plugin's.
-void PolicyChecker::check_ages(const Case &of) {
+void PolicyChecker::check_ages(const PolicyCase &of) {
     const StatePtr usual = make();
     if (!usual) return;
     const Answer answer = ask(*usual, of);
@@ -474,7 +476,7 @@ void PolicyChecker::check_ages(const Case &of) {
            "create without memory returns " + status_name(status));
 }
 
-void PolicyChecker::check_threads(const Case &of) {
+void PolicyChecker::check_threads(const PolicyCase &of) {
     const StatePtr usual = make();
     if (!usual) return;
     const Answer answer = ask(*usual, of);
@@ -526,8 +528,8 @@ void PolicyChecker::run() {
     const size_t before = report_.failures.size();
     check_needs();
     if (report_.failures.size() != before) return;
-    const std::vector<Case> all = cases();
-    for (const Case &of : all) check_case(of);
+    const std::vector<PolicyCase> all = cases();
+    for (const PolicyCase &of : all) check_case(of);
     check_states(all.front());
     check_ages(all.front());
     check_threads(all.front());

@@ -14,7 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-PipelineConfig parse(std::string_view text) { return parse_config(text, "f.yaml", "/folder"); }
+PipelineConfig parse_text(std::string_view text) { return parse_config(text, "f.yaml", "/folder"); }
 
 const std::vector<std::string> examples = {
     "model: m\nbackend: cpu\n",
@@ -51,7 +51,7 @@ const std::vector<std::string> examples = {
 TEST_CASE("the resolved form reads back as the same config") {
     for (const std::string &text : examples) {
         INFO(text);
-        const PipelineConfig config = parse(text);
+        const PipelineConfig config = parse_text(text);
         for (const bool origins : {false, true}) {
             const std::string written = to_yaml(config, origins);
             INFO(written);
@@ -60,7 +60,7 @@ TEST_CASE("the resolved form reads back as the same config") {
             CHECK(to_yaml(again) == to_yaml(config));
         }
     }
-    CHECK_FALSE(parse(examples[0]) == parse(examples[1]));
+    CHECK_FALSE(parse_text(examples[0]) == parse_text(examples[1]));
 }
 
 TEST_CASE("each key counts when configs are compared") {
@@ -106,7 +106,7 @@ TEST_CASE("the resolved form says where each value came from") {
 
 TEST_CASE("resolved keys are there for tables") {
     const auto keys =
-        resolved_keys(parse("model: m\nbackend: {plugin: cpu, params: {threads: 2}}\n"));
+        resolved_keys(parse_text("model: m\nbackend: {plugin: cpu, params: {threads: 2}}\n"));
     const auto find = [&](std::string_view path) {
         for (const ResolvedKey &key : keys) {
             if (key.path == path) return key;

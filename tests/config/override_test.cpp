@@ -28,7 +28,7 @@ sync: {strategy: batched, ops: 25}
 PipelineConfig with(const std::vector<std::string> &overrides) {
     return parse_config(file, "f.yaml", "/folder", overrides);
 }
-std::string refused(const std::string &override_text, ErrorKind kind = ErrorKind::input) {
+std::string override_refused(const std::string &override_text, ErrorKind kind = ErrorKind::input) {
     return error_text([&] { with({override_text}); }, kind);
 }
 std::vector<std::string> keys_of(const std::vector<RawParam> &params) {
@@ -125,25 +125,26 @@ TEST_CASE("paths in overrides start from the working directory") {
 }
 
 TEST_CASE("errors in overrides name the flag") {
-    CHECK(refused("polcy.plugin=none") ==
+    CHECK(override_refused("polcy.plugin=none") ==
           "--set polcy.plugin: unknown key 'polcy' in a pipeline; did you mean 'policy'?");
-    CHECK(refused("policy.budget.tokns=5") == "--set policy.budget.tokns: unknown key 'tokns' in "
-                                              "'policy.budget'; did you mean 'tokens'?");
-    CHECK(refused("policy.budget.tokens=many") ==
+    CHECK(override_refused("policy.budget.tokns=5") ==
+          "--set policy.budget.tokns: unknown key 'tokns' in "
+          "'policy.budget'; did you mean 'tokens'?");
+    CHECK(override_refused("policy.budget.tokens=many") ==
           "--set policy.budget.tokens: expected an integer from 1 to "
           "16777216 for 'policy.budget.tokens', found 'many'");
-    CHECK(refused("sampling.top_k=") ==
+    CHECK(override_refused("sampling.top_k=") ==
           "--set sampling.top_k: expected an integer from 0 to 16777216 for "
           "'sampling.top_k', found nothing");
-    CHECK(refused("model.path.x=1") ==
+    CHECK(override_refused("model.path.x=1") ==
           "--set model.path.x: expected a path for 'model.path', found a map");
-    CHECK(refused("policy.trigger.on=[a") ==
+    CHECK(override_refused("policy.trigger.on=[a") ==
           "--set policy.trigger.on: expected valid YAML, found: end of sequence flow not found");
-    CHECK(refused("sampling={top_k: 1, top_k: 2}") ==
+    CHECK(override_refused("sampling={top_k: 1, top_k: 2}") ==
           "--set sampling: expected each key once, found 'top_k' again (first at --set sampling)");
-    CHECK(refused("hybrid={a: 1}")
+    CHECK(override_refused("hybrid={a: 1}")
               .starts_with("--set hybrid: unknown key 'a' in 'hybrid'; known keys: "));
-    CHECK(refused("generation.prompt=\x01") ==
+    CHECK(override_refused("generation.prompt=\x01") ==
           "--set generation.prompt: expected UTF-8 text, found the control character \\x01");
 }
 
@@ -179,7 +180,7 @@ TEST_CASE("one backend and several take each other's place") {
     CHECK(split.hybrid.mode() == HybridMode::by_layers);
     CHECK(split.backend.plugin->empty());
     CHECK(parse_config(to_yaml(split), "f", "/") == split);
-    CHECK(refused("hybrid.prefill=x").find("expected 'hybrid.backends' beside this") !=
+    CHECK(override_refused("hybrid.prefill=x").find("expected 'hybrid.backends' beside this") !=
           std::string::npos);
 }
 
@@ -188,7 +189,7 @@ TEST_CASE("what is not KEY=VALUE is a usage error") {
     for (const std::string text :
          {"strict", "=5", "a..b=1", ".a=1", "a.=1", "a b=1", "a.b.c.d.e.f.g.h.i=1", ""}) {
         INFO(text);
-        CHECK(refused(text, ErrorKind::usage) == "--set " + text + form);
+        CHECK(override_refused(text, ErrorKind::usage) == "--set " + text + form);
     }
 }
 

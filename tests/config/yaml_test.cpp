@@ -11,15 +11,15 @@ using keel::test::error_text;
 
 namespace {
 
-YamlNode parse(std::string_view text) { return parse_yaml(text, {"f.yaml", "/folder"}); }
-std::string refused(std::string_view text) {
-    return error_text([&] { parse(text); });
+YamlNode parse_node(std::string_view text) { return parse_yaml(text, {"f.yaml", "/folder"}); }
+std::string yaml_refused(std::string_view text) {
+    return error_text([&] { parse_node(text); });
 }
 
 } // namespace
 
 TEST_CASE("a document keeps kinds, order, quotes and places") {
-    const YamlNode root = parse("b: [1, 'two']\na:\n  c: x\n  é: {k: v}\nn:\n");
+    const YamlNode root = parse_node("b: [1, 'two']\na:\n  c: x\n  é: {k: v}\nn:\n");
     REQUIRE(root.is_map());
     REQUIRE(root.entries.size() == 3);
     CHECK(root.entries[0].key == "b");
@@ -40,17 +40,17 @@ TEST_CASE("a document keeps kinds, order, quotes and places") {
 }
 
 TEST_CASE("an empty text is a null document, a byte order mark is passed over") {
-    CHECK(parse("").is_null());
-    CHECK(parse("# only a comment\n").is_null());
-    CHECK(parse("---\n").is_null());
-    const YamlNode root = parse("\xEF\xBB\xBF"
-                                "a: 1\r\nb: 2\r\n");
+    CHECK(parse_node("").is_null());
+    CHECK(parse_node("# only a comment\n").is_null());
+    CHECK(parse_node("---\n").is_null());
+    const YamlNode root = parse_node("\xEF\xBB\xBF"
+                                     "a: 1\r\nb: 2\r\n");
     CHECK(to_string(root.find("a")->value.where()) == "f.yaml:1:4");
     CHECK(root.find("b")->value.text == "2");
 }
 
 TEST_CASE("block scalars keep their line ends") {
-    const YamlNode root = parse("a: |\n  x\n   y\nb: >-\n  x\n  y\nc: |+\n  z\n\n");
+    const YamlNode root = parse_node("a: |\n  x\n   y\nb: >-\n  x\n  y\nc: |+\n  z\n\n");
     CHECK(root.find("a")->value.text == "x\n y\n");
     CHECK(root.find("a")->value.quoted);
     CHECK(root.find("b")->value.text == "x y");
@@ -58,7 +58,7 @@ TEST_CASE("block scalars keep their line ends") {
 }
 
 TEST_CASE("aliases are expanded") {
-    const YamlNode root = parse("a: &x {k: [1, 2]}\nb: *x\n");
+    const YamlNode root = parse_node("a: &x {k: [1, 2]}\nb: *x\n");
     CHECK(root.find("b")->value.find("k")->value.items.at(1).text == "2");
 }
 
@@ -99,19 +99,19 @@ TEST_CASE("what is not fit YAML is refused with its place") {
     };
     for (const Case &c : cases) {
         INFO(c.text);
-        CHECK(refused(c.text) == c.message);
+        CHECK(yaml_refused(c.text) == c.message);
     }
 }
 
 TEST_CASE("depth, size and the expansion of aliases are bounded") {
-    CHECK(refused("a: " + std::string(70, '[') + std::string(70, ']')) ==
+    CHECK(yaml_refused("a: " + std::string(70, '[') + std::string(70, ']')) ==
           "f.yaml:1:67: expected at most 64 levels, found more");
-    CHECK_THAT(refused(std::string(500'000, '[')), Contains("expected at most 64 levels"));
-    CHECK_THAT(refused(std::string(500'000, '{')), Contains("expected"));
+    CHECK_THAT(yaml_refused(std::string(500'000, '[')), Contains("expected at most 64 levels"));
+    CHECK_THAT(yaml_refused(std::string(500'000, '{')), Contains("expected"));
     std::string dashes;
     for (int i = 0; i < 100'000; ++i) dashes += "- ";
-    CHECK_THAT(refused(dashes), Contains("expected at most 64 levels"));
-    CHECK(refused(std::string((1u << 20) + 1, ' ')) ==
+    CHECK_THAT(yaml_refused(dashes), Contains("expected at most 64 levels"));
+    CHECK(yaml_refused(std::string((1u << 20) + 1, ' ')) ==
           "f.yaml: expected at most 1.0 MiB of YAML, found 1.0 MiB");
 
     std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
@@ -121,18 +121,18 @@ TEST_CASE("depth, size and the expansion of aliases are bounded") {
         for (int k = 0; k < 9; ++k) laughs += ", " + alias;
         laughs += "]\n";
     }
-    CHECK_THAT(refused(laughs), Contains("expected at most 20000 values, found more"));
+    CHECK_THAT(yaml_refused(laughs), Contains("expected at most 20000 values, found more"));
 
     // few values, but each of them long
     std::string wide = "a: &a " + std::string(100'000, 'x') + "\nb: [*a";
     for (int i = 0; i < 5000; ++i) wide += ", *a";
-    CHECK_THAT(refused(wide + "]\n"), Contains("aliases count as what they stand for"));
+    CHECK_THAT(yaml_refused(wide + "]\n"), Contains("aliases count as what they stand for"));
 
     std::string chain = "a0: &a0 [x]\n";
     for (int i = 1; i < 80; ++i)
         chain += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" +
                  std::to_string(i - 1) + "]\n";
-    CHECK_THAT(refused(chain), Contains("expected at most 64 levels"));
+    CHECK_THAT(yaml_refused(chain), Contains("expected at most 64 levels"));
 }
 
 TEST_CASE("a file is read with its name, and one that is not there is refused") {

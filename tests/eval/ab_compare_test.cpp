@@ -37,7 +37,7 @@ std::vector<AbRecord> hits(int n, const std::function<void(AbItem &)> &change = 
     return records;
 }
 
-std::string text_of(const std::filesystem::path &file) {
+std::string compare_text(const std::filesystem::path &file) {
     std::ifstream in(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -157,10 +157,10 @@ TEST_CASE("merged results take the place of their own experiment's alone") {
     other.config_hash = "another";
     const auto theirs = write_ab(folder / "theirs", other, hits(1)),
                ours = write_ab(folder / "ours", ab_header(), {});
-    const std::string before = text_of(theirs / "results.jsonl");
+    const std::string before = compare_text(theirs / "results.jsonl");
     CHECK(contains(error_text([&] { merge_ab_shards(shards, theirs, true); }),
                    "another experiment's results"));
-    CHECK(text_of(theirs / "results.jsonl") == before);
+    CHECK(compare_text(theirs / "results.jsonl") == before);
     CHECK(merge_ab_shards(shards, ours, true).records == 6);
     CHECK(contains(error_text([&] { merge_ab_shards(shards, ours); }), "is there already"));
     // Two builds of a plugin are named.

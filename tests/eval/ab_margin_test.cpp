@@ -31,7 +31,7 @@ AbContrast measured(const std::vector<double> &a, const std::vector<double> &b,
 }
 
 // Hits of which the first `lost` are none.
-std::vector<double> hits(size_t n, size_t lost) {
+std::vector<double> hits_and_losses(size_t n, size_t lost) {
     std::vector<double> out(n, 1);
     std::fill_n(out.begin(), lost, 0);
     return out;
@@ -45,7 +45,8 @@ AbContrast settled(std::vector<AbContrast> all, const AbStatistics &s = {}) {
 } // namespace
 
 TEST_CASE("equal hits exclude no loss that the interval does not exclude") {
-    const AbContrast twenty = settled({measured(hits(20, 0), hits(20, 0), "hit")});
+    const AbContrast twenty =
+        settled({measured(hits_and_losses(20, 0), hits_and_losses(20, 0), "hit")});
     CHECK(twenty.verdict == AbVerdict::equal);
     CHECK(twenty.interval->low < -0.15);
     CHECK_FALSE(twenty.within_margin);
@@ -67,8 +68,10 @@ TEST_CASE("equal hits exclude no loss that the interval does not exclude") {
     // Where the interval excludes it, it is said.
     AbStatistics loose;
     loose.margin = 0.2;
-    CHECK(settled({measured(hits(20, 0), hits(20, 0), "hit")}, loose).within_margin);
-    CHECK(settled({measured(hits(2000, 0), hits(2000, 0), "hit")}).within_margin);
+    CHECK(settled({measured(hits_and_losses(20, 0), hits_and_losses(20, 0), "hit")}, loose)
+              .within_margin);
+    CHECK(settled({measured(hits_and_losses(2000, 0), hits_and_losses(2000, 0), "hit")})
+              .within_margin);
     const AbContrast none = settled({measured({}, {}, "hit")});
     CHECK(std::string(ab_verdict_name(none.verdict)) == "no item in common");
     CHECK_FALSE(none.within_margin);
@@ -79,15 +82,16 @@ TEST_CASE("what could be seen is what the test can see, not what the spread happ
     // of five that takes a loss of 0.129 of the documents (binomial distribution); among 104
     // contrasts thirteen have to be, and 0.257.
     const auto seen = [](size_t lost, size_t family) {
-        return settled(
-                   std::vector<AbContrast>(family, measured(hits(60, lost), hits(60, 0), "hit")))
+        return settled(std::vector<AbContrast>(family, measured(hits_and_losses(60, lost),
+                                                                hits_and_losses(60, 0), "hit")))
             .detectable.value();
     };
     for (const size_t lost : {0, 1, 2}) {
         CHECK(seen(lost, 1) == Approx(0.129).margin(0.001));
         CHECK(seen(lost, 104) == Approx(0.257).margin(0.001));
     }
-    CHECK_FALSE(settled(std::vector<AbContrast>(104, measured(hits(12, 1), hits(12, 0), "hit")))
+    CHECK_FALSE(settled(std::vector<AbContrast>(
+                            104, measured(hits_and_losses(12, 1), hits_and_losses(12, 0), "hit")))
                     .detectable);
     // Documents with several questions are as many as they are.
     AbPairs pairs{std::vector<double>(40, 1), std::vector<double>(40, 1), {}};
@@ -124,7 +128,7 @@ TEST_CASE("what was lost never makes an interval end further on the good side") 
 }
 
 TEST_CASE("what could be seen is what the verdict is held to, in every family") {
-    const AbContrast lost = measured(hits(30, 7), hits(30, 0), "hit");
+    const AbContrast lost = measured(hits_and_losses(30, 7), hits_and_losses(30, 0), "hit");
     const AbContrast alone = settled({lost}), of_many = settled(std::vector<AbContrast>(12, lost));
     CHECK(alone.verdict == AbVerdict::worse);
     CHECK(of_many.verdict == AbVerdict::not_distinguishable);
@@ -136,8 +140,8 @@ TEST_CASE("what could be seen is what the verdict is held to, in every family") 
         for (const size_t of : {0, 1, 3, 5, 6, 9, 20, 100})
             for (const size_t family : {1, 4, 40}) {
                 if (of > n) continue;
-                AbContrast c = settled(
-                    std::vector<AbContrast>(family, measured(hits(n, of), hits(n, 0), "hit")));
+                AbContrast c = settled(std::vector<AbContrast>(
+                    family, measured(hits_and_losses(n, of), hits_and_losses(n, 0), "hit")));
                 INFO(n << " hits, " << of << " lost, among " << family);
                 if (c.verdict == AbVerdict::not_distinguishable && c.detectable)
                     CHECK(std::abs(c.effect) <= *c.detectable);
@@ -148,7 +152,7 @@ TEST_CASE("what could be seen is what the verdict is held to, in every family") 
                     CHECK(std::abs(held.effect) <= *held.detectable);
             }
     // Seven documents reach 1 in 64: enough for one contrast, not for four.
-    const AbContrast seven = measured(hits(7, 7), hits(7, 0), "hit");
+    const AbContrast seven = measured(hits_and_losses(7, 7), hits_and_losses(7, 0), "hit");
     CHECK(settled({seven}).verdict == AbVerdict::worse);
     CHECK(settled({seven}).detectable);
     const AbContrast among = settled(std::vector<AbContrast>(4, seven));

@@ -64,7 +64,7 @@ std::vector<AbRecord> read(const std::filesystem::path &file, AbReadResult *resu
     return out;
 }
 
-std::string text_of(const std::filesystem::path &file) {
+std::string record_text(const std::filesystem::path &file) {
     std::ifstream in(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -126,7 +126,7 @@ TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") 
         AbWriter writer(file, header(), AbWriter::Mode::create);
         writer.write(item("i1", 1));
     }
-    const std::string whole = text_of(file);
+    const std::string whole = record_text(file);
     std::ofstream(file, std::ios::app | std::ios::binary) << R"({"kind":"item","arm":"win)";
     AbReadResult result;
     CHECK(read(file, &result).size() == 1);
@@ -136,7 +136,7 @@ TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") 
         AbWriter writer(file, header(), AbWriter::Mode::resume);
         writer.write(item("i2", 0));
     }
-    CHECK(text_of(file).substr(0, whole.size()) == whole);
+    CHECK(record_text(file).substr(0, whole.size()) == whole);
     CHECK(read(file, &result).size() == 2);
     CHECK_FALSE(result.dropped_tail);
 

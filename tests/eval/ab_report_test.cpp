@@ -21,7 +21,7 @@ using test::write_ab;
 
 namespace {
 
-std::string text_of(const std::filesystem::path &file) {
+std::string report_text(const std::filesystem::path &file) {
     std::ifstream in(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -75,7 +75,7 @@ TEST_CASE("an experiment's report is one page without any reference to another p
     const std::string text = write_ab_report(dir);
     CHECK(contains(text, "worse"));
     CHECK(contains(text, (dir / "report.html").string()));
-    const std::string html = text_of(dir / "report.html");
+    const std::string html = report_text(dir / "report.html");
     test::check_offline(html);
 
     const auto data = data_of(html);
@@ -100,14 +100,14 @@ TEST_CASE("an experiment's report is one page without any reference to another p
     for (const auto &row : data.at("cells").at("rows"))
         CHECK(row.size() == data.at("cells").at("columns").size());
 
-    const auto summary = nlohmann::json::parse(text_of(dir / "summary.json"));
+    const auto summary = nlohmann::json::parse(report_text(dir / "summary.json"));
     CHECK(summary.at("format") == "keel-ab-summary/1");
     CHECK(summary.at("contrasts")[0].at("verdict") == "worse");
     CHECK(summary.at("contrasts")[0].at("items") == 40);
     CHECK(summary.at("header").at("config_hash") == ab_header().config_hash);
     // Written again, it is the same.
     write_ab_report(dir);
-    CHECK(text_of(dir / "report.html") == html);
+    CHECK(report_text(dir / "report.html") == html);
 }
 
 TEST_CASE("hostile names stay text in every output") {
@@ -129,7 +129,7 @@ TEST_CASE("hostile names stay text in every output") {
     const auto dir = write_ab(folder / "out", header, records);
     const std::string text = write_ab_report(dir);
     CHECK_FALSE(contains(text, "\x1b"));
-    const std::string html = text_of(dir / "report.html");
+    const std::string html = report_text(dir / "report.html");
     CHECK_FALSE(contains(html, "<img"));
     CHECK_FALSE(contains(html, "\x1b"));
     CHECK(data_of(html).at("header").at("machine") == evil);
@@ -186,7 +186,7 @@ TEST_CASE("twenty arms at six budgets make a page below five megabytes") {
     const std::string text = write_ab_report(dir);
     CHECK(std::filesystem::file_size(dir / "report.html") < 5'000'000);
     CHECK(std::count(text.begin(), text.end(), '\n') < 120);
-    const auto data = data_of(text_of(dir / "report.html"));
+    const auto data = data_of(report_text(dir / "report.html"));
     CHECK(contains(data.at("notes").dump(), "keep maps are left out"));
     CHECK(data.at("maps").size() > 10);
 }
@@ -228,7 +228,8 @@ TEST_CASE("shards are merged in their order: equal records once, missing shards 
     const auto three = shard(3, {ab_item("full", "full", "i3", 0)});
     merge_ab_shards({three, two, one}, folder / "a");
     merge_ab_shards({one, two, three}, folder / "b");
-    CHECK(text_of(folder / "a" / "results.jsonl") == text_of(folder / "b" / "results.jsonl"));
+    CHECK(report_text(folder / "a" / "results.jsonl") ==
+          report_text(folder / "b" / "results.jsonl"));
     CHECK(load_ab_table(folder / "a", names).warnings.empty());
 
     const auto refused = [&](const std::vector<std::filesystem::path> &shards,

@@ -16,10 +16,10 @@ using test::error_text;
 
 namespace {
 
-const std::filesystem::path tiny = std::filesystem::path(KEEL_SOURCE_DIR) / "models/tiny";
+const std::filesystem::path tiny_model = std::filesystem::path(KEEL_SOURCE_DIR) / "models/tiny";
 
 const Tokenizer &tokenizer() {
-    static const std::unique_ptr<Tokenizer> one = load_tokenizer(tiny);
+    static const std::unique_ptr<Tokenizer> one = load_tokenizer(tiny_model);
     return *one;
 }
 
@@ -128,7 +128,7 @@ TEST_CASE(
     for (const AbTaskKind kind : {AbTaskKind::passkey, AbTaskKind::facts}) {
         AbTask task = task_of(kind);
         task.lengths = {160, 512};
-        const auto items = make_task_items(task, tokenizer(), tiny);
+        const auto items = make_task_items(task, tokenizer(), tiny_model);
         CHECK(items->has_question());
         CHECK(items->score_name() == "hit");
         REQUIRE(items->documents() == (kind == AbTaskKind::passkey ? 20U : 4U));
@@ -159,7 +159,7 @@ TEST_CASE(
     }
     AbTask small = task_of(AbTaskKind::passkey);
     small.lengths = {20};
-    CHECK(contains(error_text([&] { make_task_items(small, tokenizer(), tiny); }),
+    CHECK(contains(error_text([&] { make_task_items(small, tokenizer(), tiny_model); }),
                    "the shortest prompt has"));
     AbTask nowhere = task_of(AbTaskKind::facts);
     CHECK(
@@ -168,7 +168,7 @@ TEST_CASE(
 }
 
 TEST_CASE("an answer to a recall question is its first sentence") {
-    const auto items = make_task_items(task_of(AbTaskKind::passkey), tokenizer(), tiny);
+    const auto items = make_task_items(task_of(AbTaskKind::passkey), tokenizer(), tiny_model);
     CHECK(items->clean(" 12345.\nWhat") == "12345");
     CHECK(items->score("12345", {"12345"}) == 1);
     CHECK(items->score("12346", {"12345"}) == 0);
@@ -184,11 +184,11 @@ TEST_CASE(
     AbTask task;
     task.kind = AbTaskKind::continuation;
     task.name = "continuation";
-    task.text = tiny / "heldout.txt";
+    task.text = tiny_model / "heldout.txt";
     task.prefix = 100;
     task.score = 20;
     task.documents = 7;
-    const auto items = make_task_items(task, tokenizer(), tiny);
+    const auto items = make_task_items(task, tokenizer(), tiny_model);
     CHECK_FALSE(items->has_question());
     CHECK(items->longest(7).whole == 120);
     std::set<std::vector<int32_t>> different;
@@ -203,10 +203,10 @@ TEST_CASE(
     }
     CHECK(different.size() == 7);
     task.documents = 1'000'000;
-    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny); }),
+    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny_model); }),
                    "1000000 are asked for"));
     task.text = "/nowhere.txt";
-    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny); }),
+    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny_model); }),
                    "task 'continuation'"));
 }
 
@@ -225,7 +225,7 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
         R"({"index": 1, "input": "Text.\nWhat? ", "answer_prefix": "It is", "outputs": [12]})"
         "\n");
     {
-        const auto items = make_task_items(task, tokenizer(), tiny);
+        const auto items = make_task_items(task, tokenizer(), tiny_model);
         REQUIRE(items->documents() == 2);
         CHECK(items->score_name() == "substring_all");
         const AbUnit unit = items->units(0, AbProtocol::question_blind).at(0);
@@ -249,7 +249,7 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
         "\n");
     task.metric = AbAnswerMetric::f1;
     {
-        const auto items = make_task_items(task, tokenizer(), tiny);
+        const auto items = make_task_items(task, tokenizer(), tiny_model);
         REQUIRE(items->documents() == 2);
         const AbUnit unit = items->units(0, AbProtocol::question_blind).at(0);
         CHECK(text_of(unit.prompt) == "Some context.");
@@ -270,13 +270,15 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
              {"{\"input\": \"a\\nb\", \"outputs\": [\"\"]}",
               "outputs[0]: expected an answer, found an empty one"}}) {
         task.path = folder.write("wrong.jsonl", "\n" + line + "\n");
-        const std::string found = error_text([&] { make_task_items(task, tokenizer(), tiny); });
+        const std::string found =
+            error_text([&] { make_task_items(task, tokenizer(), tiny_model); });
         INFO(found);
         CHECK(contains(found, message));
         CHECK(contains(found, "wrong.jsonl:2: "));
     }
     task.path = folder.write("empty.jsonl", "\n");
-    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny); }), "found none"));
+    CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny_model); }),
+                   "found none"));
 }
 
 TEST_CASE("answers are held against what was expected as the field's scripts do") {

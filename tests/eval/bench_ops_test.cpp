@@ -8,13 +8,13 @@ using namespace keel;
 
 namespace {
 
-std::unique_ptr<Pipeline> tiny(std::vector<std::string> sets = {}) {
+std::unique_ptr<Pipeline> ops_tiny(std::vector<std::string> sets = {}) {
     sets.insert(sets.begin(), {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
                                "backend.plugin=cpu", "kv.dtype=f16"});
     return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets));
 }
 
-BenchOptions small() {
+BenchOptions small_ops() {
     BenchOptions o;
     o.prefill = {7, 30};
     o.depths = {0, 20};
@@ -44,8 +44,8 @@ TEST_CASE(
     "the ops of a prompt do what a prompt takes, and those of a token read what a token reads") {
     for (const std::string weights : {"stored", "q4_0"}) {
         INFO(weights);
-        const auto pipeline = tiny({"model.weights=" + weights});
-        BenchOptions options = small();
+        const auto pipeline = ops_tiny({"model.weights=" + weights});
+        BenchOptions options = small_ops();
         uint64_t last = 0, whole = 0;
         options.progress = [&](const char *, uint64_t done, uint64_t total) {
             last = done, whole = total;
@@ -89,8 +89,8 @@ TEST_CASE(
 }
 
 TEST_CASE("attention under a policy is counted by the slots that are left") {
-    const auto pipeline = tiny({"policy.plugin=sliding_window", "policy.budget.tokens=16"});
-    BenchOptions options = small();
+    const auto pipeline = ops_tiny({"policy.plugin=sliding_window", "policy.budget.tokens=16"});
+    BenchOptions options = small_ops();
     options.prefill = {};
     options.depths = {64};
     options.sequences = {1};
@@ -104,8 +104,8 @@ TEST_CASE("attention under a policy is counted by the slots that are left") {
 }
 
 TEST_CASE("without ops nothing is watched, and nothing is shown") {
-    const auto pipeline = tiny();
-    BenchOptions options = small();
+    const auto pipeline = ops_tiny();
+    BenchOptions options = small_ops();
     options.ops = false;
     const BenchReport r = run_bench(*pipeline, options);
     CHECK(r.ops.empty());

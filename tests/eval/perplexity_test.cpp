@@ -28,7 +28,7 @@ nlohmann::json golden() {
     return nlohmann::json::parse(file);
 }
 
-std::unique_ptr<Pipeline> tiny(std::vector<std::string> sets = {}, uint32_t batch = 1) {
+std::unique_ptr<Pipeline> scored_tiny(std::vector<std::string> sets = {}, uint32_t batch = 1) {
     sets.insert(sets.begin(), {"model.path=" + tiny_folder, "backend.plugin=cpu",
                                "backend.params.compute=exact", "kv.dtype=f32"});
     PipelineOptions options;
@@ -72,7 +72,7 @@ void check_windows(const PerplexityReport &r, const nlohmann::json &expected) {
 } // namespace
 
 TEST_CASE("windows score a text as transformers does") {
-    const auto pipeline = tiny();
+    const auto pipeline = scored_tiny();
     const auto g = golden();
     const PerplexityReport r = measure_perplexity(*pipeline, heldout(), golden_windows(g));
     check_windows(r, g.at("windows"));
@@ -91,7 +91,7 @@ TEST_CASE("windows score a text as transformers does") {
 }
 
 TEST_CASE("one by one a text scores as in pieces") {
-    const auto pipeline = tiny();
+    const auto pipeline = scored_tiny();
     const auto g = golden();
     ScoringOptions options = golden_windows(g);
     options.max_tokens = 200;
@@ -108,10 +108,10 @@ TEST_CASE("one by one a text scores as in pieces") {
 TEST_CASE("a continuation is scored behind a prefix, full and evicted, as transformers does") {
     const auto g = golden();
     const std::string text = heldout();
-    const auto full = tiny();
+    const auto full = scored_tiny();
     ScoringOptions options = golden_places(g);
     check_windows(measure_perplexity(*full, text, options), g.at("full"));
-    const auto evicting = tiny(golden_eviction(g));
+    const auto evicting = scored_tiny(golden_eviction(g));
     options.step = 1;
     const PerplexityReport one = measure_perplexity(*evicting, text, options);
     check_windows(one, g.at("evicted"));
@@ -125,7 +125,7 @@ TEST_CASE("a continuation is scored behind a prefix, full and evicted, as transf
 
 TEST_CASE("a policy that goes on evicting is scored one by one behind a prefix, and says if it did "
           "nothing") {
-    const auto pipeline = tiny({"policy.plugin=sliding_window", "policy.budget.tokens=40"});
+    const auto pipeline = scored_tiny({"policy.plugin=sliding_window", "policy.budget.tokens=40"});
     ScoringOptions options = golden_places(golden());
     options.places = 2;
     const PerplexityReport r = measure_perplexity(*pipeline, heldout(), options);
@@ -133,7 +133,7 @@ TEST_CASE("a policy that goes on evicting is scored one by one behind a prefix, 
     CHECK(r.evictions > 4);
     CHECK(r.windows[0].cache.slots <= 40 + 5);
 
-    const auto wide = tiny({"policy.plugin=sliding_window", "policy.budget.tokens=2000"});
+    const auto wide = scored_tiny({"policy.plugin=sliding_window", "policy.budget.tokens=2000"});
     ScoringOptions few;
     few.max_tokens = 60;
     const std::string text = perplexity_text(measure_perplexity(*wide, heldout(), few));
@@ -152,7 +152,7 @@ TEST_CASE("windows and places side by side score as one after the other do") {
         {"policy.plugin=h2o", "policy.budget.tokens=24", "kv.dtype=f16"},
         {"model.weights=q4_0", "backend.params.compute=fast"}};
     for (const std::vector<std::string> &sets : all) {
-        const auto alone = tiny(sets), together = tiny(sets, 3);
+        const auto alone = scored_tiny(sets), together = scored_tiny(sets, 3);
         // Products of several rows may round otherwise than those of one row, but not those of
         // quantized weights here. A cache of f16 rounds the keys once more, so a difference in the
         // last bit of a key grows to one of f16.
@@ -182,7 +182,7 @@ TEST_CASE("windows and places side by side score as one after the other do") {
                       Approx(one.token_nll[i]).epsilon(epsilon).margin(margin));
         }
     }
-    const auto together = tiny({}, 3);
+    const auto together = scored_tiny({}, 3);
     ScoringOptions many;
     many.max_tokens = 60;
     CHECK_THROWS_WITH(measure_perplexity(*together, text, many), Catch::Contains("(--step 1)"));
@@ -192,7 +192,7 @@ TEST_CASE("a request to stop ends windows side by side, before the first as well
     const std::string text = heldout();
     ScoringOptions windows;
     windows.max_tokens = 150, windows.context = 48, windows.step = 1;
-    const auto together = tiny({}, 3), reference = tiny({}, 3);
+    const auto together = scored_tiny({}, 3), reference = scored_tiny({}, 3);
     const auto cancelled = [](auto &&measure) {
         return test::error_text(measure, ErrorKind::runtime) == "cancelled";
     };
@@ -216,8 +216,8 @@ TEST_CASE("divergences of windows and places side by side are those of one after
         {"policy.plugin=h2o", "policy.budget.tokens=24", "kv.dtype=f16"},
         {"model.weights=q4_0"}};
     for (const std::vector<std::string> &sets : all) {
-        const auto alone = tiny(sets), alone_ref = tiny(), together = tiny(sets, 3),
-                   together_ref = tiny({}, 3);
+        const auto alone = scored_tiny(sets), alone_ref = scored_tiny(),
+                   together = scored_tiny(sets, 3), together_ref = scored_tiny({}, 3);
         for (const ScoringOptions &options : {windows, places}) {
             INFO(sets[0] << ", prefix " << options.prefix);
             const DivergenceReport one = measure_divergence(*alone, *alone_ref, text, options),
@@ -238,14 +238,14 @@ TEST_CASE("divergences of windows and places side by side are those of one after
             }
         }
     }
-    const auto a = tiny({}, 3), b = tiny({}, 3), one = tiny();
+    const auto a = scored_tiny({}, 3), b = scored_tiny({}, 3), one = scored_tiny();
     CHECK(measure_divergence(*a, *b, text, windows).kl_max < 1e-12);
     CHECK_THROWS_WITH(measure_divergence(*a, *one, text, windows),
                       Catch::Contains("sequences at once"));
 }
 
 TEST_CASE("a pipeline against itself has no divergence: quantized weights have some") {
-    const auto a = tiny(), b = tiny(), coarse = tiny({"model.weights=q4_0"});
+    const auto a = scored_tiny(), b = scored_tiny(), coarse = scored_tiny({"model.weights=q4_0"});
     ScoringOptions options = golden_windows(golden());
     options.max_tokens = 400;
     const std::string text = heldout();
@@ -273,7 +273,7 @@ TEST_CASE("a pipeline against itself has no divergence: quantized weights have s
 }
 
 TEST_CASE("what cannot be scored is refused with a reason") {
-    const auto pipeline = tiny({"model.context=64"});
+    const auto pipeline = scored_tiny({"model.context=64"});
     const auto refused = [&](auto change, ErrorKind kind = ErrorKind::usage) {
         ScoringOptions options;
         change(options);

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-pipeline::PipelineConfig tiny(const std::string &backend, std::vector<std::string> sets = {}) {
+pipeline::PipelineConfig tiny_on(const std::string &backend, std::vector<std::string> sets = {}) {
     sets.insert(sets.begin(), {std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
                                "backend.plugin=" + backend});
     return pipeline::config_from_overrides(sets);
@@ -61,7 +61,7 @@ std::vector<fs::path> save_all(Pipeline &pipeline, const fs::path &folder) {
 class Saved {
   public:
     Saved() {
-        Pipeline a(tiny(KEEL_WRONG_BACKEND)), b(tiny("reference"));
+        Pipeline a(tiny_on(KEEL_WRONG_BACKEND)), b(tiny_on("reference"));
         CompareOptions options;
         options.prompt = {4094, 5, 6};
         options.steps = 1;
@@ -91,9 +91,9 @@ class Saved {
 TEST_CASE("every op of a step is repeated on the backend that it was saved from") {
     const std::string kv = GENERATE("f16", "q8_0");
     const test::TempFolder folder;
-    Pipeline pipeline(tiny("cpu", {"kv.dtype=" + kv,
-                                   "model.weights=" + std::string(kv == "f16" ? "bf16" : "q4_0"),
-                                   "backend.params.compute=exact"}));
+    Pipeline pipeline(tiny_on("cpu", {"kv.dtype=" + kv,
+                                      "model.weights=" + std::string(kv == "f16" ? "bf16" : "q4_0"),
+                                      "backend.params.compute=exact"}));
     const auto saved = save_all(pipeline, folder.path());
     REQUIRE(saved.size() >= 12);
     const auto host = std::make_shared<HostServices>();
@@ -169,7 +169,7 @@ TEST_CASE("hostile saves are refused before anything is allocated") {
 }
 
 TEST_CASE("differences across dtypes are given by layer") {
-    Pipeline a(tiny("cpu", {"model.weights=q4_0"})), b(tiny("cpu", {"model.weights=f16"}));
+    Pipeline a(tiny_on("cpu", {"model.weights=q4_0"})), b(tiny_on("cpu", {"model.weights=f16"}));
     CompareOptions options;
     options.prompt = {4094, 5, 6, 9};
     options.steps = 2;

@@ -70,14 +70,14 @@ std::vector<std::string> traced(const std::filesystem::path &file) {
     return labels;
 }
 
-std::vector<std::filesystem::path> models() {
+std::vector<std::filesystem::path> reader_models() {
     return {miniature_folder("llama_biases", true), miniature_folder("gemma3", false)};
 }
 
 } // namespace
 
 TEST_CASE("for each form of a step, the ops that run are those that were planned and explained") {
-    for (const auto &model : models()) {
+    for (const auto &model : reader_models()) {
         for (const Form &form : forms) {
             INFO(model << ", " << form.name);
             StepRig rig(model, reference());
@@ -101,7 +101,7 @@ TEST_CASE("for each form of a step, the ops that run are those that were planned
 
 TEST_CASE("for each form of a step, a trace shows the ops that run") {
     const TempFolder folder;
-    for (const auto &model : models()) {
+    for (const auto &model : reader_models()) {
         for (const Form &form : forms) {
             INFO(model << ", " << form.name);
             const auto file = folder.path() / fmt::format("{}.json", form.name);
@@ -120,7 +120,7 @@ TEST_CASE("for each form of a step, a trace shows the ops that run") {
 }
 
 TEST_CASE("a recorded decode step has the ops that were planned") {
-    for (const auto &model : models()) {
+    for (const auto &model : reader_models()) {
         INFO(model);
         WrappingBackend backend;
         backend.records_steps = true;
@@ -138,7 +138,7 @@ TEST_CASE("a recorded decode step has the ops that were planned") {
 }
 
 TEST_CASE("a step of a prompt and of decoding sequences gives the logits of separate steps") {
-    for (const auto &model : models()) {
+    for (const auto &model : reader_models()) {
         INFO(model);
         StepRig together(model, reference()), apart(model, reference());
         const std::vector<int32_t> prompt = {7, 3, 90, 41}, id = {12};

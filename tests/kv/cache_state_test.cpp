@@ -13,14 +13,6 @@ using namespace keel::test;
 
 namespace {
 
-struct Memory final : StateWriter {
-    std::vector<std::byte> bytes;
-    void write(const void *data, size_t n) override {
-        const auto *p = static_cast<const std::byte *>(data);
-        bytes.insert(bytes.end(), p, p + n);
-    }
-};
-
 // Keeps every second slot, one more in the second head, and counts how often it was asked: that is
 // its state, and shifts the slots.
 struct CountingPolicy {
@@ -76,8 +68,8 @@ KvShape ragged_shape(keel_dtype dtype) {
     return shape;
 }
 
-struct Run {
-    Run(const std::string &device, const KvShape &shape, const keel_policy &policy)
+struct StateRun {
+    StateRun(const std::string &device, const KvShape &shape, const keel_policy &policy)
         : rig(device, shape) {
         CacheConfig config;
         config.policy = {"counting", &policy, nullptr, 0};
@@ -103,7 +95,7 @@ struct Run {
     std::unique_ptr<CacheManager> manager;
 };
 
-void check_same(Run &a, Run &b) {
+void check_same(StateRun &a, StateRun &b) {
     for (uint32_t l = 0; l < 2; ++l) {
         for (uint32_t h = 0; h < 2; ++h) {
             const auto x = a.manager->cache().positions(l, h),
@@ -127,7 +119,7 @@ TEST_CASE("A saved cache is the same in another place, and goes on evicting as i
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype : {KEEL_DTYPE_F32, KEEL_DTYPE_Q8_0}) {
             INFO(device << " " << keel_dtype_name(dtype));
-            Run a(device, ragged_shape(dtype), policy), b(device, ragged_shape(dtype), policy);
+            StateRun a(device, ragged_shape(dtype), policy), b(device, ragged_shape(dtype), policy);
             a.step(60, StepKind::prefill_end);
             for (int i = 0; i < 30; ++i) a.step(1, StepKind::decode);
             REQUIRE(a.manager->evictions() > 1);
@@ -160,7 +152,7 @@ TEST_CASE("A saved cache is the same in another place, and goes on evicting as i
 
 TEST_CASE("A policy that has a state and cannot save it is refused by name") {
     const keel_policy policy = counting_policy(false);
-    Run run("reference", ragged_shape(KEEL_DTYPE_F32), policy);
+    StateRun run("reference", ragged_shape(KEEL_DTYPE_F32), policy);
     run.step(10, StepKind::prefill_end);
     Memory saved;
     const std::string text = error_text([&] { run.manager->save(saved); }, ErrorKind::plugin);
@@ -169,7 +161,7 @@ TEST_CASE("A policy that has a state and cannot save it is refused by name") {
 
 TEST_CASE("A cache that is too large for kv.max_mib or the context is refused with the key") {
     const keel_policy policy = counting_policy(true);
-    Run a("reference", ragged_shape(KEEL_DTYPE_F32), policy);
+    StateRun a("reference", ragged_shape(KEEL_DTYPE_F32), policy);
     a.step(40, StepKind::prefill_chunk);
     Memory saved;
     a.manager->save(saved);

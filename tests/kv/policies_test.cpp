@@ -28,15 +28,15 @@ struct Loaded {
     ParamValues params;
 };
 
-KvShape test_shape() {
+KvShape policies_shape() {
     KvShape shape = kv_shape(64, KEEL_DTYPE_F16);
     shape.heads = shape.kv_heads; // a query head for each
     return shape;
 }
 
-struct Run {
-    Run(const CacheConfig &config) : rig("reference", test_shape()) {
-        plan = std::make_unique<PolicySetup>(rig.executor(), test_shape(),
+struct PolicyRun {
+    PolicyRun(const CacheConfig &config) : rig("reference", policies_shape()) {
+        plan = std::make_unique<PolicySetup>(rig.executor(), policies_shape(),
                                              rig.executor().device().host(), config);
         manager = std::make_unique<CacheManager>(*plan, rig.executor().placement());
     }
@@ -83,7 +83,7 @@ TEST_CASE("none keeps every token and plans no op") {
     const Loaded none("none");
     CacheConfig config;
     config.policy = none.policy();
-    Run run(config);
+    PolicyRun run(config);
     CHECK(run.plan->keeps_all());
     CHECK(run.plan->ops().empty());
     run.prefill(50);
@@ -100,7 +100,7 @@ TEST_CASE("sliding_window keeps the protected prefix and what the budget leaves 
     config.budget_unit = BudgetUnit::tokens;
     config.budget = 24;
     config.protect_prefix = 4;
-    Run run(config);
+    PolicyRun run(config);
     run.prefill(300); // longer than the cache
     CHECK(run.positions() == prefix_and(4, 280, 300));
     for (int i = 0; i < 100; ++i) {
@@ -118,7 +118,7 @@ TEST_CASE("sliding_window with a window of its own needs no budget") {
     config.protect_prefix = 4;
     config.slack = 0;
     {
-        Run run(config);
+        PolicyRun run(config);
         CHECK(run.plan->budget().at(0).tokens == 14);
         run.prefill(50);
         CHECK(run.positions() == prefix_and(4, 40, 50));
@@ -127,20 +127,20 @@ TEST_CASE("sliding_window with a window of its own needs no budget") {
     }
     config.budget_unit = BudgetUnit::tokens; // the budget says when, and what is kept fits both
     config.budget = 30;
-    Run wide(config);
+    PolicyRun wide(config);
     wide.prefill(30);
     CHECK(wide.positions() == prefix_and(0, 0, 30));
     wide.step(1, StepKind::decode);
     CHECK(wide.positions() == prefix_and(4, 21, 31));
     config.budget = 8;
-    Run narrow(config);
+    PolicyRun narrow(config);
     narrow.prefill(50);
     CHECK(narrow.positions() == prefix_and(4, 46, 50));
 
     const Loaded bare("sliding_window");
     config.policy = bare.policy();
     config.budget_unit = BudgetUnit::none;
-    CHECK_THAT(error_text([&] { Run run(config); }),
+    CHECK_THAT(error_text([&] { PolicyRun run(config); }),
                Contains("policy.budget") && Contains("sliding_window"));
     CHECK_THAT(error_text([&] { Loaded("sliding_window", {window_of("-1")}); }),
                Contains("window"));
@@ -169,7 +169,7 @@ TEST_CASE("An allocator that tells heads or layers apart is refused by a policy 
     config.budget = 24;
     const auto refusal = [&](uint32_t wanted) {
         flags = wanted;
-        return error_text([&] { Run run(config); });
+        return error_text([&] { PolicyRun run(config); });
     };
     CHECK_THAT(refusal(KEEL_ALLOCATOR_RAGGED), Contains("policy.allocator") && Contains("odd"));
     CHECK_THAT(refusal(KEEL_ALLOCATOR_BY_LAYER),
@@ -203,7 +203,7 @@ TEST_CASE("An allocator that hands out more than there is, or less than is prote
     const auto message = [&](int32_t a, int32_t b) {
         first = a;
         others = b;
-        Run run(config);
+        PolicyRun run(config);
         return error_text([&] { run.prefill(60); }, ErrorKind::plugin);
     };
     CHECK_THAT(message(25, 24), Contains("allocator odd shared out 97 slots, the budget has 96"));

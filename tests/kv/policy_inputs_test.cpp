@@ -14,9 +14,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-KvShape test_shape(keel_dtype dtype = KEEL_DTYPE_F32) { return kv_shape(96, dtype, 3); }
+KvShape inputs_shape(keel_dtype dtype = KEEL_DTYPE_F32) { return kv_shape(96, dtype, 3); }
 
-CacheConfig tokens_budget(double tokens, int64_t slack = 4) {
+CacheConfig slack_budget(double tokens, int64_t slack = 4) {
     CacheConfig config;
     config.budget_unit = BudgetUnit::tokens;
     config.budget = tokens;
@@ -131,7 +131,7 @@ TEST_CASE("Window scores are the attention of the last queries over what is kept
             script.needs.window = form.window;
             script.needs.reduce_queries = form.queries;
             script.needs.reduce_group = form.group;
-            TappedRun run(device, test_shape(dtype), with(script, tokens_budget(30)));
+            TappedRun run(device, inputs_shape(dtype), with(script, slack_budget(30)));
             current = &run;
             drive(run);
             CHECK(script.decided >= 6);
@@ -145,7 +145,7 @@ TEST_CASE("Fewer queries than the window are used where fewer of the newest toke
     Script script = scattering(KEEL_NEED_WINDOW_SCORES,
                                [](const keel_policy_input &in) { CHECK(in.query_count == 12); });
     script.needs.window = 20;
-    TappedRun run("reference", test_shape(), with(script, tokens_budget(10)));
+    TappedRun run("reference", inputs_shape(), with(script, slack_budget(10)));
     run.step(12, StepKind::prefill_end);
     CHECK(script.decided == 2);
 }
@@ -167,7 +167,7 @@ TEST_CASE("Running scores sum the attention of all queries and move with their s
                             current->paid(in.layer, h).at(positions[static_cast<size_t>(j)]));
                 }
             });
-            TappedRun run(device, test_shape(dtype), with(script, tokens_budget(30)));
+            TappedRun run(device, inputs_shape(dtype), with(script, slack_budget(30)));
             current = &run;
             drive(run);
             CHECK(script.decided >= 6);
@@ -241,9 +241,9 @@ TEST_CASE("Key sums, anchors, norms, projections and keys before RoPE are those 
                     });
                 script.needs.projection = matrix.data();
                 script.needs.projection_cols = 5;
-                CacheConfig config = with(script, tokens_budget(30));
+                CacheConfig config = with(script, slack_budget(30));
                 config.rope_frequencies = frequencies;
-                TappedRun run(device, test_shape(dtype), config);
+                TappedRun run(device, inputs_shape(dtype), config);
                 current = &run;
                 drive(run, 20);
                 CHECK(script.decided >= 3);
@@ -274,7 +274,7 @@ TEST_CASE("Query statistics sum un-rotated queries but the first ones, in prefil
             for (size_t i = 0; i < second.size(); ++i) check_close(in.query_second[i], second[i]);
         });
         script.needs.skip_queries = 4;
-        TappedRun run(device, test_shape(), with(script, tokens_budget(30)));
+        TappedRun run(device, inputs_shape(), with(script, slack_budget(30)));
         current = &run;
         run.step(1, StepKind::prefill_chunk); // left out, as the next one's first three
         drive(run, 60);
@@ -327,7 +327,7 @@ TEST_CASE("Chunk scores are the attention of a piece's queries within the piece,
                 }
             });
             script.needs.chunk = 10;
-            TappedRun run(device, test_shape(dtype), with(script, tokens_budget(30)));
+            TappedRun run(device, inputs_shape(dtype), with(script, slack_budget(30)));
             current = &run;
             CHECK(run.manager->next_chunk(55, 36) == 30); // pieces stay whole
             drive(run, 20);
@@ -388,7 +388,7 @@ TEST_CASE(
         script.needs.replay_chunk = 20;
         script.needs.replay_lead = 3;
         script.needs.replay_sinks = 2;
-        TappedRun run(device, test_shape(), with(script, tokens_budget(30)));
+        TappedRun run(device, inputs_shape(), with(script, slack_budget(30)));
         current = &run;
         FakeReplayer forward(run);
         run.manager->set_forward(&forward);
@@ -444,7 +444,7 @@ TEST_CASE("A prompt that leaves no room for its replay is refused before anythin
     Script script = scattering(KEEL_NEED_REPLAY, [](const keel_policy_input &) {});
     script.needs.flags = KEEL_POLICY_PREFILL_ONLY;
     script.needs.replay_chunk = 64;
-    TappedRun run("reference", test_shape(), with(script, tokens_budget(30)));
+    TappedRun run("reference", inputs_shape(), with(script, slack_budget(30)));
     FakeReplayer forward(run);
     run.manager->set_forward(&forward);
     std::string why;
@@ -470,7 +470,7 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
         window.needs.window = 6;
         // By themselves.
         for (Script *script : {&window, &running}) {
-            TappedRun alone(device, test_shape(), with(*script, tokens_budget(30)));
+            TappedRun alone(device, inputs_shape(), with(*script, slack_budget(30)));
             drive(alone, 8);
         }
         const auto wanted = std::move(looked);
@@ -479,15 +479,15 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
         // From one prefill.
         Collected all = Collected::of(window.needs);
         REQUIRE(all.merge(Collected::of(running.needs)) == nullptr);
-        TappedRun parent(device, test_shape(), {}, all);
+        TappedRun parent(device, inputs_shape(), {}, all);
         CHECK(parent.plan->keeps_all());
         parent.step(30, StepKind::prefill_chunk);
         parent.step(25, StepKind::prefill_chunk);
         std::vector<std::unique_ptr<PolicySetup>> plans;
         for (Script *script : {&window, &running}) {
-            plans.push_back(std::make_unique<PolicySetup>(parent.rig.executor(), test_shape(),
+            plans.push_back(std::make_unique<PolicySetup>(parent.rig.executor(), inputs_shape(),
                                                           parent.rig.executor().device().host(),
-                                                          with(*script, tokens_budget(30))));
+                                                          with(*script, slack_budget(30))));
             auto arm = parent.manager->fork_into(*plans.back());
             std::swap(arm, parent.manager);
             parent.manager->after_step(StepKind::prefill_end);
@@ -501,24 +501,12 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
         CHECK(parent.manager->evictions() == 0);
 
         Script stats = scattering(KEEL_NEED_QUERY_STATS, [](const keel_policy_input &) {});
-        PolicySetup other(parent.rig.executor(), test_shape(),
-                          parent.rig.executor().device().host(), with(stats, tokens_budget(30)));
+        PolicySetup other(parent.rig.executor(), inputs_shape(),
+                          parent.rig.executor().device().host(), with(stats, slack_budget(30)));
         CHECK_THAT(error_text([&] { parent.manager->fork_into(other); }, ErrorKind::input),
                    Contains("policy scripted needs query_stats") && Contains("not collected"));
     }
 }
-
-namespace {
-
-struct Memory final : StateWriter {
-    std::vector<std::byte> bytes;
-    void write(const void *data, size_t n) override {
-        const auto *p = static_cast<const std::byte *>(data);
-        bytes.insert(bytes.end(), p, p + n);
-    }
-};
-
-} // namespace
 
 TEST_CASE("What was collected is saved and read with the cache, and goes on as it would have") {
     for (const uint64_t need :
@@ -536,8 +524,8 @@ TEST_CASE("What was collected is saved and read with the cache, and goes on as i
                 looked.push_back(std::move(all));
             });
             script.needs.window = need == KEEL_NEED_WINDOW_SCORES ? 6 : 0;
-            TappedRun a(device, test_shape(), with(script, tokens_budget(30))),
-                b(device, test_shape(), with(script, tokens_budget(30)));
+            TappedRun a(device, inputs_shape(), with(script, slack_budget(30))),
+                b(device, inputs_shape(), with(script, slack_budget(30)));
             drive(a, 13);
             Memory saved;
             a.manager->save(saved);
@@ -564,7 +552,7 @@ TEST_CASE("What was collected is saved and read with the cache, and goes on as i
 TEST_CASE("Tokens that went into sums are not taken back, but all of them: last queries are") {
     Script script = scattering(KEEL_NEED_RUNNING_SCORES, [](const keel_policy_input &) {});
     {
-        TappedRun run("reference", test_shape(), with(script, tokens_budget(60)));
+        TappedRun run("reference", inputs_shape(), with(script, slack_budget(60)));
         run.step(20, StepKind::prefill_end);
         CHECK_THAT(error_text([&] { run.manager->truncate(3); }, ErrorKind::usage),
                    Contains("policy scripted goes by sums"));
@@ -577,13 +565,13 @@ TEST_CASE("Tokens that went into sums are not taken back, but all of them: last 
         if (in.layer == 0) seen.assign(in.scores, in.scores + in.lengths[0]);
     });
     script.needs.window = 6;
-    TappedRun run("reference", test_shape(), with(script, tokens_budget(20)));
+    TappedRun run("reference", inputs_shape(), with(script, slack_budget(20)));
     run.step(18, StepKind::prefill_chunk);
     run.step(10, StepKind::prefill_chunk);
     run.manager->truncate(10);
     run.step(10, StepKind::prefill_end);
     const std::vector<float> after = seen;
-    TappedRun straight("reference", test_shape(), with(script, tokens_budget(20)));
+    TappedRun straight("reference", inputs_shape(), with(script, slack_budget(20)));
     straight.step(18, StepKind::prefill_chunk);
     straight.step(10, StepKind::prefill_end);
     CHECK(after == seen);

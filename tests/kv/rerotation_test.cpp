@@ -19,7 +19,7 @@ std::vector<double> frequencies() {
     return f;
 }
 
-KvShape test_shape(keel_dtype dtype) { return kv_shape(64, dtype, 2); }
+KvShape rerotation_shape(keel_dtype dtype) { return kv_shape(64, dtype, 2); }
 
 Script window_script() {
     Script script;
@@ -97,7 +97,8 @@ TEST_CASE(
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = window_script();
-        Run run(device, test_shape(KEEL_DTYPE_F32), script, window_config(KvPositions::rerotated));
+        Run run(device, rerotation_shape(KEEL_DTYPE_F32), script,
+                window_config(KvPositions::rerotated));
         run.step(20, StepKind::prefill_chunk);
         run.step(20, StepKind::prefill_end);
         expect_slots(run, *run.manager, 1e-5);
@@ -117,7 +118,7 @@ TEST_CASE(
             CacheConfig config = window_config(KvPositions::rerotated);
             config.slack = 0;
             config.budget = 8;
-            KvShape shape = test_shape(dtype);
+            KvShape shape = rerotation_shape(dtype);
             shape.layers = 1;
             Run run(device, shape, script, config);
             // How far the prefix's keys are from the true ones, turned to where they are.
@@ -150,7 +151,8 @@ TEST_CASE(
 
 TEST_CASE("Automatic positions are absolute within the trained context and closed up beyond") {
     Script script = window_script();
-    Run run("reference", test_shape(KEEL_DTYPE_F32), script, window_config(KvPositions::automatic));
+    Run run("reference", rerotation_shape(KEEL_DTYPE_F32), script,
+            window_config(KvPositions::automatic));
     run.step(30, StepKind::prefill_end);
     CHECK(run.manager->cache().max_length() == 24);
     CHECK(run.manager->cache().positions(0, 0)[3] == 3); // 30 + 4 is within 40
@@ -168,7 +170,7 @@ TEST_CASE("Automatic positions look as far ahead as the next eviction may be") {
     once.needs.flags = KEEL_POLICY_PREFILL_ONLY;
     CacheConfig config = window_config(KvPositions::automatic);
     config.at_budget = false;
-    Run run("reference", test_shape(KEEL_DTYPE_F32), once, config);
+    Run run("reference", rerotation_shape(KEEL_DTYPE_F32), once, config);
     run.step(30, StepKind::prefill_end);
     CHECK(run.manager->cache().positions(0, 0)[3] > 3);
     for (int i = 0; i < 16; ++i) {
@@ -180,7 +182,7 @@ TEST_CASE("Automatic positions look as far ahead as the next eviction may be") {
     CacheConfig every = window_config(KvPositions::automatic);
     every.at_budget = false;
     every.every_n = 12;
-    Run run_often("reference", test_shape(KEEL_DTYPE_F32), often, every);
+    Run run_often("reference", rerotation_shape(KEEL_DTYPE_F32), often, every);
     run_often.step(30, StepKind::prefill_end);
     for (int i = 0; i < 100; ++i) {
         run_often.step(1, StepKind::decode);
@@ -203,7 +205,8 @@ TEST_CASE("Scattered slots close up too") {
             }
             return KEEL_OK;
         };
-        Run run(device, test_shape(KEEL_DTYPE_F32), script, window_config(KvPositions::rerotated));
+        Run run(device, rerotation_shape(KEEL_DTYPE_F32), script,
+                window_config(KvPositions::rerotated));
         run.step(40, StepKind::prefill_end);
         const auto query = run.rig.tokens().query(1, 40);
         std::vector<std::vector<int64_t>> tokens(2), slots(2);
@@ -251,14 +254,6 @@ Script thinning(int64_t *newest_kept) {
     return script;
 }
 
-struct Memory final : StateWriter {
-    std::vector<std::byte> bytes;
-    void write(const void *data, size_t n) override {
-        const auto *p = static_cast<const std::byte *>(data);
-        bytes.insert(bytes.end(), p, p + n);
-    }
-};
-
 // How far the first keys of a head, which are those of tokens 0.., are from the true ones, turned
 // to where they are.
 double error_of_first(Run &run, CacheManager &manager, uint32_t head, size_t n) {
@@ -286,7 +281,7 @@ TEST_CASE("Scattered quantized keys are rotated from copies of what was written:
             CacheConfig config = window_config(KvPositions::rerotated);
             config.protect_prefix = 0;
             config.slack = 1;
-            Run run(device, test_shape(dtype), script, config);
+            Run run(device, rerotation_shape(dtype), script, config);
             run.step(40, StepKind::prefill_end);
             // A key that was rotated is off by the rounding when it was written and that of the
             // last rotation.
@@ -330,7 +325,7 @@ TEST_CASE("Copies of quantized keys count as cache memory and never pass the cap
     Script script = thinning(&asked);
     CacheConfig config = window_config(KvPositions::rerotated);
     config.protect_prefix = 0;
-    KvShape shape = test_shape(KEEL_DTYPE_Q8_0);
+    KvShape shape = rerotation_shape(KEEL_DTYPE_Q8_0);
     Run free("reference", shape, script, config);
     free.step(40, StepKind::prefill_end);
     KvArena &arena = free.manager->cache().arena();
@@ -352,7 +347,8 @@ TEST_CASE("Copies of quantized keys count as cache memory and never pass the cap
 
 TEST_CASE("A fork and a truncated cache re-rotate their own prefix") {
     Script script = window_script();
-    Run run("reference", test_shape(KEEL_DTYPE_F32), script, window_config(KvPositions::rerotated));
+    Run run("reference", rerotation_shape(KEEL_DTYPE_F32), script,
+            window_config(KvPositions::rerotated));
     run.step(40, StepKind::prefill_end);
     auto fork = run.manager->fork();
     for (int i = 0; i < 9; ++i) {

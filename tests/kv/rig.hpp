@@ -17,6 +17,15 @@ std::vector<std::string> kv_devices();
 void need_cpu_plugin(); // skips the case if it was not built
 std::shared_ptr<Executor> open_executor(const std::string &device);
 
+// Keeps the saved state of a cache.
+struct Memory final : StateWriter {
+    std::vector<std::byte> bytes;
+    void write(const void *data, size_t n) override {
+        const auto *p = static_cast<const std::byte *>(data);
+        bytes.insert(bytes.end(), p, p + n);
+    }
+};
+
 // The shape of most tests: 2 layers, 4 query heads on 2 KV heads of 32 elements, blocks of 8 slots.
 KvShape kv_shape(int64_t max_slots, keel_dtype dtype, uint32_t sequences = 1);
 

@@ -14,7 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-KvShape test_shape() { return kv_shape(96, KEEL_DTYPE_F32); }
+KvShape scores_shape() { return kv_shape(96, KEEL_DTYPE_F32); }
 
 // An allocator that lives in the test.
 struct Sharer {
@@ -113,7 +113,7 @@ TEST_CASE("An allocator gets the scores of all layers and what is protected, and
         config.protect_prefix = 2;
         config.protect_recent = 3;
         config.allocator = shared_by(sharer);
-        ManagerRun run(device, test_shape(), config);
+        ManagerRun run(device, scores_shape(), config);
         const auto full = [&] { return run.manager->cache().arena().bytes_in_use(); };
         run.step(60, StepKind::prefill_chunk);
         const uint64_t before = full();
@@ -147,7 +147,7 @@ TEST_CASE("A layer's one row of scores reaches an allocator for each head") {
     };
     CacheConfig config = budget_of(script, 30);
     config.allocator = shared_by(sharer);
-    ManagerRun run("reference", test_shape(), config);
+    ManagerRun run("reference", scores_shape(), config);
     run.step(60, StepKind::prefill_end);
     CHECK(run.manager->cache().length(0, 1) == 10);
     CHECK(run.manager->cache().length(1, 0) == 50);
@@ -164,7 +164,7 @@ TEST_CASE("Allocators whose answer would break a promise are refused") {
         CacheConfig config = budget_of(script, 30);
         config.protect_recent = 5;
         config.allocator = shared_by(sharer);
-        ManagerRun run("reference", test_shape(), config);
+        ManagerRun run("reference", scores_shape(), config);
         run.step(60, StepKind::prefill_chunk);
         const std::string text =
             error_text([&] { run.manager->after_step(StepKind::prefill_end); }, ErrorKind::plugin);
@@ -182,7 +182,8 @@ TEST_CASE(
         config.budget_unit = BudgetUnit::tokens;
         config.budget = 30;
         config.allocator = shared_by(sharer);
-        return error_text([&] { ManagerRun("reference", test_shape(), config); }, ErrorKind::input);
+        return error_text([&] { ManagerRun("reference", scores_shape(), config); },
+                          ErrorKind::input);
     };
     Sharer sharer;
     Script script = telling(KEEL_KEEP_TOKEN);
@@ -222,13 +223,13 @@ TEST_CASE("A budget below what a policy can work with is refused with the key an
     Script script = telling();
     script.needs.least_budget = 40;
     CHECK_THAT(
-        error_text([&] { ManagerRun("reference", test_shape(), budget_of(script, 39)); },
+        error_text([&] { ManagerRun("reference", scores_shape(), budget_of(script, 39)); },
                    ErrorKind::input),
         Contains("policy.budget.tokens: policy scripted needs a budget of at least 40 slots") &&
             Contains("found 39"));
     CacheConfig config = budget_of(script, 0.1);
     config.budget_unit = BudgetUnit::ratio;
-    ManagerRun run("reference", test_shape(), config);
+    ManagerRun run("reference", scores_shape(), config);
     CHECK(run.plan->budget().at(60).tokens == 40); // a ratio never comes to less
     CHECK(run.plan->budget().at(1000).tokens == 100);
 }
@@ -242,24 +243,25 @@ TEST_CASE("Attention that scores cannot follow is refused by the model's propert
     config.trained_context = 96;
     config.attention_window = 64;
     const auto refusal = [&] {
-        return error_text([&] { ManagerRun("reference", test_shape(), config); }, ErrorKind::input);
+        return error_text([&] { ManagerRun("reference", scores_shape(), config); },
+                          ErrorKind::input);
     };
     CHECK_THAT(refusal(), Contains("policy scripted needs window_scores") &&
                               Contains("attention windows (64 tokens)"));
     config.attention_window = 96;
-    ManagerRun("reference", test_shape(), config); // as wide as the context: none
+    ManagerRun("reference", scores_shape(), config); // as wide as the context: none
     config.attention_softcap = 50;
     CHECK_THAT(refusal(), Contains("soft-capped"));
     script.needs.reduce_queries = KEEL_REDUCE_SUM;
     script.needs.needs = KEEL_NEED_RUNNING_SCORES; // by-products of attention itself know both
-    ManagerRun("reference", test_shape(), config);
+    ManagerRun("reference", scores_shape(), config);
 }
 
 TEST_CASE("Needs that contradict each other or themselves are refused by name") {
     const auto refusal = [](const std::function<void(keel_policy_needs &)> &change) {
         Script script = telling();
         change(script.needs);
-        return error_text([&] { ManagerRun("reference", test_shape(), budget_of(script, 30)); },
+        return error_text([&] { ManagerRun("reference", scores_shape(), budget_of(script, 30)); },
                           ErrorKind::plugin);
     };
     CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_WINDOW_SCORES; }),

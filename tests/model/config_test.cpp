@@ -20,10 +20,12 @@ std::string config_with(const std::string &more = {}) {
               "num_hidden_layers": 2, "vocab_size": 256, "num_attention_heads": 4})";
 }
 
-ModelConfig parse(const std::string &text) { return parse_model_config(text, "x/config.json"); }
+ModelConfig parse_config(const std::string &text) {
+    return parse_model_config(text, "x/config.json");
+}
 
-std::string refusal(const std::string &text) {
-    return error_text([&] { parse(text); });
+std::string config_refusal(const std::string &text) {
+    return error_text([&] { parse_config(text); });
 }
 
 // `text` with one of config_with's keys given another value.
@@ -60,7 +62,7 @@ TEST_CASE("the shipped tiny model's config is read in full") {
 }
 
 TEST_CASE("what a config leaves out has the defaults of Hugging Face's Llama") {
-    const ModelConfig c = parse(config_with());
+    const ModelConfig c = parse_config(config_with());
     CHECK(c.kv_heads == 4);
     CHECK(c.head_dim == 16);
     CHECK(c.max_positions == 2048);
@@ -73,7 +75,7 @@ TEST_CASE("what a config leaves out has the defaults of Hugging Face's Llama") {
 }
 
 TEST_CASE("Llama 3.1's config is read: scaling, several end tokens") {
-    const ModelConfig c = parse(
+    const ModelConfig c = parse_config(
         R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
         "attention_dropout": 0.0,
         "bos_token_id": 128000, "eos_token_id": [128009, 128001, 128008, 128001],
@@ -100,54 +102,54 @@ TEST_CASE("Llama 3.1's config is read: scaling, several end tokens") {
 
 TEST_CASE("both spellings of RoPE's parameters mean the same") {
     const ModelConfig linear =
-        parse(config_with(R"("rope_scaling": {"type": "linear", "factor": 4})"));
+        parse_config(config_with(R"("rope_scaling": {"type": "linear", "factor": 4})"));
     CHECK(linear.rope_scaling.kind == RopeScaling::Kind::linear);
     CHECK(linear.rope_scaling.factor == 4.0);
     const std::string scaling =
         R"("rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                    "original_max_position_embeddings": 8192)";
-    const ModelConfig newer =
-        parse(config_with(R"("rope_parameters": {"rope_theta": 500000.0, )" + scaling + "}"));
+    const ModelConfig newer = parse_config(
+        config_with(R"("rope_parameters": {"rope_theta": 500000.0, )" + scaling + "}"));
     CHECK(newer.rope_theta == 500000.0);
     CHECK(newer.rope_scaling.kind == RopeScaling::Kind::llama3);
     CHECK(newer.rope_scaling.factor == 32.0);
-    const ModelConfig both =
-        parse(config_with(R"("rope_theta": 500000.0, "rope_scaling": {)" + scaling +
-                          R"(}, "rope_parameters": {"rope_theta": 500000.0, )" + scaling + "}"));
+    const ModelConfig both = parse_config(
+        config_with(R"("rope_theta": 500000.0, "rope_scaling": {)" + scaling +
+                    R"(}, "rope_parameters": {"rope_theta": 500000.0, )" + scaling + "}"));
     CHECK(both.rope_scaling.factor == 32.0);
-    const ModelConfig plain =
-        parse(config_with(R"("rope_parameters": {"rope_theta": 1e6, "rope_type": "default"})"));
+    const ModelConfig plain = parse_config(
+        config_with(R"("rope_parameters": {"rope_theta": 1e6, "rope_type": "default"})"));
     CHECK(plain.rope_scaling.kind == RopeScaling::Kind::none);
     CHECK(plain.rope_theta == 1e6);
 }
 
 TEST_CASE("RoPE variants that are not there are refused by name, never ignored") {
     for (const std::string type : {"dynamic", "yarn", "longrope", "su"}) {
-        const auto text =
-            refusal(config_with(R"("rope_scaling": {"type": ")" + type + R"(", "factor": 2.0})"));
+        const auto text = config_refusal(
+            config_with(R"("rope_scaling": {"type": ")" + type + R"(", "factor": 2.0})"));
         CHECK_THAT(text, Contains(": rope_scaling.type: '" + type + "' scaling is not supported") &&
                              Contains("linear, llama3"));
     }
-    CHECK_THAT(refusal(config_with(R"("rope_scaling": {"type": "linear"})")),
+    CHECK_THAT(config_refusal(config_with(R"("rope_scaling": {"type": "linear"})")),
                Contains("rope_scaling.factor: expected a number from 1 to") &&
                    Contains("found nothing"));
-    CHECK_THAT(refusal(config_with(
+    CHECK_THAT(config_refusal(config_with(
                    R"("rope_scaling": {"type": "linear", "factor": 2, "attention_factor": 1.5})")),
                Contains("rope_scaling.attention_factor: unknown key"));
-    CHECK_THAT(refusal(config_with(R"("rope_scaling": [1])")),
+    CHECK_THAT(config_refusal(config_with(R"("rope_scaling": [1])")),
                Contains("rope_scaling: expected an object, found an array of 1"));
-    CHECK_THAT(refusal(config_with(R"("partial_rotary_factor": 0.5)")),
+    CHECK_THAT(config_refusal(config_with(R"("partial_rotary_factor": 0.5)")),
                Contains("partial_rotary_factor"));
-    CHECK_THAT(refusal(config_with(R"("rope_parameters": {"partial_rotary_factor": 0.25})")),
+    CHECK_THAT(config_refusal(config_with(R"("rope_parameters": {"partial_rotary_factor": 0.25})")),
                Contains("rope_parameters.partial_rotary_factor"));
-    CHECK_THAT(refusal(config_with(
+    CHECK_THAT(config_refusal(config_with(
                    R"("rope_theta": 10000.0, "rope_parameters": {"rope_theta": 20000.0})")),
                Contains("rope_parameters.rope_theta: expected the same"));
-    CHECK_THAT(refusal(config_with(
+    CHECK_THAT(config_refusal(config_with(
                    R"("rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {})")),
                Contains("rope_parameters: contradicts rope_scaling"));
     CHECK_THAT(
-        refusal(config_with(
+        config_refusal(config_with(
             R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
                                       "high_freq_factor": 4,
                                       "original_max_position_embeddings": 8192})")),
@@ -156,98 +158,101 @@ TEST_CASE("RoPE variants that are not there are refused by name, never ignored")
 
 TEST_CASE("values of the wrong type or beyond their range name key, range and value") {
     CHECK_THAT(
-        refusal(replaced("num_attention_heads", "\"abc\"")),
+        config_refusal(replaced("num_attention_heads", "\"abc\"")),
         StartsWith("x/config.json:") &&
             EndsWith(": num_attention_heads: expected an integer from 1 to 65536, found \"abc\""));
-    CHECK_THAT(refusal(replaced("hidden_size", "-1")),
+    CHECK_THAT(config_refusal(replaced("hidden_size", "-1")),
                Contains("hidden_size: expected an integer from 1 to 1048576, found -1"));
-    CHECK_THAT(refusal(replaced("hidden_size", "64.5")), Contains("found 64.5"));
-    CHECK_THAT(refusal(replaced("hidden_size", "1152921504606846976")),
+    CHECK_THAT(config_refusal(replaced("hidden_size", "64.5")), Contains("found 64.5"));
+    CHECK_THAT(config_refusal(replaced("hidden_size", "1152921504606846976")),
                Contains("found 1152921504606846976"));
-    CHECK_THAT(refusal(replaced("hidden_size", "18446744073709551615")),
+    CHECK_THAT(config_refusal(replaced("hidden_size", "18446744073709551615")),
                Contains("found 18446744073709551615"));
-    CHECK_THAT(refusal(replaced("hidden_size", "18446744073709551616")),
+    CHECK_THAT(config_refusal(replaced("hidden_size", "18446744073709551616")),
                Contains("hidden_size: expected an integer"));
-    CHECK_THAT(refusal(replaced("num_hidden_layers", "null")),
+    CHECK_THAT(config_refusal(replaced("num_hidden_layers", "null")),
                Contains("num_hidden_layers") && Contains("found null"));
-    CHECK_THAT(refusal(replaced("vocab_size", "0")), Contains("vocab_size"));
-    CHECK_THAT(refusal(replaced("intermediate_size", "true")),
+    CHECK_THAT(config_refusal(replaced("vocab_size", "0")), Contains("vocab_size"));
+    CHECK_THAT(config_refusal(replaced("intermediate_size", "true")),
                Contains("intermediate_size") && Contains("found true"));
-    CHECK_THAT(refusal(config_with(R"("rms_norm_eps": 0)")),
+    CHECK_THAT(config_refusal(config_with(R"("rms_norm_eps": 0)")),
                Contains("rms_norm_eps: expected a number from 1e-12 to 1, found 0"));
-    CHECK_THAT(refusal(config_with(R"("rope_theta": "big")")), Contains("rope_theta"));
-    CHECK_THAT(refusal(config_with(R"("tie_word_embeddings": 1)")),
+    CHECK_THAT(config_refusal(config_with(R"("rope_theta": "big")")), Contains("rope_theta"));
+    CHECK_THAT(config_refusal(config_with(R"("tie_word_embeddings": 1)")),
                Contains("tie_word_embeddings: expected true or false, found 1"));
-    CHECK_THAT(refusal(config_with(R"("eos_token_id": 256)")),
+    CHECK_THAT(config_refusal(config_with(R"("eos_token_id": 256)")),
                Contains("eos_token_id: expected an integer from 0 to 255, found 256"));
-    CHECK_THAT(refusal(config_with(R"("eos_token_id": [1, "two"])")),
+    CHECK_THAT(config_refusal(config_with(R"("eos_token_id": [1, "two"])")),
                Contains("eos_token_id[1]: ") && Contains("\"two\""));
-    CHECK_THAT(refusal(config_with(R"("bos_token_id": [1, 2])")), Contains("bos_token_id"));
-    CHECK_THAT(refusal(config_with(R"("max_position_embeddings": 4294967296)")),
+    CHECK_THAT(config_refusal(config_with(R"("bos_token_id": [1, 2])")), Contains("bos_token_id"));
+    CHECK_THAT(config_refusal(config_with(R"("max_position_embeddings": 4294967296)")),
                Contains("max_position_embeddings"));
 }
 
 TEST_CASE("sizes must fit together") {
     CHECK_THAT(
-        refusal(config_with(R"("num_key_value_heads": 3)")),
+        config_refusal(config_with(R"("num_key_value_heads": 3)")),
         Contains("num_key_value_heads: expected a divisor of num_attention_heads (4), found 3"));
-    CHECK_THAT(refusal(replaced("num_attention_heads", "5")),
+    CHECK_THAT(config_refusal(replaced("num_attention_heads", "5")),
                Contains("head_dim: expected a value"));
-    CHECK_THAT(refusal(config_with(R"("head_dim": 15)")),
+    CHECK_THAT(config_refusal(config_with(R"("head_dim": 15)")),
                Contains("head_dim: expected an even number") && Contains("found 15"));
-    CHECK(parse(config_with(R"("head_dim": 48)")).q_size() == 192);
+    CHECK(parse_config(config_with(R"("head_dim": 48)")).q_size() == 192);
 }
 
 TEST_CASE("each size may be large, their product may not") {
-    const auto text = refusal(
+    const auto text = config_refusal(
         R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 1048576,
         "intermediate_size": 16777216,
         "num_hidden_layers": 4096, "num_attention_heads": 65536, "vocab_size": 16777216,
         "head_dim": 64})");
     CHECK_THAT(text, Contains("parameters, more than 4398046511104"));
-    CHECK_THAT(refusal(replaced("num_attention_heads", "65536, \"head_dim\": 4096")),
+    CHECK_THAT(config_refusal(replaced("num_attention_heads", "65536, \"head_dim\": 4096")),
                Contains("65536 heads of 4096"));
 }
 
 TEST_CASE("architectures that are not there are refused with the list of those that are") {
-    CHECK_THAT(refusal(R"({"architectures": ["GPT2LMHeadModel"]})"),
+    CHECK_THAT(config_refusal(R"({"architectures": ["GPT2LMHeadModel"]})"),
                StartsWith("x/config.json:1: architectures: 'GPT2LMHeadModel' is not supported; "
                           "supported: LlamaForCausalLM"));
-    CHECK_THAT(refusal("{}"), Contains("architectures: expected one of: LlamaForCausalLM"));
-    CHECK_THAT(refusal(R"({"model_type": "t5"})"), Contains("model_type: 't5' is not supported"));
-    CHECK_THAT(refusal(R"({"architectures": "LlamaForCausalLM"})"),
+    CHECK_THAT(config_refusal("{}"), Contains("architectures: expected one of: LlamaForCausalLM"));
+    CHECK_THAT(config_refusal(R"({"model_type": "t5"})"),
+               Contains("model_type: 't5' is not supported"));
+    CHECK_THAT(config_refusal(R"({"architectures": "LlamaForCausalLM"})"),
                Contains("architectures: expected an array"));
-    CHECK_THAT(refusal(R"({"architectures": [7]})"),
+    CHECK_THAT(config_refusal(R"({"architectures": [7]})"),
                Contains("architectures[0]: expected a string, found 7"));
-    CHECK_THAT(refusal(config_with(R"("hidden_act": "relu")")),
+    CHECK_THAT(config_refusal(config_with(R"("hidden_act": "relu")")),
                Contains("hidden_act: 'relu' is not supported"));
-    CHECK_THAT(refusal(config_with(R"("quantization_config": {"quant_method": "gptq"})")),
+    CHECK_THAT(config_refusal(config_with(R"("quantization_config": {"quant_method": "gptq"})")),
                Contains("quantization_config") && Contains("'gptq'"));
     std::string by_type = config_with(R"("model_type": "llama")");
     by_type.erase(by_type.find("\"architectures\""),
                   std::string(R"("architectures": ["LlamaForCausalLM"], )").size());
-    CHECK(parse(by_type).architecture->name == "LlamaForCausalLM");
+    CHECK(parse_config(by_type).architecture->name == "LlamaForCausalLM");
 }
 
 TEST_CASE("broken JSON names line and column, and hostile JSON is stopped early") {
-    CHECK_THAT(refusal("{\n  \"hidden_size\": ,\n}"),
+    CHECK_THAT(config_refusal("{\n  \"hidden_size\": ,\n}"),
                StartsWith("x/config.json:2:18: not valid JSON"));
-    CHECK_THAT(refusal(""), StartsWith("x/config.json:1:1: not valid JSON"));
-    CHECK_THAT(refusal("[1, 2]"), Contains("expected a JSON object, found an array of 2"));
-    CHECK_THAT(refusal(config_with(R"("hidden_size": 1)")), Contains("'hidden_size' stands twice"));
-    CHECK_THAT(refusal(config_with("\"a\": " + std::string(100000, '['))),
+    CHECK_THAT(config_refusal(""), StartsWith("x/config.json:1:1: not valid JSON"));
+    CHECK_THAT(config_refusal("[1, 2]"), Contains("expected a JSON object, found an array of 2"));
+    CHECK_THAT(config_refusal(config_with(R"("hidden_size": 1)")),
+               Contains("'hidden_size' stands twice"));
+    CHECK_THAT(config_refusal(config_with("\"a\": " + std::string(100000, '['))),
                Contains("nested levels"));
     std::string deep = R"("a": )";
     for (int i = 0; i < 50000; ++i) deep += R"({"a":)";
-    CHECK_THAT(refusal(config_with(deep)), Contains("nested levels"));
-    CHECK_THAT(refusal(config_with("\"a\": \"\xff\"")),
+    CHECK_THAT(config_refusal(config_with(deep)), Contains("nested levels"));
+    CHECK_THAT(config_refusal(config_with("\"a\": \"\xff\"")),
                Contains("not valid JSON") && Contains("UTF-8"));
-    CHECK_THAT(refusal(config_with("\"rope_theta\": 1e999")), Contains("not valid JSON"));
-    CHECK_THAT(refusal(std::string(5 << 20, ' ')), Contains("expected at most 4.0 MiB"));
+    CHECK_THAT(config_refusal(config_with("\"rope_theta\": 1e999")), Contains("not valid JSON"));
+    CHECK_THAT(config_refusal(std::string(5 << 20, ' ')), Contains("expected at most 4.0 MiB"));
     std::string many = R"("a": [0)";
     for (int i = 0; i < 500000; ++i) many += ",0";
-    CHECK_THAT(refusal(config_with(many + "]")), Contains("400000 values"));
-    CHECK_THAT(refusal(R"({"architectures": ["\u001b[31mred\n"]})"), Contains("\\x1b[31mred\\x0a"));
+    CHECK_THAT(config_refusal(config_with(many + "]")), Contains("400000 values"));
+    CHECK_THAT(config_refusal(R"({"architectures": ["\u001b[31mred\n"]})"),
+               Contains("\\x1b[31mred\\x0a"));
 }
 
 TEST_CASE("end tokens of generation_config.json are added") {
@@ -265,6 +270,6 @@ TEST_CASE("every prefix of a config is an error") {
     const std::string text =
         config_with(R"("rope_scaling": {"type": "linear", "factor": 4}, "eos_token_id": [1, 2])");
     for (size_t length = 0; length < text.size(); ++length)
-        CHECK_THROWS_AS(parse(text.substr(0, length)), Error);
-    CHECK_NOTHROW(parse(text));
+        CHECK_THROWS_AS(parse_config(text.substr(0, length)), Error);
+    CHECK_NOTHROW(parse_config(text));
 }

@@ -18,12 +18,12 @@ namespace {
 
 const std::string golden = KEEL_SOURCE_DIR "/tests/golden/";
 
-std::string refusal(const GgufBytes &file) {
+std::string file_refusal(const GgufBytes &file) {
     const std::string bytes = file.bytes();
     return error_text([&] { parse_gguf(bytes); });
 }
 
-std::string refusal(const std::string &bytes) {
+std::string file_refusal(const std::string &bytes) {
     return error_text([&] { parse_gguf(bytes); });
 }
 
@@ -113,9 +113,9 @@ TEST_CASE("a file cut short anywhere is refused") {
         INFO(length);
         CHECK_THROWS_AS(parse_gguf(part), Error);
     }
-    CHECK_THAT(refusal(bytes.substr(0, 2)),
+    CHECK_THAT(file_refusal(bytes.substr(0, 2)),
                Contains("m.gguf: magic: 4 bytes are needed at byte 0, 2 follow"));
-    CHECK_THAT(refusal(bytes.substr(0, bytes.size() - 1)),
+    CHECK_THAT(file_refusal(bytes.substr(0, bytes.size() - 1)),
                Contains("tensor 'two': 34 bytes at 256 lie behind the file's 289 data bytes; the "
                         "file is cut short"));
 }
@@ -123,67 +123,68 @@ TEST_CASE("a file cut short anywhere is refused") {
 TEST_CASE("what is no GGUF file of a known version is refused") {
     GgufBytes file = sound();
     file.magic = "GGML";
-    CHECK_THAT(refusal(file),
+    CHECK_THAT(file_refusal(file),
                Contains("expected a GGUF file, which begins with 'GGUF', found 'GGML'"));
     file = sound();
     for (const uint32_t version : {0U, 1U, 4U, 0xFFFFFFFFU}) {
         file.version = version;
-        CHECK_THAT(refusal(file),
+        CHECK_THAT(file_refusal(file),
                    Contains("expected GGUF version 2 or 3, found " + std::to_string(version)));
     }
     file.version = 0x03000000;
-    CHECK_THAT(refusal(file), Contains("big-endian"));
+    CHECK_THAT(file_refusal(file), Contains("big-endian"));
 }
 
 TEST_CASE("absurd counts and lengths are refused before anything is allocated") {
     GgufBytes file = sound();
     file.tensor_count = uint64_t{1} << 60;
-    CHECK_THAT(refusal(file), Contains("number of tensors: expected at most"));
+    CHECK_THAT(file_refusal(file), Contains("number of tensors: expected at most"));
     file = sound();
     file.key_count = UINT64_MAX;
-    CHECK_THAT(refusal(file), Contains("number of metadata keys: expected at most"));
+    CHECK_THAT(file_refusal(file), Contains("number of metadata keys: expected at most"));
     const std::string front = GgufBytes{}.bytes().substr(0, 8) + GgufBytes::number(uint64_t{0}) +
                               GgufBytes::number(uint64_t{1});
-    CHECK_THAT(refusal(front + GgufBytes::number(UINT64_MAX) + std::string(100, 'k')),
+    CHECK_THAT(file_refusal(front + GgufBytes::number(UINT64_MAX) + std::string(100, 'k')),
                Contains("a metadata key: 18446744073709551615 bytes are needed"));
     for (const uint32_t element : {0U, 8U, 10U}) { // u8, string, u64
         file = GgufBytes{};
         file.raw_key("k", 9, GgufBytes::number(element) + GgufBytes::number(uint64_t{1} << 60));
-        CHECK_THAT(refusal(file),
+        CHECK_THAT(file_refusal(file),
                    Contains("metadata key 'k': 1152921504606846976 values are announced"));
     }
     file = GgufBytes{};
     file.raw_key("k", 8, GgufBytes::number(uint64_t{1} << 61));
-    CHECK_THAT(refusal(file), Contains("metadata key 'k': 2305843009213693952 bytes are needed"));
+    CHECK_THAT(file_refusal(file),
+               Contains("metadata key 'k': 2305843009213693952 bytes are needed"));
     file = GgufBytes{};
     file.key(std::string(70000, 'k'), uint32_t{1});
-    CHECK_THAT(refusal(file),
+    CHECK_THAT(file_refusal(file),
                Contains("a metadata key: expected at most 65536 bytes of text, found 70000"));
 }
 
 TEST_CASE("metadata with types that are none, keys twice or bools that are neither is refused") {
     GgufBytes file;
     file.raw_key("k", 13, "xxxx");
-    CHECK_THAT(refusal(file), Contains("metadata key 'k': there is no value type 13"));
+    CHECK_THAT(file_refusal(file), Contains("metadata key 'k': there is no value type 13"));
     file = GgufBytes{};
     file.raw_key("k", 9, GgufBytes::number(uint32_t{9}) + GgufBytes::number(uint64_t{0}));
-    CHECK_THAT(refusal(file), Contains("arrays of arrays are not supported"));
+    CHECK_THAT(file_refusal(file), Contains("arrays of arrays are not supported"));
     file = GgufBytes{};
     file.key("k", uint32_t{1}).key("k", uint32_t{1});
-    CHECK_THAT(refusal(file), Contains("metadata key 'k': the key stands there twice"));
+    CHECK_THAT(file_refusal(file), Contains("metadata key 'k': the key stands there twice"));
     file = GgufBytes{};
     file.raw_key("k", 7, "\x02");
-    CHECK_THAT(refusal(file), Contains("expected 0 or 1 for a bool, found 2"));
+    CHECK_THAT(file_refusal(file), Contains("expected 0 or 1 for a bool, found 2"));
     file = GgufBytes{};
     file.key("", uint32_t{1});
-    CHECK_THAT(refusal(file), Contains("a metadata key is empty"));
+    CHECK_THAT(file_refusal(file), Contains("a metadata key is empty"));
     file = GgufBytes{};
     file.key("\x1b[2J\xff", uint32_t{1}).key("\x1b[2J\xff", uint32_t{1});
-    CHECK_THAT(refusal(file), Contains(R"('\x1B[2J\xFF')", Catch::CaseSensitive::No));
+    CHECK_THAT(file_refusal(file), Contains(R"('\x1B[2J\xFF')", Catch::CaseSensitive::No));
     for (const uint32_t alignment : {0U, 24U, 1U << 30}) {
         file = GgufBytes{};
         file.key("general.alignment", alignment);
-        CHECK_THAT(refusal(file), Contains("metadata key 'general.alignment': expected"));
+        CHECK_THAT(file_refusal(file), Contains("metadata key 'general.alignment': expected"));
     }
 }
 
@@ -224,7 +225,7 @@ TEST_CASE("tensors that do not lie in the file, on their places and apart are re
     for (const auto &[breaks, message] : cases) {
         GgufBytes file = sound();
         breaks(file);
-        CHECK_THAT(refusal(file), Contains(message));
+        CHECK_THAT(file_refusal(file), Contains(message));
     }
 }
 

@@ -18,9 +18,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string golden = KEEL_SOURCE_DIR "/tests/golden/";
+const std::string golden_folder = KEEL_SOURCE_DIR "/tests/golden/";
 
-std::vector<float> values(const ModelSource &source, const TensorInfo &tensor) {
+std::vector<float> model_values(const ModelSource &source, const TensorInfo &tensor) {
     std::vector<float> out(static_cast<size_t>(tensor.elements()));
     if (tensor.shape.size() == 1) {
         source.read_vector(tensor, out.data());
@@ -78,7 +78,7 @@ std::shared_ptr<const ModelSource> open(const GgufBytes &file, const TempFolder 
     return open_model_source(folder.write("m.gguf", file.bytes()));
 }
 
-std::string refusal(const GgufBytes &file) {
+std::string model_refusal(const GgufBytes &file) {
     const TempFolder folder;
     return error_text([&] { check_model_tensors(*open(file, folder)); });
 }
@@ -86,7 +86,7 @@ std::string refusal(const GgufBytes &file) {
 } // namespace
 
 TEST_CASE("the gguf package's miniature has the folder's names, shapes, orders and values") {
-    const auto source = open_model_source(golden + "mini_gguf.gguf");
+    const auto source = open_model_source(golden_folder + "mini_gguf.gguf");
     const ModelConfig &c = source->config();
     CHECK(c.architecture->name == "LlamaForCausalLM");
     CHECK(c.layers == 1);
@@ -100,7 +100,7 @@ TEST_CASE("the gguf package's miniature has the folder's names, shapes, orders a
     CHECK(c.eos_ids == std::vector<int64_t>{2});
     CHECK(check_model_tensors(*source).empty());
 
-    std::ifstream in(golden + "mini_gguf.json");
+    std::ifstream in(golden_folder + "mini_gguf.json");
     const auto expected = nlohmann::json::parse(in);
     CHECK(c.rope_scaling.kind == RopeScaling::Kind::factors);
     CHECK(c.rope_scaling.factors == expected.at("factors").get<std::vector<double>>());
@@ -110,7 +110,7 @@ TEST_CASE("the gguf package's miniature has the folder's names, shapes, orders a
             source->expect(name, tensor.at("shape").get<std::vector<int64_t>>());
         CHECK(found.stored_name == tensor.at("stored"));
         CHECK(found.dtype_name == tensor.at("type"));
-        const auto v = values(*source, found);
+        const auto v = model_values(*source, found);
         double sum = 0, weighted = 0;
         for (size_t i = 0; i < v.size(); ++i) {
             sum += v[i];
@@ -124,7 +124,7 @@ TEST_CASE("the gguf package's miniature has the folder's names, shapes, orders a
 }
 
 TEST_CASE("packed types are converted to q8_0, or to what is asked for, and that is told") {
-    const auto source = open_model_source(golden + "mini_gguf.gguf");
+    const auto source = open_model_source(golden_folder + "mini_gguf.gguf");
     const auto conversions = source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes);
     REQUIRE(conversions.size() == 3); // Q4_1, Q5_0, Q5_1
     CHECK(conversion_text(conversions[0]) ==
@@ -140,7 +140,7 @@ TEST_CASE("packed types are converted to q8_0, or to what is asked for, and that
         source->in_place(*source->find("model.layers.0.self_attn.q_proj.weight"), KEEL_DTYPE_F16));
     std::vector<std::byte> q8(loaded_bytes(gate, KEEL_DTYPE_NONE, 0));
     source->convert(gate, KEEL_DTYPE_Q8_0, q8.data());
-    const auto exact = values(*source, gate);
+    const auto exact = model_values(*source, gate);
     std::vector<float> back(exact.size());
     convert_to_f32(KEEL_DTYPE_Q8_0, q8.data(), back.data(), back.size());
     for (size_t i = 0; i < exact.size(); ++i) REQUIRE(std::abs(back[i] - exact[i]) < 0.01F);
@@ -149,41 +149,41 @@ TEST_CASE("packed types are converted to q8_0, or to what is asked for, and that
 TEST_CASE("a GGUF model without all it must say is refused by the key's name") {
     const TempFolder folder;
     CHECK(check_model_tensors(*open(sound_model(), folder)).empty());
-    CHECK_THAT(refusal(without("general.architecture")),
+    CHECK_THAT(model_refusal(without("general.architecture")),
                Contains("m.gguf: metadata key 'general.architecture' is missing"));
-    CHECK_THAT(refusal(without("llama.context_length")),
+    CHECK_THAT(model_refusal(without("llama.context_length")),
                Contains("metadata key 'llama.context_length' is missing"));
-    CHECK_THAT(refusal(without("llama.embedding_length")),
+    CHECK_THAT(model_refusal(without("llama.embedding_length")),
                Contains("metadata key 'llama.embedding_length': expected"));
-    CHECK_THAT(refusal(without("llama.block_count")),
+    CHECK_THAT(model_refusal(without("llama.block_count")),
                Contains("metadata key 'llama.block_count': expected"));
-    CHECK_THAT(refusal(without("llama.feed_forward_length")),
+    CHECK_THAT(model_refusal(without("llama.feed_forward_length")),
                Contains("'llama.feed_forward_length': expected"));
-    CHECK_THAT(refusal(without("llama.attention.head_count")),
+    CHECK_THAT(model_refusal(without("llama.attention.head_count")),
                Contains("'llama.attention.head_count': expected"));
-    CHECK_THAT(refusal(without("llama.attention.layer_norm_rms_epsilon")),
+    CHECK_THAT(model_refusal(without("llama.attention.layer_norm_rms_epsilon")),
                Contains("epsilon' is missing"));
     GgufBytes file;
     file.key("general.architecture", "mamba");
     CHECK_THAT(
-        refusal(file),
+        model_refusal(file),
         Contains(
             "metadata key 'general.architecture': 'mamba' is not supported; supported: llama"));
-    CHECK_THAT(refusal(sound_model().key("llama.expert_count", uint32_t{8})),
+    CHECK_THAT(model_refusal(sound_model().key("llama.expert_count", uint32_t{8})),
                Contains("metadata key 'llama.expert_count': a mixture of experts"));
-    CHECK_THAT(refusal(sound_model().key("llama.rope.scaling.type", "yarn")),
+    CHECK_THAT(model_refusal(sound_model().key("llama.rope.scaling.type", "yarn")),
                Contains("metadata key 'llama.rope.scaling.type': 'yarn' scaling is not supported"));
-    CHECK_THAT(refusal(sound_model().key("llama.rope.freq_base", "high")),
+    CHECK_THAT(model_refusal(sound_model().key("llama.rope.freq_base", "high")),
                Contains("metadata key 'llama.rope.freq_base': expected a number"));
-    CHECK_THAT(
-        refusal(sound_model().key("llama.rope.freq_base", std::numeric_limits<float>::quiet_NaN())),
-        Contains("metadata key 'llama.rope.freq_base': expected a number"));
-    CHECK_THAT(refusal(sound_model().key("llama.rope.dimension_count", uint32_t{8})),
+    CHECK_THAT(model_refusal(sound_model().key("llama.rope.freq_base",
+                                               std::numeric_limits<float>::quiet_NaN())),
+               Contains("metadata key 'llama.rope.freq_base': expected a number"));
+    CHECK_THAT(model_refusal(sound_model().key("llama.rope.dimension_count", uint32_t{8})),
                Contains("rotating 8 of the 16 elements of each head is not supported"));
-    CHECK_THAT(refusal(sound_model().key("llama.attention.value_length", uint32_t{8})),
+    CHECK_THAT(model_refusal(sound_model().key("llama.attention.value_length", uint32_t{8})),
                Contains("keys of 16 and values of 8"));
     CHECK_THAT(
-        refusal(sound_model().key("tokenizer.ggml.eos_token_id", uint32_t{8})),
+        model_refusal(sound_model().key("tokenizer.ggml.eos_token_id", uint32_t{8})),
         Contains("metadata key 'tokenizer.ggml.eos_token_id': expected a token below 8, found 8"));
     CHECK(open(sound_model().key("tokenizer.ggml.eos_token_id", UINT32_MAX), folder)
               ->config()
@@ -200,7 +200,7 @@ TEST_CASE("a GGUF file in the layout of one backend is refused") {
     GgufBytes file;
     file.key("general.architecture", "llama").key("keel.layout", "cpu/interleaved-16/1");
     file.tensor("blk.0.attn_v.weight.laid_out", {64}, 24, std::string(64, '\1'));
-    CHECK_THAT(refusal(file),
+    CHECK_THAT(model_refusal(file),
                Contains("m.gguf: metadata key 'keel.layout': the weights are stored in one "
                         "backend's own layout, \"cpu/interleaved-16/1\", which Keel no longer "
                         "reads; use the model that this file was made from"));
@@ -212,27 +212,28 @@ TEST_CASE(
     const size_t at = file.tensors.find("blk.0.ffn_up.weight");
     file.tensors[at] = 'X';
     CHECK_THAT(
-        refusal(file),
+        model_refusal(file),
         EndsWith("m.gguf: tensor 'blk.0.ffn_up.weight' is missing; expected shape [64, 32]"));
     file = sound_model();
     file.keys.replace(file.keys.find("llama.feed_forward_length") + 25, 8,
                       GgufBytes::number(uint32_t{4}) + GgufBytes::number(uint32_t{96}));
-    CHECK_THAT(refusal(file), Contains("tensor 'blk.0.ffn_gate.weight': its metadata asks for "
-                                       "shape [96, 32], found [64, 32] of F32"));
+    CHECK_THAT(model_refusal(file),
+               Contains("tensor 'blk.0.ffn_gate.weight': its metadata asks for "
+                        "shape [96, 32], found [64, 32] of F32"));
     file = sound_model();
     const size_t type = file.tensors.find("blk.0.attn_v.weight") + 19 + 4 + 16;
     file.tensors.replace(type, 4, GgufBytes::number(uint32_t{26})); // I32
     CHECK_THAT(
-        refusal(file),
+        model_refusal(file),
         Contains(
             "tensor 'blk.0.attn_v.weight': weights of type I32 are not supported; supported: F32"));
     file = sound_model();
     file.tensor("rope_freqs.weight", {8}, ggml::f32, std::string(32, '\0'));
-    CHECK_THAT(refusal(file),
+    CHECK_THAT(model_refusal(file),
                Contains("tensor 'rope_freqs.weight': expected factors from 1e-6 to 1e6, found 0"));
     file = sound_model();
     file.tensor("rope_freqs.weight", {4}, ggml::f32, std::string(16, '\0'));
-    CHECK_THAT(refusal(file),
+    CHECK_THAT(model_refusal(file),
                Contains("tensor 'rope_freqs.weight': expected [8] of F32, found [4] of F32"));
 }
 

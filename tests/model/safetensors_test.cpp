@@ -19,17 +19,17 @@ using keel::test::WrittenTensor;
 
 namespace {
 
-SafetensorsHeader parse(std::string_view file) {
+SafetensorsHeader parse_tensors(std::string_view file) {
     return parse_safetensors(std::as_bytes(std::span(file)), "m.safetensors");
 }
 
-std::string refusal(std::string_view file) {
-    return error_text([&] { parse(file); });
+std::string tensors_refusal(std::string_view file) {
+    return error_text([&] { parse_tensors(file); });
 }
 
 // A file with one header and 64 bytes of data.
 std::string refusal_of_header(const std::string &header) {
-    const std::string text = refusal(safetensors_bytes(header, std::string(64, 'd')));
+    const std::string text = tensors_refusal(safetensors_bytes(header, std::string(64, 'd')));
     CHECK_THAT(text, StartsWith("m.safetensors: "));
     return text;
 }
@@ -81,12 +81,12 @@ TEST_CASE("a valid file gives its tensors in the order of their data") {
 
 TEST_CASE("every prefix of a valid file is an error, never a crash") {
     const std::string whole = safetensors_bytes(two_tensors());
-    CHECK(parse(whole).tensors.size() == 2);
+    CHECK(parse_tensors(whole).tensors.size() == 2);
     for (size_t length = 0; length < whole.size(); ++length) {
         // its own allocation, so that the address sanitizer sees a read past the end
         const std::vector<char> part(whole.begin(),
                                      whole.begin() + static_cast<std::ptrdiff_t>(length));
-        REQUIRE_THROWS_AS(parse({part.data(), part.size()}), Error);
+        REQUIRE_THROWS_AS(parse_tensors({part.data(), part.size()}), Error);
     }
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("a valid file with any one byte changed is read or refused, never more
             std::string changed = whole;
             changed[at] = static_cast<char>(random());
             try {
-                for (const TensorInfo &tensor : parse(changed).tensors) {
+                for (const TensorInfo &tensor : parse_tensors(changed).tensors) {
                     REQUIRE(tensor.offset <= changed.size());
                     REQUIRE(tensor.bytes <= changed.size() - tensor.offset);
                 }
@@ -109,15 +109,15 @@ TEST_CASE("a valid file with any one byte changed is read or refused, never more
 }
 
 TEST_CASE("a header length that cannot be is refused before anything is allocated") {
-    CHECK_THAT(refusal(""), Contains("at least 8 bytes, found 0"));
-    CHECK_THAT(refusal("1234567"), Contains("at least 8 bytes, found 7"));
+    CHECK_THAT(tensors_refusal(""), Contains("at least 8 bytes, found 0"));
+    CHECK_THAT(tensors_refusal("1234567"), Contains("at least 8 bytes, found 7"));
     const uint64_t before = peak_resident_bytes();
-    CHECK_THAT(refusal(std::string("\0\0\0\0\0\0\0\x10", 8) + "{}"),
+    CHECK_THAT(tensors_refusal(std::string("\0\0\0\0\0\0\0\x10", 8) + "{}"),
                Contains("header length") && Contains("1152921504606846976"));
     CHECK_THAT(
-        refusal(std::string("\0\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
+        tensors_refusal(std::string("\0\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
         Contains("header length: 100000000 bytes are announced, 2 follow; the file is cut short"));
-    CHECK_THAT(refusal(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
+    CHECK_THAT(tensors_refusal(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
                Contains("expected at most 100000000"));
     CHECK(peak_resident_bytes() - before < (64U << 20));
 }
@@ -199,21 +199,22 @@ TEST_CASE("tensors that share bytes are refused, holes and empty tensors are not
     CHECK_THAT(refusal_of_header(header("[0, 8]", "[0, 8]")), Contains("overlaps"));
     CHECK_THAT(refusal_of_header(header("[3, 11]", "[0, 8]")),
                Contains("tensor 'a': its data overlaps that of 'b'"));
-    CHECK(parse(safetensors_bytes(header("[20, 28]", "[0, 8]"), std::string(64, 'd')))
+    CHECK(parse_tensors(safetensors_bytes(header("[20, 28]", "[0, 8]"), std::string(64, 'd')))
               .tensors.size() == 2);
-    const auto empty = parse(safetensors_bytes(tensor_entry("F32", "[4, 0, 2]", "[4, 4]"), "data"));
+    const auto empty =
+        parse_tensors(safetensors_bytes(tensor_entry("F32", "[4, 0, 2]", "[4, 4]"), "data"));
     CHECK(empty.tensors.at(0).elements() == 0);
-    CHECK(parse(safetensors_bytes("{}")).tensors.empty());
+    CHECK(parse_tensors(safetensors_bytes("{}")).tensors.empty());
 }
 
 TEST_CASE("types that Keel does not know are listed without a type") {
-    const auto parsed =
-        parse(safetensors_bytes(tensor_entry("F4_X", "[5, 7]", "[0, 9]"), std::string(9, 'x')));
+    const auto parsed = parse_tensors(
+        safetensors_bytes(tensor_entry("F4_X", "[5, 7]", "[0, 9]"), std::string(9, 'x')));
     CHECK(parsed.tensors.at(0).dtype == KEEL_DTYPE_NONE);
     CHECK(parsed.tensors.at(0).dtype_name == "F4_X");
     CHECK(parsed.tensors.at(0).bytes == 9);
     const auto wide =
-        parse(safetensors_bytes(tensor_entry("I64", "[1]", "[0, 8]"), std::string(8, 'x')));
+        parse_tensors(safetensors_bytes(tensor_entry("I64", "[1]", "[0, 8]"), std::string(8, 'x')));
     CHECK(wide.tensors.at(0).dtype == KEEL_DTYPE_NONE);
 }
 

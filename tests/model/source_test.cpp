@@ -14,11 +14,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string refusal(const fs::path &path) {
+std::string source_refusal(const fs::path &path) {
     return error_text([&] { open_model_source(path); });
 }
 
-std::vector<float> values(const ModelSource &source, const TensorInfo &tensor) {
+std::vector<float> source_values(const ModelSource &source, const TensorInfo &tensor) {
     std::vector<float> out(static_cast<size_t>(tensor.elements()));
     convert_to_f32(tensor.dtype, source.bytes(tensor).data(), out.data(), out.size());
     return out;
@@ -38,9 +38,9 @@ TEST_CASE("the shipped tiny model opens, with every tensor that its config asks 
     source->expect("model.layers.5.self_attn.k_proj.weight", {c.kv_size(), c.hidden_size});
     source->expect("model.layers.5.mlp.down_proj.weight", {c.hidden_size, c.intermediate_size});
     CHECK(source->find("lm_head.weight") == nullptr);
-    const auto before = values(*source, embed);
+    const auto before = source_values(*source, embed);
     source->drop(embed);
-    CHECK(values(*source, embed) == before);
+    CHECK(source_values(*source, embed) == before);
 }
 
 TEST_CASE("a written model reads back, whole or in shards, in each type") {
@@ -66,8 +66,8 @@ TEST_CASE("a written model reads back, whole or in shards, in each type") {
             const TensorInfo &one = whole->expect(written.name, written.shape);
             const TensorInfo &other = shards->expect(written.name, written.shape);
             CHECK(one.dtype == dtype);
-            CHECK(values(*whole, one) == values(*shards, other));
-            if (dtype == KEEL_DTYPE_F32) CHECK(values(*whole, one) == written.values);
+            CHECK(source_values(*whole, one) == source_values(*shards, other));
+            if (dtype == KEEL_DTYPE_F32) CHECK(source_values(*whole, one) == written.values);
         }
     }
 }
@@ -95,30 +95,30 @@ TEST_CASE("tensors that are missing or of another shape or type are errors that 
 
 TEST_CASE("what is no model folder is refused with the cure") {
     const TempFolder folder;
-    CHECK_THAT(refusal(folder / "none"),
+    CHECK_THAT(source_refusal(folder / "none"),
                StartsWith((folder / "none").string()) && Contains("No such file"));
-    CHECK_THAT(refusal(folder.write("m.gguf", "GGUF")),
+    CHECK_THAT(source_refusal(folder.write("m.gguf", "GGUF")),
                Contains("m.gguf: version: 4 bytes are needed at byte 4, 0 follow"));
-    CHECK_THAT(refusal(folder.write("m.safetensors", "x")),
+    CHECK_THAT(source_refusal(folder.write("m.safetensors", "x")),
                Contains("expected the folder of a model or a GGUF file, found another file"));
-    CHECK_THAT(refusal(folder.path()), Contains("config.json is missing"));
+    CHECK_THAT(source_refusal(folder.path()), Contains("config.json is missing"));
     folder.write("meta/params.json", "{}");
-    CHECK_THAT(refusal(folder / "meta"), Contains("Meta's original format"));
+    CHECK_THAT(source_refusal(folder / "meta"), Contains("Meta's original format"));
 }
 
 TEST_CASE("a folder without safetensors says what is there instead") {
     const TempFolder folder;
     folder.write("config.json", mini_llama_config({}));
-    CHECK_THAT(refusal(folder.path()),
+    CHECK_THAT(source_refusal(folder.path()),
                Contains("model.safetensors is missing; is the download complete?"));
     folder.write("a.gguf", "");
-    CHECK_THAT(refusal(folder.path()), Contains("'a.gguf': give that file itself"));
+    CHECK_THAT(source_refusal(folder.path()), Contains("'a.gguf': give that file itself"));
     folder.write("pytorch_model.bin", "");
-    CHECK_THAT(refusal(folder.path()),
+    CHECK_THAT(source_refusal(folder.path()),
                Contains("'pytorch_model.bin'") && Contains("convert them to safetensors"));
     folder.write("model-00001-of-00002.safetensors", "");
-    CHECK_THAT(refusal(folder.path()), Contains("'model-00001-of-00002.safetensors'") &&
-                                           Contains("model.safetensors.index.json"));
+    CHECK_THAT(source_refusal(folder.path()), Contains("'model-00001-of-00002.safetensors'") &&
+                                                  Contains("model.safetensors.index.json"));
 }
 
 TEST_CASE("damaged weights name their file") {
@@ -126,11 +126,12 @@ TEST_CASE("damaged weights name their file") {
     make_mini_llama(folder / "m");
     const fs::path file = folder / "m/model.safetensors";
     fs::resize_file(file, fs::file_size(file) - 1);
-    CHECK_THAT(refusal(folder / "m"),
+    CHECK_THAT(source_refusal(folder / "m"),
                StartsWith(file.string() + ": header: lm_head.weight.data_offsets") &&
                    Contains("cut short"));
     fs::resize_file(file, 0);
-    CHECK_THAT(refusal(folder / "m"), StartsWith(file.string() + ": expected a safetensors file"));
+    CHECK_THAT(source_refusal(folder / "m"),
+               StartsWith(file.string() + ": expected a safetensors file"));
 }
 
 TEST_CASE("shards and their index must agree") {
@@ -152,25 +153,25 @@ TEST_CASE("shards and their index must agree") {
     map("\"a\":" + one + ",\"b\":" + one + ",\"c\":" + two);
     CHECK(open_model_source(folder / "m")->tensors().size() == 3);
     map("\"a\":" + one + ",\"b\":" + one + ",\"c\":" + two + ",\"d\":" + two);
-    CHECK_THAT(refusal(folder / "m"),
+    CHECK_THAT(source_refusal(folder / "m"),
                Contains("index.json: tensor 'd' should be in 'model-00002-of-00002.safetensors', "
                         "but is in none"));
     map("\"a\":" + one + ",\"b\":" + two + ",\"c\":" + two);
-    CHECK_THAT(refusal(folder / "m"), Contains("tensor 'b' should be in 'model-00002") &&
-                                          Contains("but is in") && Contains("00001-of"));
+    CHECK_THAT(source_refusal(folder / "m"), Contains("tensor 'b' should be in 'model-00002") &&
+                                                 Contains("but is in") && Contains("00001-of"));
     map("\"a\":" + one + ",\"c\":" + two);
-    CHECK_THAT(refusal(folder / "m"),
+    CHECK_THAT(source_refusal(folder / "m"),
                Contains("model-00001-of-00002.safetensors: tensor 'b' is not listed in"));
     map("\"a\":\"../m/model-00001-of-00002.safetensors\"");
-    CHECK_THAT(refusal(folder / "m"), Contains("expected the plain name"));
+    CHECK_THAT(source_refusal(folder / "m"), Contains("expected the plain name"));
 
     map("\"a\":" + one + ",\"b\":" + one + ",\"c\":" + two);
     write_safetensors(second, {{"c", {1}, {3}}, {"a", {1}, {4}}});
-    CHECK_THAT(refusal(folder / "m"),
+    CHECK_THAT(source_refusal(folder / "m"),
                Contains("00002-of-00002.safetensors: tensor 'a' stands in") &&
                    Contains("00001-of"));
     fs::remove(second);
-    CHECK_THAT(refusal(folder / "m"),
+    CHECK_THAT(source_refusal(folder / "m"),
                StartsWith(second.string() + ": the shard is missing, though ") &&
                    Contains("lists it"));
 }

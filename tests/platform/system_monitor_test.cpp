@@ -8,21 +8,21 @@ using test::TempFolder;
 
 namespace {
 
-constexpr uint64_t mib = uint64_t{1} << 20;
-const std::string meminfo =
+constexpr uint64_t one_mib = uint64_t{1} << 20;
+const std::string meminfo_text =
     "MemTotal:        8388608 kB\nMemFree:          102400 kB\nMemAvailable:    4194304 kB\n";
 
 } // namespace
 
 TEST_CASE("a monitor reads memory and stalls anew each time") {
     const TempFolder system;
-    system.write("proc/meminfo", meminfo);
+    system.write("proc/meminfo", meminfo_text);
     system.write("proc/self/cgroup", "0::/a\n");
     system.write("proc/pressure/memory",
                  "some avg10=1.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00\n");
     const auto monitor = system_monitor(system / "proc", system / "cgroup");
     MemoryReading reading = monitor->read();
-    CHECK(reading.memory.available == 4096 * mib);
+    CHECK(reading.memory.available == 4096 * one_mib);
     CHECK(reading.stalled == 1.5);
     CHECK(reading.stalled_where == (system / "proc/pressure/memory").string());
 
@@ -31,7 +31,7 @@ TEST_CASE("a monitor reads memory and stalls anew each time") {
     system.write("cgroup/a/memory.current", "1048576\n");
     system.write("cgroup/a/memory.pressure", "some avg10=42.25 avg60=0.00 avg300=0.00 total=1\n");
     reading = monitor->read();
-    CHECK(reading.memory.available == 1023 * mib);
+    CHECK(reading.memory.available == 1023 * one_mib);
     CHECK(reading.stalled == 42.25);
     system.write("cgroup/a/memory.current", "1073741824\n");
     CHECK(monitor->read().memory.available == 0);
@@ -39,7 +39,7 @@ TEST_CASE("a monitor reads memory and stalls anew each time") {
 
 TEST_CASE("a control group of version 1 limits the memory, too, and version 2 may lie beside it") {
     const TempFolder system;
-    system.write("proc/meminfo", meminfo);
+    system.write("proc/meminfo", meminfo_text);
     system.write("proc/self/cgroup", "5:cpu,memory:/job\n2:cpuset:/\n0::/slice\n");
     system.write("cgroup/memory/job/memory.limit_in_bytes", "1073741824\n");
     system.write("cgroup/memory/job/memory.usage_in_bytes", "805306368\n");
@@ -49,8 +49,8 @@ TEST_CASE("a control group of version 1 limits the memory, too, and version 2 ma
     system.write("cgroup/unified/slice/memory.pressure",
                  "some avg10=3.00 avg60=0.00 avg300=0.00 total=1\n");
     const MemoryReading reading = system_monitor(system / "proc", system / "cgroup")->read();
-    CHECK(reading.memory.total == 1024 * mib);
-    CHECK(reading.memory.available == 512 * mib);
+    CHECK(reading.memory.total == 1024 * one_mib);
+    CHECK(reading.memory.available == 512 * one_mib);
     CHECK(reading.memory.limited_by == (system / "cgroup/memory/job").string());
     CHECK(reading.stalled == 3.0);
 }

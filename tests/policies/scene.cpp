@@ -9,7 +9,7 @@ namespace {
 
 constexpr float garbage = std::numeric_limits<float>::quiet_NaN();
 
-uint64_t mix(uint64_t x) {
+uint64_t scramble(uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -32,7 +32,7 @@ void softmax(std::vector<double> &x) {
 } // namespace
 
 double scene_noise(uint64_t seed, uint64_t index) {
-    return static_cast<double>(mix(seed ^ mix(index)) >> 40) * 0x1p-23 - 1.0;
+    return static_cast<double>(scramble(seed ^ scramble(index)) >> 40) * 0x1p-23 - 1.0;
 }
 
 Scene::Scene(uint64_t seed, uint32_t heads, uint32_t kv_heads, uint32_t head_dim, int64_t length,

@@ -4,7 +4,7 @@ using namespace keel::test;
 
 namespace {
 
-constexpr int64_t slots = 16;
+constexpr int64_t score_slots = 16;
 
 // Reduces numbers[i][h][j] as keel_scores says: queries first, then the heads of a group.
 Values reduced(const std::function<double(int64_t i, int64_t h, int64_t j)> &number,
@@ -34,7 +34,7 @@ Values reduced(const std::function<double(int64_t i, int64_t h, int64_t j)> &num
             if (group == KEEL_REDUCE_MEAN) value /= static_cast<double>(of_heads.size());
             if (group == KEEL_REDUCE_MAX)
                 value = *std::max_element(of_heads.begin(), of_heads.end());
-            double &place = out[static_cast<size_t>(row * slots + j)];
+            double &place = out[static_cast<size_t>(row * score_slots + j)];
             if (!accumulate)
                 place = value;
             else
@@ -73,12 +73,12 @@ TEST_CASE("scores are reduced over queries, then over the group, in every combin
             for (const uint32_t window : {0U, 2U, 50U}) {
                 const bool accumulate = window == 2;
                 const int64_t rows = group == KEEL_REDUCE_NONE ? heads : 2;
-                const Values old(static_cast<size_t>(rows * slots), 0.125);
+                const Values old(static_cast<size_t>(rows * score_slots), 0.125);
                 const Values want = reduced(
                     [&](int64_t i, int64_t h, int64_t j) { return naive.probability(i, h, j); },
                     cache, old, m, heads, queries, group, window, accumulate);
-                const keel_scores by_product =
-                    scores_of(bench.floats({rows, slots}, old), queries, group, window, accumulate);
+                const keel_scores by_product = scores_of(bench.floats({rows, score_slots}, old),
+                                                         queries, group, window, accumulate);
                 auto a =
                     args_of<keel_attention_args>(KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_SCORES);
                 a.q = q_tensor;
@@ -89,8 +89,8 @@ TEST_CASE("scores are reduced over queries, then over the group, in every combin
                 REQUIRE(bench.backend().attention(bench.ctx(), &a) == KEEL_OK);
                 require_close(bench.read(by_product.out), want);
 
-                const keel_scores composed =
-                    scores_of(bench.floats({rows, slots}, old), queries, group, window, accumulate);
+                const keel_scores composed = scores_of(bench.floats({rows, score_slots}, old),
+                                                       queries, group, window, accumulate);
                 auto s = args_of<keel_attention_scores_args>(KEEL_SCORES_CAUSAL);
                 s.q = q_tensor;
                 s.kv = &cache.view;
@@ -103,27 +103,28 @@ TEST_CASE("scores are reduced over queries, then over the group, in every combin
     }
 }
 
-TEST_CASE("ranges have their own normalizer and slots outside get 0") {
+TEST_CASE("ranges have their own normalizer and score_slots outside get 0") {
     Bench bench;
     const BenchCache cache(bench, {10}, 4, 4, 3);
     const Values q = random_values(2 * 4, 4);
     const auto inside = [](int64_t j) { return (j >= 1 && j < 3) || j >= 7; };
     NaiveAttention naive{cache, q, 2, 1, 0.25, everything()};
     naive.sees = [&](int64_t, int64_t, int64_t j) { return inside(j); };
-    const Values weights = random_values(slots, 5);
+    const Values weights = random_values(score_slots, 5);
     for (const bool weighted : {false, true}) {
-        const keel_scores scores = scores_of(bench.floats({1, slots}, Values(slots, 9.0)),
-                                             KEEL_REDUCE_SUM, KEEL_REDUCE_SUM, 0, false);
+        const keel_scores scores =
+            scores_of(bench.floats({1, score_slots}, Values(score_slots, 9.0)), KEEL_REDUCE_SUM,
+                      KEEL_REDUCE_SUM, 0, false);
         auto s = args_of<keel_attention_scores_args>(KEEL_SCORES_RANGES |
                                                      (weighted ? KEEL_SCORES_WEIGHTS : 0));
         s.q = bench.floats({2, 1, 4}, q);
         s.kv = &cache.view;
         s.ranges = bench.ints({2, 2}, {1, 3, 7, 10});
-        s.weights = weighted ? bench.floats({1, slots}, weights) : nullptr;
+        s.weights = weighted ? bench.floats({1, score_slots}, weights) : nullptr;
         s.scores = &scores;
         s.scale = 0.25F;
         REQUIRE(bench.backend().attention_scores(bench.ctx(), &s) == KEEL_OK);
-        Values want(slots, 9.0); // beyond the length: as it was
+        Values want(score_slots, 9.0); // beyond the length: as it was
         for (int64_t j = 0; j < 10; ++j) {
             want[static_cast<size_t>(j)] =
                 (naive.probability(0, 0, j) + naive.probability(1, 0, j)) *
@@ -140,8 +141,9 @@ TEST_CASE("logits are reduced over the queries that see a slot") {
     const Values q = random_values(static_cast<size_t>(m * 4), 7);
     const NaiveAttention naive{cache, q, m, 1, 0.5, causal(cache, m)};
     for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, KEEL_REDUCE_MAX}) {
-        const keel_scores scores = scores_of(bench.blank({1, slots}), queries, KEEL_REDUCE_MEAN, 2,
-                                             false); // queries 1 and 2
+        const keel_scores scores =
+            scores_of(bench.blank({1, score_slots}), queries, KEEL_REDUCE_MEAN, 2,
+                      false); // queries 1 and 2
         auto s = args_of<keel_attention_scores_args>(KEEL_SCORES_LOGITS | KEEL_SCORES_CAUSAL);
         s.q = bench.floats({m, 1, 4}, q);
         s.kv = &cache.view;

@@ -11,7 +11,7 @@ using namespace keel;
 
 namespace {
 
-pipeline::PipelineConfig tiny(std::initializer_list<std::string> more = {}) {
+pipeline::PipelineConfig chat_tiny(std::initializer_list<std::string> more = {}) {
     std::vector<std::string> sets{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
                                   "backend.plugin=cpu", "sampling.temperature=0"};
     sets.insert(sets.end(), more);
@@ -22,7 +22,7 @@ pipeline::PipelineConfig tiny(std::initializer_list<std::string> more = {}) {
 struct Talk {
     explicit Talk(std::initializer_list<std::string> more = {},
                   std::optional<std::string> system = std::nullopt)
-        : pipeline(tiny(more), options()), session(pipeline),
+        : pipeline(chat_tiny(more), options()), session(pipeline),
           chat(session, *ChatTemplate::by_name("zephyr"), std::move(system)) {}
     static PipelineOptions options() {
         PipelineOptions o;

@@ -17,7 +17,7 @@ using namespace keel;
 
 namespace {
 
-std::vector<std::string> tiny(std::initializer_list<std::string> more = {}) {
+std::vector<std::string> strict_tiny(std::initializer_list<std::string> more = {}) {
     std::vector<std::string> sets{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
                                   "backend.plugin=cpu", "strict=true", "sampling.temperature=0"};
     sets.insert(sets.end(), more);
@@ -34,7 +34,7 @@ GenerateResult run(const std::vector<std::string> &sets, const std::string &prom
     return generate(session, pipeline.tokenizer()->encode(prompt), options);
 }
 
-const std::string opening =
+const std::string story =
     "Once upon a time there was a king who had three daughters, and the youngest";
 
 // How far two distributions over the next token may lie apart, for a cache and weights of that
@@ -64,13 +64,13 @@ void poison(const std::filesystem::path &folder, const std::string &name, uint64
 } // namespace
 
 TEST_CASE("every KV dtype gives the text of an f32 cache, or logits as near as the dtype allows") {
-    Pipeline exact(pipeline::config_from_overrides(tiny({"kv.dtype=f32"})));
-    const std::vector<int32_t> prompt = exact.tokenizer()->encode(opening);
-    const std::vector<int32_t> greedy = run(tiny({"kv.dtype=f32"}), opening, 20).ids;
+    Pipeline exact(pipeline::config_from_overrides(strict_tiny({"kv.dtype=f32"})));
+    const std::vector<int32_t> prompt = exact.tokenizer()->encode(story);
+    const std::vector<int32_t> greedy = run(strict_tiny({"kv.dtype=f32"}), story, 20).ids;
     for (const auto &[dtype, bound] : std::initializer_list<std::pair<std::string, double>>{
              {"f16", 0.02}, {"bf16", 0.15}, {"q8_0", 0.3}, {"q4_0", 3.0}}) {
         INFO(dtype);
-        Pipeline coarse(pipeline::config_from_overrides(tiny({"kv.dtype=" + dtype})));
+        Pipeline coarse(pipeline::config_from_overrides(strict_tiny({"kv.dtype=" + dtype})));
         Session a(exact), b(coarse);
         a.prefill(prompt);
         b.prefill(prompt);
@@ -84,27 +84,27 @@ TEST_CASE("every KV dtype gives the text of an f32 cache, or logits as near as t
 }
 
 TEST_CASE("the sync strategy never changes the text") {
-    const std::string text = run(tiny({"sync=lazy"}), opening, 20).text;
+    const std::string text = run(strict_tiny({"sync=lazy"}), story, 20).text;
     for (const std::string strategy :
          {"auto", "eager", "{strategy: batched, ops: 1}", "{strategy: batched, ops: 7}"}) {
         INFO(strategy);
-        CHECK(run(tiny({"sync=" + strategy}), opening, 20).text == text);
+        CHECK(run(strict_tiny({"sync=" + strategy}), story, 20).text == text);
     }
 }
 
 TEST_CASE("keys and values may have different dtypes") {
     const GenerateResult result =
-        run(tiny({"kv.key_dtype=q8_0", "kv.value_dtype=q4_0"}), opening, 8);
+        run(strict_tiny({"kv.key_dtype=q8_0", "kv.value_dtype=q4_0"}), story, 8);
     CHECK(result.ids.size() == 8);
 }
 
 TEST_CASE("a policy that had nothing to evict agrees with none to the bit") {
-    const std::vector<std::string> window = tiny(
+    const std::vector<std::string> window = strict_tiny(
         {"policy.plugin=sliding_window", "policy.budget.tokens=512", "policy.protect.prefix=4"});
-    Pipeline full(pipeline::config_from_overrides(tiny({}))),
+    Pipeline full(pipeline::config_from_overrides(strict_tiny({}))),
         windowed(pipeline::config_from_overrides(window));
     Session a(full), b(windowed);
-    const std::vector<int32_t> prompt = full.tokenizer()->encode(opening);
+    const std::vector<int32_t> prompt = full.tokenizer()->encode(story);
     a.prefill(prompt);
     b.prefill(prompt);
     for (int i = 0; i < 20; ++i) {
@@ -119,10 +119,10 @@ TEST_CASE("a policy that had nothing to evict agrees with none to the bit") {
 TEST_CASE(
     "a sliding window keeps its budget, in both position modes, with a prompt longer than it") {
     std::string prompt;
-    for (int i = 0; i < 12; ++i) prompt += opening + " went into the wood. ";
+    for (int i = 0; i < 12; ++i) prompt += story + " went into the wood. ";
     for (const std::string positions : {"absolute", "rerotated"}) {
         INFO(positions);
-        const std::vector<std::string> sets = tiny(
+        const std::vector<std::string> sets = strict_tiny(
             {"policy.plugin=sliding_window", "policy.budget.tokens=96", "policy.protect.prefix=4",
              "policy.budget.slack=16", "policy.positions=" + positions});
         Pipeline pipeline(pipeline::config_from_overrides(sets));
@@ -148,21 +148,21 @@ TEST_CASE(
 }
 
 TEST_CASE("a full cache stops the text and says which key to change") {
-    const GenerateResult context = run(tiny({"model.context=40"}), opening, 100);
+    const GenerateResult context = run(strict_tiny({"model.context=40"}), story, 100);
     CHECK(context.reason == StopReason::cache_full);
     CHECK(context.detail.find("model.context") != std::string::npos);
     CHECK(context.stats.prefill_tokens + context.stats.decode_tokens == 40);
 
-    const GenerateResult cap = run(tiny({"kv.max_mib=0.4", "kv.dtype=f16"}), opening, 300);
+    const GenerateResult cap = run(strict_tiny({"kv.max_mib=0.4", "kv.dtype=f16"}), story, 300);
     CHECK(cap.reason == StopReason::cache_full);
     CHECK(cap.detail.find("kv.max_mib") != std::string::npos);
     CHECK(cap.stats.kv_peak_bytes <= 0.4 * 1048576);
 }
 
 TEST_CASE("a prompt that does not fit is refused before anything is computed") {
-    Pipeline pipeline(pipeline::config_from_overrides(tiny({"model.context=8"})));
+    Pipeline pipeline(pipeline::config_from_overrides(strict_tiny({"model.context=8"})));
     Session session(pipeline);
-    CHECK_THROWS_WITH(session.prefill(pipeline.tokenizer()->encode(opening)),
+    CHECK_THROWS_WITH(session.prefill(pipeline.tokenizer()->encode(story)),
                       Catch::Contains("model.context"));
     CHECK(session.tokens() == 0);
 }
@@ -219,20 +219,19 @@ TEST_CASE("a device for the reference backend is refused where it is written, no
 }
 
 TEST_CASE("stop strings, end tokens and the token limit end a text") {
-    const GenerateResult plain = run(tiny(), opening, 40);
+    const GenerateResult plain = run(strict_tiny(), story, 40);
     CHECK(plain.reason == StopReason::max_tokens);
     CHECK(plain.ids.size() == 40);
     const std::string stop = plain.text.substr(plain.text.size() / 2, 5);
 
-    Pipeline pipeline(pipeline::config_from_overrides(tiny()));
+    Pipeline pipeline(pipeline::config_from_overrides(strict_tiny()));
     Session session(pipeline);
     GenerateOptions options = generate_options(pipeline.config());
     options.max_tokens = 40;
     options.stop = {stop};
     std::string streamed;
     options.on_text = [&](std::string_view text) { streamed += text; };
-    const GenerateResult stopped =
-        generate(session, pipeline.tokenizer()->encode(opening), options);
+    const GenerateResult stopped = generate(session, pipeline.tokenizer()->encode(story), options);
     CHECK(stopped.reason == StopReason::stop_string);
     CHECK(stopped.detail == stop);
     CHECK(stopped.text == plain.text.substr(0, plain.text.find(stop)));
@@ -254,30 +253,32 @@ TEST_CASE("stop strings, end tokens and the token limit end a text") {
 }
 
 TEST_CASE("a seed makes sampled text repeatable") {
-    const std::vector<std::string> sets = tiny({"sampling.temperature=0.9", "sampling.seed=7"});
-    const GenerateResult a = run(sets, opening, 30), b = run(sets, opening, 30);
+    const std::vector<std::string> sets =
+        strict_tiny({"sampling.temperature=0.9", "sampling.seed=7"});
+    const GenerateResult a = run(sets, story, 30), b = run(sets, story, 30);
     CHECK(a.ids == b.ids);
-    CHECK(run(tiny({"sampling.temperature=0.9", "sampling.seed=8"}), opening, 30).ids != a.ids);
+    CHECK(run(strict_tiny({"sampling.temperature=0.9", "sampling.seed=8"}), story, 30).ids !=
+          a.ids);
 }
 
 TEST_CASE("cancelling ends the text after the running step") {
-    Pipeline pipeline(pipeline::config_from_overrides(tiny()));
+    Pipeline pipeline(pipeline::config_from_overrides(strict_tiny()));
     Session session(pipeline);
     GenerateOptions options = generate_options(pipeline.config());
     options.on_text = [&](std::string_view) { pipeline.host().request_cancel(); };
-    const GenerateResult result = generate(session, pipeline.tokenizer()->encode(opening), options);
+    const GenerateResult result = generate(session, pipeline.tokenizer()->encode(story), options);
     CHECK(result.reason == StopReason::cancelled);
     CHECK(result.ids.size() < 5);
 }
 
 TEST_CASE("weights quantized at load keep the text's distribution near, and say what they are") {
-    Pipeline exact(pipeline::config_from_overrides(tiny({"kv.dtype=f32"})));
-    const std::vector<int32_t> prompt = exact.tokenizer()->encode(opening);
+    Pipeline exact(pipeline::config_from_overrides(strict_tiny({"kv.dtype=f32"})));
+    const std::vector<int32_t> prompt = exact.tokenizer()->encode(story);
     for (const auto &[dtype, bound] : std::initializer_list<std::pair<std::string, double>>{
              {"f16", 0.05}, {"q8_0", 0.6}, {"q4_0", 6.0}}) {
         INFO(dtype);
-        Pipeline coarse(
-            pipeline::config_from_overrides(tiny({"model.weights=" + dtype, "kv.dtype=f32"})));
+        Pipeline coarse(pipeline::config_from_overrides(
+            strict_tiny({"model.weights=" + dtype, "kv.dtype=f32"})));
         CHECK(coarse.weights().dtype_name() == dtype);
         Session a(exact), b(coarse);
         a.prefill(prompt);

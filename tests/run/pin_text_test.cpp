@@ -10,12 +10,12 @@ using test::error_text;
 
 namespace {
 
-const std::string tiny = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
+const std::string tiny_model = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
 
 } // namespace
 
 TEST_CASE("a pin is the least run of tokens that holds a text, which stands once in the prompt") {
-    const auto tokenizer = load_tokenizer(tiny);
+    const auto tokenizer = load_tokenizer(tiny_model);
     const std::string prompt =
         "Once upon a time there was a fox. The fox had a golden ball, and the ball was lost.";
     const std::vector<int32_t> ids = tokenizer->encode(prompt);
@@ -44,8 +44,8 @@ TEST_CASE("a pin is the least run of tokens that holds a text, which stands once
 TEST_CASE("what is pinned of a prompt stays while a text is written, and a prompt that is refused "
           "leaves no pins") {
     const std::vector<std::string> overrides = {
-        "model.path=" + tiny,      "backend.plugin=reference", "policy.plugin=sliding_window",
-        "policy.budget.tokens=24", "policy.budget.slack=0",    "sampling.temperature=0"};
+        "model.path=" + tiny_model, "backend.plugin=reference", "policy.plugin=sliding_window",
+        "policy.budget.tokens=24",  "policy.budget.slack=0",    "sampling.temperature=0"};
     Pipeline pipeline(pipeline::config_from_overrides(overrides));
     Session session(pipeline);
     const std::vector<int32_t> ids = pipeline.tokenizer()->encode(

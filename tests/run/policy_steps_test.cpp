@@ -17,7 +17,7 @@ using test::scripted;
 
 namespace {
 
-pipeline::PipelineConfig tiny(std::initializer_list<std::string> more = {}) {
+pipeline::PipelineConfig policy_tiny(std::initializer_list<std::string> more = {}) {
     std::vector<std::string> sets{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny",
                                   "backend.plugin=cpu", "model.context=768"};
     sets.insert(sets.end(), more);
@@ -83,7 +83,7 @@ class Watch final : public StepTap {
 
 TEST_CASE("steps that leave something for a policy compute what plain ones do, to the bit, until "
           "slots go") {
-    Pipeline plain(tiny(), quiet());
+    Pipeline plain(policy_tiny(), quiet());
     const auto ids = prompt(plain, 150);
     Session none(plain);
     none.prefill(ids);
@@ -94,7 +94,8 @@ TEST_CASE("steps that leave something for a policy compute what plain ones do, t
                                "compactor", "kvzip", "random", "sliding_window"}) {
         INFO(policy);
         Pipeline pipeline(
-            tiny({std::string("policy.plugin=") + policy, "policy.budget.tokens=400"}), quiet());
+            policy_tiny({std::string("policy.plugin=") + policy, "policy.budget.tokens=400"}),
+            quiet());
         Session session(pipeline);
         session.prefill(ids);
         CHECK(follow(session, 20) == wanted);
@@ -105,7 +106,7 @@ TEST_CASE("steps that leave something for a policy compute what plain ones do, t
 TEST_CASE("decoding under a policy takes no op, read or wait more than without, but for moving "
           "queries up") {
     const auto decode_work = [](std::initializer_list<std::string> sets) {
-        Pipeline pipeline(tiny(sets), quiet());
+        Pipeline pipeline(policy_tiny(sets), quiet());
         Session session(pipeline);
         session.prefill(prompt(pipeline, 100));
         for (int i = 0; i < 66; ++i) session.decode(session.greedy());
@@ -131,7 +132,7 @@ TEST_CASE("decoding under a policy takes no op, read or wait more than without, 
 TEST_CASE("scores that a graph's steps leave are the attention over the slots that were kept, "
           "computed from "
           "scratch") {
-    Pipeline pipeline(tiny(), quiet());
+    Pipeline pipeline(policy_tiny(), quiet());
     const ModelConfig &m = pipeline.model();
     const auto heads = static_cast<size_t>(m.heads),
                group = heads / static_cast<size_t>(m.kv_heads);
@@ -229,14 +230,14 @@ TEST_CASE("scores that a graph's steps leave are the attention over the slots th
 }
 
 TEST_CASE("a session that is forked into a policy goes on as one that had it from the beginning") {
-    Pipeline shared(tiny(), quiet(3));
+    Pipeline shared(policy_tiny(), quiet(3));
     const auto ids = prompt(shared, 300);
     const std::vector<std::string> policies = {
         "snapkv",    "h2o",   "tova",   "keydiff",       "expected_attention",
         "compactor", "kvzip", "random", "sliding_window"};
     std::vector<PolicySetup *> plans;
     for (const std::string &name : policies) {
-        const auto config = tiny(
+        const auto config = policy_tiny(
             {"policy.plugin=" + name, "policy.budget.tokens=100", "policy.positions=absolute"});
         plans.push_back(&shared.policies().add(config.policy));
     }
@@ -251,8 +252,8 @@ TEST_CASE("a session that is forked into a policy goes on as one that had it fro
         CHECK(arm->cache().cache().max_length() <= 100 + 300 * (policies[i] == "kvzip"));
         CHECK(arm->stats().evictions == 1);
         const auto forked = follow(*arm, 40);
-        Pipeline alone(tiny({"policy.plugin=" + policies[i], "policy.budget.tokens=100",
-                             "policy.positions=absolute"}),
+        Pipeline alone(policy_tiny({"policy.plugin=" + policies[i], "policy.budget.tokens=100",
+                                    "policy.positions=absolute"}),
                        quiet());
         Session session(alone);
         session.prefill(ids);
@@ -271,11 +272,12 @@ TEST_CASE("a session that is forked into a policy goes on as one that had it fro
 }
 
 TEST_CASE("a prefill that cannot serve two policies at once is refused by the need's name") {
-    Pipeline shared(tiny(), quiet(2));
+    Pipeline shared(policy_tiny(), quiet(2));
     std::vector<PolicySetup *> plans;
     for (const char *sinks : {"4", "8"}) {
-        const auto config = tiny({"policy.plugin=expected_attention", "policy.budget.tokens=100",
-                                  std::string("policy.params.sinks=") + sinks});
+        const auto config =
+            policy_tiny({"policy.plugin=expected_attention", "policy.budget.tokens=100",
+                         std::string("policy.params.sinks=") + sinks});
         plans.push_back(&shared.policies().add(config.policy));
     }
     CHECK_THAT(error_text([&] { shared.policies().add_shared_prefill(plans); }, ErrorKind::input),
@@ -283,9 +285,9 @@ TEST_CASE("a prefill that cannot serve two policies at once is refused by the ne
 }
 
 TEST_CASE("a session under a policy that was added is not saved as if it had the pipeline's") {
-    Pipeline pipeline(tiny(), quiet());
-    PolicySetup &plan =
-        pipeline.policies().add(tiny({"policy.plugin=h2o", "policy.budget.tokens=100"}).policy);
+    Pipeline pipeline(policy_tiny(), quiet());
+    PolicySetup &plan = pipeline.policies().add(
+        policy_tiny({"policy.plugin=h2o", "policy.budget.tokens=100"}).policy);
     Session session(pipeline, plan);
     session.prefill(prompt(pipeline, 20));
     const test::TempFolder folder;

@@ -1,8 +1,8 @@
 // Saved sessions: going on after a load gives what going on without it would have given; what does
 // not fit or is broken is refused.
 #include "base/error.hpp"
-#include "run/generate.hpp"
 #include "run/session_file.hpp"
+#include "run/session_rig.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
@@ -13,20 +13,9 @@
 #include <random>
 
 using namespace keel;
+using namespace keel::test;
 
 namespace {
-
-using Sets = std::vector<std::string>;
-
-Sets tiny(std::initializer_list<std::string> more = {}) {
-    Sets sets{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny", "backend.plugin=cpu",
-              "sampling.temperature=0"};
-    sets.insert(sets.end(), more);
-    return sets;
-}
-
-const std::string opening =
-    "Once upon a time there was a king who had three daughters, and the youngest";
 
 std::string bytes_of(const std::filesystem::path &path) {
     std::ifstream file(path, std::ios::binary);
@@ -56,7 +45,7 @@ std::string with_checksum(std::string file) {
 }
 
 // What the error says, or nothing if there was none.
-template <typename Action> std::string refusal_of(Action &&action) {
+template <typename Action> std::string file_refusal_of(Action &&action) {
     try {
         action();
     } catch (const Error &error) {
@@ -64,13 +53,6 @@ template <typename Action> std::string refusal_of(Action &&action) {
         return error.what();
     }
     return {};
-}
-
-GenerateOptions options_of(Pipeline &pipeline, int64_t tokens) {
-    GenerateOptions options = generate_options(pipeline.config());
-    options.max_tokens = tokens;
-    options.ignore_end = true;
-    return options;
 }
 
 } // namespace
@@ -159,7 +141,7 @@ TEST_CASE(
         Pipeline other(pipeline::config_from_overrides(tiny(sets)));
         Session b(other);
         b.prefill(std::vector<int32_t>{1, 2, 3});
-        std::string text = refusal_of([&] { load_session(b, folder / "s"); });
+        std::string text = file_refusal_of([&] { load_session(b, folder / "s"); });
         CHECK(b.tokens() == 3);
         return text;
     };
@@ -169,13 +151,13 @@ TEST_CASE(
     CHECK_THAT(refusal({"model.weights=q8_0"}), Catch::Contains("weights of type"));
     CHECK_THAT(refusal({"policy.plugin=sliding_window", "policy.budget.tokens=64"}),
                Catch::Contains("policy.plugin"));
-    CHECK_THAT(refusal_of([&] { load_session(session, folder / "none"); }),
+    CHECK_THAT(file_refusal_of([&] { load_session(session, folder / "none"); }),
                Catch::Contains("none"));
     CHECK(session.tokens() > 0);
 
     Pipeline small(pipeline::config_from_overrides(tiny({"model.context=8"})));
     Session c(small);
-    CHECK_THAT(refusal_of([&] { load_session(c, folder / "s"); }),
+    CHECK_THAT(file_refusal_of([&] { load_session(c, folder / "s"); }),
                Catch::Contains("model.context = 8"));
     CHECK(c.tokens() == 0);
 }
@@ -194,7 +176,7 @@ TEST_CASE("other weights of the same shape are another model") {
         Pipeline copy(
             pipeline::config_from_overrides(tiny({"model.path=" + folder.path().string()})));
         Session b(copy);
-        return refusal_of([&] { load_session(b, folder / "s"); });
+        return file_refusal_of([&] { load_session(b, folder / "s"); });
     };
     CHECK(load().empty()); // the same model in another place
     std::fstream file(folder / "model.safetensors",
@@ -222,7 +204,7 @@ TEST_CASE("the same weights under another config are another model, and the erro
         Pipeline copy(
             pipeline::config_from_overrides(tiny({"model.path=" + folder.path().string()})));
         Session b(copy);
-        return refusal_of([&] { load_session(b, folder / "s"); });
+        return file_refusal_of([&] { load_session(b, folder / "s"); });
     };
     const auto with = [&](const char *key, const nlohmann::json &value) {
         auto changed = nlohmann::json::parse(config);
@@ -256,7 +238,7 @@ TEST_CASE("the same weights under another config are another model, and the erro
         two(pipeline::config_from_overrides(evicting("policy.seed=2")));
     Session a(one), b(two);
     save_session(a, folder / "seeded");
-    CHECK_THAT(refusal_of([&] { load_session(b, folder / "seeded"); }),
+    CHECK_THAT(file_refusal_of([&] { load_session(b, folder / "seeded"); }),
                Catch::Contains("policy.seed"));
 }
 
@@ -271,7 +253,7 @@ TEST_CASE("numbers that are not finite in a loaded session: its file is a suspec
                 32); // among keys and values: NaN wherever floats begin
     folder.write("bad.session", with_checksum(file));
     load_session(session, folder / "bad.session");
-    CHECK_THAT(refusal_of([&] {
+    CHECK_THAT(file_refusal_of([&] {
                    session.decode(5);
                    session.greedy();
                }),
@@ -292,7 +274,7 @@ TEST_CASE("broken session files are refused and never crash") {
         REQUIRE(with_checksum(good) == good);
         const auto load = [&](const std::string &content) {
             folder.write("broken", content);
-            return refusal_of([&] { load_session(session, folder / "broken"); });
+            return file_refusal_of([&] { load_session(session, folder / "broken"); });
         };
         CHECK_THAT(load(""), Catch::Contains("not a saved session"));
         CHECK_THAT(load("keel session"), Catch::Contains("not a saved session"));
@@ -341,17 +323,17 @@ TEST_CASE("a session file appears whole or not at all") {
     Pipeline pipeline(pipeline::config_from_overrides(tiny()));
     Session session(pipeline);
     session.prefill(std::vector<int32_t>{1, 2, 3});
-    CHECK_THAT(refusal_of([&] { save_session(session, folder / "no/such/folder"); }),
+    CHECK_THAT(file_refusal_of([&] { save_session(session, folder / "no/such/folder"); }),
                Catch::Contains("cannot be written"));
-    CHECK_THAT(refusal_of([&] { save_session(session, folder.path()); }),
+    CHECK_THAT(file_refusal_of([&] { save_session(session, folder.path()); }),
                Catch::Contains("not a file"));
-    CHECK_THAT(refusal_of([&] { save_session(session, "/dev/null"); }),
+    CHECK_THAT(file_refusal_of([&] { save_session(session, "/dev/null"); }),
                Catch::Contains("not a file"));
     CHECK(std::filesystem::is_empty(folder.path()));
     save_session(session, folder / "s");
     save_session(session, folder / "s"); // over an older one
     folder.write("other", "not a session, and longer than the mark");
-    CHECK_THAT(refusal_of([&] { save_session(session, folder / "other"); }),
+    CHECK_THAT(file_refusal_of([&] { save_session(session, folder / "other"); }),
                Catch::Contains("no saved session") && Catch::Contains("another name"));
     CHECK(bytes_of(folder / "other").starts_with("not a session"));
     std::filesystem::remove(folder / "other");

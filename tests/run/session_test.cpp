@@ -1,34 +1,12 @@
 // Sessions without a file: taking tokens back, cancelling a prefill, log-probabilities.
 #include "base/error.hpp"
-#include "run/generate.hpp"
+#include "run/session_rig.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
 using namespace keel;
-
-namespace {
-
-using Sets = std::vector<std::string>;
-
-Sets tiny(std::initializer_list<std::string> more = {}) {
-    Sets sets{std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny", "backend.plugin=cpu",
-              "sampling.temperature=0"};
-    sets.insert(sets.end(), more);
-    return sets;
-}
-
-const std::string opening =
-    "Once upon a time there was a king who had three daughters, and the youngest";
-
-GenerateOptions options_of(Pipeline &pipeline, int64_t tokens) {
-    GenerateOptions options = generate_options(pipeline.config());
-    options.max_tokens = tokens;
-    options.ignore_end = true;
-    return options;
-}
-
-} // namespace
+using namespace keel::test;
 
 TEST_CASE("tokens are taken back") {
     Pipeline pipeline(pipeline::config_from_overrides(tiny()));

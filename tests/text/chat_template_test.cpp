@@ -15,37 +15,37 @@ using keel::ChatPiece;
 using keel::ChatRole;
 using keel::ChatTemplate;
 using keel::Tokenizer;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using Ids = std::vector<std::int32_t>;
 
 namespace {
 
 const std::string root = KEEL_SOURCE_DIR;
 
-Json read_json(const std::string &path) {
+OrderedJson read_json(const std::string &path) {
     std::ifstream in(path, std::ios::binary);
     REQUIRE(in);
-    return Json::parse(in);
+    return OrderedJson::parse(in);
 }
 
-const Json &golden() {
-    static const Json document = read_json(root + "/tests/text/golden/chat.json");
+const OrderedJson &golden() {
+    static const OrderedJson document = read_json(root + "/tests/text/golden/chat.json");
     return document;
 }
 
 // The tokenizer of the file with the templates' marks as special tokens behind it.
 std::unique_ptr<Tokenizer> with_marks(const std::string &path, const char *bos, const char *eos) {
-    Json tree = read_json(path);
+    OrderedJson tree = read_json(path);
     int next = 0;
     for (const auto &[text, id] : tree["model"]["vocab"].items())
         next = std::max(next, id.get<int>() + 1);
-    for (const Json &token : tree["added_tokens"])
+    for (const OrderedJson &token : tree["added_tokens"])
         next = std::max(next, token["id"].get<int>() + 1);
-    for (const Json &mark : golden()["marks"])
+    for (const OrderedJson &mark : golden()["marks"])
         tree["added_tokens"].push_back(
             {{"id", next++}, {"content", mark}, {"special", true}, {"normalized", false}});
     const std::string text = tree.dump();
-    const std::string config = Json{{"bos_token", bos}, {"eos_token", eos}}.dump();
+    const std::string config = OrderedJson{{"bos_token", bos}, {"eos_token", eos}}.dump();
     return keel::parse_tokenizer({text, config, {}, {}, {}});
 }
 
@@ -63,7 +63,7 @@ const Tokenizer &bytes() {
 
 std::vector<ChatMessage> conversation(const std::string &name) {
     std::vector<ChatMessage> messages;
-    for (const Json &message : golden()["conversations"][name]) {
+    for (const OrderedJson &message : golden()["conversations"][name]) {
         const std::string role = message["role"];
         messages.push_back({role == "system" ? ChatRole::system
                             : role == "user" ? ChatRole::user
@@ -232,7 +232,7 @@ TEST_CASE(
 TEST_CASE("the template is found in tokenizer_config.json, also among named ones, and beside it") {
     const std::string zephyr = golden()["templates"]["zephyr"]["jinja"];
     const std::string gemma = golden()["templates"]["gemma"]["jinja"];
-    const auto find = [](std::string_view jinja, const Json &config) {
+    const auto find = [](std::string_view jinja, const OrderedJson &config) {
         const auto found =
             keel::find_chat_template(jinja, config.dump(), "m/tokenizer_config.json");
         return found.known ? found.known->name() : found.jinja.empty() ? "none" : "unknown";
@@ -240,9 +240,10 @@ TEST_CASE("the template is found in tokenizer_config.json, also among named ones
     CHECK(find("", {{"chat_template", zephyr}}) == "zephyr");
     CHECK(find(gemma, {{"chat_template", zephyr}}) == "gemma");
     CHECK(find("", {{"chat_template",
-                     Json::array({{{"name", "tool_use"}, {"template", gemma}},
-                                  {{"name", "default"}, {"template", zephyr}}})}}) == "zephyr");
-    CHECK(find("", Json::object()) == "none");
+                     OrderedJson::array({{{"name", "tool_use"}, {"template", gemma}},
+                                         {{"name", "default"}, {"template", zephyr}}})}}) ==
+          "zephyr");
+    CHECK(find("", OrderedJson::object()) == "none");
     CHECK(find("", {{"chat_template", "other"}}) == "unknown");
     CHECK_THROWS_WITH(find("", {{"chat_template", 5}}),
                       Contains("m/tokenizer_config.json:1: chat_template: expected a string"));
@@ -257,7 +258,7 @@ TEST_CASE(
     CHECK_THROWS_WITH(chat.conversation(std::vector<ChatMessage>{
                           {ChatRole::system, "x"}, {ChatRole::user, "x"}, {ChatRole::user, "x"}}),
                       Contains("message 3 of the conversation: expected one of the assistant"));
-    const Json tree = read_json(root + "/models/tiny/tokenizer.json");
+    const OrderedJson tree = read_json(root + "/models/tiny/tokenizer.json");
     const std::string text = tree.dump();
     const auto bare = keel::parse_tokenizer({text, {}, {}, {}, {}});
     CHECK_THROWS_WITH(chat.encode(*bare, chat.user_turn("x", true), false),

@@ -21,7 +21,7 @@ using Ids = std::vector<std::int32_t>;
 
 namespace {
 
-const std::string root = KEEL_SOURCE_DIR;
+const std::string source_root = KEEL_SOURCE_DIR;
 
 // The vocabulary of models/tiny, to write and to spoil.
 struct Vocab {
@@ -36,8 +36,8 @@ struct Vocab {
     std::string chat_template;
 };
 
-Vocab tiny() {
-    std::ifstream in(root + "/models/tiny/tokenizer.json");
+Vocab tiny_vocab() {
+    std::ifstream in(source_root + "/models/tiny/tokenizer.json");
     const Json tree = Json::parse(in);
     Vocab out;
     out.tokens.resize(4096);
@@ -92,9 +92,9 @@ std::string refusal(const Vocab &vocab) {
 } // namespace
 
 TEST_CASE("a byte-level vocabulary in a GGUF file gives the ids of its tokenizer.json") {
-    const auto from_file = load(tiny());
-    const auto from_folder = keel::load_tokenizer(root + "/models/tiny");
-    std::ifstream lines(root + "/tests/text/golden/tiny.txt");
+    const auto from_file = load(tiny_vocab());
+    const auto from_folder = keel::load_tokenizer(source_root + "/models/tiny");
+    std::ifstream lines(source_root + "/tests/text/golden/tiny.txt");
     int count = 0;
     for (std::string line; std::getline(lines, line); ++count) {
         const auto text = Json::parse(line.substr(0, line.rfind('\t'))).get<std::string>();
@@ -111,7 +111,7 @@ TEST_CASE("a byte-level vocabulary in a GGUF file gives the ids of its tokenizer
 }
 
 TEST_CASE("Qwen's files compose characters, others with its pattern do not") {
-    Vocab vocab = tiny();
+    Vocab vocab = tiny_vocab();
     const std::string apart = "cafe\u0301";
     CHECK(load(vocab)->encode(apart) != load(vocab)->encode("caf\u00E9"));
     vocab.architecture = "qwen3";
@@ -158,17 +158,17 @@ TEST_CASE("the ways to cut words that GGUF files name are those of the models") 
 }
 
 TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
-    Vocab vocab = tiny();
+    Vocab vocab = tiny_vocab();
     vocab.pre = "bloom";
     CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.pre") &&
                                    Contains("'bloom' is not known; Keel knows default, gpt-2"));
     vocab.pre.clear();
     CHECK(refusal(vocab) == "accepted"); // as "default"
-    vocab = tiny();
+    vocab = tiny_vocab();
     vocab.model = "bert";
     CHECK_THAT(refusal(vocab),
                Contains("tokenizer.ggml.model") && Contains("the kind 'bert' is not supported"));
-    vocab = tiny();
+    vocab = tiny_vocab();
     vocab.merges[7] = "x";
     CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.merges") &&
                                    Contains("merge 7: expected \"a b\", found 'x'"));
@@ -177,7 +177,7 @@ TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
                Contains("merge 7: 'q") && Contains("is not in tokenizer.ggml.tokens"));
     vocab.merges.clear();
     CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.merges") && Contains("is missing"));
-    vocab = tiny();
+    vocab = tiny_vocab();
     vocab.bos = 4096;
     CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.bos_token_id"));
     vocab.bos = UINT32_MAX; // "none"
@@ -185,20 +185,20 @@ TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
     vocab.add_bos = false;
     CHECK_FALSE(load(vocab)->bos_id());
     CHECK(load(vocab)->eos_id() == 4095);
-    vocab = tiny();
+    vocab = tiny_vocab();
     vocab.tokens[5] = "\xFF";
     CHECK(refusal(vocab) != "accepted");
-    vocab = tiny();
+    vocab = tiny_vocab();
     vocab.types.pop_back();
     CHECK_THAT(refusal(vocab),
                Contains("tokenizer.ggml.token_type") && Contains("expected one number per token"));
-    vocab = tiny();
+    vocab = tiny_vocab();
     for (std::string &token : vocab.tokens) token += " ";
     CHECK_THAT(refusal(vocab), Contains("this is not byte-level BPE"));
 }
 
 TEST_CASE("the chat template and the ends of turns are found in a GGUF file") {
-    Vocab vocab = tiny();
+    Vocab vocab = tiny_vocab();
     const std::string replaced = std::exchange(vocab.tokens[4093], "<|im_end|>");
     vocab.types[4093] = 3;
     std::erase_if(vocab.merges, [&](const std::string &merge) {
@@ -206,7 +206,7 @@ TEST_CASE("the chat template and the ends of turns are found in a GGUF file") {
         joined.erase(joined.find(' '), 1);
         return joined == replaced;
     });
-    std::ifstream in(root + "/tests/text/golden/chat.json");
+    std::ifstream in(source_root + "/tests/text/golden/chat.json");
     vocab.chat_template = Json::parse(in)["templates"]["chatml"]["jinja"];
     const auto found = keel::load_chat_template(write(vocab));
     REQUIRE(found.known);

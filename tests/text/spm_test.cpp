@@ -2,6 +2,7 @@
 // (golden/make_spm_golden.py).
 #include "base/error.hpp"
 #include "format/gguf_writer.hpp"
+#include "text/golden_text.hpp"
 #include "text/text_stream.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 #include "text/tokenizer/tokenizer_parsers.hpp"
@@ -23,24 +24,6 @@ using Ids = std::vector<std::int32_t>;
 namespace {
 
 const std::string spm_dir = std::string(KEEL_SOURCE_DIR) + "/tests/text/golden/spm/";
-
-std::string read_text(const std::string &path) {
-    std::ifstream in(path, std::ios::binary);
-    REQUIRE(in);
-    std::ostringstream out;
-    out << in.rdbuf();
-    return out.str();
-}
-
-Ids unpack(std::string_view packed) {
-    static const std::string digits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    Ids ids;
-    for (std::size_t i = 0; i + 1 < packed.size(); i += 2)
-        ids.push_back(
-            static_cast<std::int32_t>(digits.find(packed[i]) * 64 + digits.find(packed[i + 1])));
-    return ids;
-}
 
 struct Vector {
     std::string text;
@@ -76,7 +59,7 @@ const std::vector<Vector> &vectors() {
     return all;
 }
 
-std::unique_ptr<Tokenizer> from_json(const Json &tree) {
+std::unique_ptr<Tokenizer> spm_from_json(const Json &tree) {
     const std::string text = tree.dump();
     return keel::parse_tokenizer({text, {}, {}, {}, "m"});
 }
@@ -184,11 +167,11 @@ TEST_CASE("both forms of tokenizer.json give the ids of Hugging Face tokenizers"
     for (const auto &[name, patch] : variants.items())
         forms.emplace_back(name, Json::parse(patch.dump()));
     for (std::size_t i = 0; i < forms.size(); ++i) {
-        const auto tokenizer = from_json(patched(forms[i].second));
+        const auto tokenizer = spm_from_json(patched(forms[i].second));
         for (const Vector &row : vectors())
             check_ids(*tokenizer, row.text, row.json.at(i), forms[i].first);
     }
-    const auto tokenizer = from_json(spm_json());
+    const auto tokenizer = spm_from_json(spm_json());
     for (const Vector &row : vectors())
         if (!row.has_control) CHECK(tokenizer->decode(row.library) == row.decoded);
     CHECK(tokenizer->encode("a") == Ids{1, 263}); // by its template
@@ -207,7 +190,7 @@ TEST_CASE("the same vocabulary in a GGUF file gives the same ids") {
 }
 
 TEST_CASE("streamed text equals decoded text, byte pieces and all") {
-    const auto json = from_json(spm_json());
+    const auto json = spm_from_json(spm_json());
     for (const Tokenizer *tokenizer : {&spm_model(), static_cast<const Tokenizer *>(json.get())}) {
         for (const keel::DecodeOptions options :
              {keel::DecodeOptions{}, keel::DecodeOptions{.continues = true},
@@ -239,13 +222,13 @@ TEST_CASE("the first space of a text is SentencePiece's own, of a continuation i
     const Ids whole = spm_model().encode("the king", false);
     const Ids rest = spm_model().encode(" king", {.continues = true});
     CHECK(Ids(whole.end() - static_cast<std::ptrdiff_t>(rest.size()), whole.end()) == rest);
-    const auto first = from_json(
+    const auto first = spm_from_json(
         patched(Json::parse(read_text(spm_dir + "variants.json")).at("metaspace, first")));
     CHECK(first->encode("x", {.continues = true}) != first->encode("x", false));
 }
 
 TEST_CASE("what people write cannot become a special token, also across the borders of parts") {
-    const auto tokenizer = from_json(spm_json());
+    const auto tokenizer = spm_from_json(spm_json());
     const auto encode = [&](std::vector<keel::TextPart> parts) {
         return tokenizer->encode(parts, {.add_special = false});
     };

@@ -45,7 +45,7 @@ std::string shown(const std::vector<std::string> &pieces,
     return out + stream.finish();
 }
 
-const std::string bad = "\xEF\xBF\xBD";
+const std::string lost = "\xEF\xBF\xBD";
 
 // The text before the first stop string, by the definition: byte by byte, the first that is
 // complete, then the longest.
@@ -86,9 +86,9 @@ TEST_CASE("characters come out whole, wherever the tokens cut them") {
 }
 
 TEST_CASE("bytes that can no longer become a character are replaced at once") {
-    CHECK(shown({"\xF0\x9F", "x", "\xFF", "\xC3"}) == "|" + bad + "x|" + bad + "||" + bad);
-    CHECK(shown({"\xE6", "\xE6", "\x97\xA5"}) == "|" + bad + "|\xE6\x97\xA5|");
-    CHECK(shown({"\xED\xA0"}) == bad + bad + "|");
+    CHECK(shown({"\xF0\x9F", "x", "\xFF", "\xC3"}) == "|" + lost + "x|" + lost + "||" + lost);
+    CHECK(shown({"\xE6", "\xE6", "\x97\xA5"}) == "|" + lost + "|\xE6\x97\xA5|");
+    CHECK(shown({"\xED\xA0"}) == lost + lost + "|");
 }
 
 TEST_CASE("special tokens are left out unless they are asked for") {
@@ -129,7 +129,7 @@ TEST_CASE("the stream tells which stop string it met and is silent afterwards") 
 
 TEST_CASE("a stop string that ends in a replaced byte is found when the text ends") {
     const PieceTokenizer tokenizer({"a\xC3"});
-    TextStream stream(tokenizer, {bad});
+    TextStream stream(tokenizer, {lost});
     CHECK(stream.push(0) == "a");
     CHECK(stream.finish().empty());
     CHECK(stream.stopped());

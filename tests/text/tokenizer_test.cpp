@@ -1,5 +1,6 @@
 // The tokenizer against Hugging Face's, by golden files (golden/make_tokenizer_golden.py).
 #include "base/error.hpp"
+#include "text/golden_text.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 #include "text/utf8.hpp"
 
@@ -18,28 +19,10 @@ namespace {
 const std::string source_dir = KEEL_SOURCE_DIR;
 const std::string golden_dir = source_dir + "/tests/text/golden/";
 
-std::string read_text(const std::string &path) {
-    std::ifstream in(path, std::ios::binary);
-    REQUIRE(in);
-    std::ostringstream out;
-    out << in.rdbuf();
-    return out.str();
-}
-
 const Tokenizer &tiny() {
     static const std::unique_ptr<Tokenizer> tokenizer =
         keel::load_tokenizer(source_dir + "/models/tiny");
     return *tokenizer;
-}
-
-std::vector<std::int32_t> unpack(std::string_view packed) {
-    static const std::string digits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::vector<std::int32_t> ids;
-    for (std::size_t i = 0; i + 1 < packed.size(); i += 2)
-        ids.push_back(
-            static_cast<std::int32_t>(digits.find(packed[i]) * 64 + digits.find(packed[i + 1])));
-    return ids;
 }
 
 Json patched(Json base, const Json &patch) {

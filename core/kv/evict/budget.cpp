@@ -1,20 +1,14 @@
 #include "kv/evict/budget.hpp"
 
+#include "base/display.hpp"
 #include "kv/evict/pinned_tokens.hpp"
+#include "kv/inputs/policy_needs.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 
 namespace keel {
-namespace {
-
-constexpr double mib = 1048576;
-
-bool has_flag(const keel_policy_needs &needs, uint32_t flag) { return (needs.flags & flag) != 0; }
-
-} // namespace
-
 bool may_move_keys(const CacheConfig &config, const keel_policy_needs &needs) {
     return !has_flag(needs, KEEL_POLICY_KEEPS_ALL) && config.positions != KvPositions::absolute;
 }
@@ -66,7 +60,7 @@ int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens
     const bool listed = needs_.output == KEEL_OUTPUT_KEEP && needs_.granularity != KEEL_KEEP_TOKEN;
     const bool uneven = allocator.uneven || listed || needs_.granularity == KEEL_KEEP_HEAD_RAGGED;
     least_blocks_ = uneven ? 2 : 1;
-    const double blocks = std::floor(std::clamp(config_.budget, 0.0, 1e9) * mib /
+    const double blocks = std::floor(std::clamp(config_.budget, 0.0, 1e9) * bytes_per_mib /
                                      static_cast<double>(block_row_bytes_));
     const double usable = blocks - static_cast<double>(least_blocks_) + 1;
     mib_slots_ = static_cast<int64_t>(std::min(usable * shape_.block_slots, 1e9));

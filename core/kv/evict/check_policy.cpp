@@ -1,5 +1,6 @@
 #include "kv/evict/check_policy.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 #include "kv/inputs/policy_needs.hpp"
 
@@ -7,10 +8,6 @@
 
 namespace keel {
 namespace {
-
-constexpr double mib = 1048576;
-
-bool has_flag(const keel_policy_needs &needs, uint32_t flag) { return (needs.flags & flag) != 0; }
 
 // One of several caches that hold the layers of the model?
 bool is_part(const CacheConfig &config, const KvShape &shape) {
@@ -190,7 +187,7 @@ void check_budget_unit(const CacheConfig &config, const KvShape &shape,
                         config.budget,
                         budget.least_blocks() > 1 ? "two blocks (heads may differ in length)"
                                                   : "one block",
-                        shape.block_slots, least / mib);
+                        shape.block_slots, least / bytes_per_mib);
         }
     }
 }
@@ -223,8 +220,8 @@ void check_budget(const CacheConfig &config, const KvShape &shape, const keel_po
         throw_error(ErrorKind::input,
                     "{}: a budget of {} slots does not fit: kv.max_mib = {:.1f} holds {} slots, "
                     "one of which the next token needs",
-                    budget.key(), budget.fixed(), static_cast<double>(shape.max_bytes) / mib,
-                    capacity);
+                    budget.key(), budget.fixed(),
+                    static_cast<double>(shape.max_bytes) / bytes_per_mib, capacity);
     }
 }
 

@@ -9,6 +9,10 @@
 
 namespace keel {
 
+inline bool has_flag(const keel_policy_needs &needs, uint32_t flag) {
+    return (needs.flags & flag) != 0;
+}
+
 // The needs of a policy that cannot be computed from the cache when it decides: something has to be
 // collected while steps run.
 struct Collected {

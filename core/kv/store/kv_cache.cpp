@@ -1,5 +1,6 @@
 #include "kv/store/kv_cache.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 #include "device/device.hpp"
 
@@ -136,8 +137,8 @@ bool KvCache::fits(int64_t n, std::string *why) const {
                 "the KV cache holds {:.6g} MiB, {} more token(s) would pass kv.max_mib = {:.6g}; "
                 "raise "
                 "that key, keep keys and values in a smaller kv.dtype, or let a policy evict",
-                static_cast<double>(arena_->bytes_in_use()) / 1048576, n,
-                static_cast<double>(shape().max_bytes) / 1048576);
+                static_cast<double>(arena_->bytes_in_use()) / bytes_per_mib, n,
+                static_cast<double>(shape().max_bytes) / bytes_per_mib);
         }
         return false;
     }

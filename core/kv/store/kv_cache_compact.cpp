@@ -1,6 +1,7 @@
 // Compaction of a cache: the slots that stay move to the front, and free blocks are given back.
 #include "kv/store/kv_cache.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 #include "device/device.hpp"
 
@@ -63,8 +64,8 @@ bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) con
             "evicting from a cache that shares blocks with a fork copies {:.6g} MiB first, which "
             "would pass kv.max_mib = {:.6g}; raise "
             "that key, keep keys and values in a smaller kv.dtype, or let a policy evict",
-            static_cast<double>(wanted * shape().block_bytes()) / 1048576,
-            static_cast<double>(shape().max_bytes) / 1048576);
+            static_cast<double>(wanted * shape().block_bytes()) / bytes_per_mib,
+            static_cast<double>(shape().max_bytes) / bytes_per_mib);
     }
     return false;
 }

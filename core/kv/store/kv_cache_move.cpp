@@ -3,6 +3,7 @@
 // block, may differ.
 #include "kv/store/kv_cache.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 #include "device/device.hpp"
 #include "numbers/convert.hpp"
@@ -89,8 +90,8 @@ void KvCache::reserve_like(const KvCache &from) {
                     "the cache takes {:.6g} MiB there, and kv.max_mib = {:.6g}; raise that key, or "
                     "keep keys "
                     "and values in a smaller kv.dtype",
-                    static_cast<double>(blocks * s.block_bytes()) / 1048576,
-                    static_cast<double>(s.max_bytes) / 1048576);
+                    static_cast<double>(blocks * s.block_bytes()) / bytes_per_mib,
+                    static_cast<double>(s.max_bytes) / bytes_per_mib);
     }
     try {
         for (uint32_t l = 0; l < s.layers; ++l) {

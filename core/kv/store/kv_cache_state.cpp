@@ -3,6 +3,7 @@
 // blocks: those are taken anew.
 #include "kv/store/kv_cache.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 #include "device/device.hpp"
 
@@ -84,8 +85,8 @@ void KvCache::load(StateReader &in, int64_t seen) {
     }
     if (!arena_->can_take(blocks)) {
         in.fail("the session needs {:.6g} MiB of KV cache, kv.max_mib is {:.6g}",
-                static_cast<double>(blocks * shape().block_bytes()) / 1048576,
-                static_cast<double>(shape().max_bytes) / 1048576);
+                static_cast<double>(blocks * shape().block_bytes()) / bytes_per_mib,
+                static_cast<double>(shape().max_bytes) / bytes_per_mib);
     }
     try {
         for (size_t i = 0; i < heads_.size(); ++i)

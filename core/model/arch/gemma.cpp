@@ -8,7 +8,7 @@
 namespace keel::arch {
 namespace {
 
-void read(const model::ConfigReader &in, ModelConfig &config) {
+void configure_gemma(const model::ConfigReader &in, ModelConfig &config) {
     read_gemma(in, config);
     read_attention_bias(in, config);
 }
@@ -48,6 +48,6 @@ constinit const Architecture gemma = {"GemmaForCausalLM",
                                        .activation_key = "hidden_activation",
                                        .activation = "gelu_pytorch_tanh"},
                                       {},
-                                      read};
+                                      configure_gemma};
 
 } // namespace keel::arch

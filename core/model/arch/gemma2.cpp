@@ -6,7 +6,7 @@
 namespace keel::arch {
 namespace {
 
-void read(const model::ConfigReader &in, ModelConfig &config) {
+void configure_gemma2(const model::ConfigReader &in, ModelConfig &config) {
     read_gemma(in, config);
     read_attention_bias(in, config);
     read_gemma_attention(in, config, 50, 30);
@@ -24,6 +24,6 @@ constinit const Architecture gemma2 = {"Gemma2ForCausalLM",
                                         .activation_key = "hidden_activation",
                                         .activation = "gelu_pytorch_tanh"},
                                        gemma_post_norm_names,
-                                       read};
+                                       configure_gemma2};
 
 } // namespace keel::arch

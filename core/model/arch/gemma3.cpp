@@ -6,7 +6,7 @@
 namespace keel::arch {
 namespace {
 
-void read(const model::ConfigReader &in, ModelConfig &config) {
+void configure_gemma3(const model::ConfigReader &in, ModelConfig &config) {
     read_gemma(in, config);
     read_attention_bias(in, config);
     read_gemma_attention(in, config, 0, 0);
@@ -31,6 +31,6 @@ constinit const Architecture gemma3 = {"Gemma3ForCausalLM",
                                         .activation_key = "hidden_activation",
                                         .activation = "gelu_pytorch_tanh"},
                                        gemma_post_norm_names,
-                                       read};
+                                       configure_gemma3};
 
 } // namespace keel::arch

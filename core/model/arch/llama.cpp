@@ -6,13 +6,13 @@
 namespace keel::arch {
 namespace {
 
-void read(const model::ConfigReader &in, ModelConfig &config) {
+void configure_llama(const model::ConfigReader &in, ModelConfig &config) {
     read_attention_bias(in, config);
     config.mlp_bias = in.boolean("mlp_bias", false);
 }
 
 } // namespace
 
-constinit const Architecture llama = {"LlamaForCausalLM", "llama", {}, {}, read};
+constinit const Architecture llama = {"LlamaForCausalLM", "llama", {}, {}, configure_llama};
 
 } // namespace keel::arch

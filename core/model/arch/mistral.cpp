@@ -7,7 +7,7 @@ namespace keel::arch {
 namespace {
 
 // null: no window (from 7B v0.2 on). Left out: 4096, as the authors' code has it.
-void read(const model::ConfigReader &in, ModelConfig &config) {
+void configure_mistral(const model::ConfigReader &in, ModelConfig &config) {
     if (in.is_null("sliding_window")) return;
     config.sliding_window = in.integer("sliding_window", 1, INT32_MAX, 4096);
     config.sliding_layers.assign(static_cast<size_t>(config.layers), true);
@@ -15,7 +15,10 @@ void read(const model::ConfigReader &in, ModelConfig &config) {
 
 } // namespace
 
-constinit const Architecture mistral = {
-    "MistralForCausalLM", "mistral", {.kv_heads = 8, .max_positions = 131072}, {}, read};
+constinit const Architecture mistral = {"MistralForCausalLM",
+                                        "mistral",
+                                        {.kv_heads = 8, .max_positions = 131072},
+                                        {},
+                                        configure_mistral};
 
 } // namespace keel::arch

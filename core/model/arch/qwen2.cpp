@@ -5,7 +5,7 @@
 namespace keel::arch {
 namespace {
 
-void read(const model::ConfigReader &in, ModelConfig &config) {
+void configure_qwen2(const model::ConfigReader &in, ModelConfig &config) {
     config.qkv_bias = true;
     read_qwen_window(in, config);
 }
@@ -21,6 +21,6 @@ void read_qwen_window(const model::ConfigReader &in, ModelConfig &config) {
 }
 
 constinit const Architecture qwen2 = {
-    "Qwen2ForCausalLM", "qwen2", {.kv_heads = 32, .max_positions = 32768}, {}, read};
+    "Qwen2ForCausalLM", "qwen2", {.kv_heads = 32, .max_positions = 32768}, {}, configure_qwen2};
 
 } // namespace keel::arch

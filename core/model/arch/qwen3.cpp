@@ -6,7 +6,7 @@
 namespace keel::arch {
 namespace {
 
-void read(const model::ConfigReader &in, ModelConfig &config) {
+void configure_qwen3(const model::ConfigReader &in, ModelConfig &config) {
     config.qk_norm = true;
     read_attention_bias(in, config);
     read_qwen_window(in, config);
@@ -18,6 +18,6 @@ constinit const Architecture qwen3 = {"Qwen3ForCausalLM",
                                       "qwen3",
                                       {.kv_heads = 32, .head_dim = 128, .max_positions = 32768},
                                       {},
-                                      read};
+                                      configure_qwen3};
 
 } // namespace keel::arch

@@ -51,6 +51,7 @@ class SpmBpe final : public Tokenizer {
 
 // A vocabulary with scores, from a tokenizer.model or a GGUF file.
 struct SpmVocab {
+    static constexpr std::size_t max_pieces = 1 << 22;
     enum class Type {
         normal = 1,
         unknown,

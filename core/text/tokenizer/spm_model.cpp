@@ -17,8 +17,6 @@ namespace keel {
 
 namespace {
 
-constexpr std::size_t max_pieces = 1 << 22;
-
 struct Spec {
     std::uint64_t model_type = 1; // the format's default
     bool byte_fallback = false;
@@ -100,8 +98,8 @@ SpmVocab parse_spm_model(std::string_view bytes, std::string name) {
     ProtobufReader file(bytes, std::move(name));
     while (file.next()) {
         if (file.field() == 1) {
-            if (vocab.pieces.size() >= max_pieces)
-                file.fail(fmt::format("more than {} pieces", max_pieces));
+            if (vocab.pieces.size() >= SpmVocab::max_pieces)
+                file.fail(fmt::format("more than {} pieces", SpmVocab::max_pieces));
             vocab.pieces.push_back(read_piece({file.bytes(), vocab.source}, vocab.pieces.size()));
         } else if (file.field() == 2) {
             read_trainer_spec({file.bytes(), vocab.source}, spec);

@@ -12,9 +12,6 @@ namespace keel {
 
 namespace {
 
-constexpr std::string_view mark = PreTokenizer::metaspace_mark;
-constexpr std::size_t max_pieces = 1 << 22;
-
 using Type = SpmVocab::Type;
 
 void check_piece(const SpmVocab &vocab, std::size_t id) {
@@ -123,7 +120,7 @@ CharBpe make_bpe(const SpmVocab &vocab) {
             bpe.set_byte(*byte_of_piece(piece.text), id);
         if (piece.type == Type::unknown) bpe.set_unknown(id, true);
     }
-    add_scored_pieces(scored, static_cast<std::int32_t>(max_pieces), vocab.source, bpe);
+    add_scored_pieces(scored, static_cast<std::int32_t>(SpmVocab::max_pieces), vocab.source, bpe);
     return bpe;
 }
 
@@ -132,9 +129,9 @@ CharBpe make_bpe(const SpmVocab &vocab) {
 std::unique_ptr<SpmBpe> make_spm_bpe(SpmVocab vocab) {
     if (vocab.pieces.empty())
         throw_error(ErrorKind::input, "{}: the vocabulary is empty", vocab.source);
-    if (vocab.pieces.size() > max_pieces)
+    if (vocab.pieces.size() > SpmVocab::max_pieces)
         throw_error(ErrorKind::input, "{}: {} pieces; at most {} are read", vocab.source,
-                    vocab.pieces.size(), max_pieces);
+                    vocab.pieces.size(), SpmVocab::max_pieces);
     for (std::size_t id = 0; id < vocab.pieces.size(); ++id) check_piece(vocab, id);
 
     SpmBpe::Parts parts;
@@ -146,7 +143,7 @@ std::unique_ptr<SpmBpe> make_spm_bpe(SpmVocab vocab) {
     parts.added = AddedTokens(table.tokens());
     if (vocab.collapse_spaces) parts.normalizer.add_space_collapse();
     if (vocab.prefix_space) parts.normalizer.add_prefix(" ", vocab.prefix_everywhere);
-    parts.normalizer.add_replacement(" ", std::string(mark));
+    parts.normalizer.add_replacement(" ", std::string(PreTokenizer::metaspace_mark));
     parts.prefix = std::move(vocab.prefix);
     parts.suffix = std::move(vocab.suffix);
     parts.adds_leading_space = vocab.prefix_space;

@@ -28,7 +28,7 @@ uint64_t hash_of(std::string_view text, uint64_t hash = 0xcbf29ce484222325) {
     return hash ^ (hash >> 29);
 }
 
-std::string shown(const fs::path &path) { return printable(path.string(), 200); }
+std::string shard_name(const fs::path &path) { return printable(path.string(), 200); }
 
 std::string items_text(const AbHeader &header) {
     return header.items == 0 ? "all documents" : fmt::format("--items {}", header.items);
@@ -53,21 +53,23 @@ std::vector<Shard> open_shards(const std::vector<fs::path> &paths) {
                         "{} and {} are not of one experiment: their config hashes are {} and {}{}; "
                         "run the shards "
                         "with the same file, model, options and plugins",
-                        shown(shards[0].file), shown(shards[i].file), printable(a.config_hash, 40),
-                        printable(b.config_hash, 40),
+                        shard_name(shards[0].file), shard_name(shards[i].file),
+                        printable(a.config_hash, 40), printable(b.config_hash, 40),
                         library.empty() ? "" : ", and each has a " + library + " of its own");
         if (a.items != b.items)
             throw_error(ErrorKind::input,
                         "{} was run with {}, {} with {}: run the shards of one experiment with the "
                         "same --items",
-                        shown(shards[0].file), items_text(a), shown(shards[i].file), items_text(b));
+                        shard_name(shards[0].file), items_text(a), shard_name(shards[i].file),
+                        items_text(b));
         if (a.shards != b.shards)
             throw_error(ErrorKind::input,
                         "{} is a shard of {}, {} one of {}: shards of one experiment are cut alike",
-                        shown(shards[0].file), a.shards, shown(shards[i].file), b.shards);
+                        shard_name(shards[0].file), a.shards, shard_name(shards[i].file), b.shards);
         if (before.shard == b.shard)
             throw_error(ErrorKind::input, "{} and {} are both shard {} of {}",
-                        shown(shards[i - 1].file), shown(shards[i].file), b.shard, b.shards);
+                        shard_name(shards[i - 1].file), shard_name(shards[i].file), b.shard,
+                        b.shards);
     }
     return shards;
 }
@@ -151,12 +153,12 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
 
     std::error_code error;
     fs::create_directories(folder, error);
-    if (error) throw_error(ErrorKind::runtime, "{}: {}", shown(folder), error.message());
+    if (error) throw_error(ErrorKind::runtime, "{}: {}", shard_name(folder), error.message());
     const fs::path target = folder / "results.jsonl", half = folder / "results.jsonl.part";
     if (fs::exists(target, error)) {
         if (!replace)
             throw_error(ErrorKind::input, "{}: is there already; merge into another folder",
-                        shown(target));
+                        shard_name(target));
         require_same_experiment(target, read_ab_header(target), result.header);
     }
     fs::remove(half, error);
@@ -185,7 +187,7 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
                             "{}:{}: another record says something else about the same item; the "
                             "shards do not "
                             "come from one program, or ran under different conditions",
-                            shown(shard.file), line);
+                            shard_name(shard.file), line);
                     if (!is_new) {
                         ++result.duplicates;
                         return;
@@ -210,7 +212,7 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
         throw;
     }
     fs::rename(half, target, error);
-    if (error) throw_error(ErrorKind::runtime, "{}: {}", shown(target), error.message());
+    if (error) throw_error(ErrorKind::runtime, "{}: {}", shard_name(target), error.message());
     return result;
 }
 

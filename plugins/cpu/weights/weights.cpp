@@ -50,14 +50,14 @@ struct Pieces {
 
 // Pieces end where huge pages do: two workers that meet new memory in one page would both clear it.
 Pieces pieces_of(const Memory &packed, int64_t group_bytes, int64_t groups) {
-    constexpr int64_t huge_page = 2 << 20;
+    constexpr int64_t huge = 2 << 20;
     if (group_bytes == 0) return {groups, 1, 1, 0, 1};
     const auto bytes = static_cast<int64_t>(packed.bytes);
-    const int64_t piece = bytes >= 2 * huge_page ? huge_page : bytes / 16 + group_bytes;
+    const int64_t piece = bytes >= 2 * huge ? huge : bytes / 16 + group_bytes;
     const auto shift = static_cast<int64_t>(reinterpret_cast<uintptr_t>(packed.data) %
-                                            static_cast<uint64_t>(huge_page));
-    return {groups, group_bytes, piece, piece == huge_page ? shift : 0,
-            (bytes + (piece == huge_page ? shift : 0) + piece - 1) / piece};
+                                            static_cast<uint64_t>(huge));
+    return {groups, group_bytes, piece, piece == huge ? shift : 0,
+            (bytes + (piece == huge ? shift : 0) + piece - 1) / piece};
 }
 
 // Checks a description: types, shapes, and sources inside their mappings. Fills `type`.

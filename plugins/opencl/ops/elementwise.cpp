@@ -4,14 +4,14 @@
 namespace keel_opencl {
 namespace {
 
-cl_kernel kernel(keel_ctx &ctx, const char *kernel_name, Form form) {
+cl_kernel elementwise_kernel(keel_ctx &ctx, const char *kernel_name, Form form) {
     return ctx.kernels->get(Source::elementwise, kernel_name, {{"LANES", lanes_of(form)}});
 }
 
 void build(keel_ctx &ctx, PlanChoice &choice, const char *op, const char *kernel_name) {
     if (!choice.named) return;
     const Form form = ctx.form;
-    kernel(ctx, kernel_name, form);
+    elementwise_kernel(ctx, kernel_name, form);
     name_kernel(choice, "%s %s", op, form_name(form));
 }
 
@@ -35,9 +35,9 @@ void run_gate(keel_ctx &ctx, const keel_gate_args &a, Gate gate) {
     const View up = has_up ? view_of(ctx.host, a.up, "up") : View{};
     if (out.rows() == 0 || out.n == 0) return;
     const Form form = ctx.form;
-    launch(ctx, kernel(ctx, "gate_mul", form), piece_grid(form, out.n, width(form), out.rows()),
-           a.gate, in, has_up ? a.up : nullptr, up, has_up ? 1U : 0U, pairs ? 1U : 0U,
-           uint32_t{gate}, a.out, out);
+    launch(ctx, elementwise_kernel(ctx, "gate_mul", form),
+           piece_grid(form, out.n, width(form), out.rows()), a.gate, in, has_up ? a.up : nullptr,
+           up, has_up ? 1U : 0U, pairs ? 1U : 0U, uint32_t{gate}, a.out, out);
 }
 
 void plan_combine(keel_ctx &ctx, const keel_elementwise_args &a, Combine combine, const char *op,
@@ -54,8 +54,9 @@ void run_combine(keel_ctx &ctx, const keel_elementwise_args &a, Combine combine)
     const View y = two ? view_of(ctx.host, a.b, "b") : View{};
     if (out.rows() == 0 || out.n == 0) return;
     const Form form = ctx.form;
-    launch(ctx, kernel(ctx, "combine", form), piece_grid(form, out.n, width(form), out.rows()), a.a,
-           x, two ? a.b : nullptr, y, a.factor, uint32_t{combine}, a.out, out);
+    launch(ctx, elementwise_kernel(ctx, "combine", form),
+           piece_grid(form, out.n, width(form), out.rows()), a.a, x, two ? a.b : nullptr, y,
+           a.factor, uint32_t{combine}, a.out, out);
 }
 
 namespace {

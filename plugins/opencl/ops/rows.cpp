@@ -4,7 +4,7 @@
 namespace keel_opencl {
 namespace {
 
-cl_kernel kernel(keel_ctx &ctx, const char *name, Form form) {
+cl_kernel row_kernel(keel_ctx &ctx, const char *name, Form form) {
     return ctx.kernels->get(Source::rows, name, {{"LANES", lanes_of(form)}});
 }
 
@@ -14,7 +14,7 @@ void plan_rows(keel_ctx &ctx, const keel_rows_args &a, const char *name, PlanCho
     if (a.values != nullptr) view_of(ctx.host, a.values, "values");
     if (!choice.named) return;
     const Form form = ctx.form;
-    kernel(ctx, name, form); // is named like the op
+    row_kernel(ctx, name, form); // is named like the op
     name_kernel(choice, "%s %s", name, form_name(form));
 }
 
@@ -28,7 +28,7 @@ void run_argmax_rows(keel_ctx &ctx, const keel_rows_args &a) {
     const View x = view_of(ctx.host, a.x, "x");
     if (x.rows() == 0) return;
     const Form form = ctx.form;
-    launch(ctx, kernel(ctx, "argmax_rows", form), row_grid(form, x.rows()), a.x, x, a.index,
+    launch(ctx, row_kernel(ctx, "argmax_rows", form), row_grid(form, x.rows()), a.x, x, a.index,
            view_of(ctx.host, a.index, "index"));
 }
 
@@ -40,7 +40,7 @@ void run_top_k_rows(keel_ctx &ctx, const keel_rows_args &a) {
     const View x = view_of(ctx.host, a.x, "x"), index = view_of(ctx.host, a.index, "index");
     if (x.rows() == 0 || index.n == 0) return;
     const Form form = ctx.form;
-    launch(ctx, kernel(ctx, "top_k_rows", form), row_grid(form, x.rows()), a.x, x, a.values,
+    launch(ctx, row_kernel(ctx, "top_k_rows", form), row_grid(form, x.rows()), a.x, x, a.values,
            view_of(ctx.host, a.values, "values"), a.index, index);
 }
 

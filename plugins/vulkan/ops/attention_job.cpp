@@ -5,7 +5,7 @@
 namespace keel_vulkan {
 namespace {
 
-constexpr uint32_t kGroup = 128, kMergeGroup = 64, kReduceGroup = 64;
+constexpr uint32_t kAttentionGroup = 128, kMergeGroup = 64, kReduceGroup = 64;
 // of queries in shared memory: 8 of the 16 KiB that every device has
 constexpr uint32_t kTileFloats = 2048;
 constexpr uint32_t kMostTileRows = 16;
@@ -34,8 +34,8 @@ uint32_t v_type(const AttentionJob &job) {
 
 VkPipeline flash_pipeline(keel_ctx &ctx, const AttentionJob &job, uint32_t rows) {
     return ctx.kernels.get(Kernel::attention,
-                           {kGroup, cache_type(job.kv->k), job.k_by_fours, v_type(job), rows,
-                            k_room(job), room_for(job.kv->v->shape[2], 64), job.output});
+                           {kAttentionGroup, cache_type(job.kv->k), job.k_by_fours, v_type(job),
+                            rows, k_room(job), room_for(job.kv->v->shape[2], 64), job.output});
 }
 
 VkPipeline merge_pipeline(keel_ctx &ctx, const AttentionJob &job) {
@@ -49,7 +49,7 @@ VkPipeline reduce_pipeline(keel_ctx &ctx, const AttentionJob &job) {
                            {kReduceGroup, cache_type(job.kv->k), job.k_by_fours});
 }
 
-bool by_fours(const keel_tensor *k) {
+bool reads_by_fours(const keel_tensor *k) {
     const uint32_t unit = k->dtype == KEEL_DTYPE_F32 ? 16 : k->dtype == KEEL_DTYPE_F16 ? 8 : 0;
     return unit != 0 && k->offset % unit == 0 && k->stride[0] % unit == 0 &&
            k->stride[1] % unit == 0;
@@ -67,7 +67,7 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
     job.logits = logits;
     job.m = seats != nullptr ? 1 : q->shape[0];
     job.group = kv->kv_heads != 0 ? q->shape[1] / kv->kv_heads : 1;
-    job.k_by_fours = by_fours(kv->k);
+    job.k_by_fours = reads_by_fours(kv->k);
     const int64_t rows = job.m * job.group;
     if (rows > INT32_MAX / 2)
         refuse(ctx.host, KEEL_E_UNSUPPORTED, "attention: too many queries at once");

@@ -4,16 +4,16 @@
 namespace keel_vulkan {
 namespace {
 
-constexpr uint32_t kGroup = 64;
+constexpr uint32_t kElementGroup = 64;
 
 bool interleaved(const keel_gate_args &a) { return (a.features & KEEL_GATE_INTERLEAVED) != 0; }
 
 VkPipeline gate_pipeline(keel_ctx &ctx, Gate gate, bool is_interleaved) {
-    return ctx.kernels.get(Kernel::gate, {kGroup, gate, is_interleaved});
+    return ctx.kernels.get(Kernel::gate, {kElementGroup, gate, is_interleaved});
 }
 
 VkPipeline combine_pipeline(keel_ctx &ctx, Combine combine) {
-    return ctx.kernels.get(Kernel::elementwise, {kGroup, combine});
+    return ctx.kernels.get(Kernel::elementwise, {kElementGroup, combine});
 }
 
 // add_bias: one row for all
@@ -39,7 +39,7 @@ void run_gate(keel_ctx &ctx, const keel_gate_args &a, Gate gate) {
     if (!interleaved(a) && a.up != nullptr)
         p.up = base_of(a.up), p.up_at = rows_of(tensor_of(ctx, a.up, "up"));
     p.m = out.shape[2], p.n = out.n;
-    ctx.stream.dispatch(gate_pipeline(ctx, gate, interleaved(a)), p, groups(p.n, kGroup),
+    ctx.stream.dispatch(gate_pipeline(ctx, gate, interleaved(a)), p, groups(p.n, kElementGroup),
                         groups(p.m, 1));
 }
 
@@ -58,13 +58,13 @@ void run_combine(keel_ctx &ctx, const keel_elementwise_args &a, Combine combine)
     flatten(p.out_at, {&p.a_at, combine == combine_add ? &p.b_at : nullptr},
             combine != combine_add_bias);
     p.factor = a.factor;
-    ctx.stream.dispatch(combine_pipeline(ctx, combine), p, groups(p.out_at.n, kGroup),
+    ctx.stream.dispatch(combine_pipeline(ctx, combine), p, groups(p.out_at.n, kElementGroup),
                         groups(row_count(p.out_at), 1));
 }
 
 void plan_softmax(keel_ctx &ctx, const keel_move_args &a, PlanChoice &choice) {
     tensor_of(ctx, a.x, "x"), tensor_of(ctx, a.out, "out");
-    ctx.kernels.get(Kernel::softmax, {kGroup});
+    ctx.kernels.get(Kernel::softmax, {kElementGroup});
     name_kernel(choice, "softmax");
 }
 
@@ -75,7 +75,8 @@ void run_softmax(keel_ctx &ctx, const keel_move_args &a) {
     p.x_at = rows_of(x), p.values_at = rows_of(tensor_of(ctx, a.out, "out"));
     p.rows = x.shape[2], p.n = x.n;
     if (p.n != 0)
-        ctx.stream.dispatch(ctx.kernels.get(Kernel::softmax, {kGroup}), p, groups(p.rows, 1));
+        ctx.stream.dispatch(ctx.kernels.get(Kernel::softmax, {kElementGroup}), p,
+                            groups(p.rows, 1));
 }
 
 } // namespace keel_vulkan

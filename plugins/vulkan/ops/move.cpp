@@ -6,7 +6,7 @@
 namespace keel_vulkan {
 namespace {
 
-constexpr uint32_t kGroup = 64;
+constexpr uint32_t kMoveGroup = 64;
 
 Tensor bytes_of(const keel_ctx &ctx, const keel_tensor *t, uint32_t unit, const char *name) {
     const View v = bytes_view(ctx.host, t, unit, name);
@@ -18,7 +18,8 @@ Tensor bytes_of(const keel_ctx &ctx, const keel_tensor *t, uint32_t unit, const 
 
 // What casts: to blocks whole blocks at a time, else element by element.
 VkPipeline cast_pipeline(keel_ctx &ctx, Type from, Type to) {
-    return ctx.kernels.get(is_block(to) ? Kernel::cast_blocks : Kernel::cast, {kGroup, from, to});
+    return ctx.kernels.get(is_block(to) ? Kernel::cast_blocks : Kernel::cast,
+                           {kMoveGroup, from, to});
 }
 
 void cast_types(const keel_move_args &a, Type &from, Type &to) {
@@ -45,7 +46,7 @@ void run_cast(keel_ctx &ctx, const keel_move_args &a) {
     p.x_at = tensor_of(ctx, a.x, "x"), p.out_at = tensor_of(ctx, a.out, "out");
     if (!is_block(from) && !is_block(to)) flatten(p.out_at, {&p.x_at, nullptr}, true);
     const uint32_t n = is_block(to) ? p.out_at.n / 32 : p.out_at.n;
-    ctx.stream.dispatch(cast_pipeline(ctx, from, to), p, groups(n, kGroup),
+    ctx.stream.dispatch(cast_pipeline(ctx, from, to), p, groups(n, kMoveGroup),
                         groups(row_count(p.out_at), 1));
 }
 
@@ -55,7 +56,7 @@ void plan_move(keel_ctx &ctx, const keel_move_args &a, Move move, const char *op
     const uint32_t unit = common_unit(a.out, x);
     bytes_of(ctx, a.out, unit, "out");
     if (x != nullptr) bytes_of(ctx, x, unit, "x");
-    ctx.kernels.get(Kernel::copy, {kGroup, unit});
+    ctx.kernels.get(Kernel::copy, {kMoveGroup, unit});
     name_kernel(choice, "%s by %u bytes", op, unit);
 }
 
@@ -71,8 +72,8 @@ void run_move(keel_ctx &ctx, const keel_move_args &a, Move move) {
     }
     if (x != nullptr) p.x = base_of(x), p.x_at = bytes_of(ctx, x, unit, "x");
     flatten(p.out_at, {x != nullptr ? &p.x_at : nullptr, nullptr}, true);
-    ctx.stream.dispatch(ctx.kernels.get(Kernel::copy, {kGroup, unit}), p,
-                        groups(p.out_at.n, kGroup), groups(row_count(p.out_at), 1));
+    ctx.stream.dispatch(ctx.kernels.get(Kernel::copy, {kMoveGroup, unit}), p,
+                        groups(p.out_at.n, kMoveGroup), groups(row_count(p.out_at), 1));
 }
 
 } // namespace keel_vulkan

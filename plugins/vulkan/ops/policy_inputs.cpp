@@ -4,11 +4,12 @@
 namespace keel_vulkan {
 namespace {
 
-constexpr uint32_t kGroup = 32, kSumGroup = 128, kStatsGroup = 32;
+constexpr uint32_t kKeyGroup = 32, kSumGroup = 128, kStatsGroup = 32;
 
 VkPipeline keys_pipeline(keel_ctx &ctx, const keel_kv_view *kv, bool values, bool norms) {
     const keel_tensor *arena = values ? kv->v : kv->k;
-    return ctx.kernels.get(Kernel::keys, {kGroup, room_for(arena->shape[2], 128), values, norms});
+    return ctx.kernels.get(Kernel::keys,
+                           {kKeyGroup, room_for(arena->shape[2], 128), values, norms});
 }
 
 VkPipeline sum_pipeline(keel_ctx &ctx) { return ctx.kernels.get(Kernel::key_sum, {kSumGroup}); }

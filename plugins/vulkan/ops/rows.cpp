@@ -6,9 +6,9 @@
 namespace keel_vulkan {
 namespace {
 
-constexpr uint32_t kGroup = 64;
+constexpr uint32_t kListGroup = 64;
 
-VkPipeline pipeline(keel_ctx &ctx, Kernel kernel) { return ctx.kernels.get(kernel, {kGroup}); }
+VkPipeline pipeline(keel_ctx &ctx, Kernel kernel) { return ctx.kernels.get(kernel, {kListGroup}); }
 
 RowsParams rows_params(const keel_ctx &ctx, const keel_tensor *x) {
     const Tensor at = tensor_of(ctx, x, "x");
@@ -46,7 +46,7 @@ void run_top_k_rows(keel_ctx &ctx, const keel_rows_args &a) {
     p.values = base_of(a.values), p.values_at = rows_of(tensor_of(ctx, a.values, "values"));
     p.index = base_of(a.index), p.index_at = rows_of(index);
     // Each place costs a walk over the row by one invocation at worst, and two reductions.
-    const uint64_t rounds = p.n / kGroup + 2 + 2 * (kGroup / 4 + 1);
+    const uint64_t rounds = p.n / kListGroup + 2 + 2 * (kListGroup / 4 + 1);
     const uint64_t step = ctx.device.limits_loops()
                               ? std::max<uint64_t>(Device::kMostLoops / rounds, 2) - 1
                               : index.n;
