@@ -1,11 +1,19 @@
 # How Keel's own libraries, programs and tests are declared: one place for warnings, sanitizers and labels.
 include(KeelEmbed)
 include(KeelPlugin)
-include(KeelPrecompiled)
 add_custom_target(keel_plugins) # all plugins that the tree ships
 
 add_library(keel_flags INTERFACE)
 target_compile_options(keel_flags INTERFACE -Wall -Wextra -Wshadow -Wpointer-arith -Wno-missing-field-initializers -fno-math-errno -ffp-contract=off)
+if(CMAKE_UNITY_BUILD)
+  # CMake compiles up to 12 files of a target as one (the presets say so), which takes a third of the
+  # time: what they include is read once. A name in an anonymous namespace is therefore unique in its
+  # folder. The preset dev compiles each file alone and so finds an include that is missing.
+  # GCC warns of types in anonymous namespaces because their file is included by another, and GCC 12
+  # of overlaps in std::string that cannot be.
+  target_compile_options(keel_flags INTERFACE
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage;-Wno-restrict>)
+endif()
 if(KEEL_WERROR)
   target_compile_options(keel_flags INTERFACE -Werror)
 endif()
@@ -47,10 +55,6 @@ function(keel_layer name)
   file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${root}/${folder} SYMBOLIC)
   target_include_directories(${name} PUBLIC ${root})
   target_link_libraries(${name} PUBLIC keel_sdk ${ARG_LINK} PRIVATE keel_flags ${ARG_PRIVATE_LINK})
-  list(LENGTH ARG_SOURCES files)
-  if(files GREATER 12)
-    keel_precompile(${name} ${keel_std_headers} <fmt/format.h>)
-  endif()
   if(KEEL_FUZZ) # layers and fuzz targets report their coverage; only the targets link the fuzzer itself
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
@@ -105,18 +109,6 @@ function(keel_test name)
     target_link_libraries(${name} PRIVATE keel_test_support)
   endif()
   keel_test_flags(${name})
-  if(KEEL_PRECOMPILED_HEADERS)
-    if(NOT TARGET keel_tests_precompiled)
-      # nothing whose form depends on a macro that some tests define and others do not
-      set(empty ${PROJECT_BINARY_DIR}/tests_precompiled.cpp)
-      file(CONFIGURE OUTPUT ${empty} CONTENT "int main() {}\n")
-      add_executable(keel_tests_precompiled ${empty})
-      keel_test_flags(keel_tests_precompiled)
-      target_link_libraries(keel_tests_precompiled PRIVATE nlohmann_json::nlohmann_json)
-      keel_precompile(keel_tests_precompiled ${keel_std_headers} <catch2/catch.hpp> <nlohmann/json.hpp>)
-    endif()
-    target_precompile_headers(${name} REUSE_FROM keel_tests_precompiled)
-  endif()
   if(KEEL_SANITIZE AND ARG_LABELS STREQUAL "slow")
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE) # no sanitizer runs it
   endif()
