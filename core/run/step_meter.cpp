@@ -4,16 +4,15 @@
 
 namespace keel {
 
-using Clock = std::chrono::steady_clock;
-
 StepMeter::Span::Span(StepMeter &meter, bool is_decode)
-    : meter_(meter), is_decode_(is_decode), start_(Clock::now()),
+    : meter_(meter), is_decode_(is_decode), start_(std::chrono::steady_clock::now()),
       before_(meter.pipeline_.engines().counters()) {}
 
 StepMeter::Span::~Span() {
     SessionStats &stats = meter_.stats_;
     const Stream::Counters used = meter_.pipeline_.engines().counters() - before_;
-    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     stats.stream += used;
     (is_decode_ ? stats.decode_seconds : stats.prefill_seconds) += seconds;
     if (is_decode_) stats.decode_stream += used;
