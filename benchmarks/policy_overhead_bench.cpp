@@ -1,7 +1,7 @@
 // What an active eviction policy costs per decoded token, against `none` at the same cache length.
 //
-//     policy_overhead_bench MODEL --policies none,random,snapkv,keydiff,h2o --depth 4096 --pairs 6
-//     [--set KEY=VALUE ...]
+//     policy_overhead_bench MODEL --policies none,random,snapkv,keydiff,h2o --depth 4096 \
+//         --pairs 6 [--set KEY=VALUE ...]
 //
 // A pair is a session under `none` and one under the policy, whose budget and slack add up to the
 // depth, both over a prompt of `depth` random tokens. They decode token by token in turn, in ABBA

@@ -87,8 +87,8 @@ class Device : public std::enable_shared_from_this<Device> {
     // emptied and the backend asked again. HOST_VISIBLE becomes DEVICE where the backend has no
     // such kind. Only these two kinds.
     BufferPtr allocate(uint64_t size, keel_buffer_kind kind = KEEL_BUFFER_DEVICE);
-    // The host's memory as a buffer; NULL where the backend does not import. `host` outlives the
-    // buffer. or not this memory.
+    // The host's memory as a buffer; NULL if the backend does not import, or not this memory.
+    // `host` outlives the buffer.
     BufferPtr import_host(void *host, uint64_t size);
     // Address space without memory behind it (see Buffer::commit); NULL where the backend has none.
     BufferPtr reserve(uint64_t size);

@@ -63,9 +63,8 @@ struct GgufTensor {
 // they are text. Constant, so all members are safe from any thread; what they return that points
 // somewhere is valid as long as this object (a moved-from object's too).
 //
-// Every member that reads a key: nullopt if there is no such key; throws Error(input) "FILE:
-// metadata key 'K': expected
-// ..., found ..." if it has another type or lies outside the range.
+// Every member that reads a key: nullopt if there is no such key. Throws Error(input) "FILE:
+// metadata key 'K': expected ..., found ..." if the value has another type or is out of range.
 class GgufFile {
   public:
     // Throws Error(input) that names the file and the place.

@@ -62,8 +62,8 @@ struct GenerateResult {
     SessionStats stats;
 };
 
-// A generation token by token, for whoever takes the steps of several sequences together
-// (SessionBatch); generate() is
+// A generation token by token, for callers that run the steps of several sequences together
+// (SessionBatch). generate() is
 //
 //     Generation g(session, prompt, options);
 //     g.run_ahead();

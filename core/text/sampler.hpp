@@ -56,11 +56,11 @@ class Rng {
 // Draws the next token from logits. The steps and their order are those of Hugging Face
 // transformers' generate(), so that a configuration means the same here and there:
 //   1. repetition penalty (CTRL's): once for each distinct token of the history, logit / p if
-//   positive, else logit * p
+//                the logit is positive, else logit * p
 //   2. temperature
 //   3. top-k     the k highest logits; ties at the edge go to the lower id, so that exactly k stay
-//   4. top-p     of these, by falling probability, the smallest set that has mass >= top_p of
-//   theirs; at least one
+//   4. top-p     of these, by falling probability, the smallest set that has at least the share
+//                top_p of their probability; at least one token
 //   5. min-p     of these, those with probability >= min_p times the highest one's
 //   6. one draw over the rest, renormalized
 // Temperature 0 takes the highest logit after step 1 (ties: the lowest id) and draws nothing.

@@ -19,12 +19,13 @@
  * effect. So new meaning is never ignored.
  *
  * THREAD TAGS. Each prototype carries one:
- *   [init]  no other [init] call into the same plugin at the same time; [ctx] calls on other
- *   objects may run [ctx]   calls on one object are serialized by the core; the OS thread may
- *   change from call to call; two objects may
- *           be used at once, so a plugin has no mutable globals
- *   [any]   any thread, concurrently [task]  inside a parallel_region body: only [any] calls, no
- *   nested region, no blocking but the region's barrier
+ *   [init]  No other [init] call into the same plugin runs at the same time. [ctx] calls on
+ *           other objects may run.
+ *   [ctx]   The core serializes the calls on one object. The OS thread may change from call to
+ *           call. Two objects may be used at once, so a plugin has no mutable globals.
+ *   [any]   Any thread, concurrently.
+ *   [task]  Inside a parallel_region body: only [any] calls, no nested region, no blocking but
+ *           the region's barrier.
  *
  * OWNERSHIP. Who creates destroys, through the same table. Descriptors, vtables and strings in
  * them: static data of their side, valid while the library is mapped. Args structs and arrays:

@@ -1,24 +1,23 @@
 /* The op table's linear, norm, activation and elementwise ops, and what all ops share. See
  * ops_attention.h, ops_policy.h.
  *
- * Rules for every op: - Shapes in comments are [outermost, ..., innermost]. m is a number of
- * tokens (decode: 1). Any dimension may be 0. - Unless said otherwise inputs and outputs may
- * have any outer strides, and an output may be the very same view as an input
- *   ("in place") but must not overlap one in another way.
+ * Rules for every op:
+ * - Shapes in comments are [outermost, ..., innermost]. m is a number of tokens (decode: 1). Any
+ *   dimension may be 0.
+ * - Unless said otherwise inputs and outputs may have any outer strides. An output may be the
+ *   very same view as an input ("in place"), but must not overlap an input in another way.
  * - A = the pipeline's activation dtype (keel_ctx_info.activation_dtype) or f32. Sums, norms and
- * softmax are computed in f32 or
- *   better. A NaN or infinity in an input shows in the outputs that depend on it: where the
- *   formula gives a number that is not finite, so does the backend (which one of them is free),
- *   and nowhere else. Exact ops keep it as it is.
+ *   softmax are computed in f32 or better.
+ * - A NaN or infinity in an input shows in the outputs that depend on it: if the formula gives a
+ *   number that is not finite, the backend gives one too, of any kind. No other output is
+ *   affected. Exact ops keep the NaN or infinity as it is.
  * - The core has checked shapes and dtypes against the comments before the call. A backend that
- * does not take a dtype, stride
- *   pattern or feature returns KEEL_E_UNSUPPORTED from op_plan (or from the call) and has no
- *   side effect.
- * - `reference` in the core computes every op as written here with float64 sums; the bound
- * beside an op is on
- *   |y - reference| / (1 + s), with s the sum of the absolute values of the terms that were
- *   added up for that element (for plain elementwise ops, norms, activations and softmax,
- *   |reference|). Outputs in a 16-bit or quantized dtype add that dtype's own rounding.
+ *   does not take a dtype, stride pattern or feature returns KEEL_E_UNSUPPORTED from op_plan (or
+ *   from the call) and has no side effect.
+ * - `reference` in the core computes every op as written here, with float64 sums. The bound
+ *   beside an op is on |y - reference| / (1 + s). s is the sum of the absolute values of the
+ *   terms that were added up for that element; for plain elementwise ops, norms, activations and
+ *   softmax it is |reference|. Outputs in a 16-bit or quantized dtype add that dtype's rounding.
  * - Work is queued in the context's stream and runs in order. */
 #ifndef KEEL_OPS_H
 #define KEEL_OPS_H
@@ -113,8 +112,10 @@ typedef struct keel_embed_args {
 /* ---- norms ----------------------------------------------------------------------------------- */
 
 /* rms_norm:     out = x / sqrt(mean(x^2) + eps) * weight, along the innermost dimension.
- * add_rms_norm: residual += x first; then out = rms_norm(residual). layer_norm:   out = (x -
- * mean) / sqrt(var + eps) * weight + bias; the variance is that of the population. Bound 4e-6. */
+ * add_rms_norm: residual += x first; then out = rms_norm(residual).
+ * layer_norm:   out = (x - mean) / sqrt(var + eps) * weight + bias; the variance is that of the
+ *               population.
+ * Bound 4e-6. */
 typedef struct keel_norm_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *x;        /* A [m, dim] or [m, heads, dim] */
@@ -147,9 +148,11 @@ typedef struct keel_gate_args {
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
 
-/* add: out = a + b.  add_bias: out[m, n] = a[m, n] + b[n].  scale: out = a * factor.
- * scaled_add: out = out + factor * a. A or f32, each; ranks 1 to 4. Bound 1e-6. Unused members
- * are NULL. */
+/* add:        out = a + b.
+ * add_bias:   out[m, n] = a[m, n] + b[n].
+ * scale:      out = a * factor.
+ * scaled_add: out = out + factor * a.
+ * Each tensor is A or f32; ranks 1 to 4. Bound 1e-6. Unused members are NULL. */
 typedef struct keel_elementwise_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *a;
@@ -159,17 +162,20 @@ typedef struct keel_elementwise_args {
     uint32_t reserved;
 } keel_elementwise_args;
 
-/* softmax:   out[r, :] = exp(x - max) / sum. A, [rows, n]. A row of -inf only gives zeros. Bound
- * 2e-6. cast:      out = x in another dtype, rounded to nearest even; to and from f32, f16,
- * bf16, and f32 to q8_0, q4_0 (as GGML's
- *            reference quantizer, exactly: q8_0 d = amax / 127, q = roundf(x * (1 / d)); q4_0 d
- *            = max / -8 with max the first value of the largest magnitude, q = min(15, (int)(x *
- *            (1 / d) + 8.5f)); all in f32, d then stored as f16) and back. A block with a NaN,
- *            an infinity or |d| above 65504 reads as NaN; one whose 1 / d is not finite has d =
- *            0 and all q the code of 0. Same shape, ranks 1 to 4. Exact.
+/* softmax:   out[r, :] = exp(x - max) / sum. A, [rows, n]. A row of -inf only gives zeros.
+ *            Bound 2e-6.
+ * cast:      out = x in another dtype, rounded to nearest even: between f32, f16 and bf16, and
+ *            from f32 to q8_0 or q4_0 and back. Same shape, ranks 1 to 4. Exact. Blocks are
+ *            those of GGML's reference quantizer, computed in f32; d is then stored as f16:
+ *              q8_0: d = amax / 127, q = roundf(x * (1 / d))
+ *              q4_0: d = max / -8, q = min(15, (int)(x * (1 / d) + 8.5f)); max is the first
+ *                    value of the largest magnitude
+ *            A block with a NaN, an infinity or |d| above 65504 reads as NaN. A block whose
+ *            1 / d is not finite has d = 0, and the code of 0 in all q.
  * copy:      out = x, same dtype (any, blocks too) and shape, any outer strides. Exact.
  * transpose: out[b, a, d] = x[a, b, d]: token-major to head-major and back. Same dtype. Exact.
- * Not in place. zero:      out = 0 (all bytes); x NULL. */
+ *            Not in place.
+ * zero:      out = 0 (all bytes); x NULL. */
 typedef struct keel_move_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *x;
@@ -178,9 +184,11 @@ typedef struct keel_move_args {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* argmax_rows: index[r] = place of the largest x[r, :]; the lowest wins a tie; -1 if the row
- * holds a NaN or an infinity or n is 0. top_k_rows:  the k largest of a row, falling, ties by
- * rising place; a row with a NaN gives indices -1 and values NaN. k <= n. Exact. */
+/* argmax_rows: index[r] = index of the largest x[r, :]; of equal values the lowest index wins.
+ *              -1 if the row has a NaN or an infinity, or n is 0.
+ * top_k_rows:  the k largest values of a row, largest first; of equal values the lower index
+ *              first. A row with a NaN gives indices -1 and values NaN. k <= n.
+ * Exact. */
 typedef struct keel_rows_args {
     KEEL_ARGS_HEAD;
     const keel_tensor *x;      /* A [rows, n] */

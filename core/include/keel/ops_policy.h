@@ -45,10 +45,11 @@ typedef struct keel_attention_scores_args {
 #define KEEL_KEYS_NORMALIZED 4u
 /* value_norms: ||V_j||_1 instead of ||V_j||_2 */
 #define KEEL_KEYS_L1 8u
-/* key_project: out[h][j][:] = K_j * projection, for slots begin..end-1; with projection NULL and
- * no NORMS K_j itself, r = head_dim. key_sum:     out[h][:] = sum over slots begin..end-1 of
- * K_j; of none: zeros. value_norms: out[h][j] = ||V_j||, for slots begin..end-1. Each op knows
- * the bits that name it, no other. Bound 4e-6 for all three. */
+/* key_project: out[h][j][:] = K_j * projection, for slots begin..end-1. If projection is NULL and
+ *              NORMS is not set: K_j itself, r = head_dim.
+ * key_sum:     out[h][:] = sum over slots begin..end-1 of K_j; zeros if there is no slot.
+ * value_norms: out[h][j] = ||V_j||, for slots begin..end-1.
+ * Each op knows only the bits whose comment names it. Bound 4e-6 for all three. */
 typedef struct keel_keys_args {
     KEEL_ARGS_HEAD;
     const keel_kv_view *kv;

@@ -2,10 +2,14 @@
 // be written by hand against the C headers; it exists so that no exception crosses the border and
 // no lookup is written twice.
 //
-//   struct keel_ctx { const keel_host *host; ... };                       // the opaque types are
-//   yours to define const keel_host *host_of(const keel_ctx *ctx) { return ctx->host; }   // lets
-//   slot<> report errors keel_status matmul(keel_ctx *ctx, const keel_matmul_args *args) { ...
-//   throw keel::sdk::Failure(...); ... } table.matmul = keel::sdk::slot<matmul>;
+//   // You define the opaque types.
+//   struct keel_ctx { const keel_host *host; ... };
+//   // slot<> needs it to report errors.
+//   const keel_host *host_of(const keel_ctx *ctx) { return ctx->host; }
+//   keel_status matmul(keel_ctx *ctx, const keel_matmul_args *args) {
+//       ... throw keel::sdk::Failure(...); ...
+//   }
+//   table.matmul = keel::sdk::slot<matmul>;
 #ifndef KEEL_SDK_HPP
 #define KEEL_SDK_HPP
 

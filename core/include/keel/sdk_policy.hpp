@@ -7,25 +7,28 @@
 //                                                      "Keeps the largest keys."};
 //       // Optional: a policy without parameters has no `params`.
 //       static constexpr keel_param_spec params[] = {KEEL_INT_PARAM("sinks", "4", 0, 4096, "...")};
-//       Norms(const keel::sdk::Setup &setup, keel_policy_needs &needs);    // create; throws
-//       keel::sdk::Failure void decide(const keel::sdk::PolicyInput &in, keel::sdk::PolicyDecision
-//       &out);
+//       // create; throws keel::sdk::Failure
+//       Norms(const keel::sdk::Setup &setup, keel_policy_needs &needs);
+//       void decide(const keel::sdk::PolicyInput &in, keel::sdk::PolicyDecision &out);
 //   };
 //   KEEL_POLICY_PLUGIN(Norms)
 //
-// What else a class has becomes a slot of the table, what it lacks stays NULL:
-//   void reset();                                  the sequence begins anew (without it the host
-//   destroys and creates) void truncate(int64_t position);               tokens from `position` on
-//   were taken back std::vector<unsigned char> save() const;       what it remembers from call to
-//   call; with save comes void load(const unsigned char *, size_t);      load, and fork by the
-//   class's copy constructor
+// The class may have these members too. Each one becomes a slot of the table; a slot without its
+// member stays NULL:
+//   void reset();                              the sequence begins again; without reset() the host
+//                                              destroys the object and creates another
+//   void truncate(int64_t position);           tokens from `position` on were taken back
+//   std::vector<unsigned char> save() const;   what the object remembers from call to call
+//   void load(const unsigned char *, size_t);  reads that back; required with save()
+// With save() the table also has fork, which uses the class's copy constructor.
 // A class that remembers nothing but its parameters has none of them. No exception leaves the glue:
 // Failure keeps its status and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY.
 //
 // The constructor receives `needs` with these defaults; it sets only what differs:
-//   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head has slots of its own, all heads of a layer
-//   equally many output        KEEL_OUTPUT_SCORES: decide() writes one score for each slot all
-//   others    0
+//   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head keeps its own slots; all heads of a layer
+//                 keep the same number
+//   output        KEEL_OUTPUT_SCORES: decide() writes one score for each slot
+//   all others    0
 // A policy that never evicts derives from KeepsAll and has no decide() of its own.
 #ifndef KEEL_SDK_POLICY_HPP
 #define KEEL_SDK_POLICY_HPP

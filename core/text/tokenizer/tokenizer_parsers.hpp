@@ -32,7 +32,7 @@ std::unique_ptr<Tokenizer> parse_byte_level_bpe(const JsonNode &root);
 //   model           byte_fallback
 //   pre_tokenizer   Split and Digits steps, then Metaspace; or any part of that, or none
 //   decoder         Metaspace, or a Sequence of Replace, ByteFallback, Fuse and a Strip of one
-//   space at the left
+//                   space at the left
 std::unique_ptr<Tokenizer> parse_spm_bpe(const JsonNode &root);
 
 // The vocabulary of a tokenizer.model: SentencePiece's ModelProto, of the type BPE, without a

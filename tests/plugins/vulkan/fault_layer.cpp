@@ -3,9 +3,10 @@
 //   vkEnumeratePhysicalDevices that fails with VK_SUCCESS finds no device;
 //   after VK_ERROR_DEVICE_LOST every call that can say so says it;
 //   vkWaitSemaphores that fails with VK_TIMEOUT also stops the clock of the semaphores: a device
-//   that never answers; vkWaitSemaphores that fails with VK_NOT_READY makes the device slow: from
-//   then on each call sees one submission more done, at most; KEEL_DRIVER_LIMIT=N:
-//   maxMemoryAllocationSize is N.
+//     that never answers;
+//   vkWaitSemaphores that fails with VK_NOT_READY makes the device slow: from then on each call
+//     sees at most one more submission done;
+//   KEEL_DRIVER_LIMIT=N: maxMemoryAllocationSize is N.
 #include "support/driver_faults.hpp"
 
 #include <cstring>
