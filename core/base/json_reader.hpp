@@ -25,10 +25,10 @@ class JsonNode;
 // A JSON text from outside, parsed within bounds.
 class JsonDocument {
   public:
-    // Messages begin with `name`, which is a file's path, and the line. `line` is the number that
-    // the text's first line has in its file; 0: messages have no lines. `text` must outlive the
+    // Messages begin with `name`, which is a file's path, and the line. `line` is the line number
+    // of the text's beginning in its file; 0: messages have no lines. `text` must outlive the
     // document. Throws Error(input) "NAME:LINE:COLUMN: not valid JSON: ..." for bad syntax and bad
-    // UTF-8, and "NAME: expected ..., found ..." for what the limits refuse.
+    // UTF-8, and "NAME: expected ..., found ..." if a limit is exceeded.
     JsonDocument(std::string_view text, std::string name, const JsonLimits &limits = {},
                  size_t line = 1);
     // A tree that the program made itself. Messages have no lines.
@@ -73,10 +73,10 @@ class JsonNode {
     [[noreturn]] void expected(std::string_view what) const;
     // How messages show the value: short, printable, one line.
     std::string shown() const;
-    // "NAME: a.b[3]", without the line: what else is made of the value can name its source.
+    // "NAME: a.b[3]", without the line. Objects made from the value use it to name their source.
     std::string where() const;
 
-    // Objects. A member that is null counts as absent. All of these refuse other values.
+    // For objects: each of these throws for another value. A member that is null counts as absent.
     std::optional<JsonNode> find(std::string_view key) const;
     JsonNode at(std::string_view key) const;
     bool has(std::string_view key) const; // also as null
@@ -85,12 +85,12 @@ class JsonNode {
     // Refuses a key that is not in the list, and suggests one that is.
     void only(const std::vector<std::string> &keys) const;
 
-    // Arrays. All of these refuse other values.
+    // For arrays: each of these throws for another value.
     size_t size() const;
     size_t size(size_t most) const; // refuses more than `most`
     JsonNode element(size_t index) const;
 
-    // Each refuses values of another type or out of range.
+    // Each throws for a value of another type or out of range.
     const std::string &text(size_t longest = SIZE_MAX) const; // in bytes
     bool flag() const;
     int64_t integer(int64_t low, int64_t high) const;

@@ -8,8 +8,9 @@
 
 namespace keel {
 
-// Writes a JSON text from its beginning to its end, on one line. The caller keeps keys, values and
-// ends in order. Bytes that are not UTF-8 become U+FFFD, numbers that are not finite become null.
+// Writes a JSON text from its beginning to its end, on one line. The caller has to write keys,
+// values and ends in a valid order. Bytes that are not UTF-8 become U+FFFD, numbers that are not
+// finite become null.
 class JsonWriter {
   public:
     JsonWriter &begin_object() { return open('{'); }

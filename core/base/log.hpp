@@ -7,9 +7,9 @@ namespace keel {
 
 enum class LogLevel { trace, debug, info, warn, error };
 
-// Keel's log, as the code that writes to it sees it. spdlog does the work, but only log.cpp and
-// those who add a sink (base/log_sinks.hpp) include it: its headers take seconds to compile.
-// Any thread may write.
+// Keel's log, for code that writes to it. spdlog does the work, but only log.cpp and code that adds
+// a sink (base/log_sinks.hpp) include it, because its headers take seconds to compile. Any thread
+// may write.
 class Log {
   public:
     bool should_log(LogLevel level) const;

@@ -17,7 +17,7 @@
 
 namespace keel::pipeline {
 
-// What a key's value may be, beside its type.
+// Limits of a key's value, in addition to its type.
 struct Rule {
     double minimum = 0, maximum = 0; // of a number, and of each number of a list
     // Stands for "not given" (auto, none), and is then the default unless the key names another.
@@ -34,7 +34,7 @@ enum class Form {
     other,
 };
 
-// A value to be read, and what it may be.
+// A value to be read, and its limits.
 struct Field {
     std::string_view path; // of the key, for messages
     const YamlNode &node;
@@ -113,7 +113,7 @@ std::string param_text(const RawParam &param); // its value in YAML
 
 // The text of a scalar; any other node is an error.
 const std::string &scalar_text(const Field &field);
-// Which of the words the field holds; throws with a suggestion if it is none of them.
+// The index of the field's word in `words`; throws with a suggestion if it is none of them.
 size_t choice_index(const Field &field, std::span<const std::string_view> words);
 // "[a, b]", each item quoted where it has to be.
 std::string flow_list(std::span<const std::string> items);

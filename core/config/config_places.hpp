@@ -17,9 +17,8 @@ inline PluginPlaces places_of(const pipeline::PluginSection &section) {
     return places;
 }
 
-// Errors of the cache begin with the key they are about; the config knows where that was written.
-// `otherwise`: the place if the key was not written at all. One that a plugin's call failed with
-// has its place already.
+// Adds the place in the config to an error of the cache, which begins with its key. `otherwise`:
+// the place if the key is not in the config. An error of a plugin's call has its place already.
 template <typename Action>
 auto at_its_line(const pipeline::PipelineConfig &config, const SourceLocation &otherwise,
                  Action &&action) {

@@ -10,8 +10,8 @@
 namespace keel::pipeline {
 
 // The resolved form: every key with its value, paths absolute. Read back it gives the same config.
-// With `origins` each line ends in a comment that says where its value came from, and keys that
-// have none are there as comments.
+// With `origins` each line ends in a comment with the origin of its value, and keys without a value
+// are written as comments.
 std::string to_yaml(const PipelineConfig &config, bool origins = false);
 
 // Each key with its value in the form of to_yaml(). For --json and tables.
@@ -25,8 +25,9 @@ struct InitValue {
     std::string note = {};
 };
 
-// A commented pipeline for a newcomer: every key of the schema with its meaning; those in `values`
-// set, the others commented out at their defaults. Throws Error(usage) for a path that is no key.
+// A commented pipeline for a new user: every key of the schema with its meaning. Keys in `values`
+// are set; the others are commented out, with their defaults. Throws Error(usage) for a path that
+// is no key.
 std::string init_yaml(std::span<const InitValue> values);
 
 // docs/config.md.

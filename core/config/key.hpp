@@ -28,7 +28,7 @@ struct ResolvedKey {
     SourceLocation where; // empty file: a default
 };
 
-// What a key's declaration says about it, apart from type, member and default.
+// The declaration of a key, apart from type, member and default.
 struct KeyFacts {
     std::string_view path;    // "policy.budget.tokens"
     std::string doc;          // one sentence, with the unit
@@ -45,7 +45,7 @@ template <typename Owner> class Key : public KeyFacts {
     virtual ~Key() = default;
 
     virtual Form form() const = 0;
-    // What the value has to be, for messages and docs: "an integer from 1 to 16777216 or auto".
+    // Describes the allowed values, for messages and docs: "an integer from 1 to 16777216 or auto".
     virtual std::string expectation() const = 0;
     virtual std::string default_text() const = 0; // as YAML; empty: the key has no default
     // `full_path` is `path` below the place of the owner, for messages.
@@ -55,7 +55,7 @@ template <typename Owner> class Key : public KeyFacts {
     // Null: the file does not give the key.
     virtual const SourceLocation *where(const Owner &owner) const = 0;
 
-    // A key without a default may be given with an empty value, which is as good as not given.
+    // A key without a default may have an empty value, which counts as not given.
     bool may_be_empty() const { return default_text().empty() && !required; }
 };
 
@@ -105,7 +105,7 @@ template <typename Owner, typename T> class TypedKey final : public Key<Owner> {
     std::optional<T> initial_;
 };
 
-// The parameters of a plugin. Each has a place of its own.
+// The parameters of a plugin. Each one has its own place in the file.
 template <typename Owner> class ParamsKey final : public Key<Owner> {
   public:
     using Params = std::vector<RawParam>;

@@ -7,7 +7,7 @@
 
 namespace keel::pipeline {
 
-// The values that a tree gives, by the path of their key.
+// The values of a tree, by the path of their key.
 using KeyValues = std::map<std::string, const YamlNode *, std::less<>>;
 
 // Replaces the short form of each section, `sync: lazy`, by `sync: {strategy: lazy}`.

@@ -36,14 +36,14 @@ struct OverrideNames {
 
 // Overrides: a tree with the keys to change, merged over a file's tree before anything is checked,
 // so that an override meets the same checks as the file and its errors name the --set. Sections are
-// merged key by key; params too; every other value is replaced. The schema's OverrideRules say what
-// a changed key takes away: another `plugin` drops the file's `params` of that section, `ratio`
-// drops `tokens`. An experiment's arms are merged with the same function.
+// merged key by key; params too; every other value is replaced. The schema's OverrideRules say
+// which keys a changed key removes: another `plugin` drops the file's `params` of that section,
+// `ratio` drops `tokens`. An experiment's arms are merged with the same function.
 void merge_overrides(YamlNode &file, YamlNode overrides);
 
-// The tree that the --set arguments mean: "a.b=c", c as YAML; for keys that hold a text, c is the
-// text itself unless it stands in quotes. Later ones win; params stay, whatever their order.
-// Relative paths start from `folder`. Throws Error(usage) for what is not KEY=VALUE.
+// The tree of the --set arguments "a.b=c". c is YAML; for keys whose value is a text, c is the text
+// itself unless it is in quotes. Later ones win; params stay, whatever their order. Relative paths
+// start from `folder`. Throws Error(usage) for an argument that is not KEY=VALUE.
 YamlNode parse_overrides(std::span<const std::string> arguments,
                          const std::filesystem::path &folder, const OverrideNames &names = {});
 

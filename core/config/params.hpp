@@ -21,9 +21,9 @@ inline std::vector<GivenParam> given_params(const PluginSection &section) {
     return given;
 }
 
-// The parameters of a section that are paths, made absolute: for a config that is written into
-// another folder, or whose files count. Loads the plugin, whose table says which they are. They
-// point into the section.
+// The parameters of a section that are paths, made absolute. For a config that is written to
+// another folder, or whose files are part of a hash. Loads the plugin, because its table says which
+// parameters are paths. The result points into the section.
 std::vector<RawParam *> path_params(PluginSection &section, keel_plugin_kind kind);
 
 } // namespace keel::pipeline

@@ -18,8 +18,8 @@ template <typename T> struct Setting : Origin {
     bool operator==(const Setting &other) const { return value == other.value; }
 };
 
-// A parameter of a plugin as it was written. The plugin's own table says what it may be; the core
-// checks that when it loads the plugin.
+// A parameter of a plugin as it was written. The core checks it against the plugin's own table when
+// it loads the plugin.
 struct RawParam {
     std::string key;
     std::string text;               // of a scalar

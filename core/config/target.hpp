@@ -9,7 +9,7 @@
 
 namespace keel::pipeline {
 
-// Throws Error(input) if nothing is at the path; the message names a similar file of the folder.
+// Throws Error(input) if the path does not exist; the message names a similar file of the folder.
 void require_path(const std::filesystem::path &path, std::string_view expected);
 
 // The folder of a model, or its GGUF file. A file inside the folder stands for the folder.

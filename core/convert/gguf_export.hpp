@@ -10,8 +10,8 @@
 
 namespace keel {
 
-// What a tensor's values lost on their way into another type. All errors are of the stored values
-// against the written ones.
+// The errors of a tensor that was converted to another type: stored values compared with written
+// ones.
 struct TensorError {
     std::string name; // in the written file
     std::string from; // "BF16"
@@ -39,15 +39,15 @@ struct ExportOptions {
     bool overwrite = false;            // an existing file is replaced
     bool tokenizer = true;             // false: without one, which llama.cpp does not take
     ParallelFor parallel;              // empty: one thread
-    // Called often; may throw to stop, which leaves nothing behind.
+    // Called often; may throw to stop. Then no file is left.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
 };
 
 // Writes a model as one GGUF file that llama.cpp and Keel load: tensors converted, metadata and
 // tokenizer made from the folder's files, or copied where the source is a GGUF file. Reads and
-// writes in pieces: memory does not grow with the model. Throws Error(input) for what GGUF cannot
-// say (by name), Error(usage) where `to` is in the way, Error(resource) for a full disk,
-// Error(runtime) where writing fails.
+// writes in pieces: memory does not grow with the model. Throws Error(input) that names what GGUF
+// cannot express, Error(usage) if `to` cannot be such a file, Error(resource) if the disk is full,
+// and Error(runtime) if writing fails.
 ExportReport export_gguf(const ModelSource &source, const std::filesystem::path &to,
                          const ExportOptions &options);
 

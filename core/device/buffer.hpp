@@ -32,8 +32,8 @@ class Buffer {
     // The host's pointer, NULL where the backend or the kind has none. Touch it only after
     // Stream::wait().
     void *map() const;
-    // RESERVE only: puts memory behind a range or gives whole pages of it back. Ordered in the
-    // stream.
+    // RESERVE only: commits memory for a range, or returns whole pages of it to the system. Ordered
+    // in the stream.
     void commit(uint64_t offset, uint64_t bytes, bool on);
     // The parts [begin, end) of a range that hold memory, in order: all of it, but for RESERVE what
     // was committed.

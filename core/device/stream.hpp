@@ -15,7 +15,7 @@ class Device;
 class DeviceTimes;
 class Trace;
 
-// Ops that somebody holds back from the device. Stream asks for them before it uses the device.
+// Ops that are not yet passed to the device. Stream requests them before it uses the device.
 class HeldBackOps {
   public:
     virtual void interrupt() = 0; // queues the ops that are held back
@@ -41,8 +41,9 @@ std::string to_string(const SyncStrategy &);
 
 class Stream;
 
-// A few bytes that were asked for and are looked at later, while what was queued behind them runs
-// (keel.read_later/1). Destroyed without finish(): nobody wants them. Its stream outlives it.
+// A few bytes that are read from the device later, while ops that were queued after them run
+// (keel.read_later/1). If it is destroyed without finish(), the bytes are discarded. Its stream
+// outlives it.
 class LaterRead {
   public:
     LaterRead() = default;
@@ -122,12 +123,12 @@ class Stream {
     // Whether the host may look at results while later work runs: the backend's stream does not
     // stop for it (keel.read_later/1), nor does the strategy.
     bool reads_later();
-    // At most KEEL_READ_LATER_BYTES, as they are when the stream gets there. Empty where that
-    // cannot be, or too many are under way.
+    // At most KEEL_READ_LATER_BYTES, with the values at that point of the stream. Empty if the
+    // backend cannot do it, or too many reads are pending.
     LaterRead start_read(keel_buffer *, uint64_t offset, uint64_t bytes);
 
-    // What was asked of the backend, and what it told that it did of its own accord
-    // (keel.stream_counts/1).
+    // Requests to the backend, and submits and waits that the backend reports to have made on its
+    // own (keel.stream_counts/1).
     const Counters &counters() const { return counters_; }
     // Submits, waits and reads are recorded there from now on, and when the device ran each op
     // where the backend tells; NULL: nowhere. It outlives this, or NULL is set before it goes.

@@ -24,8 +24,8 @@ class Trace {
   public:
     static constexpr uint64_t most_bytes = uint64_t{1} << 30;
 
-    // Makes the file, or begins an old trace anew; anything else that is there is left alone.
-    // Throws Error(usage).
+    // Makes the file, or replaces an old trace. Throws Error(usage) if it cannot be written, or
+    // exists and is no trace.
     explicit Trace(const std::filesystem::path &file);
     ~Trace();
     Trace(const Trace &) = delete;

@@ -57,7 +57,7 @@ class Weight {
     uint64_t bytes(const Device &device) const;
     std::string layout(const Device &device) const;
     // Its rows joined, in dtype(): what a backend without a layout of its own keeps. Makes the
-    // sources anew where nobody needs them.
+    // sources again if they were freed.
     std::vector<std::byte> joined() const;
     // True while some device reads the sources in place.
     bool sources_needed() const;

@@ -14,20 +14,20 @@
 namespace keel {
 
 struct GraphOptions {
-    uint32_t max_tokens = 512;        // of a step: the prefill chunk
+    uint32_t max_tokens = 512;        // the most tokens of a step: the prefill chunk
     uint32_t max_logit_rows = 1;      // how many tokens of a step may get logits
-    const keel_kv_view *kv = nullptr; // a view without memory, of the largest cache, for planning
+    const keel_kv_view *kv = nullptr; // for planning: the largest cache, without memory
     TapForms taps = {};               // by-products that steps are planned for, see taps()
     int64_t rope_rows = 2048;         // rows of the RoPE tables: at least a step's tokens
     uint32_t batch = 1;               // sequences that may decode in one step
-    // A view of so many sequences, for planning; NULL: without keel.batched_decode/1.
+    // A view of `batch` sequences, for planning; NULL: without keel.batched_decode/1.
     const keel_batch_kv *batch_kv = nullptr;
 };
 
 // A decoder of the Llama family, or some of its layers: runs steps on one device. A step takes
-// tokens of one sequence or of several. Its ops are in step_program.hpp. What other architectures
-// change is data in ModelConfig: biases, norms of heads and after attention and feed-forward,
-// activation, scales, soft-caps, windows, RoPE of some layers.
+// tokens of one sequence or of several. Its ops are in step_program.hpp. Differences between
+// architectures are data in ModelConfig: biases, norms of heads and after attention and
+// feed-forward, activation, scales, soft-caps, windows, RoPE of some layers.
 class Graph {
   public:
     Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options);
@@ -39,23 +39,23 @@ class Graph {
     void forward(std::span<const Segment> segments,
                  std::span<const keel_batch_kv *const> together = {});
     void forward(const Segment &segment) { forward({&segment, 1}); }
-    // The residual stream after the last layer, f32 [m, hidden] of the last step's m tokens: waits
-    // and reads. For the layers on the next device, see Segment::residual.
+    // The residual stream after the last layer, f32 [m, hidden] of the last step's m tokens. Waits
+    // and reads. It is the input of the layers on the next device, see Segment::residual.
     void read_residual(std::vector<float> &out) const;
 
     NextToken &next() { return next_; }
     const NextToken &next() const { return next_; }
 
-    // Plans the ops that steps with these by-products run differently. May be called at any time
-    // between steps.
+    // Plans the ops that differ in steps with these by-products. May be called at any time between
+    // steps.
     std::unique_ptr<TapOps> plan_taps(const TapForms &forms);
     const TapOps &taps() const { return *taps_; } // for GraphOptions::taps
 
-    // The ops of a form of a step, and argmax.
+    // The ops of one form of a step, and argmax.
     std::vector<const PlannedOp *> ops(StepForm form) const;
     uint32_t max_tokens() const { return options_.max_tokens; }
     bool attends_together() const { return attention_.can_attend_together(); }
-    // Whether a step runs from its token to its logits without the host.
+    // Whether the device runs a step from its token to its logits without the host.
     bool can_run_ahead() const {
         return executor_.can_run_ahead() && decoder_.has_embedding() && decoder_.has_output();
     }
@@ -77,7 +77,7 @@ class Graph {
     std::unique_ptr<TapOps> taps_;
     NextToken next_;
     LastingViews lasting_views_;
-    // Of the last step; kept, so that a step allocates nothing.
+    // Data of the last step; kept, so that a step allocates nothing.
     uint32_t tokens_ = 0;
     std::vector<RowRange> logit_rows_;
     std::vector<int32_t> scratch_;

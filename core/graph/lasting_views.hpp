@@ -8,7 +8,7 @@
 
 namespace keel {
 
-// Views of a cache whose bound on the length stays the same for a while. A backend can record a
+// Views of a cache whose max_length stays the same for many decode steps. So a backend can record a
 // decode step with them once and submit it again.
 class LastingViews {
   public:

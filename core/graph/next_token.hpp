@@ -15,11 +15,11 @@ class NextToken {
     NextToken(Executor &executor, const ModelConfig &config, const Workspace &workspace,
               uint32_t sequences);
 
-    // As the output projection leaves them, f32 [rows, vocab]: in the order of the model's logits,
-    // but without its soft-cap.
+    // The output of the output projection, f32 [rows, vocab]: the model's logits before its
+    // soft-cap.
     Tensor logits(uint32_t rows) const { return workspace_.logits.rows(0, rows); }
     // The model's logits of `rows` rows from `first` on. Waits, reads, and applies
-    // ModelConfig::logit_softcap on the host, because no op has a tanh of its own.
+    // ModelConfig::logit_softcap on the host, because there is no op for tanh.
     void read_logits(uint32_t rows, float *out, uint32_t first = 0) const;
 
     // Queues argmax over the first n rows of the logits. The tokens are in ids(n) until the next

@@ -12,18 +12,19 @@ namespace keel {
 class TapOps;
 
 // Tokens of one sequence in a step. They follow each other, and attend to that sequence's cache.
-// The memory that it names outlives the step.
+// All memory to which it points outlives the step.
 struct Segment {
     std::span<const int32_t> positions; // RoPE position of each token
     std::span<const keel_kv_view *const>
         kv; // the cache's views, by layer; the slots were made before
     // The tokens. Without any, the step takes the tokens that argmax left in NextToken::ids().
     std::span<const int32_t> ids;
-    // f32 [tokens, hidden] in host memory: what the layers before left. Only for a graph without
-    // the model's first layer.
+    // f32 [tokens, hidden] in host memory: the output of the layers before. Only for a graph
+    // without the model's first layer.
     std::span<const float> residual;
     uint32_t logit_rows = 0; // how many of the last tokens get logits
-    // What the tokens leave for a policy; NULL: nothing. The ops are those for the tap's needs.
+    // Takes the by-products for a policy; NULL: there are none. The step runs the ops for the tap's
+    // needs.
     StepTap *tap = nullptr;
     const TapOps *tap_ops = nullptr;
 

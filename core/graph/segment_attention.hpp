@@ -18,13 +18,14 @@ class SegmentAttention {
         : executor_(executor), decoder_(decoder), workspace_(workspace), decode_(decode),
           prefill_(prefill) {}
 
-    // Asks the backend whether it attends for `sequences` at once. `kv` is a view without memory.
+    // Asks the backend whether one call can serve `sequences` sequences. `kv` is a view without
+    // memory.
     void settle_together(uint32_t sequences, const keel_batch_kv &kv);
     bool can_attend_together() const { return batched_ != nullptr; }
 
     // Begins a step, and writes the RoPE tables that it needs. `together`: the caches as one view,
     // by layer; may be empty. One call serves all sequences if the backend can do that, each has
-    // one token, and none leaves anything for a policy. Both spans are valid until the step's end.
+    // one token, and none has by-products for a policy. Both spans are valid until the step's end.
     void begin(std::span<const Segment> segments, std::span<const keel_batch_kv *const> together);
     void run(size_t layer);
 

@@ -5,7 +5,7 @@
 
 namespace keel {
 
-// The args of the ops of a step. They point to the tensors that they are made from.
+// The args of a step's ops. They point to the tensors from which they are made.
 
 inline keel_embed_args embed_args(const ModelConfig &c, const Tensor &ids, const Tensor &out) {
     keel_embed_args a = {KEEL_HEADER(keel_embed_args)};
@@ -73,7 +73,7 @@ struct AttentionCall {
     AttentionCall(const AttentionCall &) = delete;
     AttentionCall &operator=(const AttentionCall &) = delete;
 
-    // The ops also leave what `places` wants.
+    // The ops also write the by-products to `places`.
     void add(const StepTap::Places &places);
 
     Tensor q, k, v, heads, at; // `at`: the positions

@@ -9,7 +9,7 @@
 
 namespace keel {
 
-// The one list of a step's ops. A hand is given each op, in order; it plans or runs it:
+// The only list of a step's ops. A hand gets each op, in order, and plans or runs it:
 //     hand(tag, op, args, weight)  an op; the tag has no form
 //     hand.attend(layer)           attention: walk_attention(), once or for each segment
 //     hand.again()                 the next call is of the op before, for other rows
@@ -58,8 +58,8 @@ void walk_parts(OpTag tag, RowParts &parts, const Tensor &x, const Tensor &bias,
     }
 }
 
-// A matrix whose result joins the residual stream, and the norm that models with post_norms put
-// between the two.
+// A matrix whose result is added to the residual stream. Models with post_norms normalize the
+// result first.
 struct ResidualProduct {
     Role product, norm, add;
     Weight *weight;
@@ -133,7 +133,7 @@ void walk_step(const Decoder &d, const Workspace &w, uint32_t m, std::span<const
 class StepProgram {
   public:
     struct Limits {
-        uint32_t tokens = 0, logit_rows = 0; // of a step of this form at most
+        uint32_t tokens = 0, logit_rows = 0; // the most in a step of this form
     };
 
     StepProgram() = default; // no ops
@@ -148,7 +148,7 @@ class StepProgram {
     std::span<const OpHandle> attention(size_t layer) const; // the ops of walk_attention()
 
     // Runs a step of m tokens, with logits of some rows; attend(layer) runs the attention of a
-    // layer. Throws Error(internal) if the walk and the ops differ.
+    // layer. Throws Error(internal) if the ops differ from the planned ones.
     template <typename Attend>
     void run(Executor &executor, const Decoder &decoder, const Workspace &workspace, uint32_t m,
              std::span<const RowRange> logits, const Attend &attend) const {
@@ -186,8 +186,8 @@ class StepProgram {
     size_t output_ = 0;             // the index of the first op after the layers
 };
 
-// The residual stream after an op: f32 [m, hidden] if the op is the embedding or the last of a
-// layer, NULL if it is another.
+// The residual stream after an op, f32 [m, hidden], if the op is the embedding or the last of a
+// layer. NULL for other ops.
 const keel_tensor *residual_after(const PlannedOp &op, const keel_op_args *args);
 
 } // namespace keel

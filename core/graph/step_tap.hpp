@@ -8,8 +8,8 @@
 
 namespace keel {
 
-// What a segment of a step leaves for a policy. Graph::forward asks it layer by layer, in order,
-// while it queues the layer's ops.
+// Takes the by-products of a segment for a policy. Graph::forward calls it layer by layer, in
+// order, while it queues the layer's ops.
 class StepTap {
   public:
     // Where a layer's by-products go; NULL: they are not wanted. Valid until the next call.

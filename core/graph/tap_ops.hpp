@@ -8,12 +8,12 @@
 
 namespace keel {
 
-// Ops of attention that also leave something for a policy. They run in place of the plain ones,
+// Ops of attention that also write by-products for a policy. They run instead of the plain ops,
 // which cannot do that. Made for one set of by-products (TapForms).
 class TapOps {
   public:
     TapOps() = default; // no ops: for taps that only look
-    // `tokens`: of a prefill step at most. `kv` as for StepProgram.
+    // `tokens`: the most in a prefill step. `kv` as for StepProgram.
     TapOps(Executor &executor, const Decoder &decoder, const TapForms &forms, uint32_t tokens,
            const keel_kv_view *kv);
 

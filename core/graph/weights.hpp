@@ -66,8 +66,8 @@ struct LayerWeights {
 };
 
 // A model's weights, or those of some of its layers, ready on the device of an executor. Keeps the
-// source mapped as long as a backend reads from it in place, and lets go of what is not needed,
-// tensor by tensor, while loading.
+// source mapped as long as a backend reads from it in place. While loading, releases the pages of
+// each tensor that are no longer needed.
 class ModelWeights {
   public:
     ModelWeights(Executor &executor, std::shared_ptr<const ModelSource> source,

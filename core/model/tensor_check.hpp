@@ -25,7 +25,7 @@ struct TensorCheck {
     double rms = 0; // root of the mean square
 };
 
-// Reads the whole tensor, in pieces; gives its pages back to the system behind itself. Safe on any
+// Reads the whole tensor in pieces, and returns the pages of each piece to the system. Safe on any
 // thread. Throws Error(input) that names file and tensor if its type is none that Keel computes
 // with.
 TensorCheck check_tensor(const ModelSource &source, const TensorInfo &tensor);

@@ -22,8 +22,8 @@ class Crossing final : private BufferWatch {
 
     Device &to() const { return *to_; }
     // True if a buffer that the first device maps need not be copied; of a size that is whole
-    // pages, or one that is not. Tried with such a buffer at the first call: slots and flags tell
-    // what a backend can do, not what its driver does. Throws as allocating and importing do.
+    // pages, or one that is not. The first call tries it with such a buffer, because slots and
+    // flags describe the backend, not its driver. Throws as allocating and importing do.
     bool shares(bool whole_pages = true);
     // Bytes that one call with these args copies, there and back. Tensors without a buffer (a
     // template's) are taken to lie where the devices share memory, if they share any of that size,
@@ -33,9 +33,9 @@ class Crossing final : private BufferWatch {
     uint64_t copied_bytes() const { return copied_; }
 
   private:
-    // Part of a buffer of the first device that tensors of the args touch; overlapping ones are one
-    // region, so that what is in place stays in place and no output is overwritten with the stale
-    // rest of another.
+    // Part of a buffer of the first device that tensors of the args use. Overlapping parts are one
+    // region: so in-place operands stay in place, and copying one output back cannot overwrite
+    // another with old data.
     struct Region {
         keel_buffer *source = nullptr;
         uint64_t begin = 0, end = 0;       // bytes of the source

@@ -16,7 +16,7 @@ class Executor {
   public:
     struct Options {
         bool strict = false;              // anything but native is an error
-        std::shared_ptr<Device> fallback; // the config's; NULL: the reference only
+        std::shared_ptr<Device> fallback; // the config's fallback backend; NULL: only the reference
         SyncStrategy sync;
         bool replay = true; // steps may be recorded and submitted again
         bool ahead = true;  // steps may be queued before their token is known
@@ -36,8 +36,8 @@ class Executor {
     // Why steps of so many ops are not recorded and submitted again; empty: they are.
     std::string why_not_recorded(size_t ops) const;
 
-    // Why no step is queued before its token is known; empty: the device runs beside the host, and
-    // nothing that is planned makes it wait.
+    // Why no step is queued before its token is known. Empty: the device runs beside the host, and
+    // no planned op makes it wait.
     std::string why_not_ahead() const;
     bool can_run_ahead() const {
         return ahead_ && !observer_ && !any_fallback() && stream().reads_later();
@@ -55,8 +55,8 @@ class Executor {
     void run_any(PlannedOp &op, keel_op_args *args);
 
     // Encloses the `ops` ops of a step that is likely to be repeated. The backend gets the ops at
-    // the end, as one recording if it can. Write buffers before the step, and read results after
-    // it: reads and writes within it are correct, but then the step is not recorded.
+    // the end, if possible as one recording. Write buffers before the step and read results after
+    // it. Reads and writes within it are correct, but then the step is not recorded.
     class Step {
       public:
         Step(Executor &executor, size_t ops) : recorder_(executor.recorder_for(ops)) {
@@ -76,8 +76,8 @@ class Executor {
         StepRecorder *recorder_;
     };
 
-    // From now on the trace shows ops, and what the stream does. NULL: no trace. The trace outlives
-    // this, or NULL is set before.
+    // From now on the trace records ops and the stream's submits and waits. NULL: no trace. The
+    // trace outlives this, or NULL is set before.
     void set_trace(Trace *trace) { ladder_.set_trace(trace); }
     void set_observer(Observer observer) { observer_ = std::move(observer); }
     // Sets an observer while it lives, then restores the one before. The executor outlives it.
@@ -95,12 +95,12 @@ class Executor {
         Observer before_;
     };
 
-    // How buffers that ops share are best made, once all is planned: visible to the host if an op
-    // runs elsewhere.
+    // The best kind for buffers that ops share, after all ops were planned: visible to the host if
+    // an op runs on another device.
     keel_buffer_kind placement() const { return ladder_.placement(); }
     bool any_fallback() const { return ladder_.any_fallback(); }
-    // A device that ops need and that was lost: its own, or one that they fall back to; NULL: none.
-    // Then nothing runs through this executor any more.
+    // A lost device that ops need: the executor's own, or one to which they fall back. NULL: none.
+    // After a loss this executor runs no more ops.
     const Device *lost_device() const { return ladder_.lost_device(); }
     // Bytes that fallbacks have copied between devices so far.
     uint64_t crossed_bytes() const { return ladder_.crossed_bytes(); }

@@ -22,7 +22,7 @@ class Ladder {
     Device &device() const { return *device_; }
 
     // `args` is a template as keel_backend.op_plan wants it. Its members for the weight are filled
-    // in from `weight`, which is made ready where the op will run.
+    // in from `weight`, which is prepared on the device that will run the op.
     OpHandle settle(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight);
     // NULL if the device has no such op of its own; then `reason`, if it is not NULL, says why.
     OpHandle settle_native(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight,
@@ -33,14 +33,14 @@ class Ladder {
     }
     // The backend refused a call of the op: settles the op on the next rung, with a warning.
     void demote(PlannedOp &op, keel_op_args *args);
-    // The crossing to the device of an op that is settled on another one.
+    // The crossing to the other device on which an op is settled.
     Crossing &crossing(const PlannedOp &op) { return crossing_to(op.device_); }
     // Memory for a composition's intermediate result, valid until the next composed op: all use the
     // same.
     Tensor scratch(const keel_tensor &like);
 
-    // How buffers that ops share are best made, after all are planned: visible to the host if an op
-    // runs elsewhere.
+    // The best kind for buffers that ops share, after all ops were planned: visible to the host if
+    // an op runs on another device.
     keel_buffer_kind placement() const;
     bool any_fallback() const { return crossings_planned_ > 0; }
     // A device that ops need and that was lost; NULL: none.

@@ -21,8 +21,8 @@ class OpCall {
         keel_tensor tensor;
         Access access;
         const char *name; // "x", "kv.k"
-        // The caller's descriptor, which may be gone: only for telling whether two operands are
-        // one.
+        // The caller's descriptor, which may no longer exist. Only for checking whether two
+        // operands are the same.
         const keel_tensor *given;
         uint16_t at; // OpCall's own: where the args point to the tensor
     };
@@ -30,7 +30,7 @@ class OpCall {
     OpCall() = default;
     OpCall(keel_op op, const keel_op_args *args) { assign(op, args); }
 
-    // As a new one, but uses the same memory again. `args` must be of the op's type.
+    // Like a new OpCall, but in the same memory. `args` must be of the op's type.
     void assign(keel_op op, const keel_op_args *args);
 
     keel_op op() const { return op_; }
@@ -47,8 +47,8 @@ class OpCall {
 
     // The template of a plan: without buffers and plan.
     OpCall without_memory() const;
-    // All that the call depends on. Equal for two calls if and only if they ask the same of the
-    // backend.
+    // Everything on which the call depends. Equal for two calls if and only if they request the
+    // same from the backend.
     void bytes(std::vector<std::byte> &out) const;
     // Calls visit(handle) for each buffer, weight and plan that the call names.
     template <typename Visit> void list_handles(const Visit &visit) const {
@@ -97,7 +97,7 @@ class OpCall {
     uint16_t weight_at_ = none, weight_tensor_at_ = none; // offsets
 };
 
-// Makes the args of an op with a weight name none. Other ops are left alone.
+// Removes the weight from the args of an op that has one. Does nothing for other ops.
 void clear_weight(keel_op op, keel_op_args *args);
 
 } // namespace keel

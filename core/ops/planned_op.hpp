@@ -11,7 +11,7 @@
 
 namespace keel {
 
-// Which step of the fallback ladder an op stands on.
+// The rung of the fallback ladder on which an op runs.
 enum class Rung {
     native,    // the backend's own op
     composed,  // made of the backend's smaller ops
@@ -30,8 +30,8 @@ class Composition {
     virtual std::string kernel() const = 0; // "matmul + add_bias"
 };
 
-// An op of the pipeline with everything settled: rung, kernel, plan. Made by Executor::plan,
-// destroyed before the executor.
+// An op of the pipeline whose rung, kernel and plan are chosen. Made by Executor::plan, destroyed
+// before the executor.
 class PlannedOp {
   public:
     ~PlannedOp();
@@ -73,7 +73,8 @@ class PlannedOp {
 };
 using OpHandle = std::unique_ptr<PlannedOp>;
 
-// Points args at a weight as it is stored on a device. Ops without a weight are left alone.
+// Makes the args point to a weight as it is stored on a device. Does nothing for ops without a
+// weight.
 void set_weight(keel_op op, keel_op_args *args, const Weight *weight, const Device &device);
 
 } // namespace keel

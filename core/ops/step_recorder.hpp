@@ -43,8 +43,8 @@ class StepRecorder final : private BufferWatch, private HeldBackOps {
     // An op of the step, its plan and weight filled in. False: the caller calls the backend as
     // ever.
     bool take(const PlannedOp &op, const keel_op_args *args);
-    // What comes now no recording can hold: the ops that were taken are queued one by one, and the
-    // step goes on as an ordinary one.
+    // The next call cannot be recorded. The ops taken so far are queued one by one, and the step
+    // continues as an ordinary one.
     void interrupt() override;
     void end();                // the step's ops are queued when it returns
     void abandon() noexcept;   // in the place of end(), after an error

@@ -5,8 +5,8 @@
 namespace keel {
 
 // One greedy decode step of a sequence that is queued before its token is read: argmax writes the
-// token to the place where the next step reads it. Until take() or drop() the cache has its slot,
-// and nothing that counts tokens knows of the step.
+// token to the place where the next step reads it. Until take() or drop(), the cache has the step's
+// slot, but no counter of tokens includes the step.
 class AheadStep {
   public:
     explicit AheadStep(Sequence &sequence) : sequence_(sequence) {}
@@ -18,13 +18,13 @@ class AheadStep {
     // The most likely token after the last step; below 0: a logit is not finite. Waits for the
     // token. With `may_queue`, and if may_run(), the next step is queued before the wait.
     int32_t read_token(bool may_queue);
-    // If the queued step is the one of this token, it becomes the sequence's last step.
+    // If the queued step belongs to this token, it becomes the sequence's last step.
     bool take(int32_t id);
     // The queued step is discarded.
     void drop();
-    // The queued step is gone with its device or its sequence.
+    // The queued step was lost together with its device or its sequence.
     void forget() { queued_.drop(); }
-    // A failure to queue a step ahead is forgotten.
+    // Allows steps to be queued ahead again after a failure to do so.
     void reset();
 
   private:

@@ -9,7 +9,7 @@
 
 namespace keel {
 
-// What sequences under a policy have in common, beside the policy section of the config.
+// Settings that all sequences under a policy share and that are not in the config's policy section.
 struct PolicyContext {
     const ModelConfig &model;
     std::shared_ptr<HostServices> host;
@@ -26,10 +26,10 @@ struct PolicyBinding {
 
 // Binds the allocator and the settings of config.policy to its policy, which bind_plugin() has
 // bound. Throws Error(input) if the section asks for something that the policy cannot do. `shape`:
-// of the cache that the policy is asked about.
+// the shape of the cache that the policy will manage.
 PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin policy,
                           const PolicyContext &context, const KvShape &shape);
-// The settings for a cache that holds the layers `part` only.
+// The settings for a cache that holds only the layers `part`.
 CacheConfig cache_of_layers(const CacheConfig &all, const ModelConfig &model,
                             const LayerRange &part);
 // Warns of each key of the section that has no effect, because the policy never evicts.

@@ -38,9 +38,9 @@ class Conversation {
     // before its answer began has StopReason::cancelled and no ids: both leave the conversation as
     // it was.
     GenerateResult ask(std::string_view question, const GenerateOptions &options);
-    // Keeps the last question from being evicted, with the marks around it, until the cache is read
-    // anew. Throws Error(usage) if there is none or part of it was evicted already, Error(input) if
-    // the budget has no room. The tokens that are pinned in all.
+    // Keeps the last question from being evicted, with the marks around it, until the conversation
+    // is read again. Throws Error(usage) if there is none or part of it was evicted already,
+    // Error(input) if the budget has no room. The tokens that are pinned in all.
     int64_t pin_question();
     // Forgets all but the system prompt; random numbers start anew.
     void reset();

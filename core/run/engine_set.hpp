@@ -18,7 +18,7 @@ class EngineSet {
     explicit EngineSet(bool takes_turns) : takes_turns_(takes_turns) {}
 
     void add(std::unique_ptr<Engine> engine, const std::shared_ptr<Device> &device);
-    // Which engines decode and prefill begin on. The first engine, unless set.
+    // The engines on which decode and prefill begin. The first engine, unless set.
     void set_decode(size_t number) { decode_ = number; }
     void set_prefill(size_t number) { prefill_ = number; }
 
@@ -33,12 +33,12 @@ class EngineSet {
     Engine *find(std::string_view name) const; // NULL: no engine has that name
     // The device of each engine, without repetition.
     const std::vector<std::shared_ptr<Device>> &devices() const { return devices_; }
-    // A device that was lost: of an engine, or one that ops fall back to. NULL: none was.
+    // A lost device: one of an engine, or one to which ops fall back. NULL: none was lost.
     const Device *lost_device() const;
 
     Stream::Counters counters() const; // of all devices
-    // Ops and streams are recorded there from now on; NULL: nowhere. The trace outlives the
-    // engines, or NULL is set before it ends.
+    // From now on `trace` records ops and streams; NULL: no trace. The trace outlives the engines,
+    // or NULL is set before it is destroyed.
     void set_trace(Trace *trace);
     // Called before and after each op (Executor::Observer), with the op's executor. An empty
     // observer ends it.

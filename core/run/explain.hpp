@@ -11,9 +11,10 @@ namespace keel {
 
 class Pipeline;
 
-// What `--explain` prints: device, sync, weights, who runs each op, what crosses between backends.
+// What `--explain` prints: device, sync, weights, who runs each op, and bytes copied between
+// backends.
 std::string explain_pipeline(const Pipeline &pipeline);
-// Bytes that cross between a hybrid's backends in a decode step, without moves of the cache.
+// Bytes copied between a hybrid's backends in a decode step, not counting moves of the cache.
 uint64_t crossing_bytes_per_token(const Pipeline &pipeline);
 // Warns of each kind of op that the device's backend does not run itself: no fallback is silent.
 void warn_of_fallbacks(const Device &device, const std::vector<const PlannedOp *> &ops);

@@ -78,8 +78,8 @@ class Generation {
     Generation &operator=(const Generation &) = delete;
 
     Session &session() const { return session_; }
-    // Whoever calls this takes each token that next() gives with Session::decode, one sequence at a
-    // time: greedy steps may then be queued before their token is read (Session::greedy).
+    // The caller promises to pass each token of next() to Session::decode, one sequence at a time.
+    // Greedy steps may then be queued before their token is read (Session::greedy).
     void run_ahead() { runs_ahead_ = true; }
     // Chooses the next token by the session's last step. What has to be taken in before the next
     // call; none: the text is at its end.

@@ -14,11 +14,11 @@ struct TextRequest {
     GenerateOptions options;
 };
 
-// Generates many texts, Pipeline::batch() of them at once: where one ends the next prompt begins.
-// `next` gives the prompts in order; none: there are no more. `done` gets each text as it is
-// finished, with its prompt's number, or what went wrong with it (Error; the result is empty then);
-// both may throw to stop. Each text is what generate() writes in a session of its own, up to the
-// rounding that SessionBatch tells of. Throws what fails for all, a lost device for example.
+// Generates many texts, Pipeline::batch() of them at once. When one ends, the next prompt begins.
+// `next` gives the prompts in order; none: there are no more. `done` gets each finished text with
+// its prompt's number, or an Error and an empty result. Both may throw to stop. Each text is the
+// one that generate() writes in its own session, up to the rounding that SessionBatch describes.
+// Throws errors that concern all texts, for example a lost device.
 void generate_batch(
     SessionBatch &batch, Pipeline &pipeline,
     const std::function<std::optional<TextRequest>()> &next,

@@ -26,8 +26,8 @@ MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype
 // Whether all matrices can be of that type: rows are whole blocks.
 bool can_be(const ModelSource &source, keel_dtype weights);
 
-// The part of the available memory that a pipeline made for it may plan with; the rest is for
-// everybody else.
+// The part of the available memory that a pipeline made for it may plan with; the rest is for other
+// processes.
 uint64_t usable_bytes(const MemoryInfo &info);
 
 // The longest context up to `wanted` for which need(context), which grows with it, is at most

@@ -13,21 +13,20 @@ namespace keel {
 // Compares the memory that a pipeline needs with the memory that is free, before a weight is read.
 class MemoryPlan {
   public:
-    // All arguments outlive this. `batch`: sequences that run steps together. `memory`: what there
-    // is; empty: the devices and the system are asked.
+    // All arguments outlive this. `batch`: sequences that run steps together. `memory`: returns the
+    // free memory; empty: devices and system are asked.
     MemoryPlan(const pipeline::PipelineConfig &config, const ModelSource &source,
                const EngineSet &engines, uint32_t batch, const std::function<MemoryInfo()> &memory)
         : config_(config), source_(source), engines_(engines), batch_(batch), memory_(memory) {}
 
     // Throws Error(input) if kv.max_mib does not hold one block of each head.
     void check_cap() const;
-    // Throws if the tables of the context do not fit. A model folder may claim any context, so this
-    // is checked before anything is allocated. A context whose tables alone do not fit is an error,
-    // and is not lowered.
+    // Throws if the tables of the context do not fit; such a context is not lowered. A model folder
+    // may claim any context, so call this before anything is allocated.
     void check_tables() const;
-    // Weights, cache and workspace have to fit together. If the config gives a context, throws
-    // Error(resource) if it does not fit. Else lowers the context of all engines to what fits.
-    // True: it was lowered.
+    // Checks that weights, cache and workspace fit together. If the config gives a context that
+    // does not fit, throws Error(resource). If it gives none, lowers the context of all engines
+    // until it fits. True: it was lowered.
     bool fit_context() const;
     // How the weights of an engine are loaded.
     LoadOptions load_options(const Engine &engine) const;

@@ -10,7 +10,7 @@
 
 namespace keel {
 
-// Who opens devices, in place of open_device(). For tests.
+// Opens devices in place of open_device(). For tests.
 struct DeviceOpener {
     // Opens the hybrid's backend of that name, or the one backend of that plugin. If it is empty or
     // returns NULL, the backend is opened as the config says.
@@ -19,8 +19,8 @@ struct DeviceOpener {
     std::function<std::shared_ptr<Device>()> fallback;
 };
 
-// Opens the devices that a config names, and makes their engines with executor and KV shape. Their
-// other members are made later. `sequences`: that share the cache's memory at once.
+// Opens the devices that a config names, and makes their engines with executor and KV shape. The
+// engines' other members are made later. `sequences`: how many share the cache's memory at once.
 EngineSet open_engines(const pipeline::PipelineConfig &config, const ModelConfig &model,
                        const std::shared_ptr<HostServices> &host, const DeviceOpener &opener,
                        uint32_t sequences);

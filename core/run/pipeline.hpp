@@ -27,13 +27,14 @@ struct PipelineOptions {
     uint32_t max_logit_rows = 1; // evaluation reads the logits of many tokens at once
     // False: a model folder without a tokenizer is accepted, for benchmarks.
     bool need_tokenizer = true;
-    // Stop before the first weight is read. What is known by then can be asked for; nothing runs.
+    // Stop before the first weight is read. Then the facts known so far can be queried, but nothing
+    // runs.
     bool check_only = false;
     // Sequences may call CacheManager::protect_prefix, if the config protects system prompts.
     bool has_system_prompt = false;
-    // How much memory there is to plan with. Empty: the device and the system are asked. For tests.
+    // Returns the free memory for planning. Empty: device and system are asked. For tests.
     std::function<MemoryInfo()> memory;
-    // Reports memory pressure. NULL: the system's. For tests.
+    // Reports memory pressure. NULL: the system's monitor. For tests.
     std::shared_ptr<SystemMonitor> monitor;
     uint32_t sequences = 1; // sessions and their forks that share the cache's memory at once
     // Sequences that take steps together at most, see SessionBatch. Above 1, the config may have
@@ -48,8 +49,8 @@ struct PipelineOptions {
 };
 
 // Everything that a config describes, ready to run: the model, its tokenizer, the engines and the
-// policies. Sessions run on it. The constructor throws Error if the config cannot be done as it is
-// written; config and plugins are checked before the first weight is read.
+// policies. Sessions run on it. The constructor throws Error if it cannot do exactly what the
+// config says. It checks config and plugins before it reads the first weight.
 class Pipeline {
   public:
     explicit Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions &options = {});
@@ -74,8 +75,8 @@ class Pipeline {
     double load_seconds() const { return load_seconds_; }
     std::string backends_text() const; // the plugin, or of a hybrid "NAME (PLUGIN), NAME (PLUGIN)"
 
-    // The engine where sequences begin to write. If layers are split, the first. The functions
-    // below give its members.
+    // The engine on which sequences begin to decode; if layers are split, the first engine. The
+    // functions below return its members.
     Engine &engine() const { return engines_.decode(); }
     Device &device() { return engine().device(); }
     Executor &executor() { return *engine().executor; }

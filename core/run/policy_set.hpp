@@ -21,18 +21,19 @@ class PolicySet {
     const PolicyBinding &own() const { return own_; }
     // Makes the cache plans of the engines, again after their context has changed.
     void make_own_plans();
-    // Throws or warns if the own policy does not fit the context or its budget.
+    // Throws or warns if the config's policy does not fit the context or its budget.
     void check_own() const;
     bool is_own(const PolicySetup &plan) const; // of an engine, and not of a policy that was added
 
-    // Another policy, for sessions of its own. `section` is like the `policy:` of a config. The
-    // plan lives as long as this. Throws as the pipeline does for its own policy, and for a hybrid.
+    // Adds another policy, for sessions that use it. `section` is like the `policy:` of a config.
+    // The plan lives as long as this. Throws as the pipeline does for the config's policy, and
+    // throws for a hybrid.
     PolicySetup &add(const pipeline::PolicySection &section);
     // A plan that keeps all, and collects what the policies of `plans` need: one prefill under it
     // can be forked into each of them (Session::fork). Throws Error(input) that names a need which
     // cannot be collected for all of them together.
     PolicySetup &add_shared_prefill(std::span<PolicySetup *const> plans);
-    // What steps run for the by-products of a plan of this set.
+    // The ops that steps run for the by-products of a plan of this set.
     const TapOps &taps(const PolicySetup &plan) const;
 
   private:

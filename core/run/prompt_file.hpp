@@ -22,14 +22,14 @@ struct BatchPrompt {
 // for messages. Throws Error(input) "NAME:LINE: ...".
 std::vector<BatchPrompt> parse_prompts(std::string_view text, const std::string &name);
 
-// A JSONL file of answers, one line each, written as each is finished. A second run goes on where
-// the first one stopped: lines that are there stay, and their ids are done. A last line that was
-// cut off, because the program was killed, is removed. The file is locked while this lives.
+// A JSONL file of answers, one line each, written as each is finished. A second run continues after
+// the first one: existing lines stay, and their ids count as done. A last line that was cut off,
+// because the program was killed, is removed. The file is locked while this lives.
 class AnswerFile {
   public:
     // `settings`: a fingerprint of what the answers depend on; each line has it. Throws
-    // Error(input) if the file holds something else, answers to other prompts or under other
-    // settings, or if another run writes to it.
+    // Error(input) if the file is no file of answers, if its answers are to other prompts or have
+    // other settings, or if another run writes to it.
     AnswerFile(std::string file, const std::vector<BatchPrompt> &prompts, std::string settings);
     ~AnswerFile();
     AnswerFile(const AnswerFile &) = delete;

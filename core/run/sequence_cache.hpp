@@ -19,7 +19,8 @@ struct Stage {
     std::unique_ptr<CacheManager> cache;
 };
 
-// The keys and values of one sequence in all layers: does each operation of a cache on all stages.
+// The keys and values of one sequence in all layers. Performs each operation of a cache on all
+// stages.
 class SequenceCache {
   public:
     explicit SequenceCache(const Pipeline &pipeline) : pipeline_(pipeline) {}
@@ -34,8 +35,8 @@ class SequenceCache {
     void assign(std::vector<Stage> stages);
     // From now on this is the only stage. Returns the old cache.
     std::unique_ptr<CacheManager> replace(Engine &engine, std::unique_ptr<CacheManager> cache);
-    // Runs tokens for a policy that needs it (KEEL_NEED_REPLAY), also after the stages change. The
-    // forward outlives this.
+    // Sets the object that runs tokens for a policy that needs it (KEEL_NEED_REPLAY), also for
+    // later stages. It outlives this.
     void set_forward(SequenceForward *forward);
 
     // As CacheManager::can_take, of all stages.
@@ -46,17 +47,17 @@ class SequenceCache {
     void make_room(int64_t n, StepKind kind);
     // Makes the slots of step.ids, and fills in the positions and stages of the step.
     void append(SequenceRows &step, StepKind kind);
-    // As append, for a token whose slot CacheManager::append_ahead has made.
+    // As append(), for a token whose slot CacheManager::append_ahead has made.
     void keep_ahead(SequenceRows &step);
     // Fills in the stages of a step whose slots exist. The step leaves nothing for the policy.
     void find_stages(SequenceRows &step) const;
-    // A step was taken in, and finish_step() did not run yet.
+    // Whether a step was begun and finish_step() did not run yet.
     bool has_open_step() const { return open_step_.has_value(); }
-    // After the step's ops were queued: triggers fire, slots are evicted. Does nothing if no step
-    // is open.
+    // Call it after the step's ops were queued: triggers fire, slots are evicted. Does nothing if
+    // no step is open.
     void finish_step();
     void forget_open_step() { open_step_.reset(); }
-    // Triggers that wait for the end of a prompt fire.
+    // Fires the triggers that wait for the end of a prompt.
     void end_prompt();
 
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
@@ -67,7 +68,7 @@ class SequenceCache {
     void protect_prefix(int64_t tokens, std::string_view what);
     uint64_t bytes_in_use() const;
     void save(StateWriter &out) const;
-    // Throws Error(input) if the cache saw another number of tokens.
+    // Throws Error(input) if the cache has seen a different number of tokens.
     void load(StateReader &in, int64_t tokens);
     // Copies that share blocks until one of them writes.
     std::vector<Stage> fork() const;

@@ -7,8 +7,8 @@
 
 namespace keel {
 
-// Takes a sequence to another engine: with its cache, or, if the cache was lost, by reading its
-// tokens again there.
+// Moves a sequence to another engine. Moves its cache; if the cache was lost, reads the tokens
+// again there.
 class SequenceMover {
   public:
     SequenceMover(Sequence &sequence, StepRunner &runner, AheadStep &ahead)
@@ -24,7 +24,8 @@ class SequenceMover {
     // which are read again on the first of `candidates` that can do it. Returns that engine. Throws
     // Error(runtime) if none of them can. `why`: the error that the lost device gave.
     Engine &reread(std::span<Engine *const> candidates, int64_t tokens, const Error &why);
-    // Takes a step again that another engine has lost. Its tokens are not part of the text.
+    // Runs a step again that another engine has lost. The tokens of that step are not in the text
+    // yet.
     void retake(std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows);
 
   private:

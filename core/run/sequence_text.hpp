@@ -10,7 +10,7 @@
 
 namespace keel {
 
-// The tokens that a sequence has taken in, and the token that it goes on with.
+// The tokens that a sequence has taken in, and the token with which it continues.
 class SequenceText {
   public:
     // `context`: tokens to reserve memory for, so that a decode step allocates nothing.
@@ -28,7 +28,7 @@ class SequenceText {
         tokens_.resize(tokens_.size() - static_cast<size_t>(n));
         pending_.reset();
     }
-    // Exchanges the tokens. The pending token stays.
+    // Replaces all tokens. The pending token stays.
     void assign(std::span<const int32_t> ids) { tokens_.assign(ids.begin(), ids.end()); }
     void clear();
 

@@ -16,8 +16,8 @@ namespace keel {
 
 // One sequence on a pipeline, step by step. This is the whole interface of a sequence for programs,
 // so it has more than 30 functions; the work is done by its members. Several sessions of one
-// pipeline alternate: run a step and read its results before the next session's step, because the
-// results of all are stored in the same place. Not thread-safe.
+// pipeline may alternate. Read the results of a step before another session's step, because all
+// sessions store results in the same place. Not thread-safe.
 class Session {
   public:
     explicit Session(Pipeline &pipeline) : Session(pipeline, pipeline.policy_setup()) {}
@@ -27,17 +27,17 @@ class Session {
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
 
-    // Can n more tokens be taken in? If not, `why` says which limit is reached and which config key
-    // moves it.
+    // Can n more tokens be taken in? If not, `why` names the limit that is reached and the config
+    // key that changes it.
     bool can_take(int64_t n, std::string *why = nullptr) const;
     // Takes tokens in, in chunks. Afterwards there are `rows` rows of logits: at most
     // PipelineOptions::max_logit_rows, and at most as many as the last chunk has tokens.
-    // `is_prompt_end`: the prefill is complete; policies that wait for its end act now.
-    // Throws Error(resource) before anything happens if the tokens do not fit, and Error(runtime)
-    // with layer and position if a number is not finite. False: it was cancelled
+    // `is_prompt_end`: the prefill is complete; policies that wait for its end act now. Throws
+    // Error(resource) before anything happens if the tokens do not fit, and Error(runtime) with
+    // layer and position if a number is not finite. False: it was cancelled
     // (HostServices::request_cancel) before all tokens were taken in, and there are no logits. Then
-    // the session, its pending token too, is as it was before. But if tokens were evicted
-    // meanwhile, the tokens that were taken in stay; tokens() says how many.
+    // the session and its pending token are as before. But if tokens were evicted meanwhile, the
+    // tokens that were taken in stay; see tokens().
     bool prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
                  const Progress &progress = {});
     // The prompt ends here, after prefill() was told that more of it follows. Policies that wait
@@ -52,17 +52,18 @@ class Session {
     // `go_on`: the caller will most likely call decode() with this token. If the device runs beside
     // the host, and the host decides nothing between the two steps, the next step is then queued
     // before the token is read. If another function is called instead, or drop_ahead(), that step
-    // is discarded. Only SessionStats::discarded_steps and the device's time tell of it; logits()
-    // computes the step again whose logits were overwritten. Until then the discarded step's slot
-    // is in cache().
+    // is discarded. Only SessionStats::discarded_steps and the device's time show it. If the
+    // discarded step has overwritten the logits, logits() computes the last step again. A queued
+    // step's slot is in cache() until the step is discarded.
     int32_t greedy(bool go_on = false);
     void drop_ahead() { ahead_.drop(); }
 
     // Takes the last n tokens back. Throws Error(usage) if CacheManager::truncate does.
     void truncate(int64_t n);
-    // An independent copy, under the same policy or another one of the pipeline's. For what that
-    // takes, see CacheManager::fork_into. The two share blocks of the cache until one of them
-    // writes; PipelineOptions::sequences has to allow it. The copy's stats begin at 0.
+    // An independent copy, under the same policy or another one of the pipeline's.
+    // CacheManager::fork_into says what another policy requires. The two share blocks of the cache
+    // until one of them writes; PipelineOptions::sequences has to allow it. The copy's stats begin
+    // at 0.
     std::unique_ptr<Session> fork();
     std::unique_ptr<Session> fork(PolicySetup &plan);
     // The token that was generated last and is not taken in yet. The next step forgets it.
@@ -91,8 +92,8 @@ class Session {
     }
     uint64_t kv_bytes() const { return sequence_.cache.bytes_in_use(); }
     const SessionStats &stats() { return sequence_.meter.read(sequence_.cache); }
-    // The session cannot be used any more: a device was lost and no other can go on, or a step of
-    // several sessions failed. The last call that threw said why.
+    // The session is unusable: a device was lost and no other can continue, or a step of several
+    // sessions failed. The error of the last call that threw has the reason.
     bool is_broken() const { return sequence_.is_broken; }
     // Forgets everything but the pipeline. A policy's random numbers start again.
     void reset();

@@ -13,9 +13,10 @@ namespace keel {
 
 // Decodes several sequences of one pipeline together. A step takes one token of each sequence in,
 // in one pass through the model: each weight is read once for all of them. Each sequence keeps its
-// own cache, policy and position. Its text is the one that it has alone, up to the rounding of a
-// matrix product of several rows. Prompts are read one by one (Session::prefill). A step takes the
-// sequences that it is given, so sequences may come and go between steps. Not thread-safe.
+// own cache, policy and position. Its text is the same as without the other sequences, up to the
+// rounding of matrix products of several rows. Prompts are read one by one (Session::prefill). A
+// step takes the sequences that it is given, so sequences may come and go between steps. Not
+// thread-safe.
 class SessionBatch {
   public:
     // Throws Error(usage) if the pipeline was made for one sequence (PipelineOptions::batch).
@@ -25,8 +26,8 @@ class SessionBatch {
     SessionBatch(const SessionBatch &) = delete;
     SessionBatch &operator=(const SessionBatch &) = delete;
 
-    // A new, empty sequence. All sequences share one arena for keys and values. The larger one of
-    // Pipeline::batch() and PipelineOptions::sequences is how many, forks included, may hold tokens
+    // A new, empty sequence. All sequences share one arena for keys and values. At most
+    // max(Pipeline::batch(), PipelineOptions::sequences) of them, forks included, may hold tokens
     // at once. The session may outlive this.
     std::unique_ptr<Session> make_session() { return make_session(plan_); }
     // Under another plan of the pipeline.
@@ -52,17 +53,16 @@ class SessionBatch {
     };
     // Takes ids[i] in for sessions[i]. The sessions are different ones of this pipeline, 1 to
     // Pipeline::batch() of them. Returns one outcome for each, valid until the next call. A
-    // sequence that fails does not change the others. Each sequence that is done is then as after
-    // Session::decode and the reading of its results, evictions included.
-    // Throws Error(usage) before anything happens if the sessions cannot take a step together.
-    // Throws what fails for all of them, for example a lost device; then all are broken
-    // (Session::is_broken).
+    // sequence that fails does not change the others. Each sequence that is done has the same state
+    // as after Session::decode and reading its results, evictions included. Throws Error(usage)
+    // before anything happens if the sessions cannot take a step together. Throws errors that
+    // concern all of them, for example a lost device; then all are broken (Session::is_broken).
     std::span<const Outcome> decode(std::span<Session *const> sessions,
                                     std::span<const int32_t> ids, Read read);
 
     struct Stats {
         uint64_t steps = 0, tokens = 0;
-        // In steps, evictions included. The decode_seconds of each sequence contain them too.
+        // Time in steps, evictions included. The decode_seconds of each sequence contain it too.
         double seconds = 0;
         Stream::Counters stream; // of all steps. The counters of the sequences do not contain it
         double rate() const {    // of all sequences together

@@ -9,11 +9,11 @@
 
 namespace keel {
 
-// One engine's share of the step of a sequence.
+// One engine's part of a sequence's step.
 struct StageStep {
     Engine *engine;
     KvCache *cache; // of the engine's layers
-    // What the step leaves for the policy there, see Segment. NULL: nothing.
+    // By-products of the step for the policy of this engine's layers, see Segment. NULL: none.
     StepTap *tap = nullptr;
     const TapOps *tap_ops = nullptr;
 };

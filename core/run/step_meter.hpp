@@ -10,12 +10,12 @@
 
 namespace keel {
 
-// What a session did so far.
+// Counters of a session.
 struct SessionStats {
     uint64_t prefill_tokens = 0, decode_tokens = 0;
     double prefill_seconds = 0, decode_seconds = 0; // in steps, evictions included
     uint64_t evictions = 0;      // times that a trigger fired and slots were evicted
-    uint64_t evicted_tokens = 0; // of the head that lost most, summed over evictions
+    uint64_t evicted_tokens = 0; // of the head that lost the most, summed over evictions
     uint64_t evicted_bytes = 0;  // of blocks that became empty
     double eviction_seconds = 0; // part of the steps' seconds, see CacheManager::eviction_us
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
@@ -25,7 +25,7 @@ struct SessionStats {
     Stream::Counters decode_stream; // of decode steps alone, discarded steps included
     // Decode steps that were queued before their token was read, see Session::greedy.
     uint64_t ahead_steps = 0;
-    // More steps of this kind, whose token was not decoded in the end. They are not in ahead_steps.
+    // Steps that were queued ahead and then discarded. They are not in ahead_steps.
     uint64_t discarded_steps = 0;
     uint64_t replay_parts = 0; // stages of a decode step that a backend can submit as a recording
     std::string no_replay;     // why decode steps are not recorded; empty: they are

@@ -9,21 +9,23 @@
 
 namespace keel {
 
-// What can still be read of a sequence's last step: its logits, and its most likely next token.
+// The results of a sequence's last step that can still be read: its logits and its most likely next
+// token.
 class StepResults {
   public:
     // A step was queued. `holder` computes `rows` rows of logits.
     void begin(Engine &holder, uint32_t rows);
-    // There is no step any more whose results can be read.
+    // From now on no step has results to read.
     void forget();
-    // The device is lost: nothing is pending there, and nothing is to be computed again.
+    // The device is lost: no read is pending there, and nothing will be computed again.
     void forget_on_device();
-    // The logits of another sequence that has read its own: a fork begins with them.
+    // Copies the logits of the parent of a fork, which has read them.
     void copy_logits(const StepResults &other);
 
     Engine *holder() const { return holder_; } // NULL: no step was taken
     uint32_t rows() const { return rows_; }
-    // Of a step with rows of several sequences: which row of the device's logits is this one's.
+    // In a step with rows of several sequences: the row of the device's logits that belongs to this
+    // sequence.
     void set_first_row(uint32_t row) { first_row_ = row; }
     uint32_t first_row() const { return first_row_; }
 
@@ -33,7 +35,7 @@ class StepResults {
     std::span<const float> read_logits(size_t vocabulary);
     // The logits were read elsewhere.
     void put_logits(std::span<const float> logits);
-    // What was read holds a value that is not finite.
+    // The values that were read are not all finite.
     void reject_logits() { has_logits_ = false; }
 
     std::optional<int32_t> next_token() const { return next_token_; }

@@ -15,9 +15,10 @@ class StepRunner {
   public:
     // Takes tokens of one sequence in and queues the step.
     void step(Sequence &sequence, std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows);
-    // Queues one step with these rows, whose slots exist, through all engines that hold layers.
-    // Each element is of another sequence; all have the same engines. Their logits follow each
-    // other in this order. `view`: of the arena that the caches share; NULL: they share none.
+    // Queues one step with these rows on all engines that hold layers. The rows' slots exist
+    // already. Each element belongs to another sequence; all have the same engines. Their logits
+    // follow each other in this order. `view`: a view of the arena that the caches share; NULL:
+    // they share none.
     void run(std::span<const SequenceRows *const> rows, BatchView *view = nullptr);
     void run(const SequenceRows &rows);
 

@@ -13,29 +13,29 @@ namespace keel {
 class SwitchRules {
   public:
     explicit SwitchRules(Pipeline &pipeline);
-    // Of a fork: what has happened to the parent has happened here.
+    // For a fork: copies the state of the parent's rules.
     SwitchRules(Pipeline &pipeline, const SwitchRules &parent);
     // The sequence begins again.
     void reset();
 
-    // Where a sequence begins.
+    // The engine on which a sequence begins.
     Engine &start() const;
-    // Where the steps run, as far as the rules say. The device there may be lost.
+    // The engine on which steps run according to the rules. Its device may be lost.
     Engine &prefill_engine() const;
     Engine &decode_engine() const;
     // All engines, in the order in which to try them after a device was lost.
     std::vector<Engine *> candidates() const;
-    // From now on the sequence runs there.
+    // From now on the sequence runs on this engine.
     void choose(Engine &engine) { chosen_ = &engine; }
 
     // A decode step begins.
     void count_decode() { ++decode_steps_; }
     // Whether memory became short since the last call, so that the sequence has to switch.
-    // `tokens`: that it has.
+    // `tokens`: tokens in the sequence.
     bool pressure_fires(int64_t tokens);
     // Whether the sequence has to switch because of hybrid.switch.after_tokens. True at most once.
     bool tokens_fire();
-    // Whether the next decode step runs on `current` as well, unless memory becomes short.
+    // Whether the next decode step also runs on `current`, if memory does not become short.
     bool stays_on(const Engine &current) const;
 
     // Move the sequence as the rules say, before a prefill and before a decode step.
@@ -54,7 +54,7 @@ class SwitchRules {
 
     Pipeline &pipeline_;
     const pipeline::SwitchSection &config_;
-    Engine *chosen_ = nullptr;             // where a switch went; NULL: as the config says
+    Engine *chosen_ = nullptr;             // target of the last switch; NULL: as the config says
     int64_t decode_steps_ = 0;             // since the sequence began
     bool tokens_fired_ = false;            // the switch after a number of tokens was tried
     std::unique_ptr<PressureWatch> watch_; // NULL: pressure does not switch

@@ -22,8 +22,8 @@ struct ChatMessage {
     std::string content;
 };
 
-// A stretch of a prompt. Only markup may become special tokens: what people or models wrote stays
-// text, so that nobody can forge a turn. (Templates whose marks are plain words, such as Llama 2's
+// A stretch of a prompt. Only markup may become special tokens. Text from people or models stays
+// text, so it cannot forge a turn. (Templates whose marks are plain words, such as Llama 2's
 // [INST], cannot be protected so.)
 struct ChatPiece {
     std::string text;

@@ -12,7 +12,7 @@ namespace keel {
 
 // Slots that may stay and the room above them, per head.
 struct BudgetNow {
-    int64_t tokens = 0; // what an eviction leaves of a head, on average; protected slots included
+    int64_t tokens = 0; // per head after an eviction, on average; protected slots included
     int64_t slack = 0;  // further slots that may come before the budget trigger fires
 };
 
@@ -25,7 +25,7 @@ struct AllocatorForm {
 
 // Are keys rotated again after an eviction?
 bool may_move_keys(const CacheConfig &config, const keel_policy_needs &needs);
-// Are quantized keys rotated again? Then a copy of those that move is kept, see PristineKeys.
+// Are quantized keys rotated again? Then PristineKeys keeps a copy of the keys that move.
 bool keeps_pristine(const CacheConfig &config, const keel_policy_needs &needs,
                     const KvShape &shape);
 // Tokens of CacheConfig::pinned that are not in the protected prefix.
@@ -34,7 +34,7 @@ int64_t pinned_slots(const CacheConfig &config);
 // Turns the budget of the config into slots per head. It checks nothing: check_budget() does.
 class Budget {
   public:
-    // What was given must stay valid. `step_tokens`: the most tokens that one prefill step has.
+    // The arguments must stay valid. `step_tokens`: the most tokens that one prefill step has.
     Budget(const CacheConfig &config, const keel_policy_needs &needs, const KvShape &shape,
            const AllocatorForm &allocator, int64_t step_tokens);
 
@@ -42,16 +42,16 @@ class Budget {
     // are protected, at least CacheConfig::protect_prefix. Not for a policy that keeps all.
     BudgetNow at(int64_t seen, int64_t prefix) const;
     BudgetNow at(int64_t seen) const { return at(seen, config_.protect_prefix); }
-    // The slots per head that the config gives; with a ratio the least that it may come to.
+    // The slots per head that the config gives; for a ratio, the smallest number that it can give.
     int64_t fixed() const { return fixed_; }
     // Slots per head that model.context and kv.max_mib leave to one sequence.
     int64_t capacity() const { return capacity_; }
-    // Slots per head, on average, that one sequence may come to hold: all of capacity(), unless the
-    // policy acts between the chunks of a prompt (of at most `chunk` tokens) and the budget is a
-    // number.
+    // The most slots per head, on average, that one sequence may hold. This is capacity(). It is
+    // less if the policy acts between the chunks of a prompt (of at most `chunk` tokens) and the
+    // budget is a number.
     int64_t peak(int64_t chunk) const;
-    // Slots per head that a budget in MiB holds, with everything that comes on top of what stays.
-    // 0 or less: it holds none. 0 with a budget in another unit.
+    // Slots per head that fit in a budget in MiB, including slack and the tokens of a step. 0 or
+    // less: none fit. 0 if the budget has another unit.
     int64_t mib_slots() const { return mib_slots_; }
     // For mib_slots(): bytes of one block of each head of all layers, and the fewest blocks a head.
     uint64_t block_row_bytes() const { return block_row_bytes_; }

@@ -12,8 +12,8 @@
 
 namespace keel {
 
-// Shares a budget per head out over all heads of all layers: evenly, or as the allocator of the
-// config says. Not thread-safe.
+// Divides a budget over all heads of all layers: evenly, or as the config's allocator says. Not
+// thread-safe.
 class BudgetShares {
   public:
     // `setup` must stay valid.
@@ -31,7 +31,7 @@ class BudgetShares {
     std::span<const int32_t> of_layer(uint32_t layer) const;
     // Does any head hold more than its share?
     bool any_above(const KvCache &cache) const;
-    // Goes on with the allocator of a sequence that moves to another device.
+    // Takes over the allocator of a sequence that moves to another device.
     void take_over(BudgetShares &other) { allocator_ = std::move(other.allocator_); }
 
   private:

@@ -34,8 +34,7 @@ class CacheManager {
   public:
     // `setup` must stay valid. `placement` is Executor::placement() once all ops are planned.
     CacheManager(PolicySetup &setup, keel_buffer_kind placement);
-    // For a sequence beside others: their blocks share one arena (of the setup's executor and
-    // shape).
+    // For several sequences whose blocks share one arena (of the setup's executor and shape).
     CacheManager(PolicySetup &setup, std::shared_ptr<KvArena> arena);
     ~CacheManager();
 
@@ -45,9 +44,9 @@ class CacheManager {
 
     // ---- steps ----
 
-    // Is there room for n more tokens, in steps as next_chunk cuts them? `prompt`: as a prefill (a
-    // policy that acts at its end only makes no room before). If not, `why` names the limit and the
-    // key to change.
+    // Is there room for n more tokens, in steps as next_chunk cuts them? `prompt`: they are a
+    // prefill. (A policy that acts only at the end of a prompt makes no room during it.) If not,
+    // `why` names the limit and the key to change.
     bool can_take(int64_t n, bool prompt, std::string *why = nullptr) const;
     // How many of `left` prompt tokens the next step should take, at most `preferred`: what fits
     // once the policy has made room. The prompt's last chunk holds the window that the policy
@@ -61,13 +60,13 @@ class CacheManager {
     // RoPE positions of the next n tokens, [n], the same for all heads: each token's number since
     // the start, in every mode (see Rerotation). Valid until the next call.
     std::span<const int32_t> next_positions(int64_t n);
-    // Takes slots for n tokens at next_positions. To be called between before_append and the step.
+    // Takes slots for n tokens at next_positions. Call it between before_append and the step.
     void append(int64_t n);
-    // Between append() and the step's ops: what the graph has to leave for the policy; NULL:
-    // nothing. Valid for this step.
+    // Call it between append() and the step's ops. Returns what the graph has to leave for the
+    // policy; NULL: nothing. Valid for this step.
     StepTap *begin_step(int64_t n, StepKind kind);
-    // After all ops of the step were queued: fires triggers, evicts. The records, one per layer,
-    // are valid until the next call.
+    // Call it after all ops of the step were queued. It fires triggers and evicts. The records, one
+    // per layer, are valid until the next call.
     std::span<const EvictionRecord> after_step(StepKind kind);
 
     // A speculative step: one token, queued before the previous decode step's after_step().
@@ -79,21 +78,21 @@ class CacheManager {
     void append_ahead();
     void keep_ahead();
     void drop_ahead();
-    // Evicts now, down to the budget, whatever the triggers say. For experiments.
+    // Evicts now, down to the budget, without regard to the triggers. For experiments.
     std::span<const EvictionRecord> evict();
 
     // ---- what stays ----
 
     // The first `tokens` slots stay from now on (at least the config's prefix): a system prompt.
-    // Before the first token. Throws Error(input) naming the key to change if that leaves no room;
-    // `what` it is: "the system prompt".
+    // Call it before the first token. Throws Error(input) naming the key to change if that leaves
+    // no room. `what` names the slots in the error: "the system prompt".
     void protect_prefix(int64_t tokens, std::string_view what);
     int64_t protected_prefix() const { return tokens_.prefix(); }
     // Tokens number from..to - 1 since the start stay from now on. They may still be to come. They
     // count against the budget. A pin ends when a token of it is taken back, and with reset().
-    // Throws Error(input) naming the key to change if that leaves no room; `what` they are:
-    // "generation.pin"; Error(usage) if some of them were evicted already. Under a policy that
-    // keeps all it does nothing.
+    // Throws Error(usage) if some of them were evicted already, and Error(input) naming the key to
+    // change if that leaves no room. `what` names them in the error: "generation.pin". Under a
+    // policy that keeps all it does nothing.
     void pin(int64_t from, int64_t to, std::string_view what);
     // Removes pins that reach to token number `from` or beyond.
     void unpin(int64_t from) { tokens_.unpin(from); }
@@ -108,63 +107,63 @@ class CacheManager {
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
     // An empty cache; the policy begins again, and the protected prefix is the config's.
     void reset();
-    // The policy begins again with another seed than the setup's: one setup serves many sequences
-    // with random choices of their own. Before anything was evicted from this sequence.
+    // The policy begins again with another seed than the setup's, so that sequences of one setup
+    // make different random choices. Call it before anything was evicted from this sequence.
     void reseed(uint64_t seed);
 
-    // Writes cache, books and the policy's state, and reads them in place of what is here. The
-    // reader needs a pipeline of the same shape, types, policy and parameters. Throws Error(input)
-    // for what cannot be, Error(plugin) for a policy that has state and cannot save it; after a
-    // failed load() the cache is empty.
+    // save() writes the cache, its lengths and positions, and the policy's state. load() replaces
+    // those of this sequence; its pipeline needs the same shape, types, policy and parameters.
+    // Throws Error(input) for impossible values, and Error(plugin) for a policy that has state and
+    // cannot save it. After a failed load() the cache is empty.
     void save(StateWriter &out) const;
     void load(StateReader &in);
-    // A copy that shares blocks until either is written. KvShape::sequences has to allow it. Both
-    // write to the setup's log.
+    // A copy that shares each block until one of the two writes to it. KvShape::sequences has to
+    // allow it. Both write to the setup's log.
     std::unique_ptr<CacheManager> fork();
-    // The same under another setup on the same executor and shape, which must stay valid. What that
-    // setup's policy needs was collected here (PolicySetup::collected), else Error(input). Its
-    // policy begins again. If slots were evicted already, both plans treat positions alike.
+    // A copy under another setup, which has the same executor and shape and must stay valid. Throws
+    // Error(input) unless the inputs of that setup's policy were collected here
+    // (PolicySetup::collected). That policy begins again. If slots were evicted already, both
+    // setups must treat positions alike.
     std::unique_ptr<CacheManager> fork_into(PolicySetup &setup);
     // Moves the sequence to another device, under a setup of the same policy, which must stay
     // valid. begin_move() makes a manager there that has room for everything, with what the policy
     // collected. If it fails, nothing has changed here. finish_move() moves keys and values layer
-    // by layer and frees each layer here, then moves the books and the policy's state. It returns
-    // the bytes written. After it this manager must not be used; if it throws, neither may be used,
-    // and the tokens have to be read again.
+    // by layer and frees each layer here, then moves lengths, positions and the policy's state. It
+    // returns the bytes written. After it this manager must not be used; if it throws, neither may
+    // be used, and the tokens have to be read again.
     std::unique_ptr<CacheManager> begin_move(PolicySetup &setup, keel_buffer_kind placement);
     uint64_t finish_move(CacheManager &to);
-    // Begins again with what was promised to another sequence: its protected prefix, its pins, its
-    // number in the log.
+    // Begins again with the protected prefix, the pins and the log number of another sequence.
     void begin_like(const CacheManager &other);
-    // Runs tokens for a policy that has the context repeated; must stay valid. The sequences of
-    // such a policy need one before the first token.
+    // Runs tokens for a policy that makes the model repeat its context; must stay valid. Such a
+    // policy needs it before the first token.
     void set_forward(SequenceForward *forward) { forward_ = forward; }
 
     // ---- counters ----
 
     int64_t tokens_seen() const { return seen_; }
-    // Of this sequence's blocks, shared ones included, and of copies of quantized keys.
+    // Bytes of this sequence's blocks, shared ones included, and of copies of quantized keys.
     uint64_t bytes_in_use() const {
         return cache_->bytes_in_use() + (rerotation_ ? rerotation_->copied_bytes() : 0);
     }
-    // The most that bytes_in_use() was since the sequence began, with the passing tokens of a
+    // The maximum of bytes_in_use() since the sequence began, including the temporary tokens of a
     // repetition.
     uint64_t peak_bytes() const { return std::max(peaks_.cache, bytes_in_use()); }
-    // What the core allocates for the policy beside that, on the device and on the host, so far:
-    // sums per slot, last queries, their statistics, scores of a repetition, the protected prefix
-    // before its rotation, and the arrays that evictions are decided with (freed after a prompt).
-    // The plugin's own memory is not counted.
+    // Bytes that the core has allocated for the policy in addition, on device and host: sums per
+    // slot, last queries, their statistics, scores of a repetition, the protected prefix before its
+    // rotation, and the arrays for deciding evictions (freed after a prompt). The plugin's own
+    // memory is not counted.
     uint64_t policy_bytes() const;
-    // About what it comes to in a context of so many tokens, of which the cache holds `held` when
-    // slots are evicted. Known before anything is made.
+    // An estimate of policy_bytes() for a context of this many tokens, of which the cache holds
+    // `held` when slots are evicted. Needs no allocated memory.
     static uint64_t policy_bytes(const PolicySetup &setup, int64_t context, int64_t held);
-    // The most that it was since the sequence began, during evictions included.
+    // The maximum of policy_bytes() since the sequence began, also during evictions.
     uint64_t policy_peak_bytes() const { return std::max(peaks_.policy, policy_bytes()); }
     // Microseconds that evictions took, from the trigger to the end, on the host (which waits for
     // the device where it reads).
     double eviction_us() const { return totals_.microseconds; }
     uint64_t evictions() const { return totals_.evictions; } // times that slots were evicted
-    // Of the head that lost most, summed over evictions.
+    // Slots of the head that lost the most, summed over evictions.
     uint64_t evicted_slots() const { return totals_.evicted_slots; }
     uint64_t evicted_bytes() const { return totals_.evicted_bytes; } // of blocks freed by them
 

@@ -14,20 +14,22 @@
 // names the config key to change.
 namespace keel {
 
-// A policy that evicts: its needs, what of the model they rule out, its triggers, what is
-// protected.
+// Checks a policy that evicts: its needs, whether they suit the model, its triggers, the protected
+// slots.
 void check_policy(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs);
-// The allocator beside its policy.
+// Checks whether the allocator can work with its policy.
 AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
                               const keel_policy_needs &policy,
                               const keel_allocator_needs &allocator);
-// The budget: large enough for what is protected, small enough for the cache.
+// Checks that the budget is large enough for the protected slots and small enough for the cache.
 void check_budget(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs,
                   const AllocatorForm &allocator, const Budget &budget);
-// Is there room beside a protected prefix of so many slots? `what` it is: "the system prompt".
+// Is there room beside a protected prefix of this many slots? `what` names it in the error: "the
+// system prompt".
 void check_prefix(const CacheConfig &config, const Budget &budget, int64_t prefix,
                   std::string_view what);
-// Is there room beside `pinned` tokens after the first `prefix`? `what` they are: "generation.pin".
+// Is there room beside `pinned` tokens after the first `prefix`? `what` names them in the error:
+// "generation.pin".
 void check_pins(const CacheConfig &config, const Budget &budget, int64_t seen, int64_t prefix,
                 int64_t pinned, std::string_view what);
 

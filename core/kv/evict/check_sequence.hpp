@@ -17,8 +17,9 @@ struct ForkParent {
 // Throws Error(input) naming the key to change if a cache under `from` cannot go on under `to`.
 void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent &parent);
 
-// Does a loaded cache hold what steps, evictions and truncate() rely on? `seen` tokens since the
-// start, the newest `tail` of them in all heads. Throws StateReader's error if not.
+// Checks that a loaded cache has the properties on which steps, evictions and truncate() rely.
+// `seen` tokens since the start, the newest `tail` of them in all heads. Throws StateReader's error
+// if it does not.
 void check_lengths(const StateReader &in, const PolicySetup &setup, const KvCache &cache,
                    int64_t seen, int64_t tail);
 

@@ -20,7 +20,7 @@ struct SequenceStamp {
     std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 };
 
-// Decides and performs one eviction of a sequence after the other: shares the budget out, asks the
+// Decides and performs the evictions of a sequence, one at a time: divides the budget, asks the
 // policy about each layer, compacts the cache. Everything is decided before anything moves, so a
 // policy that fails leaves the cache as it was. Not thread-safe.
 class Eviction {
@@ -44,8 +44,8 @@ class Eviction {
     // `setup` must stay valid, and its policy evicts.
     Eviction(PolicySetup &setup, uint64_t seed);
 
-    // False: nothing was to be evicted, or the repetition was cancelled. Throws what the policy and
-    // the allocator make Error(plugin) of; Error(resource) if shared blocks cannot be copied.
+    // False: there was nothing to evict, or the repetition was cancelled. Throws Error(plugin) if
+    // the policy or the allocator fails, and Error(resource) if shared blocks cannot be copied.
     bool run(const Firing &firing, const Sequence &sequence);
     // One for each layer that slots were evicted from. Valid until the next run().
     std::span<const EvictionRecord> records() const { return records_; }
@@ -55,13 +55,12 @@ class Eviction {
     // The policy begins again, with another seed, or as a copy of another sequence's.
     void reseed(uint64_t seed);
     void fork_policy(const Eviction &parent) { policy_ = parent.policy_->fork(); }
-    // Goes on with policy and allocator of a sequence that moves to another device.
+    // Takes over policy and allocator of a sequence that moves to another device.
     void take_over(Eviction &other);
 
-    // Memory of the arrays that evictions are decided with, and its release.
+    // Bytes of the arrays for deciding evictions; frees these arrays.
     uint64_t bytes() const;
-    // What bytes() comes to if the cache holds `held` slots per head, known before anything is
-    // made.
+    // An estimate of bytes() if the cache holds `held` slots per head. Needs no allocated memory.
     static uint64_t bytes(const PolicySetup &setup, int64_t held);
     void release() { decisions_.clear(); }
 

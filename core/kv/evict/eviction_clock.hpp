@@ -45,7 +45,7 @@ class EvictionClock {
     std::optional<Firing> after_step(StepKind kind, const KvCache &cache, int64_t seen);
     // Could after_step() of a decode step evict, or look at the system's memory?
     bool will_fire_next(const KvCache &cache, int64_t seen) const;
-    // How many tokens may come before the next eviction, after one of `trigger`: as many as there
+    // How many tokens may come between an eviction of `trigger` and the next one: as many as there
     // is room for, unless a trigger fires sooner.
     int64_t tokens_to_come(keel_trigger trigger, const KvCache &cache, int64_t seen) const;
 
@@ -55,7 +55,7 @@ class EvictionClock {
     // How many of n prompt tokens the next step can take, so that evictions make room for them.
     int64_t chunk_that_fits(int64_t n, const KvCache &cache, int64_t seen) const;
 
-    // Looks at the system's memory if the config asks for it. To be called before after_step().
+    // Reads the system's memory if the config has the trigger for it. Call it before after_step().
     struct PressureAnswer {
         PressureWatch::Change change = PressureWatch::Change::none;
         std::optional<Firing> firing;
@@ -66,8 +66,8 @@ class EvictionClock {
     const std::shared_ptr<const PressureState> &pressure() const { return pressure_state_; }
 
     void reset();
-    // For a fork, and for a sequence that moves to another device. `with_pressure`: what is known
-    // of the memory, too.
+    // For a fork, and for a sequence that moves to another device. `with_pressure`: also copies the
+    // state of memory pressure.
     void copy_from(const EvictionClock &other, bool with_pressure);
     void save(StateWriter &out) const { out.put(since_every_n_); }
     void load(StateReader &in, int64_t seen) {

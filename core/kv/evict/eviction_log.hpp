@@ -36,9 +36,9 @@ struct EvictionRecord {
     int64_t evicted = 0,
             evicted_max = 0;  // slots that went: of all heads together, of the head that lost most
     uint64_t freed_bytes = 0; // of blocks given back
-    // On the host: this layer's deciding and moving and its share of what was done for all of them
-    // (sharing the budget out, computing and reading what the policy wanted to see, a replay). The
-    // records of an eviction add up to the whole of it, but for writing this log.
+    // Time on the host for deciding and moving in this layer, plus its share of the work for all
+    // layers (dividing the budget, computing and reading the policy's inputs, a replay). The
+    // records of an eviction add up to its whole time, without writing this log.
     double microseconds = 0;
     int64_t moved_keys = 0; // keys that were rotated again, all heads
     std::shared_ptr<const PressureState>

@@ -13,7 +13,7 @@ struct EvictionTotals {
     uint64_t evictions = 0;     // times that slots were evicted
     uint64_t evicted_slots = 0; // of the head that lost most, summed over evictions
     uint64_t evicted_bytes = 0; // of blocks that were freed
-    double microseconds = 0;    // on the host, which waits for the device where it reads
+    double microseconds = 0;    // on the host, with its waits for the device
 
     // One eviction; its records are of different layers.
     void add(std::span<const EvictionRecord> records);

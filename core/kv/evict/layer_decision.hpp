@@ -13,8 +13,8 @@
 
 namespace keel {
 
-// What the policy is told about one layer, what it answers, and the keep-lists that follow from it.
-// Arrays are [kv_heads, stride] and are used again for the next layer or eviction. Not thread-safe.
+// The policy's input for one layer, its answer, and the keep-lists made from the answer. Arrays are
+// [kv_heads, stride] and are used again for the next layer or eviction. Not thread-safe.
 class LayerDecision {
   public:
     // `setup` must stay valid.
@@ -31,18 +31,19 @@ class LayerDecision {
     // Asks the policy about a layer.
     void ask(const Question &question, const KvCache &cache, const ProtectedTokens &tokens,
              PolicyInputs &inputs, PolicyState &policy);
-    // Turns the answer into checked keep-lists within the budgets [kv_heads], which an allocator
-    // may have made from the scores meanwhile. Scores are summed up in the record.
+    // Makes checked keep-lists from the answer, within the budgets [kv_heads]. (An allocator may
+    // have made these budgets from the scores.) The record gets a summary of the scores.
     void read(std::span<const int32_t> budgets, KeepLists &keep, EvictionRecord &record);
 
-    // For an allocator: gives every head its own row where heads share one. Returns how many slots
-    // stay of the head where most do: protected ones, and those that the policy lets stay.
+    // For an allocator: if heads share a row, gives each head its own. Returns the largest number
+    // of slots of a head that must stay: protected ones, and those that the policy keeps.
     int64_t spread();
     const float *scores() const { return scores_.data(); }
     const uint8_t *held() const { return held_.data(); } // which slots stay, see spread()
 
     uint64_t bytes() const; // of the arrays
-    // The same, known before anything is made. `cells`: slots of all heads of a layer.
+    // An estimate of bytes() that needs no allocated memory. `cells`: slots of all heads of a
+    // layer.
     static uint64_t bytes(const PolicySetup &setup, uint64_t cells) {
         // A mask, and scores with what stays or lists of slots; positions.
         const uint64_t positions = setup.needs(KEEL_NEED_POSITIONS) ? sizeof(int32_t) : 0;

@@ -38,10 +38,10 @@ class PinnedTokens {
     void mark(size_t row, int64_t length, uint8_t *mask) const;
     // Only the slots of `keep`, rising, are left of a head.
     void record_compact(size_t row, std::span<const int32_t> keep);
-    // Tokens from number `seen` on were taken back: spans that reach behind it go, but for those of
-    // every sequence.
+    // Tokens from number `seen` on were taken back. Removes spans that reach beyond it, except for
+    // those that every sequence has.
     void truncate(int64_t seen);
-    void clear(); // but for those of every sequence, which are to come again
+    void clear(); // except for those that every sequence has: their tokens come again
     PinnedTokens
     to_come() const; // the same spans, of a sequence that is read anew from its first token
 

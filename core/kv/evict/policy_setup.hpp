@@ -15,23 +15,22 @@
 
 namespace keel {
 
-// What a policy says about itself when it is made for such a model. Nothing else is checked, so it
-// can be asked before anything is planned. The pointers in the needs are NULL; the matrix of
+// The needs that a policy declares for a model of this geometry. Nothing else is checked, so this
+// can be called before ops are planned. The pointers in the needs are NULL; the matrix of
 // KEEL_NEED_KEY_PROJECT goes to `projection`. Without a policy (table NULL) everything is kept.
 // Throws Error(plugin) with the policy's own message if it cannot be set up.
 keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
                              const HostServices &host, std::vector<float> *projection = nullptr);
 
-// What all sequences of a pipeline share of cache management: the checked config, what the policy
-// says it needs, the planned ops. It is made when the pipeline is built: after the graph was
-// planned, and before buffers are allocated (fallbacks decide where the buffers are).
+// The part of cache management that all sequences of a pipeline share: the checked config, the
+// policy's needs, the planned ops. Made after the graph was planned and before buffers are
+// allocated, because fallbacks decide where the buffers are.
 //
 // Throws Error(input) naming the config key if the config cannot work: a need that this version
 // does not compute, no budget where one is needed, a budget smaller than what is protected.
 class PolicySetup {
   public:
-    // `also`: what its sequences collect beside what their own policy needs, for forks under other
-    // plans.
+    // `also`: inputs that sequences collect in addition, for forks under other policies.
     PolicySetup(Executor &executor, const KvShape &shape, std::shared_ptr<HostServices> host,
                 CacheConfig config, const Collected &also = {});
     PolicySetup(const PolicySetup &) = delete;
@@ -53,7 +52,8 @@ class PolicySetup {
     bool may_move_keys() const { return keel::may_move_keys(config_, needs_); }
     bool keeps_pristine() const { return keel::keeps_pristine(config_, needs_, shape_); }
 
-    // What sequences collect while steps run, and the by-products of steps that it is made of.
+    // The inputs that sequences collect while steps run, and the by-products of steps from which
+    // these inputs are made.
     const Collected &collected() const { return collected_; }
     TapForms tap_forms() const;
     EvictionLog *log() const { return log_.get(); } // of all sequences; NULL: none

@@ -11,8 +11,7 @@
 
 namespace keel {
 
-// When memory counts as short, and what is done about it: policy.trigger.pressure in the core's
-// terms.
+// When memory counts as short, and how the budget then shrinks. Made from policy.trigger.pressure.
 struct PressureConfig {
     // Available bytes below which memory is short; nullopt: a tenth of all, at most 256 MiB.
     std::optional<uint64_t> low;
@@ -20,8 +19,8 @@ struct PressureConfig {
     std::optional<uint64_t> critical;
     // Percent of the time that tasks wait for memory (PSI); nullopt: not read.
     std::optional<double> stalled;
-    std::vector<double> levels; // shares of the budget, falling
-    int64_t cooldown = 16; // tokens from one level to the next, so that the first can take effect
+    std::vector<double> levels;              // shares of the budget, falling
+    int64_t cooldown = 16;                   // least number of tokens between two levels
     std::chrono::milliseconds interval{100}; // the least time between two readings
 };
 
@@ -36,19 +35,18 @@ struct PressureState {
     std::string why; // in words
 };
 
-// Follows the system's memory and says how much of its budget a cache may use. Each time memory is
-// found short it goes to the next level. It goes back by a level when memory is well above the
-// threshold: half as much again, and stalls below half of theirs. One for each sequence. Not
-// thread-safe.
+// Watches the system's memory and says how much of its budget a cache may use. Each time memory is
+// short it goes to the next level. It goes back one level when available memory is 1.5 times the
+// threshold and stalls are below half of theirs. One for each sequence. Not thread-safe.
 class PressureWatch {
   public:
     enum class Change { none, tighter, looser };
 
     PressureWatch(const PressureConfig &config, std::shared_ptr<SystemMonitor> monitor);
 
-    // To be called between steps. `tokens`: seen by the sequence. `budget`: slots per head; the
-    // shares are of the budget at the time when memory becomes short. Reads the system once an
-    // interval, and else only the clock. After a change other than none, state() is new.
+    // Call it between steps. `tokens`: tokens so far. `budget`: slots per head; the shares apply to
+    // the budget at the time when memory becomes short. Reads the system at most once per interval,
+    // otherwise only the clock. After a change other than none, state() is new.
     Change poll(int64_t tokens, int64_t budget);
     // Slots per head that may stay, at least 1; nullopt: as many as the budget says.
     std::optional<int64_t> cap() const;
@@ -67,8 +65,8 @@ class PressureWatch {
     int64_t since_ = 0; // tokens at the last change
 };
 
-// Warns that the cache goes down to `slots` per head, by which `freed` bytes became free, or that
-// it may hold so many again.
+// Warns that the cache shrinks to `slots` per head, which freed `freed` bytes, or that it may grow
+// to `slots` again.
 void warn_of_pressure(const PressureState &state, const PressureConfig &config, int64_t slots,
                       uint64_t freed);
 void warn_of_relief(const PressureState &state, int64_t slots);

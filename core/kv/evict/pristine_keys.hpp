@@ -9,11 +9,10 @@
 
 namespace keel {
 
-// Quantized keys as they were first written, of those that were rotated since. A key in the cache
-// that was never rotated is its own original; the first time that it is, its codes are put here,
-// and each rotation begins from them: what is read back and written again in the same type keeps
-// its codes, so however often a key moves it was rounded twice, when it was written and when it was
-// rotated last.
+// The original codes of quantized keys that were rotated. Before the first rotation of a key its
+// codes are copied here, and each rotation starts from this copy. Reading codes and writing them
+// again in the same type does not change them. So a key is rounded only twice, however often it
+// moves: when it was written and at its last rotation.
 //
 // Keys that moved lie before those that never did in each head (what closes a gap moves all that
 // lies left of it). The copy counts as cache memory: in KvArena's bytes, and against kv.max_mib.
@@ -25,8 +24,8 @@ class PristineKeys {
     PristineKeys(const PristineKeys &) = delete;
     PristineKeys &operator=(const PristineKeys &) = delete;
 
-    // Would the copies of what is left, if only the slots of `keep` are, be within kv.max_mib
-    // beside them? If not: why, in words.
+    // If only the slots of `keep` stay: do these slots and the copies of their keys fit within
+    // kv.max_mib? If not, returns the reason.
     static bool fits(const PolicySetup &setup, const KvCache &cache,
                      std::span<const KeepLists> keep, std::string *why);
     // A layer was compacted to these slots.

@@ -19,12 +19,12 @@ class PolicySetup;
 // token is in each slot. Not thread-safe.
 class ProtectedTokens {
   public:
-    // As `setup` says at the start of a sequence. `setup` must stay valid.
+    // The state that `setup` gives for the start of a sequence. `setup` must stay valid.
     explicit ProtectedTokens(const PolicySetup &setup);
 
     int64_t prefix() const { return prefix_; }
     int64_t recent() const { return recent_; }
-    // Pinned tokens that are not in the prefix, those to come included.
+    // The number of pinned tokens outside the prefix, including tokens that have not come yet.
     int64_t pinned() const { return pins_.count(prefix_); }
     // Slots of a head that are protected.
     int64_t slots() const { return prefix_ + recent_ + pinned(); }
@@ -54,7 +54,7 @@ class ProtectedTokens {
     // The sequence begins again.
     void reset();
 
-    // The pins of another sequence, which are to come again here.
+    // Copies the pins of another sequence, whose tokens will be read again here.
     void pin_like(const ProtectedTokens &other) { pins_ = other.pins_.to_come(); }
     // For a fork under the same setup, and for a sequence that moves to another device.
     void copy_from(const ProtectedTokens &other);
@@ -62,11 +62,12 @@ class ProtectedTokens {
     // some of them are gone.
     void adopt(const ProtectedTokens &other, const KvCache &cache, int64_t seen, bool evicted);
 
-    // A saved prefix, checked against the config. Not set.
+    // Reads a saved prefix and checks it against the config. Does not set it.
     int64_t load_prefix(StateReader &in) const;
     void save(StateWriter &out) const { pins_.save(out); } // without the prefix
     void load(StateReader &in, const KvCache &cache, int64_t seen);
-    // The token numbers of a policy that repeats the context; else nothing is written and read.
+    // Writes and reads the token numbers for a policy that repeats the context. For other policies
+    // it does nothing.
     void save_numbers(StateWriter &out) const;
     void load_numbers(StateReader &in, const KvCache &cache, int64_t seen);
 

@@ -12,8 +12,8 @@ namespace keel {
 
 // Closes the gaps that evictions leave between positions, so that distances between keys, and
 // between keys and the tokens to come, follow the slots. Query positions are never changed: a
-// head's newest key stays where it is, and what lies left of a gap moves towards it. With a window
-// behind protected slots that is the protected prefix, and nothing else.
+// head's newest key keeps its position, and the keys before a gap move towards it. If the window
+// follows the protected slots, only the protected prefix moves.
 //
 // Guarantees:
 // - The protected prefix is made again each time from an f32 copy of what was first written,
@@ -27,34 +27,34 @@ class Rerotation {
     // `prefix`: protected slots at the front.
     Rerotation(PolicySetup &setup, keel_buffer_kind placement, int64_t prefix);
 
-    // Has a layer to be closed now? With positions `automatic`: if, before `coming` more tokens
-    // after the first `seen`, its oldest key would be farther back than the model was trained for.
+    // Does a layer need close() now? With positions `automatic`: yes if, after `seen` + `coming`
+    // tokens, its oldest key would be farther back than the model was trained for.
     bool is_due(const KvCache &cache, uint32_t layer, int64_t seen, int64_t coming) const;
-    // After compact(): moves the keys of a layer so that its positions are contiguous up to the
-    // newest. The keys moved.
+    // Call it after compact(). Moves the keys of a layer so that its positions are contiguous up to
+    // the newest. Returns the number of keys moved.
     int64_t close(KvCache &cache, uint32_t layer);
-    // A layer was compacted to these slots; before close().
+    // A layer was compacted to these slots. Call it before close().
     void record_compact(uint32_t layer, const KeepLists &keep);
-    // Is there memory to go on if only these slots are left? If not: why, in words.
+    // Is there enough memory if only these slots are left? If not, returns the reason.
     bool can_hold(const KvCache &cache, std::span<const KeepLists> keep, std::string *why) const;
     uint64_t copied_bytes() const { return copies_ ? copies_->bytes() : 0; } // of quantized keys
-    // Of what else this needs: the prefix as it was first written, tables, and rows on their way.
+    // Bytes of the pristine prefix, the tables, and temporary rows.
     uint64_t work_bytes() const;
-    // About what work_bytes() comes to in a context of so many tokens, of which the cache holds
-    // `held` when slots are evicted. Known before anything is made; the policy evicts.
+    // An estimate of work_bytes() for a context of this many tokens, of which the cache holds
+    // `held` when slots are evicted. Needs no allocated memory. For a policy that evicts.
     static uint64_t work_bytes(const PolicySetup &setup, int64_t context, int64_t held);
     // The sequence was cut: protected slots from the shortest head's length on will be written
-    // anew.
+    // again.
     void truncate(const KvCache &cache);
     // `cache`: the fork's.
     std::unique_ptr<Rerotation> fork(PolicySetup &setup, KvCache &cache) const;
-    // What another one of the same sequence on another device keeps, if its keys are of the same
-    // type; else nothing is copied, and a key that moves again is rotated from what the cache holds
-    // by then. `cache`: this one's.
+    // Makes the Rerotation of this sequence on another device, whose cache is `cache`. Copies the
+    // pristine keys if keys have the same type there. Else a key that moves again is rotated from
+    // its value in that cache.
     std::unique_ptr<Rerotation> take_over(PolicySetup &setup, KvCache &cache,
                                           keel_buffer_kind placement) const;
-    // Writes the pristine copy of the protected prefix, and takes it in again; `cache` holds the
-    // sequence by then.
+    // Writes and reads the pristine copy of the protected prefix. On reading, `cache` already holds
+    // the sequence.
     void save(StateWriter &out) const;
     void load(StateReader &in, KvCache &cache);
 
@@ -62,8 +62,8 @@ class Rerotation {
     std::unique_ptr<Rerotation> copy_to(PolicySetup &setup, KvCache &cache,
                                         keel_buffer_kind placement) const;
     void capture(KvCache &cache, uint32_t layer);
-    // Where keys come from that are not rotated in place: f32 [kv_heads, n, head_dim] for slots
-    // 0..n-1, and the position that each was first written for.
+    // The source of keys that are not rotated in place: f32 [kv_heads, n, head_dim] for slots
+    // 0..n-1, and the position for which each key was first written.
     struct Source {
         keel_tensor keys;
         std::function<int32_t(uint32_t head, int64_t slot)> origin;
@@ -85,7 +85,7 @@ class Rerotation {
         origin_;       // [layers, kv_heads, prefix] position that a pristine key is rotated for
     Tensor cos_, sin_; // f32 [rerotate_rows, rot / 2]
     Tensor row_, new_positions_;  // i32 [kv_heads, slots]
-    std::vector<int64_t> shifts_; // of the call in the making: row r turns by so many positions
+    std::vector<int64_t> shifts_; // of the prepared call: row r rotates by shifts_[r] positions
     std::vector<int32_t> host_row_, host_positions_;
     std::vector<float> host_cos_, host_sin_;
 };

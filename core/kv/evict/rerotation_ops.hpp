@@ -7,7 +7,7 @@
 
 namespace keel {
 
-// The ops that rotate keys again after an eviction; those that are not needed are NULL.
+// The ops that rotate keys again after an eviction. Ops that are not needed are NULL.
 struct RerotationOps {
     // `pristine`: keys are quantized, so copies of them are kept (PristineKeys). Throws what
     // Executor::plan throws.

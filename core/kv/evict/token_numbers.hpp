@@ -6,15 +6,15 @@
 
 namespace keel {
 
-// The number of the token in each slot of each head. It is needed where keys are rotated again,
-// because then their positions are not the numbers of their tokens. Not thread-safe.
+// The number of the token in each slot of each head. Needed if keys are rotated again, because then
+// their positions are not the numbers of their tokens. Not thread-safe.
 class TokenNumbers {
   public:
     explicit TokenNumbers(size_t rows) : numbers_(rows) {} // rows: heads of all layers
 
     // The n tokens after the first `seen` take the next slots of all heads.
     void append(int64_t seen, int64_t n);
-    // Only the slots of `keep`, rising, are left of a head.
+    // A head keeps only the slots of `keep`, which rise.
     void record_compact(size_t row, std::span<const int32_t> keep);
     // The last n tokens were taken back.
     void truncate(int64_t n);

@@ -14,10 +14,10 @@ class SequenceForward {
   public:
     // The tokens that the sequence has taken in, in order.
     virtual std::span<const int32_t> tokens() const = 0;
-    // Asks the model to repeat its context: all of it, or from given words on, which follow. Throws
-    // Error(input) if that cannot be said (a model without a tokenizer).
+    // The tokens that ask the model to repeat its context: all of it, or from given words on (the
+    // words follow the tokens). Throws Error(input) for a model without a tokenizer.
     virtual std::span<const int32_t> instruction(bool from_words) const = 0;
-    // One forward pass without logits; the slots are there.
+    // One forward pass without logits. The slots exist already.
     virtual void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
                          StepTap &tap) = 0;
 
@@ -25,10 +25,10 @@ class SequenceForward {
     ~SequenceForward() = default;
 };
 
-// Has the model repeat its context against the cache, piece by piece, and records for each slot the
-// largest attention that a repeating query paid to it (KVzip). Each repetition sees the first
-// slots, its own piece and itself; the scores are normalized over these. Afterwards the cache is
-// what it was before.
+// Makes the model repeat its context, piece by piece, with the cache in place. Records for each
+// slot the largest attention that it got from a repeating query (KVzip). Each repetition sees the
+// first slots, its own piece and itself; the scores are normalized over these. Afterwards the cache
+// is as before.
 class ContextRepeat final : public StepTap {
   public:
     // number(layer, head): which token is in each slot, rising.

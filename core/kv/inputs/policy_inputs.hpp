@@ -15,9 +15,9 @@ namespace keel {
 
 class KeyUnrotation;
 
-// What the policy of one sequence is given to decide on, beside the books: only what its setup says
-// that it needs. Some of it is collected while steps run (the setup's Collected), the rest is
-// computed from the cache when slots go. Evictions read it back, so they wait for the stream.
+// The inputs of one sequence's policy, apart from lengths and positions: only those that its setup
+// needs. Some are collected while steps run (the setup's Collected), the others are computed from
+// the cache at an eviction. Evictions read them back, so they wait for the stream.
 class PolicyInputs final : public StepTap {
   public:
     // `setup` outlives this. Memory is taken when it is first needed.
@@ -26,9 +26,9 @@ class PolicyInputs final : public StepTap {
     PolicyInputs(const PolicyInputs &) = delete;
     PolicyInputs &operator=(const PolicyInputs &) = delete;
 
-    // ---- steps ----
-    // The n slots of a step's tokens were appended, its ops come next; the first token has the
-    // number `first`. What the graph is to leave here; NULL: nothing.
+    // ---- steps ---- The n slots of a step's tokens were appended, its ops come next; the first
+    // token has the number `first`. Returns the tap for the graph's by-products; NULL: none are
+    // needed.
     StepTap *begin_step(const KvCache &cache, int64_t first, int64_t n, bool is_prompt);
     Places places(uint32_t layer) override;
     void after_attention(uint32_t layer, const Tensor &q) override;
@@ -36,9 +36,9 @@ class PolicyInputs final : public StepTap {
     // ---- an eviction ----
     // Does one read anything from the device?
     bool reads() const { return (setup_.needs().needs & ~uint64_t{KEEL_NEED_POSITIONS}) != 0; }
-    // Computes what the policy needs of the first `layers` layers and reads it in one go; but keys,
-    // which are read layer by layer in fill(). `stride`: the longest head. `tail`: newest tokens
-    // that are in all heads; `seen`: tokens so far.
+    // Computes the policy's inputs for the first `layers` layers and reads them at once. Only keys
+    // are read layer by layer, in fill(). `stride`: the longest head. `tail`: newest tokens that
+    // are in all heads; `seen`: tokens so far.
     void compute(const KvCache &cache, uint32_t layers, int64_t stride, int64_t tail, int64_t seen);
     // Points `input` at what was computed of a layer. Valid until the next call.
     void fill(const KvCache &cache, uint32_t layer, keel_policy_input &input);
@@ -51,11 +51,10 @@ class PolicyInputs final : public StepTap {
 
     // Gives the arrays of the last eviction back. What is collected stays.
     void release();
-    // Memory that all this takes by now, on the device and on the host: what is collected, and the
-    // arrays of the last eviction.
+    // Bytes in use on device and host: collected inputs, and the arrays of the last eviction.
     uint64_t bytes() const;
-    // About what bytes() comes to in a context of so many tokens, of which the cache holds `held`
-    // when slots are evicted. Known before anything is made.
+    // An estimate of bytes() for a context of this many tokens, of which the cache holds `held`
+    // when slots are evicted. Needs no allocated memory.
     static uint64_t bytes(const PolicySetup &setup, int64_t context, int64_t held);
 
     // ---- a sequence's life ----
@@ -64,7 +63,7 @@ class PolicyInputs final : public StepTap {
     void truncate(const KvCache &cache, int64_t n,
                   int64_t seen); // `seen`: before; the cache was cut already
     void reset();
-    // Takes over what another one of the same shape collected that serves this one's setup
+    // Takes over the inputs for this setup that another object of the same shape has collected
     // (PolicySetup::collected).
     void copy_from(PolicyInputs &other, const KvCache &cache);
     // The same from another device's; `cache` has the lengths of that one's.

@@ -8,11 +8,11 @@
 
 namespace keel {
 
-// Rows of the last tokens, for each layer [rows, heads, head_dim]: always in order and without a
-// gap, so that an op can take them as they lie. Twice the room that is wanted is used from front to
-// end; when it is full the rows that still count move to the front, in one op. Where steps are
-// recorded and submitted again a decode step writes its row to a place that is the same in all
-// steps, and it goes to its own before the next step, or before somebody looks.
+// Rows of the last tokens, for each layer [rows, heads, head_dim], in order and contiguous, so that
+// an op can use them directly. The memory has twice the needed rows and is filled from front to
+// end. When it is full, one op moves the rows that are still needed to the front. If steps are
+// recorded, each decode step writes its row to the same fixed place. The row is copied to its own
+// place before the next step or before it is read.
 class QueryRing {
   public:
     // `rows` that are wanted; `shift` moves rows (KEEL_OP_COPY), may be NULL if one row is wanted;
@@ -46,7 +46,8 @@ class QueryRing {
     std::vector<std::byte> read();
     void write(const std::vector<std::byte> &rows, int64_t held);
     uint64_t bytes() const { return held_bytes(all_) + held_bytes(step_); }
-    // What bytes() comes to, known before anything is made; a row that waits is not counted.
+    // The value of bytes() for given sizes; needs no allocated memory. A row in the fixed place is
+    // not counted.
     static uint64_t bytes(keel_dtype dtype, uint32_t layers, int64_t rows, uint64_t row_width) {
         return 2 * layers * static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, row_width);
     }

@@ -37,7 +37,7 @@ class QueryStats {
                held_bytes(waiting_rows_);
     }
 
-    // What bytes() comes to in a context of so many tokens, known before anything is made.
+    // The value of bytes() for a context of this many tokens. Needs no allocated memory.
     static uint64_t bytes(const KvShape &shape, int64_t step_tokens);
 
     // How many of the last tokens can be taken back; `seen` tokens by now.

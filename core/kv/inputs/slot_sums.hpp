@@ -19,14 +19,14 @@ class SlotSums {
     void begin(const KvCache &cache);
     // f32 [kv_heads, slots]: for ops, and a side of KvCache::compact.
     const Tensor &layer(uint32_t layer) const { return layers_[layer]; }
-    // After a compaction or truncate(): what lies behind the slots in use has to be zeroed when it
-    // is used again.
+    // Call it after a compaction or truncate(): sums after the slots in use must be zeroed before
+    // these slots are used again.
     void shrunk(const KvCache &cache);
     // Queues a copy of the first `layers` layers' sums into `out` [layers * kv_heads, stride].
     void copy_to(const Tensor &out) const;
 
     uint64_t bytes() const { return held_bytes(all_) + held_bytes(clean_); }
-    // What the sums take in a cache of `slots` slots per head, known before anything is made.
+    // Bytes of the sums for a cache of `slots` slots per head. Needs no allocated memory.
     static uint64_t bytes(const KvShape &shape, uint64_t slots) {
         return uint64_t{shape.layers} * shape.kv_heads * slots * sizeof(float);
     }

@@ -59,8 +59,8 @@ class KvArena {
     uint64_t bytes_in_use() const {
         return blocks_in_use_ * shape_.block_bytes() + extra_bytes_;
     } // shared blocks counted once, and what is kept beside blocks
-    // What a sequence keeps beside its blocks is `now` bytes and was `before`: they count as cache
-    // memory.
+    // The memory of a sequence besides its blocks is now `now` bytes and was `before`. It counts as
+    // cache memory.
     void count_extra(uint64_t now, uint64_t before) noexcept;
     uint64_t bytes_resident() const; // memory behind the arenas
     uint64_t peak_bytes() const { return peak_bytes_; }

@@ -8,9 +8,9 @@
 
 namespace keel {
 
-// Bytes of a tensor that has memory to itself; 0: it has none yet. Not the buffer's, which may be
-// one that somebody else used before and up to a quarter larger: what a sequence holds is not to
-// depend on what ran before it.
+// Bytes of a tensor that has memory to itself; 0: it has none yet. This is not the buffer's size,
+// because a reused buffer may be up to a quarter larger. So the bytes of a sequence do not depend
+// on earlier runs.
 inline uint64_t held_bytes(const Tensor &tensor) {
     return tensor.buffer() != nullptr ? tensor.bytes() : 0;
 }

@@ -66,8 +66,8 @@ class KvCache {
     void append(std::span<const int32_t> positions, int64_t n);
     // Takes the last n tokens of every head back; blocks that become empty are given back.
     void truncate(int64_t n);
-    // Settles the op behind compact(). Before the first compact, and before buffers are made:
-    // fallbacks decide where those lie.
+    // Plans the op of compact(). Call it before the first compact() and before buffers are made,
+    // because fallbacks decide where buffers are.
     static OpHandle plan_gather(Executor &executor, const KvShape &shape, uint32_t sides);
     // Compacts a layer to the listed slots with an op of plan_gather; `sides` are i32 or f32
     // [kv_heads, slots] tensors that move along. Queues the moves and gives back the blocks that

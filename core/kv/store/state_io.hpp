@@ -38,8 +38,8 @@ class StateWriter {
     }
 };
 
-// The same bytes when they are read back. Nothing in them is believed: every length is held against
-// what is left before anything is allocated for it. Errors are Error(input) "NAME: ...".
+// The same bytes when they are read back. They are not trusted: every length is checked against the
+// remaining bytes before memory is allocated. Errors are Error(input) "NAME: ...".
 class StateReader {
   public:
     // `bytes` outlive this.

@@ -13,7 +13,7 @@
 namespace keel {
 
 // Byte-level BPE: added tokens are cut out, the rest is split into words by patterns, and the bytes
-// of each word are merged. Holds the parts; whoever reads a file fills them.
+// of each word are merged. Holds the parts; the readers of files fill them.
 class ByteLevelBpe final : public Tokenizer {
   public:
     struct Parts {

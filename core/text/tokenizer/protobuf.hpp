@@ -6,8 +6,8 @@
 
 namespace keel {
 
-// Walks the fields of a protobuf message that nobody vouches for; nested messages are walked by a
-// reader of their own. Throws Error (input) "WHERE: ..." for bytes that are no message.
+// Walks the fields of an untrusted protobuf message. A nested message needs its own reader. Throws
+// Error (input) "WHERE: ..." for bytes that are no message.
 class ProtobufReader {
   public:
     ProtobufReader(std::string_view message, std::string where)

@@ -15,7 +15,7 @@
 namespace keel {
 
 // SentencePiece-style BPE: spaces become U+2581, special tokens are cut out, and the characters of
-// what is left are merged, across words. Holds the parts; whoever reads a file fills them.
+// what is left are merged, across words. Holds the parts; the readers of files fill them.
 class SpmBpe final : public Tokenizer {
   public:
     struct Parts {
