@@ -22,8 +22,8 @@ inline ErrorKind kind_of(keel::ErrorKind kind) {
     return ErrorKind::internal;
 }
 
-// What a caller's own callback threw, on its way through the core: no exception that the core could
-// throw itself.
+// Carries an exception of a caller's callback through the core. The core never throws this type
+// itself.
 struct CallbackThrew {
     std::exception_ptr what;
 };
@@ -36,7 +36,8 @@ template <typename Action> void call_back(Action &&action) {
     }
 }
 
-// Errors of the core as those of the API; what a caller's own callback throws passes through.
+// Turns errors of the core into errors of the API. Exceptions of a caller's callback pass through
+// unchanged.
 template <typename Action> auto covered(Action &&action) {
     try {
         return action();

@@ -31,8 +31,8 @@ class Chat {
     Chat(const pipeline::PipelineConfig &config, std::shared_ptr<HostServices> host,
          ChatSettings settings);
 
-    // Until the input ends, /exit, or Ctrl-C while nothing is answered (that is Interrupted). The
-    // exit code: 1 if a line of a pipe could not be done.
+    // Runs until the input ends, /exit, or Ctrl-C outside an answer (which throws Interrupted).
+    // Returns the exit code: 1 if a line from a pipe failed.
     int run(LineReader &reader);
 
   private:
@@ -44,7 +44,7 @@ class Chat {
     };
     Running load(const pipeline::PipelineConfig &config, const std::string &chat_template,
                  const std::optional<std::string> &system) const;
-    // One line of the input. True: it could be done. Throws what answering throws where the run
+    // Handles one line of the input. True: it succeeded. Throws the errors of answering if the run
     // itself failed.
     bool perform(const std::string &line);
     void greet() const;

@@ -16,11 +16,11 @@ struct CommandLine {
     bool lacks_value = false;               // the last word is an option without its value
 };
 
-// The first words name the command, each one below the one before. A command whose `standard` is
-// set stands for that one if no command below it is named.
+// The first words name the command, each one a subcommand of the one before. If no subcommand
+// follows, `standard` of the last command is used, if it is set.
 CommandLine read_command_line(const Command &program, const Words &words);
 
-// The help of a command; of one with a `standard`, with the options of that.
+// The help of a command. If it has a `standard` subcommand, the help includes that one's options.
 std::string help_text(const Command &command);
 
 } // namespace keel::cli

@@ -8,8 +8,8 @@
 
 namespace keel::cli {
 
-// Thrown when nobody reads standard output any more (`keel ... | head`): the program ends without a
-// word.
+// Thrown when standard output was closed (`keel ... | head`). The program then ends without a
+// message.
 struct OutputClosed {};
 
 // The two streams of the program. Results go to standard output; messages, progress and the closing
@@ -38,8 +38,8 @@ class Console {
     void faint(std::string_view text) noexcept;
 
     // Draws a bar, if standard error is a terminal. It first shows after a moment, so that short
-    // work does not flash, and moves at most twenty times a second. What is left is told by the
-    // pace of what is done but for `found`, which was done before.
+    // work does not flash, and moves at most twenty times a second. The remaining time is estimated
+    // from the speed so far, without `found`, which was done before.
     void progress(std::string_view what, uint64_t done, uint64_t total, Unit unit,
                   uint64_t found = 0) noexcept;
     void clear_progress() noexcept;

@@ -8,8 +8,8 @@ namespace keel::cli {
 struct Interrupted {};
 inline constexpr int interrupted_code = 130; // 128 + SIGINT, as shells have it
 
-// While it lives the first Ctrl-C only asks: interrupted() is true, and so is the host's
-// cancelled(). The second ends the process at once. One at a time.
+// While it exists, the first Ctrl-C only requests a stop: interrupted() is true, and so is the
+// host's cancelled(). The second ends the process at once. One at a time.
 class InterruptGuard {
   public:
     explicit InterruptGuard(HostServices &host);
@@ -19,8 +19,8 @@ class InterruptGuard {
 };
 
 bool interrupted() noexcept;
-// What was interrupted has ended: the next Ctrl-C is a first one again. For programs that go on,
-// such as a chat.
+// The interrupted work has ended, so the next Ctrl-C counts as the first again. For programs that
+// continue, such as a chat.
 void clear_interrupt(HostServices &host) noexcept;
 // Throws Interrupted after a Ctrl-C: for progress callbacks.
 void check_interrupt();

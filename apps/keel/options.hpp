@@ -121,7 +121,8 @@ struct Command {
     Option &flag(std::string_view spelling, bool &value, std::string about, bool to = true);
     Option &flag(std::string_view spelling, std::function<void()> take, std::string about);
 
-    // "keel ab compare"; of a standard command its parent's, because the user may leave it out.
+    // "keel ab compare". A standard subcommand has its parent's, because the user may leave its
+    // name out.
     std::string full_name() const;
     const Option &help() const { return options.front(); }
     const Option *find_option(std::string_view called) const;

@@ -5,9 +5,9 @@
 
 namespace keel::cli {
 
-// Throws Error(usage) if there is a file at `path` other than a page that the same command wrote
-// before, which begins with `mark`: what is somebody's own is not replaced. `option` and `command`
-// are for the message.
+// Throws Error(usage) if the file at `path` is not a page that the same command wrote before (such
+// a page begins with `mark`). So a user's own file is never replaced. `option` and `command` are
+// for the message.
 void require_own_page(const std::string &path, std::string_view option, std::string_view mark,
                       std::string_view command);
 

@@ -14,9 +14,9 @@ std::string read_text(const std::string &path);
 // name.
 std::string read_scored_text(const std::string &path);
 
-// What was piped into the program, if anything was: not a terminal, not /dev/null. `wait`: until
-// something comes or the pipe is closed; else only a moment, because a program that was started by
-// another one may have an idle pipe there.
+// The text that was piped into the program, if any (a terminal or /dev/null counts as none).
+// `wait`: waits until text comes or the pipe is closed. Else waits only a moment, because a program
+// that another one started may have an idle pipe there.
 std::optional<std::string> piped_text(bool wait);
 
 } // namespace keel::cli

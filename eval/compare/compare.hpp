@@ -44,10 +44,10 @@ struct CompareRow {
     std::string where; // label and place of it
 };
 
-// The residual stream behind a layer, where each pipeline goes its own way: how differences grow
-// through the model.
+// The residual stream after a layer when the two pipelines run freely: how differences grow through
+// the model.
 struct CompareLayer {
-    int64_t layer = -1;            // -1: behind the embedding
+    int64_t layer = -1;            // -1: after the embedding
     double squares = 0, scale = 0; // as in CompareRow
     double largest = 0;            // difference of any element
     double relative() const;
@@ -67,8 +67,8 @@ struct CompareReport {
     uint64_t beyond = 0;                   // calls beyond their bounds
     std::vector<CompareRow> rows;          // in the order of their first call
     std::vector<CompareLayer> layers;      // each pipeline on its own numbers
-    // The two hold other weights or another cache: differences are what those dtypes cost, and the
-    // bounds are wide.
+    // The two pipelines have different dtypes of weights or cache. Differences then come from these
+    // dtypes, and the bounds are wide.
     bool is_across_dtypes = false;
     std::string dtypes_first, dtypes_second; // "weights q4_0, KV f16"
     CompareLogits logits;

@@ -12,7 +12,7 @@
 
 namespace keel {
 
-// Holds the ops of one step of the first pipeline against those of the second, and keeps the
+// Compares the ops of one step of the first pipeline with those of the second, and keeps the
 // report.
 class OpJudge {
   public:

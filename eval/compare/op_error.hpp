@@ -4,7 +4,7 @@
 
 namespace keel {
 
-// How far an output is from what it should be.
+// The error of an output.
 struct OutputError {
     size_t element = 0; // the one furthest beyond its bound, or nearest to it
     double error =
@@ -15,7 +15,8 @@ struct OutputError {
     double squares = 0, scale = 0; // sums of (a - b)^2 and b^2 over those
 };
 
-// Outputs of the same shape. Elements that mean nothing (OpOutput::counts of `mine`) are left out.
+// Outputs of the same shape. Elements without a meaning (see OpOutput::counts of `mine`) are left
+// out.
 OutputError output_error(const OpOutput &mine, const TensorValues &expected, double bound);
 
 } // namespace keel

@@ -15,9 +15,9 @@ std::string duration_text(double seconds);
 // Rows as columns, two spaces between them. A row may have fewer cells than others.
 using TableRows = std::vector<std::vector<std::string>>;
 
-// The first column to the left; the others, which are numbers, to the right.
+// Aligns the first column to the left, and the others, which are numbers, to the right.
 std::string aligned_table(const TableRows &rows);
-// All columns to the left; `indent` stands before each row.
+// Aligns all columns to the left. Each row begins with `indent`.
 std::string left_table(const TableRows &rows, std::string_view indent = "");
 
 } // namespace keel

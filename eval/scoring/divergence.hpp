@@ -38,8 +38,8 @@ struct DivergenceReport {
 };
 
 // Both pipelines were made with scoring_rows(), and for the same number of sequences at once
-// (PipelineOptions::batch): above 1 so many windows or places are scored side by side. Throws
-// Error(input) if they do not have the same vocabulary and tokens.
+// (PipelineOptions::batch): if it is above 1, that many windows or places are scored together.
+// Throws Error(input) if they do not have the same vocabulary and tokens.
 DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::string_view text,
                                     const ScoringOptions &options);
 

@@ -55,10 +55,10 @@ struct PerplexityReport {
 std::vector<size_t> score_blocks(const ScoringOptions &options,
                                  const std::vector<ScoreWindow> &windows);
 
-// Scores a text. The pipeline was made with scoring_rows(). Where it was made for several sequences
-// (PipelineOptions::batch) so many windows or places are scored side by side, each with a session
-// of its own: for tokens that are taken in one by one; throws Error(usage) where they are taken in
-// many at a time, which reads the weights once for many of them anyway.
+// Scores a text. The pipeline was made with scoring_rows(). If it was made for several sequences
+// (PipelineOptions::batch), that many windows or places are scored together, each in its own
+// session. This is only for tokens that are taken in one by one. Else throws Error(usage), because
+// taking in many tokens at a time already reads the weights once for all of them.
 PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
                                     const ScoringOptions &options);
 

@@ -15,8 +15,8 @@ namespace keel {
 //
 // Windows: the text is walked in windows of `context` tokens (the token that begins a text is one
 // of them, and begins every window), each `stride` tokens further on than the one before. A window
-// scores the tokens that no earlier one did, so each token of the text is scored once, behind at
-// least context - stride others (in the first window: behind what there is).
+// scores the tokens that no earlier window scored. So each token of the text is scored once, after
+// at least context - stride other tokens (fewer in the first window).
 //
 // Prefix and continuation (`prefix` above 0): at places spread evenly over the text a prefix is
 // prefilled and the policy told that the prompt has ended, which is when most of them evict. Then

@@ -8,19 +8,19 @@
 
 namespace keel {
 
-// A pipeline whose windows are taken together, and the session of its batch that the walk was made
-// with, which is used too.
+// A pipeline that scores several windows together, and the session with which the walk was made;
+// this session is used too.
 struct ScoringSide {
     SessionBatch *batch;
     Session *first;
 };
 
-// Walks a text as ScoringWalk::run does with one session of each side, as many windows at once as
-// all the sides' pipelines were made for (the same number): each step takes a token of every one
-// in. A window has a session and a cache of its own on each side, so its rows are those that it
-// gives alone, up to the rounding of products of several rows. Rows (one for each side) come in the
-// order of their window, windows in any. Throws Error(usage) for a walk that does not take its
-// tokens in one by one, Error(resource) or Error(runtime) where a sequence cannot go on, and
+// Walks a text as ScoringWalk::run does, but with several windows at once: as many as the pipelines
+// of all sides were made for (the same number). Each step takes one token of every window in. A
+// window has its own session and cache on each side, so its rows are the same as without the other
+// windows, up to the rounding of products of several rows. The rows of a window (one for each side)
+// come in order; windows come in any order. Throws Error(usage) for a walk that does not take its
+// tokens in one by one, Error(resource) or Error(runtime) if a sequence cannot continue, and
 // Error(runtime) "cancelled" after HostServices::request_cancel. Rows are valid during their call.
 void score_side_by_side(
     std::span<const ScoringSide> sides, const ScoringWalk &walk,

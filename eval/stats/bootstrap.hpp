@@ -5,7 +5,7 @@
 
 namespace keel {
 
-// The values of a statistic over resamples: each draws `count` of `count` clusters, with
+// The values of a statistic over resamples. Each resample draws `count` of `count` clusters, with
 // replacement. below(n) draws a number from 0 to n - 1. statistic(drawn) gets the indices of the
 // clusters drawn.
 template <typename Below, typename Statistic>

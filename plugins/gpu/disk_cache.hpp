@@ -1,5 +1,5 @@
-// Files in which compiled kernels are kept from run to run. A run needs none of them and trusts
-// none of them, and no fault of them fails it.
+// Keeps compiled kernels in files from run to run. A run works without these files, checks each
+// one, and never fails because of one.
 #pragma once
 
 #include <keel/host.h>
@@ -13,20 +13,20 @@ namespace keel_gpu {
 
 class DiskCache {
   public:
-    // Says what a file was made from.
+    // Describes the source from which a file was made.
     using Key = uint64_t;
     static Key key(std::initializer_list<std::string_view> parts) noexcept;
 
     // The folder that a context's parameter `cache` means: "auto" is $XDG_CACHE_HOME/keel/BACKEND
-    // or ~/.cache/keel/BACKEND, "off" is none (""), all else is the folder itself.
+    // or ~/.cache/keel/BACKEND, "off" is no folder (""), any other value is the folder itself.
     static std::string folder_of(const char *word, const char *backend);
 
     // folder: "" switches the cache off. It is made, with mode 0700, before the first file is
-    // written. What it holds will be run, so a folder of another user, or one that others may write
-    // to, is not used.
+    // written. Its content will be run, so a folder is not used if it belongs to another user, or
+    // if others may write to it.
     explicit DiskCache(std::string folder = {}) : folder_(std::move(folder)) {}
     bool is_on() const { return !folder_.empty(); }
-    // Empty: there is no such file, or it is damaged or was made from something else.
+    // Empty: there is no such file, or it is damaged, or it was made from another source.
     std::vector<uint8_t> load(Key key) const;
     // Replaces the file in one step: a reader finds all of it or nothing.
     void store(Key key, const std::vector<uint8_t> &data) const noexcept;

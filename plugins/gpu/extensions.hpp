@@ -1,5 +1,5 @@
-// The extensions that both GPU backends serve (keel/ext/draft): the tables, and all that does not
-// depend on the API of the device. For the backend's plugin.cpp alone, which includes its own
+// The extensions that both GPU backends serve (keel/ext/draft): the tables, and everything that
+// does not depend on the device's API. For the backend's plugin.cpp alone, which includes its own
 // ops/ops.hpp first.
 //
 // The backend's namespace has these. All but destroy_recording refuse by throwing.

@@ -1,44 +1,43 @@
-// The context's in-order queue: how kernels are launched, and waits that end. OpenCL has no wait
-// with a time limit. So a callback of the event wakes the waiting thread, and that thread looks at
-// the time.
+// The context's in-order queue: launches kernels, and waits with a time limit. OpenCL has no such
+// wait. So a callback of the event wakes the waiting thread, and that thread checks the time.
 #pragma once
 
 #include "opencl/context.hpp"
 
 namespace keel_opencl {
 
-// Waits for the event of a queued command; surfaces what went wrong with it. KEEL_E_DEVICE_LOST
-// when no work that was queued before it ends for wait_seconds: then every later call is refused,
-// and the device may still run.
+// Waits for the event of a queued command, and reports its error. Gives KEEL_E_DEVICE_LOST if no
+// work that was queued before it ends within wait_seconds. Then every later call is refused,
+// although the device may still run.
 void wait_for(keel_ctx &ctx, cl_event event, const char *what);
 
-// Whether a queued command has ended, or failed, which a wait for it says.
+// Whether a queued command has ended or failed. A wait for it reports the failure.
 bool has_ended(cl_event event);
 
-// Refuses when a wait has ended without an answer.
+// Refuses the call if a wait has ended without an answer.
 void require_alive(const keel_ctx &ctx);
 
-// Waits, within limits, until nothing of ours runs. False: the device did not come back, and
-// nothing that it was given may be taken from it.
+// Waits, within the time limit, until none of our work runs. False: the device did not answer, so
+// no memory that it uses may be freed.
 bool settle(keel_ctx &ctx) noexcept;
 
 // Shared memory (HOST_VISIBLE, IMPORT) is mapped while the host has it and unmapped while kernels
 // may run. Before something is queued, and when all that was queued is done.
 void give_to_device(keel_ctx &ctx);
 void give_to_host(keel_ctx &ctx);
-// Makes a buffer's memory shared, and maps it. KEEL_E_UNSUPPORTED where a driver maps it at another
-// address each time.
+// Makes a buffer's memory shared, and maps it. KEEL_E_UNSUPPORTED if the driver maps it at a
+// different address each time.
 void share(keel_ctx &ctx, keel_buffer &b);
 
-// Whether what was queued up to a ticket is done; surfaces errors of it.
+// Whether the work queued up to a ticket is done. Reports its errors.
 bool is_done(keel_ctx &ctx, uint64_t ticket);
 
-// Waits for all that was queued; surfaces errors of it. What is shared is the host's then.
+// Waits for all queued work, and reports its errors. Afterwards the host may use shared memory.
 void finish(keel_ctx &ctx);
 
 // ---- launching ----
 
-// Work-items that share a row, and of the plain form how many rows make a group.
+// The number of work-items that share a row; in the plain form, the number of rows in a group.
 constexpr int lanes_local = 64;
 constexpr size_t plain_rows = 4;
 inline int lanes_of(Form form) { return form == Form::local ? lanes_local : 1; }
@@ -61,7 +60,8 @@ inline Grid row_grid(Form form, uint64_t rows) {
     return {{groups_for(rows, plain_rows), 1, 1}, {plain_rows, 1, 1}};
 }
 
-// For kernels whose work-items do `piece` elements of a row each, the row being their second index.
+// For kernels whose work-items handle `piece` elements of a row each. The row is their second
+// index.
 inline Grid piece_grid(Form form, uint64_t elements, uint64_t piece, uint64_t rows) {
     const size_t local = form == Form::local ? 128 : 32;
     return {{groups_for((elements + piece - 1) / piece, local), static_cast<size_t>(rows), 1},

@@ -9,7 +9,7 @@ namespace keel_vulkan {
 // GPUs, integrated ones, others, processors. Devices that lack a feature come last.
 std::vector<VkPhysicalDevice> list_devices(const Instance &instance);
 
-// A device's facts that choices hang on.
+// Facts of a device on which choices depend.
 struct DeviceFacts {
     VkPhysicalDeviceProperties properties;
     char driver[VK_MAX_DRIVER_NAME_SIZE + VK_MAX_DRIVER_INFO_SIZE];
@@ -49,8 +49,8 @@ class Device {
     const DeviceFacts &facts() const { return facts_; }
     bool has_matrices() const { return matrices_; }
 
-    // lavapipe ends all loops of a shader, without a word, when an invocation has done 65535 rounds
-    // of them in sum: on processors work is cut so that none does more than kMostLoops.
+    // lavapipe silently ends all loops of a shader when an invocation has done 65535 rounds in
+    // total. So on processors work is divided so that no invocation does more than kMostLoops.
     bool limits_loops() const {
         return facts_.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     }

@@ -1,4 +1,4 @@
-// What the validation layers say.
+// Messages of the validation layers.
 #pragma once
 
 #include <keel/host.h>
@@ -8,13 +8,13 @@
 
 namespace keel_vulkan {
 
-// What the validation layers complained about since the last look. Written by the messenger, which
-// the driver calls inside our own calls, from any thread of its own.
+// Complaints of the validation layers since they were last taken. The messenger writes them; the
+// driver calls it during our calls, from any thread.
 class Messages {
   public:
     const keel_host *host = nullptr;
     void add(const char *text);
-    void close(); // nobody is told any more
+    void close(); // ignores messages from now on
     // Takes the first complaint; false if there is none.
     bool take(std::string &text);
 

@@ -1,4 +1,4 @@
-// Memory that writes and large parameters pass through: the host writes it, queued commands read
+// Memory through which writes and large parameters pass: the host writes it, queued commands read
 // it.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace keel_vulkan {
 
-// A ring in memory that both sides see. It never grows. Counts of bytes only rise.
+// A ring in memory that host and device share. It never grows. Counts of bytes only rise.
 class Staging {
   public:
     static constexpr uint64_t kBytes = 8u << 20;
@@ -15,7 +15,7 @@ class Staging {
     void close() noexcept { memory_->give_back(ring_); } // when no queued command reads it
     // A part of n <= kBytes bytes. Its block is NULL if the ring is full.
     Range take(uint64_t n, uint64_t align);
-    // Bytes that were ever taken. A submission remembers this number.
+    // All bytes taken so far. A submission stores this number.
     uint64_t taken() const { return taken_; }
     // Whether some of the bytes that were taken up to this count are still in use.
     bool holds(uint64_t taken) const { return taken > released_; }

@@ -1,4 +1,4 @@
-// The Vulkan API, what its statuses mean to the core, and lists of extensions.
+// The Vulkan API, the translation of its statuses for the core, and lists of extensions.
 #pragma once
 
 #include "gpu/report.hpp"
@@ -12,7 +12,7 @@ using keel_gpu::refuse;
 
 // The status that a Vulkan error means; VK_SUCCESS is KEEL_OK.
 keel_status status_of(VkResult result);
-// Refuses with that status, naming what was tried, if the result is an error.
+// If the result is an error, refuses with the matching status and names the failed call.
 void check(const keel_host *host, VkResult result, const char *what);
 
 using Extensions = std::vector<VkExtensionProperties>;

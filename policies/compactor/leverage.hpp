@@ -1,4 +1,4 @@
-// Leverage scores: how far each row of a matrix stands out from what the others span.
+// Leverage scores: how far each row of a matrix is from the span of the other rows.
 #pragma once
 
 #include <cmath>

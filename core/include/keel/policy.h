@@ -181,7 +181,7 @@ typedef struct keel_policy_input {
     const float *query_second;
     /* [kv_heads, stride, head_dim] */
     const float *keys;
-    /* queries behind query_sum and query_second, or else behind scores */
+    /* queries in query_sum and query_second, or else in scores */
     int64_t query_count;
     /* [kv_heads, stride]: K_j . key_sum of its head */
     const float *key_anchor;
@@ -228,7 +228,7 @@ typedef struct keel_policy {
 
     /* The sequence begins anew. NULL: the core destroys and creates. since 0.1. [ctx] */
     keel_status(KEEL_CALL *reset)(keel_policy_state *);
-    /* A copy that goes its own way (an experiment's arms share one prefill). NULL: no state of
+    /* An independent copy (an experiment's arms share one prefill). NULL: no state of
      * its own; the core creates a fresh one. A table with fork has state: without save its
      * sessions are refused where one is to be saved. since 0.1. [ctx] */
     keel_status(KEEL_CALL *fork)(const keel_policy_state *, keel_policy_state **out);

@@ -1,6 +1,6 @@
-// Optional C++17 glue for plugin authors, header-only, standard headers only. Everything here could
-// be written by hand against the C headers; it exists so that no exception crosses the border and
-// no lookup is written twice.
+// Optional C++17 helpers for plugin authors; header-only, with standard headers only. You could
+// write all of it yourself against the C headers. It keeps exceptions inside the plugin and saves
+// repeated lookups.
 //
 //   // You define the opaque types.
 //   struct keel_ctx { const keel_host *host; ... };
@@ -33,8 +33,8 @@ namespace keel::sdk {
 
 // ---- errors ------------------------------------------------------------------------------------
 
-// An exception that becomes a status: throw it anywhere below a slot. The text is kept inside, so
-// that throwing KEEL_E_OUT_OF_MEMORY needs no memory.
+// An exception that becomes a status. Throw it anywhere inside a slot's function. It contains its
+// text, so throwing KEEL_E_OUT_OF_MEMORY needs no memory.
 class Failure : public std::exception {
   public:
     Failure(keel_status status, const char *text) noexcept : status_(status) {
@@ -100,9 +100,9 @@ keel_status guard(const keel_host *host, Body &&body) noexcept {
     }
 }
 
-// The host behind a slot's first argument. Add overloads for your own keel_ctx, keel_policy_state,
-// ... in the global namespace, declared before the first slot<>; without one, errors keep their
-// status and lose their text.
+// The host of a slot's first argument. Add overloads for your own keel_ctx, keel_policy_state, ...
+// in the global namespace, declared before the first slot<>; without one, errors keep their status
+// and lose their text.
 inline const keel_host *host_of(const keel_host *host) noexcept {
     return host;
 }
@@ -137,16 +137,16 @@ struct Slot<Function, Result (*)(First, Rest...) noexcept> {
     }
 };
 
-// slot<function>: a pointer for a table. A C++ function that may throw goes in, a C function that
-// does not comes out. Works for keel_plugin_query_v0's body as well: an exception there means
-// "cannot serve", NULL.
+// slot<function>: a pointer for a table. It wraps a C++ function that may throw in a C function
+// that does not. It also works for the body of keel_plugin_query_v0: an exception there gives NULL,
+// which means "cannot serve".
 template <auto Function>
 inline constexpr auto slot = &Slot<Function>::call;
 
 // ---- parameters --------------------------------------------------------------------------------
 
-// The parameters that a create call receives, by key. The core hands over the whole table, so a key
-// that is not there is a fault of the plugin's own: KEEL_E_INTERNAL.
+// The parameters that a create call receives, by key. The core passes the whole table, so an
+// unknown key is an error in the plugin: KEEL_E_INTERNAL.
 class Params {
   public:
     Params(const keel_param *const *params, uint32_t n) noexcept : params_(params), n_(n) {}

@@ -1,4 +1,4 @@
-// Optional C++17 glue for authors of policies and budget allocators, header-only. A policy is a
+// Optional C++17 helpers for authors of policies and budget allocators; header-only. A policy is a
 // class:
 //
 //   class Norms {
@@ -20,9 +20,9 @@
 //   void truncate(int64_t position);           tokens from `position` on were taken back
 //   std::vector<unsigned char> save() const;   what the object remembers from call to call
 //   void load(const unsigned char *, size_t);  reads that back; required with save()
-// With save() the table also has fork, which uses the class's copy constructor.
-// A class that remembers nothing but its parameters has none of them. No exception leaves the glue:
-// Failure keeps its status and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY.
+// With save() the table also has fork, which uses the class's copy constructor. A class that
+// remembers nothing but its parameters has none of them. No exception leaves the plugin: Failure
+// keeps its status and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY.
 //
 // The constructor receives `needs` with these defaults; it sets only what differs:
 //   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head keeps its own slots; all heads of a layer
@@ -135,8 +135,8 @@ class PolicyInput {
     keel_policy_input in_;
 };
 
-// Where a policy answers: scores(h)[slot] and stay() with KEEL_OUTPUT_SCORES, keep() with
-// KEEL_OUTPUT_KEEP. With granularity TOKEN or LAYER there is row 0 only.
+// A policy's answer: scores(h)[slot] and stay() with KEEL_OUTPUT_SCORES, keep() with
+// KEEL_OUTPUT_KEEP. With granularity TOKEN or LAYER there is only row 0.
 class PolicyDecision {
   public:
     // lengths: the input's, one for each KV head; stay_first() and stay_last() need them.
@@ -182,8 +182,8 @@ class PolicyDecision {
     const int32_t *lengths_;
 };
 
-// Base of a policy that never evicts. The core does not ask such a policy to decide; a host that
-// does gets all slots.
+// Base of a policy that never evicts. The core does not call decide() of such a policy. If another
+// host does, the answer is all slots.
 class KeepsAll {
   public:
     KeepsAll(const Setup &, keel_policy_needs &needs) noexcept {
@@ -199,8 +199,8 @@ class KeepsAll {
 
 // ---- tools -------------------------------------------------------------------------------------
 
-// A number from 64 bits that depends on all of them (splitmix64): randomness that is a function,
-// the same on every machine.
+// A pseudo-random number that depends on all 64 bits of x (splitmix64). It is the same on every
+// machine.
 inline uint64_t mix(uint64_t x) noexcept {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -228,7 +228,7 @@ void for_each_head(const keel_host *host, uint32_t n, const Fn &fn) {
 
 // Shares `total` out in proportion to weights (0 and above), each share within least[i]..most[i].
 // The sum is exactly `total` unless the bounds forbid it (sum of least at most total: the caller's
-// duty). Rounding goes by largest remainder, of equals the first.
+// duty). Rounds by largest remainder; of equal remainders, the first one.
 inline std::vector<int64_t> share_out(std::vector<double> weights,
                                       const std::vector<int64_t> &least,
                                       const std::vector<int64_t> &most, int64_t total) {

@@ -18,7 +18,7 @@
 // docs/ab.md lists the keys.
 namespace keel {
 
-// How an experiment is to be judged. Declared before it runs, so that nobody picks it by its
+// How an experiment is judged. It is declared before the run, so that it cannot be chosen by the
 // outcome.
 struct AbStatistics {
     double confidence = 0.95;   // of intervals and of Holm's level
@@ -75,9 +75,8 @@ struct AbPlace {
     uint64_t seed = 0;
 };
 
-// One number of one item. Arms are paired by (protocol, task, metric, item), so `item` names the
-// same content in every arm and under every seed; numbers of several seeds are averaged before they
-// are paired.
+// One number of one item. Arms are paired by (protocol, task, metric, item), so `item` must name
+// the same content in every arm and under every seed. Numbers of several seeds are averaged first.
 struct AbItem : AbPlace {
     std::string metric; // "hit", "top1", "nll", "kld", "decode_tokens_per_second", "ttft_ms",
                         // "decode_ms_p99" ...

@@ -8,15 +8,16 @@
 
 namespace keel {
 
-// One HTML page that needs nothing else: tables, plots drawn by its own script from data inside it.
-// Below `largest` bytes; what does not fit is left out by name (maps first).
+// One HTML page without external files: tables, and plots that its own script draws from data in
+// the page. It has fewer than `largest` bytes; parts that do not fit are left out (maps first), and
+// the page names them.
 std::string ab_report_html(const AbTable &table, const AbSummary &summary,
                            size_t largest = 5'000'000);
 
-// Reads FOLDER/results.jsonl, writes FOLDER/summary.json and FOLDER/report.html, each whole or not
-// at all, and returns the text for the terminal: verdicts, warnings, where the report lies. What
-// `keel ab` ends with and `keel ab report` repeats. Throws Error(input) for records that cannot be
-// read, Error(runtime) where the system refuses to write.
+// Reads FOLDER/results.jsonl, writes FOLDER/summary.json and FOLDER/report.html, each complete or
+// not at all. Returns the text for the terminal: verdicts, warnings, the path of the report. `keel
+// ab` ends with it; `keel ab report` does it again. Throws Error(input) for records that cannot be
+// read, and Error(runtime) if the system refuses to write.
 std::string write_ab_report(const std::filesystem::path &folder);
 
 } // namespace keel

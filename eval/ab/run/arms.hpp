@@ -12,10 +12,10 @@
 
 namespace keel {
 
-// The pipelines behind an experiment's runs, and sessions that have read a prompt. Arms that differ
-// in their policy alone live in one pipeline; those of them that evict nothing while a prompt is
-// read share one prefill of it and go their own ways from there. Of an experiment with a `batch`
-// the sessions of a run may take steps together.
+// The pipelines of an experiment's runs, and sessions that have read a prompt. Arms that differ
+// only in their policy share a pipeline. If such arms evict nothing while a prompt is read, they
+// share its prefill and are forked from it. If the experiment has a `batch`, the sessions of a run
+// may take steps together.
 class AbArms {
   public:
     struct Options {
@@ -50,29 +50,30 @@ class AbArms {
     AbArms(const AbArms &) = delete;
     AbArms &operator=(const AbArms &) = delete;
 
-    // Under a run and one of its seeds. `document`: policies that draw slots by lot draw anew for
-    // each. Throws Error(resource) for a prompt that does not fit, naming the arm.
+    // For a run and one of its seeds. `document`: policies that choose slots at random choose
+    // differently for each document. Throws Error(resource) for a prompt that does not fit, naming
+    // the arm.
     Opened open(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt);
     // The same with a prefill and memory of its own, with logits behind it. No batch's.
     Opened open_alone(size_t run, uint64_t seed, uint64_t document,
                       std::span<const int32_t> prompt) {
         return open_by_itself(run, seed, document, prompt, false);
     }
-    // Shared prefills are kept of so many prompts, those that were read last; 1 at first. At most
+    // The number of prompts, those read last, whose shared prefills are kept; 1 at first. At most
     // the experiment's `batch`.
     void keep_prompts(size_t count);
-    // What sessions that open() gives for a run take steps together in; NULL for an experiment
-    // without a `batch`.
+    // The batch in which sessions that open() returns for a run take steps together; NULL for an
+    // experiment without a `batch`.
     SessionBatch *batch(size_t run);
     // Whether a run's prefill is shared with another's.
     bool shares(size_t run);
     // Prefills that all runs with all their seeds take for one prompt.
     uint64_t prefills();
-    // Throws Error(input) naming the arm if a run cannot take so many tokens in: a prompt, maybe
-    // with its answer.
+    // Throws Error(input) naming the arm if a run cannot take this many tokens in: a prompt,
+    // possibly with its answer.
     void check_prompt(size_t run, int64_t tokens, bool with_answer);
-    // All was checked, the run begins. Without `resume` eviction logs that are there go now, and
-    // not before.
+    // Call it after all checks, when the run begins. Without `resume` this deletes existing
+    // eviction logs; nothing deletes them before.
     void begin_logs();
 
     Pipeline &pipeline(size_t run) { return *base(run).pipeline; }
@@ -134,9 +135,9 @@ class AbArms {
     std::map<std::pair<size_t, uint64_t>, PolicySetup *> plans_; // of a run, under one of its seeds
 };
 
-// All that a sequence holds: its keys and values, copies of quantized ones that were rotated again,
-// and what its policy makes the core collect and keep. What every number of bytes in an experiment
-// is made of.
+// Bytes that a sequence holds: its keys and values, copies of quantized keys that were rotated
+// again, and the data that the core collects and keeps for its policy. Every number of bytes in an
+// experiment is computed from it.
 inline uint64_t ab_held_bytes(const Session &session) {
     return session.kv_bytes() + session.cache().policy_bytes();
 }

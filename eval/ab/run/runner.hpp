@@ -53,11 +53,11 @@ struct AbCost {
         false; // of some tasks the first documents were counted, and taken for all
 };
 
-// Runs an experiment's items over all arms and writes each number as it comes. What an item gives
-// does not depend on what ran before it, on the shard or on whether a run was interrupted in
-// between. Where documents take steps together it does depend on which: batches are fixed by the
-// documents' numbers, shards take whole ones, and one that was interrupted is computed as a whole
-// again.
+// Runs an experiment's items over all arms and writes each number at once. The numbers of an item
+// do not depend on earlier items, on the shard, or on interruptions. If documents take steps
+// together, the numbers depend on the documents in the batch. So batches are fixed by the
+// documents' numbers, shards take whole batches, and an interrupted batch is computed again as a
+// whole.
 class AbRunner {
   public:
     // Loads the reference, makes the output folder.

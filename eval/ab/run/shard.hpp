@@ -12,9 +12,9 @@
 
 namespace keel {
 
-// Which part of an experiment's documents this process takes: of each `count` in a row one, not
-// always at the same place of them, since a task's lengths and depths change with the number in a
-// regular way.
+// The part of an experiment's documents that this process takes: one of each `count` consecutive
+// documents. Its place among them varies, because a task's lengths and depths change regularly with
+// the document's number.
 struct AbShard {
     uint32_t index = 1, count = 1; // index from 1
 
@@ -29,15 +29,15 @@ struct AbShard {
 // "2/4". Throws Error(usage).
 AbShard parse_ab_shard(std::string_view text);
 
-// What mpirun (or srun) says about this process in the environment: OMPI_COMM_WORLD_RANK and _SIZE,
-// PMI_RANK and PMI_SIZE. Nothing where there is no such, or only one process. Throws Error(usage)
-// for numbers that make no sense. `get` is getenv.
+// The shard that mpirun (or srun) gives to this process in the environment: OMPI_COMM_WORLD_RANK
+// and _SIZE, PMI_RANK and PMI_SIZE. Empty if these are not set, or if there is only one process.
+// Throws Error(usage) for invalid numbers. `get` is getenv.
 std::optional<AbShard>
 ab_shard_from_environment(const std::function<const char *(const char *)> &get);
 
-// A lock on a file, which is made, as long as this lives; the system lets go of it however the
-// process ends. Not `wait`: Error(usage) where somebody else has it. Throws Error(runtime) where
-// the system refuses.
+// Locks a file as long as this exists, and makes the file if needed. The system releases the lock
+// when the process ends, for any reason. Without `wait`, throws Error(usage) if another process has
+// the lock. Throws Error(runtime) if the system refuses.
 class AbFileLock {
   public:
     AbFileLock(const std::filesystem::path &path, bool wait);

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-// Two experiments held against each other, cell by cell and item by item: two commits, two
-// machines, two quantizations.
+// Compares two experiments, cell by cell and item by item: for example two commits, machines or
+// quantizations.
 namespace keel {
 
 struct AbCompareOptions {

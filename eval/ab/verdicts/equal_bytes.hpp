@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-// Arms compared where their caches are equally large: tokens are no currency between a cache of f16
-// and one of q4_0.
+// Compares arms at equal cache sizes in bytes, because a token costs more bytes in an f16 cache
+// than in a q4_0 cache.
 namespace keel {
 
 // Two arms whose caches are never equally large: nothing can be said.
@@ -27,14 +27,14 @@ struct AbEqualBytes {
 // metric, by rising bytes. Items that both cells have.
 std::vector<AbPoint> points_at_bytes(const std::vector<const AbCell *> &cells, double bytes);
 
-// All quality metrics, for pairs of arms that `wanted` says yes to; at every measured size that
-// both arms reach.
+// All quality metrics, for pairs of arms for which `wanted` returns true, at every measured size
+// that both arms reach.
 AbEqualBytes compare_at_equal_bytes(
     const AbTable &table, const AbNames &names, const AbStatistics &statistics,
     const std::function<bool(const std::string &a, const std::string &b)> &wanted);
 
-// Of points (bytes, value): which are on the front, that is no other point has as much or more
-// quality for as few or fewer bytes. Equal points are all on it.
+// For points (bytes, value): which ones are on the Pareto front. For such a point, no other point
+// has at least its quality at no more bytes. Equal points are all on it.
 std::vector<bool> pareto_front(const std::vector<std::pair<double, double>> &points,
                                bool higher_is_better);
 

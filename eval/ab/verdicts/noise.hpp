@@ -17,10 +17,10 @@ class AbNoise {
     // Of all reruns in a table; it, `names` and `statistics` are not kept.
     AbNoise(const AbTable &table, const AbNames &names, const AbStatistics &statistics);
 
-    // Effects up to here are noise. Qualities: the mean distance of an item from itself, which is
-    // what the mean may have moved by at most, whichever documents were drawn; 0 where all are
-    // equal to the bit. Times and rates, which differ in every run: as far from nothing as the
-    // interval reaches. 0 where nothing was run again.
+    // The noise floor; effects up to it count as noise. Quality metrics: the mean of |first -
+    // second| over the items, which bounds the change of the mean for any choice of documents. It
+    // is 0 if all are equal to the bit. Times and rates, which differ in every run: the end of the
+    // difference's interval that is farther from 0. 0 if nothing was run twice.
     double of(const AbContrast &contrast) const;
     const std::vector<AbContrast> &contrasts() const { return contrasts_; } // again against first
 
@@ -30,8 +30,8 @@ class AbNoise {
     std::map<std::tuple<std::string, std::string, std::string, int64_t>, double> floors_;
 };
 
-// The mean distance of A's items from B's, of those that both have; in the units of an effect of
-// the metric (logarithms for ratios).
+// The mean of |A - B| over the items that both have, in the units of the metric's effect
+// (logarithms for ratios).
 double ab_mean_distance(const AbCell &a, const AbCell &b, const AbNames &names);
 
 } // namespace keel

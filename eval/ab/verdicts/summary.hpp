@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-// All that an experiment's records say, worked out once; the terminal, summary.json and report.html
-// show it.
+// All results of an experiment, computed once from its records. The terminal, summary.json and
+// report.html show them.
 namespace keel {
 
 // One cell in numbers.

@@ -4,9 +4,9 @@
 
 namespace keel {
 
-// Adds what the numbers themselves warn of: nothing evicted, no memory saved, a reference that
-// fails the task, items that only one arm has, too few documents, contradicting records, no noise
-// floor.
+// Adds the warnings that follow from the numbers: nothing evicted, no memory saved, a reference
+// that fails the task, items that only one arm has, too few documents, contradicting records, no
+// noise floor.
 void find_ab_warnings(AbSummary &summary);
 
 } // namespace keel

@@ -13,9 +13,9 @@ struct ChildResult {
     std::string out;
 };
 
-// Runs a program to its end and returns its standard output; its standard error is ours. The child
-// gets SIGINT once when `interrupted` returns true. Throws Error(runtime) if the program cannot be
-// started or prints more than `most` bytes.
+// Runs a program to its end and returns its standard output. Its standard error goes to ours. The
+// child gets SIGINT once when `interrupted` returns true. Throws Error(runtime) if the program
+// cannot be started or prints more than `most` bytes.
 ChildResult run_child(const std::filesystem::path &program,
                       const std::vector<std::string> &arguments,
                       const std::function<bool()> &interrupted, uint64_t most = uint64_t{8} << 20);

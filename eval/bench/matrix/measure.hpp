@@ -14,7 +14,7 @@ namespace keel {
 struct MatrixProgram {
     std::filesystem::path path; // of keel: each run is a process of its own
     std::string version, commit;
-    // `sets`: changes as --set takes them. Throws if the model is not there; may throw to stop.
+    // `sets`: changes as --set takes them. Throws if the model does not exist; may throw to stop.
     std::function<pipeline::PipelineConfig(const std::filesystem::path &model,
                                            const std::vector<std::string> &sets)>
         load;
@@ -22,15 +22,16 @@ struct MatrixProgram {
 };
 
 // Measures the runs of a matrix, and keeps a file with each result in a folder. The file's name has
-// a hash of all that a number depends on: settings, model files, program, plugins and machine.
+// a hash of everything on which the result depends: settings, model files, program, plugins and
+// machine.
 class MatrixMeasurement {
   public:
     // `matrix` must outlive this.
     MatrixMeasurement(const BenchMatrix &matrix, std::filesystem::path folder,
                       MatrixProgram program);
 
-    // Throws Error(input) for a run that cannot work, with its place in the file, before the first
-    // run takes its hour. Reads no weights.
+    // Throws Error(input) with the place in the file for a run that cannot work, so that no time is
+    // spent on other runs first. Reads no weights.
     void check(const std::vector<MatrixRun> &runs) const;
     bool is_done(const MatrixRun &run) const; // the folder has its result
     // Runs `keel bench`. Returns 0 if the result is in the folder, which must exist; else the exit

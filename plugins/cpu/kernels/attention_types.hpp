@@ -6,7 +6,7 @@
 
 namespace keel_cpu {
 
-// Slots that attention takes at a time: a tile of K or V in f32 stays in a core's nearest caches.
+// Slots that attention handles at a time. A tile of K or V in f32 fits in a core's nearest caches.
 constexpr int64_t kTileSlots = 64;
 // Rows of scratch are padded to this many floats: the widest vector of any table.
 constexpr int64_t kPad = 16;
@@ -65,7 +65,7 @@ struct Bf16Product {
 
 constexpr int64_t bf16_rows = 32; // Bf16AttentionKernels::rows_at_once is at most this
 
-// Whole tiles of slots in a row, all of which all rows see: logits, softmax and values of them.
+// Consecutive whole tiles of slots, all visible to all rows: their logits, softmax and values.
 struct Bf16Walk {
     const uint16_t *q;
     int64_t rows, head_dim, v_dim; // v_dim: a multiple of 16

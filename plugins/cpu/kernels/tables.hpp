@@ -13,7 +13,7 @@
 
 namespace keel_cpu {
 
-// matmul and embed, and rows from one type to another.
+// Kernels of matmul and embed, and conversion of rows from one type to another.
 struct MatmulKernels {
     const char *isa; // word compiled into the file that the kernels come from
     int64_t group;   // R: rows of a group in the interleaved layout
@@ -28,9 +28,10 @@ struct MatmulKernels {
     void (*matmul_float_f32_few)(const MatmulTask &, int64_t n0, int64_t n1, int64_t m0,
                                  int64_t m1);
 
-    // Products of 16 bits summed in f32, W row-major. half_few_types and half_many_types tell for
-    // which types of W (bits: 1 << WeightType); 0 and NULL if the instruction set has none.
-    // half_few_cols: fewest columns for which matmul_half_half_few is used.
+    // Products of 16 bits summed in f32, W row-major. half_few_types and half_many_types are the
+    // types of W for which they work (bits: 1 << WeightType). If the instruction set has none they
+    // are 0, and the functions are NULL. half_few_cols: fewest columns for which
+    // matmul_half_half_few is used.
     uint32_t half_few_types;
     int64_t half_few_cols;
     uint32_t half_many_types;
@@ -60,8 +61,8 @@ struct MatmulKernels {
 // x are multiplied with it.
 struct Bf16MatmulKernels {
     const char *isa;
-    // Rows of x from which on these kernels are faster, by type of W (f16 and bf16 row-major,
-    // others interleaved); 0: never.
+    // The fewest rows of x for which these kernels are faster, by type of W (f16 and bf16
+    // row-major, others interleaved); 0: never.
     int64_t least_rows[weight_types];
     int64_t block; // rows of W in a call, at most
     // Rows of x that are stored together: packed x is [m / x_rows][k / 32][x_rows][32], with zeros
@@ -200,15 +201,15 @@ struct Bf16AttentionKernels {
                      float *s, int64_t s_stride);
 };
 
-// The tables for an instruction set that this machine has (choose.cpp). NULL for the bf16 ones: the
-// set has none.
+// The tables for an instruction set that this machine has (choose.cpp). The bf16 tables are NULL if
+// the instruction set has none.
 const MatmulKernels *matmul_kernels(Isa isa);
 const RowKernels *row_kernels(Isa isa);
 const AttentionKernels *attention_kernels(Isa isa);
 const Bf16MatmulKernels *bf16_matmul_kernels(Isa isa);
 const Bf16AttentionKernels *bf16_attention_kernels(Isa isa);
 
-// The tables that there are, one in each file of kernels/build.
+// All tables, one in each file of kernels/build.
 const MatmulKernels *matmul_kernels_scalar();
 const MatmulKernels *matmul_kernels_avx2();
 const MatmulKernels *matmul_kernels_avx512();

@@ -6,8 +6,8 @@
 
 namespace keel_cpu {
 
-// What a block of a quantized type is made of: halves (scales), then words. Of a group's rows come
-// the first halves, the second ones, ..., word 0 of each row, word 1, ...
+// The parts of a block of a quantized type: halves (scales), then words. A group stores the first
+// half of each of its rows, then the second halves, ..., then word 0 of each row, then word 1, ...
 struct BlockForm {
     int64_t columns, halves, words;
     constexpr int64_t bytes() const {
@@ -18,7 +18,7 @@ BlockForm block_form(WeightType type);
 
 constexpr int64_t most_group = 64; // rows
 
-// Group g, of `group` rows, of a weight that lies as rows. Rows beyond the last are zero.
+// Makes group g, of `group` rows, of a row-major weight. Rows beyond the last are zero.
 void make_group(const WeightView &from, int64_t group, int64_t g, uint8_t *out);
 
 } // namespace keel_cpu

@@ -6,14 +6,13 @@
 #include "cpu/weights/slab.hpp"
 
 // Quantized types: repacked, rows interleaved, so that decode is one stream of whole vectors.
-// 16-bit types: copied into large pages where parameter `copy` has it so. Others: read where they
-// lie.
+// 16-bit types: copied into large pages if parameter `copy` says so. Other types: read in place.
 struct keel_weight {
     keel_cpu::WeightView view;
-    // interleaved groups, or copied rows; empty where the host's mapping is used
+    // interleaved groups, or copied rows; empty if the host's mapping is used
     keel_cpu::Memory packed;
     keel_cpu::WeightSlab *slab;
-    // rows: the RowSource array, which leads into `packed` where they were copied
+    // rows: the RowSource array, which points into `packed` if the rows were copied
     keel_cpu::Memory sources;
     uint32_t use;
 };
