@@ -31,7 +31,8 @@ struct RopeScaling {
 };
 
 // What config.json says about a model, checked: every number lies in a sane range and the products
-// (elements of each weight, number of parameters) fit in 64 bits with room to spare.
+// (elements of each weight, number of parameters) fit in 64 bits with room to spare. A member for
+// each key of the file that changes what is computed.
 struct ModelConfig {
     const Architecture *architecture = nullptr; // never null after parsing; static data
 

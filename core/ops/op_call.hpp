@@ -13,7 +13,8 @@ namespace keel {
 
 // A call of an op as a value: the op, its args, and copies of all structs and tensor descriptors
 // that they point to. It outlives the caller's args and can be changed and compared. Buffers,
-// weights and plans are not copied.
+// weights and plans are not copied. It has many functions because args of 29 ops are reached
+// through one class: tensors, caches, tables, lists and numbers each have theirs.
 class OpCall {
   public:
     enum class Access : uint8_t { in, out, in_out };

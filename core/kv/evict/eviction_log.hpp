@@ -22,7 +22,7 @@ struct TokenRun {
 // Rising numbers as runs of neighbours.
 std::vector<TokenRun> token_runs(std::span<const int32_t> rising);
 
-// What an eviction did to one layer.
+// What an eviction did to one layer: a member for each field of the log.
 struct EvictionRecord {
     uint64_t sequence = 0; // which of the setup's sequences, from 0
     int64_t tokens = 0;    // seen by the cache so far

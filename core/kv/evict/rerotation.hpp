@@ -22,6 +22,8 @@ namespace keel {
 // - Other keys left of a gap (a policy that keeps scattered slots) are rotated in place, which
 //   rounds to the K dtype once per move: f32, f16 and bf16.
 // - Quantized keys, the prefix too, are made again from a copy of their codes (PristineKeys).
+//
+// It has 17 members because the copies, the tables and the scratch of both ways live as long as it.
 class Rerotation {
   public:
     // `prefix`: protected slots at the front.

@@ -17,7 +17,8 @@ class KeyUnrotation;
 
 // The inputs of one sequence's policy, apart from lengths and positions: only those that its setup
 // needs. Some are collected while steps run (the setup's Collected), the others are computed from
-// the cache at an eviction. Evictions read them back, so they wait for the stream.
+// the cache at an eviction. Evictions read them back, so they wait for the stream. It has
+// many members because each kind of input has its buffers and its state.
 class PolicyInputs final : public StepTap {
   public:
     // `setup` outlives this. Memory is taken when it is first needed.

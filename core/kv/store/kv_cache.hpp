@@ -22,6 +22,9 @@ using KeepLists = std::vector<std::vector<int32_t>>;
 // A fork shares its parent's blocks until one of the two writes to one (an append copies the last
 // block if it is not full, a compaction goes to blocks of its own). Parent and fork may go in any
 // order.
+//
+// It has many functions because appends, forks, compaction, saving and moving all change the same
+// books, and none of them may see the books half changed.
 class KvCache {
   public:
     KvCache(Executor &executor, const KvShape &shape, keel_buffer_kind placement);
