@@ -2,6 +2,8 @@
 
 #include "base/log_sinks.hpp"
 
+#include <new>
+
 namespace keel {
 namespace {
 
@@ -36,7 +38,12 @@ void Log::write(LogLevel level, std::string_view message) {
 }
 
 void Log::write_formatted(LogLevel level, fmt::string_view format, fmt::format_args args) {
-    if (should_log(level)) write(level, fmt::vformat(format, args));
+    if (!should_log(level)) return;
+    try {
+        write(level, fmt::vformat(format, args));
+    } catch (const std::bad_alloc &) {
+        // A line of the log is no reason to end what the caller was doing.
+    }
 }
 
 } // namespace keel
