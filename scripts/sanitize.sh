@@ -9,7 +9,7 @@ if [ "$1" = tsan ]; then
     # The programs that run on more than one thread. The parsers, eval and the command line have
     # nothing to race with. Of the CPU backend the wide kernels run: they share work among threads
     # as the scalar ones do.
-    programs="platform_tests plugin_tests text_tests cpu_tests cpu_attention_tests device_tests
+    programs="platform_tests plugin_tests cpu_tests cpu_attention_tests device_tests
         ops_tests kv_tests run_tests api_tests"
     # shellcheck disable=SC2086 # a list of words
     cmake --build --preset tsan --target keel_plugins keel_conformance $programs
