@@ -1,12 +1,12 @@
 #!/bin/sh
-# Builds the fuzz targets (in the tree of the preset asan) and runs each for a while: fuzz.sh [SECONDS, default: what 120 s in all leave for each, 60 at most].
+# Builds the fuzz targets (in the tree of the preset asan) and runs each for a while: fuzz.sh [SECONDS, default: what 80 s in all leave for each, 60 at most].
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install-packages.sh check
 if [ $# -gt 0 ]; then
     seconds=$1
 else
-    seconds=$((120 * $(nproc) / $(grep -c '^keel_fuzz(' tests/fuzz/CMakeLists.txt)))
+    seconds=$((80 * $(nproc) / $(grep -c '^keel_fuzz(' tests/fuzz/CMakeLists.txt)))
     [ "$seconds" -le 60 ] || seconds=60
 fi
 cmake --preset asan -DKEEL_BUILD_BENCHMARKS=OFF -DKEEL_FUZZ_SECONDS="$seconds" >/dev/null
