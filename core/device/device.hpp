@@ -58,8 +58,9 @@ class BufferWatch {
 };
 
 // An opened device of a backend: context, stream, buffers. Not thread-safe. Lives as long as the
-// last Buffer or Weight on it. It has many functions because it is the one place that calls the
-// backend's table: each entry and extension has its own.
+// last Buffer or Weight on it.
+// It has many functions because buffers, extensions, memory pressure and errors of calls all meet
+// here.
 class Device : public std::enable_shared_from_this<Device> {
   public:
     static std::shared_ptr<Device> open(DeviceSpec spec);

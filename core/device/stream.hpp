@@ -76,8 +76,8 @@ class LaterRead {
 };
 
 // The one stream of a device's context: counts ops, and submits and waits as the strategy says. Not
-// thread-safe: one user at a time, like the context itself. Of its 16 members four belong to
-// tickets.
+// thread-safe: one user at a time, like the context itself.
+// It has 16 members because it counts for reports and serves two extensions of backends.
 class Stream {
   public:
     struct Counters {

@@ -23,7 +23,7 @@ namespace keel {
 //   rounds to the K dtype once per move: f32, f16 and bf16.
 // - Quantized keys, the prefix too, are made again from a copy of their codes (PristineKeys).
 //
-// It has 17 members because the copies, the tables and the scratch of both ways live as long as it.
+// It has 17 members: the copies, and the tables and lists of a move, kept for the next one.
 class Rerotation {
   public:
     // `prefix`: protected slots at the front.
