@@ -6,11 +6,11 @@ add_custom_target(keel_plugins) # all plugins that the tree ships
 add_library(keel_flags INTERFACE)
 target_compile_options(keel_flags INTERFACE -Wall -Wextra -Wshadow -Wpointer-arith -Wno-missing-field-initializers -fno-math-errno -ffp-contract=off)
 if(CMAKE_UNITY_BUILD)
-  # CMake compiles up to 12 files of a target as one (the presets say so), which takes a third of the
-  # time: what they include is read once. A name in an anonymous namespace is therefore unique in its
-  # folder. The preset dev compiles each file alone and so finds an include that is missing.
-  # GCC warns of types in anonymous namespaces because their file is included by another, and GCC 12
-  # of overlaps in std::string that cannot be.
+  # The presets let CMake compile up to 12 files of a target as one. That is faster because their
+  # includes are read once. So a name in an anonymous namespace may stand only once in a target. The
+  # preset dev compiles each file alone and finds a missing include.
+  # Two warnings of GCC are wrong here: about types in anonymous namespaces, because their file is
+  # included by another; and, in GCC 12, about copies within a std::string that overlap.
   target_compile_options(keel_flags INTERFACE
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage;-Wno-restrict>)
 endif()
@@ -65,7 +65,7 @@ function(keel_test_flags name)
   target_link_libraries(${name} PRIVATE keel_flags Catch2::Catch2WithMain)
   keel_quick_to_build(${name})
   if(NOT KEEL_SANITIZE)
-    target_compile_options(${name} PRIVATE -O0) # compiles in two thirds of the time
+    target_compile_options(${name} PRIVATE -O0) # a third less time to compile than -O1
   endif()
   if(KEEL_SANITIZE MATCHES undefined)
     # what the tests check is compiled with all checks; the expressions of the tests themselves are half of the code otherwise

@@ -28,7 +28,7 @@ uint64_t hash_of(std::string_view text, uint64_t hash = 0xcbf29ce484222325) {
     return hash ^ (hash >> 29);
 }
 
-std::string shard_name(const fs::path &path) { return printable(path.string(), 200); }
+std::string path_text(const fs::path &path) { return printable(path.string(), 200); }
 
 std::string items_text(const AbHeader &header) {
     return header.items == 0 ? "all documents" : fmt::format("--items {}", header.items);
@@ -53,22 +53,22 @@ std::vector<Shard> open_shards(const std::vector<fs::path> &paths) {
                         "{} and {} are not of one experiment: their config hashes are {} and {}{}; "
                         "run the shards "
                         "with the same file, model, options and plugins",
-                        shard_name(shards[0].file), shard_name(shards[i].file),
+                        path_text(shards[0].file), path_text(shards[i].file),
                         printable(a.config_hash, 40), printable(b.config_hash, 40),
                         library.empty() ? "" : ", and each has a " + library + " of its own");
         if (a.items != b.items)
             throw_error(ErrorKind::input,
                         "{} was run with {}, {} with {}: run the shards of one experiment with the "
                         "same --items",
-                        shard_name(shards[0].file), items_text(a), shard_name(shards[i].file),
+                        path_text(shards[0].file), items_text(a), path_text(shards[i].file),
                         items_text(b));
         if (a.shards != b.shards)
             throw_error(ErrorKind::input,
                         "{} is a shard of {}, {} one of {}: shards of one experiment are cut alike",
-                        shard_name(shards[0].file), a.shards, shard_name(shards[i].file), b.shards);
+                        path_text(shards[0].file), a.shards, path_text(shards[i].file), b.shards);
         if (before.shard == b.shard)
             throw_error(ErrorKind::input, "{} and {} are both shard {} of {}",
-                        shard_name(shards[i - 1].file), shard_name(shards[i].file), b.shard,
+                        path_text(shards[i - 1].file), path_text(shards[i].file), b.shard,
                         b.shards);
     }
     return shards;
@@ -153,12 +153,12 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
 
     std::error_code error;
     fs::create_directories(folder, error);
-    if (error) throw_error(ErrorKind::runtime, "{}: {}", shard_name(folder), error.message());
+    if (error) throw_error(ErrorKind::runtime, "{}: {}", path_text(folder), error.message());
     const fs::path target = folder / "results.jsonl", half = folder / "results.jsonl.part";
     if (fs::exists(target, error)) {
         if (!replace)
             throw_error(ErrorKind::input, "{}: is there already; merge into another folder",
-                        shard_name(target));
+                        path_text(target));
         require_same_experiment(target, read_ab_header(target), result.header);
     }
     fs::remove(half, error);
@@ -187,7 +187,7 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
                             "{}:{}: another record says something else about the same item; the "
                             "shards do not "
                             "come from one program, or ran under different conditions",
-                            shard_name(shard.file), line);
+                            path_text(shard.file), line);
                     if (!is_new) {
                         ++result.duplicates;
                         return;
@@ -212,7 +212,7 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
         throw;
     }
     fs::rename(half, target, error);
-    if (error) throw_error(ErrorKind::runtime, "{}: {}", shard_name(target), error.message());
+    if (error) throw_error(ErrorKind::runtime, "{}: {}", path_text(target), error.message());
     return result;
 }
 
