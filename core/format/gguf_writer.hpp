@@ -14,10 +14,10 @@
 namespace keel {
 
 // Writes a GGUF file, version 3. First the metadata and the list of tensors, then, after begin(),
-// the data of the tensors in the order of the list. The content goes to a temporary file that
-// replaces the target in finish(). So no reader sees an incomplete file, and an old target stays
-// until then. Without finish() nothing remains. All members throw Error(runtime) where the system
-// refuses; begin() Error(input) where there is no place for a file.
+// the data of the tensors in the order of the list. The content goes to a temporary file in the
+// target's folder, which replaces the target in finish(). So no reader sees an incomplete file, and
+// an old target stays until then. Without finish() nothing remains. All members throw
+// Error(runtime) where the system refuses; begin() Error(input) where there is no place for a file.
 class GgufWriter {
   public:
     explicit GgufWriter(std::filesystem::path target);

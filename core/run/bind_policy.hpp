@@ -26,7 +26,7 @@ struct PolicyBinding {
 
 // Binds the allocator and the settings of config.policy to its policy, which bind_plugin() has
 // bound. Throws Error(input) if the section asks for something that the policy cannot do. `shape`:
-// the shape of the cache that the policy will manage.
+// the shape of the cache for which the policy is asked for its needs.
 PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin policy,
                           const PolicyContext &context, const KvShape &shape);
 // The settings for a cache that holds only the layers `part`.

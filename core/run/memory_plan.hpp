@@ -14,7 +14,7 @@ namespace keel {
 class MemoryPlan {
   public:
     // All arguments outlive this. `batch`: sequences that run steps together. `memory`: returns the
-    // free memory; empty: devices and system are asked.
+    // memory to plan with (total and available); empty: devices and system are asked.
     MemoryPlan(const pipeline::PipelineConfig &config, const ModelSource &source,
                const EngineSet &engines, uint32_t batch, const std::function<MemoryInfo()> &memory)
         : config_(config), source_(source), engines_(engines), batch_(batch), memory_(memory) {}

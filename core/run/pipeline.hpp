@@ -32,7 +32,8 @@ struct PipelineOptions {
     bool check_only = false;
     // Sequences may call CacheManager::protect_prefix, if the config protects system prompts.
     bool has_system_prompt = false;
-    // Returns the free memory for planning. Empty: device and system are asked. For tests.
+    // Returns the memory to plan with (total and available). Empty: device and system are asked.
+    // For tests.
     std::function<MemoryInfo()> memory;
     // Reports memory pressure. NULL: the system's monitor. For tests.
     std::shared_ptr<SystemMonitor> monitor;

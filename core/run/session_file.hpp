@@ -25,12 +25,13 @@ void check_savable(const Pipeline &pipeline);
 void check_replaceable(const std::filesystem::path &path);
 
 // Writes a session to a file: cache, positions, tokens and the policy's state. The file also has
-// the facts by which load_session() checks that a pipeline fits: the model's config, a fingerprint
-// of its weights, its tokenizer, the types of weights, keys and values, the policy and its
-// parameters. The file appears complete or not at all: it is written under another name and
-// renamed. Only its owner may read it, because it contains the text. An existing file is replaced
-// only if it is a saved session, see check_replaceable(). Throws Error(runtime) if it cannot be
-// written, and Error(plugin) for a policy that has state and cannot save it.
+// the facts by which load_session() checks that a pipeline fits: the values of the model's
+// config that change what is computed, a fingerprint of its weights, its tokenizer, the types of
+// weights, keys and values, the policy and its parameters. The file appears complete or not at all:
+// it is written under another name in the same folder and renamed. Only its owner may read it,
+// because it contains the text. An existing file is replaced only if it is a saved session, see
+// check_replaceable(). Throws Error(runtime) if it cannot be written, and Error(plugin) for a
+// policy that has state and cannot save it.
 void save_session(Session &session, const std::filesystem::path &path,
                   const SessionExtras &extras = {});
 

@@ -21,7 +21,7 @@
 //   std::vector<unsigned char> save() const;   what the object remembers from call to call
 //   void load(const unsigned char *, size_t);  reads that back; required with save()
 // With save() the table also has fork, which uses the class's copy constructor. A class that
-// remembers nothing but its parameters has none of them. No exception leaves the plugin: Failure
+// remembers nothing but its parameters has none of them. No exception leaves these helpers: Failure
 // keeps its status and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY.
 //
 // The constructor receives `needs` with these defaults; it sets only what differs:

@@ -46,12 +46,12 @@ class Budget {
     int64_t fixed() const { return fixed_; }
     // Slots per head that model.context and kv.max_mib leave to one sequence.
     int64_t capacity() const { return capacity_; }
-    // The most slots per head, on average, that one sequence may hold. This is capacity(). It is
-    // less if the policy acts between the chunks of a prompt (of at most `chunk` tokens) and the
+    // The most slots per head, on average, that one sequence may hold. This is capacity(). It may
+    // be less if the policy acts between the chunks of a prompt (of at most `chunk` tokens) and the
     // budget is a number.
     int64_t peak(int64_t chunk) const;
-    // Slots per head that fit in a budget in MiB, including slack and the tokens of a step. 0 or
-    // less: none fit. 0 if the budget has another unit.
+    // Slots per head that fit in a budget in MiB: those that stay, slack or the tokens of every_n,
+    // and the tokens of a step. 0 or less: none fit. 0 if the budget has another unit.
     int64_t mib_slots() const { return mib_slots_; }
     // For mib_slots(): bytes of one block of each head of all layers, and the fewest blocks a head.
     uint64_t block_row_bytes() const { return block_row_bytes_; }

@@ -34,7 +34,7 @@ class CacheManager {
   public:
     // `setup` must stay valid. `placement` is Executor::placement() once all ops are planned.
     CacheManager(PolicySetup &setup, keel_buffer_kind placement);
-    // For several sequences whose blocks share one arena (of the setup's executor and shape).
+    // For one of several sequences whose blocks share an arena (of the setup's executor and shape).
     CacheManager(PolicySetup &setup, std::shared_ptr<KvArena> arena);
     ~CacheManager();
 

@@ -36,8 +36,9 @@ struct PressureState {
 };
 
 // Watches the system's memory and says how much of its budget a cache may use. Each time memory is
-// short it goes to the next level. It goes back one level when available memory is 1.5 times the
-// threshold and stalls are below half of theirs. One for each sequence. Not thread-safe.
+// short it goes to the next level. It goes back one level when available memory is at least
+// 1.5 times the threshold and stalls are below half of theirs. One for each sequence. Not
+// thread-safe.
 class PressureWatch {
   public:
     enum class Change { none, tighter, looser };

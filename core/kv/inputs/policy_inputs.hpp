@@ -27,8 +27,10 @@ class PolicyInputs final : public StepTap {
     PolicyInputs(const PolicyInputs &) = delete;
     PolicyInputs &operator=(const PolicyInputs &) = delete;
 
-    // ---- steps ---- The n slots of a step's tokens were appended, its ops come next; the first
-    // token has the number `first`. Returns the tap for the graph's by-products; NULL: none are
+    // ---- steps ----
+
+    // The n slots of a step's tokens were appended, its ops come next; the first token has the
+    // number `first`. Returns the tap for the graph's by-products; NULL: none are
     // needed.
     StepTap *begin_step(const KvCache &cache, int64_t first, int64_t n, bool is_prompt);
     Places places(uint32_t layer) override;
