@@ -65,7 +65,7 @@ function(keel_test_flags name)
   target_link_libraries(${name} PRIVATE keel_flags Catch2::Catch2WithMain)
   keel_quick_to_build(${name})
   if(NOT KEEL_SANITIZE)
-    target_compile_options(${name} PRIVATE -O0) # a third less time to compile than -O1
+    target_compile_options(${name} PRIVATE -O0) # compiles in about two thirds of the time of -O1
   endif()
   if(KEEL_SANITIZE MATCHES undefined)
     # what the tests check is compiled with all checks; the expressions of the tests themselves are half of the code otherwise

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the fuzz targets (in the tree of the preset asan) and runs each: fuzz.sh [SECONDS of each]
-# Default: so long that all of them take 80 s, but at most 60 s each.
+# Default: about 80 s in all, without the build, and at most 60 s each.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install-packages.sh check

@@ -42,7 +42,7 @@ void Log::write_formatted(LogLevel level, fmt::string_view format, fmt::format_a
     try {
         write(level, fmt::vformat(format, args));
     } catch (const std::bad_alloc &) {
-        // A line of the log is no reason to end what the caller was doing.
+        // A lost log line must not stop the caller.
     }
 }
 

@@ -10,7 +10,7 @@
 
 namespace keel {
 
-// Counters of a session, one for each number that a run reports.
+// Counters and notes of a session, for reports.
 struct SessionStats {
     uint64_t prefill_tokens = 0, decode_tokens = 0;
     double prefill_seconds = 0, decode_seconds = 0; // in steps, evictions included

@@ -43,7 +43,7 @@ template <typename Table> struct KvPlugin {
     PluginPlaces places = {}; // in the config, for messages
 };
 
-// How a cache is managed: the config's policy section in the core's terms, a member for each key.
+// How a cache is managed: the config's policy section, and what policies need to know of the model.
 struct CacheConfig {
     KvPlugin<keel_policy> policy;
     KvPlugin<keel_allocator> allocator; // table NULL: the budget is the same for all heads
