@@ -1,9 +1,13 @@
 #pragma once
 
+#include "base/location.hpp"
+
 #include <fmt/format.h>
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace keel {
 
@@ -31,10 +35,53 @@ class Error : public std::runtime_error {
     ErrorKind kind_;
 };
 
+// An error about the value of a config key. Its message is "KEY: TEXT". Code that knows where the
+// config gives the key adds the place.
+class KeyError : public Error {
+  public:
+    KeyError(ErrorKind kind, std::string key, std::string text)
+        : Error(kind, key + ": " + text), key_(std::move(key)), text_(std::move(text)) {}
+
+    const std::string &key() const noexcept { return key_; }   // "policy.budget.tokens"
+    const std::string &text() const noexcept { return text_; } // without the key
+
+  private:
+    std::string key_, text_;
+};
+
+// An error about a place in a config. Its message is "FILE:LINE:COLUMN: TEXT".
+class PlacedError : public Error {
+  public:
+    PlacedError(ErrorKind kind, SourceLocation where, std::string text)
+        : Error(kind, to_string(where) + ": " + text), where_(std::move(where)),
+          text_(std::move(text)) {}
+
+    const SourceLocation &where() const noexcept { return where_; }
+    const std::string &text() const noexcept { return text_; } // without the place
+
+  private:
+    SourceLocation where_;
+    std::string text_;
+};
+
 // throw_error(ErrorKind::input, "{}: expected {} bytes, found {}", path, a, b);
 template <typename... Args>
 [[noreturn]] void throw_error(ErrorKind kind, fmt::format_string<Args...> format, Args &&...args) {
     throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// throw_key_error(ErrorKind::input, "policy.budget.tokens", "expected 1 or more, found {}", n);
+template <typename... Args>
+[[noreturn]] void throw_key_error(ErrorKind kind, std::string_view key,
+                                  fmt::format_string<Args...> format, Args &&...args) {
+    throw KeyError(kind, std::string(key), fmt::format(format, std::forward<Args>(args)...));
+}
+
+// throw_at(setting.where, ErrorKind::input, "expected 1 or more, found {}", n);
+template <typename... Args>
+[[noreturn]] void throw_at(const SourceLocation &where, ErrorKind kind,
+                           fmt::format_string<Args...> format, Args &&...args) {
+    throw PlacedError(kind, where, fmt::format(format, std::forward<Args>(args)...));
 }
 
 } // namespace keel

@@ -26,17 +26,20 @@ bool JsonNode::is_text() const { return value_->is_string(); }
 bool JsonNode::is_array() const { return value_->is_array(); }
 bool JsonNode::is_object() const { return value_->is_object(); }
 
+JsonError::JsonError(std::string place, std::string path, std::string text)
+    : Error(ErrorKind::input,
+            fmt::format("{}: {}{}{}", place, path, path.empty() ? "" : ": ", text)),
+      place_(std::move(place)), path_(std::move(path)), text_(std::move(text)) {}
+
 void JsonNode::fail(std::string_view message) const {
-    const std::string path = document_->path(*value_);
-    throw_error(ErrorKind::input, "{}: {}{}{}", document_->place(*value_), path,
-                path.empty() ? "" : ": ", message);
+    throw JsonError(document_->place(*value_), document_->path(*value_), std::string(message));
 }
 
 void JsonNode::fail(std::string_view key, std::string_view message) const {
     if (const Json *value = member(key)) JsonNode(*document_, *value).fail(message);
-    const std::string path = document_->path(*value_);
-    throw_error(ErrorKind::input, "{}: {}{}{}: {}", document_->place(*value_), path,
-                path.empty() ? "" : ".", printable(key), message);
+    std::string path = document_->path(*value_);
+    if (!path.empty()) path += '.';
+    throw JsonError(document_->place(*value_), path + printable(key), std::string(message));
 }
 
 void JsonNode::expected(std::string_view what) const {

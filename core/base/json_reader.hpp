@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/error.hpp"
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,20 @@ struct JsonLimits {
 };
 
 class JsonNode;
+
+// An error about a value of a JSON document. Its message is "PLACE: PATH: TEXT", where PLACE is the
+// document's name with the line and PATH the value's path, a.b[3], empty for the root.
+class JsonError : public Error {
+  public:
+    JsonError(std::string place, std::string path, std::string text);
+
+    const std::string &place() const noexcept { return place_; }
+    const std::string &path() const noexcept { return path_; }
+    const std::string &text() const noexcept { return text_; } // without place and path
+
+  private:
+    std::string place_, path_, text_;
+};
 
 // A JSON text from outside, parsed within bounds.
 class JsonDocument {
@@ -65,7 +80,7 @@ class JsonNode {
     bool is_array() const;
     bool is_object() const;
 
-    // Throws Error(input) "NAME:LINE: a.b[3]: MESSAGE".
+    // Throws JsonError.
     [[noreturn]] void fail(std::string_view message) const;
     // The same for the member `key`, which may be absent.
     [[noreturn]] void fail(std::string_view key, std::string_view message) const;

@@ -68,14 +68,14 @@ bool is_param_name(std::string_view text) {
 RawParam raw_param(const Field &field, const YamlEntry &entry) {
     const YamlNode &node = entry.value;
     if (!is_param_name(entry.key)) {
-        throw_error(ErrorKind::input,
-                    "{}: expected a parameter's name (letters, digits, _) in '{}', found '{}'",
-                    to_string(entry.where), field.path, printable(entry.key, 60));
+        throw_at(entry.where, ErrorKind::input,
+                 "expected a parameter's name (letters, digits, _) in '{}', found '{}'", field.path,
+                 printable(entry.key, 60));
     }
     const auto refuse = [&](const YamlNode &value) {
-        throw_error(ErrorKind::input,
-                    "{}: expected a single value or a list of them for '{}', found {}",
-                    to_string(value.where()), join_path(field.path, entry.key), describe(value));
+        throw_at(value.where(), ErrorKind::input,
+                 "expected a single value or a list of them for '{}', found {}",
+                 join_path(field.path, entry.key), describe(value));
     };
     RawParam param;
     param.key = entry.key;
@@ -97,8 +97,8 @@ RawParam raw_param(const Field &field, const YamlEntry &entry) {
 } // namespace
 
 void fail(const Field &field, const std::string &found) {
-    throw_error(ErrorKind::input, "{}: expected {} for '{}', found {}",
-                to_string(field.node.where()), field.expectation(field.rule), field.path, found);
+    throw_at(field.node.where(), ErrorKind::input, "expected {} for '{}', found {}",
+             field.expectation(field.rule), field.path, found);
 }
 
 const std::string &scalar_text(const Field &field) {

@@ -25,9 +25,8 @@ PipelineConfig with_overrides(YamlNode root, std::span<const std::string> overri
 // The schema's own message for an empty file would list every key.
 void refuse_empty(const YamlNode &root) {
     if (!root.is_null()) return;
-    throw_error(ErrorKind::input,
-                "{}: expected a pipeline, found nothing; 'keel config init MODEL' writes one",
-                to_string(root.where()));
+    throw_at(root.where(), ErrorKind::input,
+             "expected a pipeline, found nothing; 'keel config init MODEL' writes one");
 }
 
 } // namespace

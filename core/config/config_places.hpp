@@ -17,28 +17,22 @@ inline PluginPlaces places_of(const pipeline::PluginSection &section) {
     return places;
 }
 
-// Adds the place in the config to an error of the cache, which begins with its key. `otherwise`:
-// the place if the key is not in the config. An error of a plugin's call has its place already.
+// Where the config gives a key; `otherwise` if it does not.
+const SourceLocation &place_of(const pipeline::PipelineConfig &config, std::string_view key,
+                               const SourceLocation &otherwise);
+
+// Adds the place in the config to an error of `action`: that of the error's key, else `otherwise`.
 template <typename Action>
 auto at_its_line(const pipeline::PipelineConfig &config, const SourceLocation &otherwise,
                  Action &&action) {
     try {
         return action();
+    } catch (const PlacedError &) {
+        throw;
+    } catch (const KeyError &e) {
+        throw PlacedError(e.kind(), place_of(config, e.key(), otherwise), e.what());
     } catch (const Error &e) {
-        const std::string_view message = e.what();
-        if (places_of(config.policy).begin(message) ||
-            places_of(config.policy.allocator).begin(message))
-            throw;
-        const SourceLocation *where = &otherwise;
-        size_t longest = 0;
-        for (const auto &key : pipeline::schema().keys) {
-            const SourceLocation *at = key->where(config);
-            if (key->path.size() > longest && message.starts_with(key->path) && at != nullptr) {
-                longest = key->path.size();
-                where = at;
-            }
-        }
-        throw Error(e.kind(), fmt::format("{}: {}", to_string(*where), message));
+        throw PlacedError(e.kind(), otherwise, e.what());
     }
 }
 

@@ -55,18 +55,17 @@ bool is_name(std::string_view text) {
 
 void check_name(const YamlEntry &entry, std::string_view path) {
     if (is_name(entry.key)) return;
-    throw_error(ErrorKind::input,
-                "{}: expected a backend's name (letters, digits, _, -; 32 at most) in '{}', found "
-                "'{}'",
-                to_string(entry.where), path, printable(entry.key, 60));
+    throw_at(entry.where, ErrorKind::input,
+             "expected a backend's name (letters, digits, _, -; 32 at most) in '{}', found "
+             "'{}'",
+             path, printable(entry.key, 60));
 }
 
 [[noreturn]] void refuse_key(const YamlEntry &entry, std::string_view path,
                              const std::vector<std::string> &known) {
     const std::string near = did_you_mean(entry.key, known);
-    throw_error(ErrorKind::input, "{}: unknown key '{}' in '{}'{}", to_string(entry.where),
-                printable(entry.key, 60), path,
-                near.empty() ? fmt::format("; known keys: {}", fmt::join(known, ", ")) : near);
+    throw_at(entry.where, ErrorKind::input, "unknown key '{}' in '{}'{}", printable(entry.key, 60),
+             path, near.empty() ? fmt::format("; known keys: {}", fmt::join(known, ", ")) : near);
 }
 
 // `section`: "" or "kv". `path`: of the backend.
@@ -87,9 +86,9 @@ void read_entries(const YamlNode &map, const std::string &section, const std::st
         } else if (entry.value.is_map()) {
             read_entries(entry.value, name, path, backend);
         } else if (!entry.value.is_null()) {
-            throw_error(ErrorKind::input, "{}: expected a map of {} for '{}', found {}",
-                        to_string(entry.value.where()), fmt::join(names_in(name), ", "),
-                        join_path(path, name), describe(entry.value));
+            throw_at(entry.value.where(), ErrorKind::input,
+                     "expected a map of {} for '{}', found {}", fmt::join(names_in(name), ", "),
+                     join_path(path, name), describe(entry.value));
         }
     }
 }
@@ -105,13 +104,14 @@ HybridBackend read_backend(const YamlEntry &named, std::string_view parent) {
         return backend;
     }
     if (!named.value.is_map()) {
-        throw_error(ErrorKind::input, "{}: expected a map with the key plugin for '{}', found {}",
-                    to_string(named.value.where()), path, describe(named.value));
+        throw_at(named.value.where(), ErrorKind::input,
+                 "expected a map with the key plugin for '{}', found {}", path,
+                 describe(named.value));
     }
     read_entries(named.value, "", path, backend);
     if (backend.plugin->empty()) {
-        throw_error(ErrorKind::input, "{}: expected the key plugin for '{}', found none",
-                    to_string(named.value.where()), path);
+        throw_at(named.value.where(), ErrorKind::input,
+                 "expected the key plugin for '{}', found none", path);
     }
     return backend;
 }
@@ -137,10 +137,10 @@ std::string backend_text(const HybridBackend &backend) {
 void read_range(const Field &field, const YamlNode &node, LayerShare &share) {
     constexpr int64_t most = 65535;
     const auto refuse = [&] {
-        throw_error(ErrorKind::input,
-                    "{}: expected FIRST-LAST, layers from 0 to {} of which both belong to it, for "
-                    "'range' in '{}', found {}",
-                    to_string(node.where()), most, field.path, describe(node));
+        throw_at(node.where(), ErrorKind::input,
+                 "expected FIRST-LAST, layers from 0 to {} of which both belong to it, for "
+                 "'range' in '{}', found {}",
+                 most, field.path, describe(node));
     };
     if (node.kind != YamlNode::Kind::scalar) refuse();
     const std::string &text = node.text;
@@ -175,8 +175,9 @@ LayerShare read_share(const Field &field) {
         }
     }
     if (share.on.empty() || share.where.file.empty()) {
-        throw_error(ErrorKind::input, "{}: expected the keys range and on in '{}', found no {}",
-                    to_string(field.node.where()), field.path, share.on.empty() ? "on" : "range");
+        throw_at(field.node.where(), ErrorKind::input,
+                 "expected the keys range and on in '{}', found no {}", field.path,
+                 share.on.empty() ? "on" : "range");
     }
     return share;
 }

@@ -22,10 +22,9 @@ void check_known(const HybridSection &hybrid, const std::string &name, const Sou
                  std::string_view key) {
     const std::vector<std::string> names = names_of(hybrid);
     if (std::find(names.begin(), names.end(), name) != names.end()) return;
-    throw_error(ErrorKind::input,
-                "{}: expected a name of 'hybrid.backends' ({}) for '{}', found '{}'{}",
-                to_string(where), fmt::join(names, ", "), key, printable(name, 40),
-                did_you_mean(name, names));
+    throw_at(where, ErrorKind::input,
+             "expected a name of 'hybrid.backends' ({}) for '{}', found '{}'{}",
+             fmt::join(names, ", "), key, printable(name, 40), did_you_mean(name, names));
 }
 
 // The place of the first setting that is given; empty: none is.
@@ -46,33 +45,31 @@ SourceLocation turns_where(const HybridSection &h) {
 void check_belongs(const SwitchSection &s, bool used, const SourceLocation &where,
                    std::string_view key, std::string_view trigger) {
     if (used) return;
-    throw_error(ErrorKind::input,
-                "{}: expected {} in 'hybrid.switch.on' beside 'hybrid.switch.{}', found {}; add it "
-                "to the list",
-                to_string(where), trigger, key, s.on->empty() ? "no list" : "none of it");
+    throw_at(where, ErrorKind::input,
+             "expected {} in 'hybrid.switch.on' beside 'hybrid.switch.{}', found {}; add it "
+             "to the list",
+             trigger, key, s.on->empty() ? "no list" : "none of it");
 }
 
 void check_switch(const HybridSection &hybrid) {
     const SwitchSection &s = hybrid.switching;
     const bool tokens = s.has(SwitchTrigger::tokens), pressure = s.has(SwitchTrigger::pressure);
     if (s.on->empty() && !s.on.is_default())
-        throw_error(ErrorKind::input,
-                    "{}: expected at least one trigger in 'hybrid.switch.on', found none",
-                    to_string(s.on.where));
+        throw_at(s.on.where, ErrorKind::input,
+                 "expected at least one trigger in 'hybrid.switch.on', found none");
     if (tokens && !*s.after_tokens) {
-        throw_error(ErrorKind::input,
-                    "{}: expected 'hybrid.switch.after_tokens' beside tokens in "
-                    "'hybrid.switch.on', found none",
-                    to_string(s.on.where));
+        throw_at(s.on.where, ErrorKind::input,
+                 "expected 'hybrid.switch.after_tokens' beside tokens in "
+                 "'hybrid.switch.on', found none");
     }
     if (*s.after_tokens) check_belongs(s, tokens, s.after_tokens.where, "after_tokens", "tokens");
     if (!s.to->empty()) {
         check_belongs(s, tokens || pressure, s.to.where, "to", "tokens or pressure");
         check_known(hybrid, *s.to, s.to.where, "hybrid.switch.to");
     } else if (tokens || pressure) {
-        throw_error(ErrorKind::input,
-                    "{}: expected 'hybrid.switch.to' beside {} in 'hybrid.switch.on', found none",
-                    to_string(s.on.where), tokens ? "tokens" : "pressure");
+        throw_at(s.on.where, ErrorKind::input,
+                 "expected 'hybrid.switch.to' beside {} in 'hybrid.switch.on', found none",
+                 tokens ? "tokens" : "pressure");
     }
     if (*s.available_mib)
         check_belongs(s, pressure, s.available_mib.where, "available_mib", "pressure");
@@ -92,15 +89,15 @@ void check_turns(const HybridSection &hybrid) {
     const std::string &prefill = hybrid.prefill->empty() ? decode : *hybrid.prefill;
     if (*hybrid.switching.to == decode &&
         (prefill == decode || !hybrid.switching.has(SwitchTrigger::pressure))) {
-        throw_error(ErrorKind::input, "{}: 'hybrid.switch.to' names {}, where decode runs already",
-                    to_string(hybrid.switching.to.where), decode);
+        throw_at(hybrid.switching.to.where, ErrorKind::input,
+                 "'hybrid.switch.to' names {}, where decode runs already", decode);
     }
     if (prefill == decode && hybrid.switching.on->empty()) {
-        throw_error(ErrorKind::input,
-                    "{}: {} reads and writes, and nothing ever switches; name another backend for "
-                    "prefill or "
-                    "decode, or say in 'hybrid.switch' when to switch",
-                    to_string(turns_where(hybrid)), decode);
+        throw_at(turns_where(hybrid), ErrorKind::input,
+                 "{} reads and writes, and nothing ever switches; name another backend for "
+                 "prefill or "
+                 "decode, or say in 'hybrid.switch' when to switch",
+                 decode);
     }
 }
 
@@ -108,9 +105,8 @@ void check_unused(const HybridSection &hybrid, const std::vector<std::string> &u
                   std::string_view key) {
     for (const HybridBackend &backend : *hybrid.backends) {
         if (std::find(used.begin(), used.end(), backend.name) != used.end()) continue;
-        throw_error(ErrorKind::input,
-                    "{}: backend {} has no part in '{}'; give it one, or remove it",
-                    to_string(backend.name_where), backend.name, key);
+        throw_at(backend.name_where, ErrorKind::input,
+                 "backend {} has no part in '{}'; give it one, or remove it", backend.name, key);
     }
 }
 
@@ -121,12 +117,11 @@ void check_layers(const HybridSection &hybrid) {
         check_known(hybrid, share.on, share.on_where, "hybrid.layers");
         used.push_back(share.on);
         if (share.first != next) {
-            throw_error(
-                ErrorKind::input,
-                "{}: expected the range in 'hybrid.layers' to begin at layer {}, found {}-{}; {}",
-                to_string(share.where), next, share.first, share.last,
-                share.first < next ? "layers would be on two backends"
-                                   : "the layers before it would be nowhere");
+            throw_at(share.where, ErrorKind::input,
+                     "expected the range in 'hybrid.layers' to begin at layer {}, found {}-{}; {}",
+                     next, share.first, share.last,
+                     share.first < next ? "layers would be on two backends"
+                                        : "the layers before it would be nowhere");
         }
         next = share.last + 1;
     }
@@ -196,8 +191,8 @@ void check_hybrid(const PipelineConfig &config) {
         const SourceLocation where = first_given(
             {&h.prefill, &h.decode, &h.switching.after_tokens, &h.switching.to, &h.layers});
         if (!where.file.empty() || !h.switching.on->empty()) {
-            throw_error(ErrorKind::input, "{}: expected 'hybrid.backends' beside this, found none",
-                        to_string(where.file.empty() ? h.switching.on.where : where));
+            throw_at(where.file.empty() ? h.switching.on.where : where, ErrorKind::input,
+                     "expected 'hybrid.backends' beside this, found none");
         }
         return;
     }
@@ -205,25 +200,21 @@ void check_hybrid(const PipelineConfig &config) {
     if (backend.file.empty() && !config.backend.params.empty())
         backend = config.backend.params.front().key_where;
     if (!backend.file.empty()) {
-        throw_error(
-            ErrorKind::input,
-            "{}: expected 'backend' or 'hybrid', found both ('backend' at {}); remove one of them",
-            to_string(h.backends.where), to_string(backend));
+        throw_at(h.backends.where, ErrorKind::input,
+                 "expected 'backend' or 'hybrid', found both ('backend' at {}); remove one of them",
+                 to_string(backend));
     }
     const SourceLocation turns = turns_where(h);
     if (turns.file.empty() && h.layers->empty()) {
-        throw_error(
-            ErrorKind::input,
-            "{}: expected 'hybrid' to say what the backends do: prefill, decode, switch or layers; "
-            "found none of them",
-            to_string(h.backends.where));
+        throw_at(
+            h.backends.where, ErrorKind::input,
+            "expected 'hybrid' to say what the backends do: prefill, decode, switch or layers; "
+            "found none of them");
     }
     if (!turns.file.empty() && !h.layers->empty()) {
-        throw_error(
-            ErrorKind::input,
-            "{}: 'hybrid' cannot combine prefill, decode and switch with layers in this version; "
-            "keep one of them",
-            to_string(h.layers.where));
+        throw_at(h.layers.where, ErrorKind::input,
+                 "'hybrid' cannot combine prefill, decode and switch with layers in this version; "
+                 "keep one of them");
     }
     return h.layers->empty() ? check_turns(h) : check_layers(h);
 }

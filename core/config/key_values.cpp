@@ -32,16 +32,15 @@ void expand(YamlNode &node, std::string_view path) {
         entry.key.find('.') == std::string::npos || find_key(entry.key) == nullptr
             ? key_suggestion(section, entry.key)
             : "; write one map inside the other, as 'policy: {plugin: none}'";
-    throw_error(ErrorKind::input, "{}: unknown key '{}' in {}{}", to_string(entry.where), key,
-                section.empty() ? "a pipeline" : fmt::format("'{}'", section), end);
+    throw_at(entry.where, ErrorKind::input, "unknown key '{}' in {}{}", key,
+             section.empty() ? "a pipeline" : fmt::format("'{}'", section), end);
 }
 
 void collect(const YamlNode &node, const std::string &section, KeyValues &values) {
     if (node.is_null()) return; // a section whose keys are all commented out
     if (!node.is_map())
-        throw_error(ErrorKind::input, "{}: expected a map of keys for {}, found {}",
-                    to_string(node.where()),
-                    section.empty() ? "a pipeline" : fmt::format("'{}'", section), describe(node));
+        throw_at(node.where(), ErrorKind::input, "expected a map of keys for {}, found {}",
+                 section.empty() ? "a pipeline" : fmt::format("'{}'", section), describe(node));
     for (const YamlEntry &entry : node.entries) {
         // a dotted or empty key would be taken for another section's
         if (entry.key.empty() || entry.key.find('.') != std::string::npos)

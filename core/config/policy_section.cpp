@@ -40,28 +40,24 @@ void check_budget(const BudgetSection &budget) {
     const int kinds = int{budget.tokens->has_value()} + int{budget.ratio->has_value()} +
                       int{budget.mib->has_value()};
     if (kinds <= 1) return;
-    throw_error(ErrorKind::input,
-                "{}: expected one of tokens, ratio, mib in 'policy.budget', found {}; keep one",
-                to_string(budget.where()), kinds);
+    throw_at(budget.where(), ErrorKind::input,
+             "expected one of tokens, ratio, mib in 'policy.budget', found {}; keep one", kinds);
 }
 
 void check_trigger(const TriggerSection &trigger) {
     if (trigger.on->empty())
-        throw_error(ErrorKind::input,
-                    "{}: expected at least one trigger in 'policy.trigger.on', found none; to "
-                    "evict nothing use 'policy: none'",
-                    to_string(trigger.on.where));
+        throw_at(trigger.on.where, ErrorKind::input,
+                 "expected at least one trigger in 'policy.trigger.on', found none; to "
+                 "evict nothing use 'policy: none'");
     const bool named = trigger.has(Trigger::every_n);
     if (named && !*trigger.every_n)
-        throw_error(ErrorKind::input,
-                    "{}: expected 'policy.trigger.every_n' beside every_n in 'policy.trigger.on', "
-                    "found none",
-                    to_string(trigger.on.where));
+        throw_at(trigger.on.where, ErrorKind::input,
+                 "expected 'policy.trigger.every_n' beside every_n in 'policy.trigger.on', "
+                 "found none");
     if (!named && *trigger.every_n)
-        throw_error(ErrorKind::input,
-                    "{}: expected every_n in 'policy.trigger.on' beside 'policy.trigger.every_n', "
-                    "found none; add it to the list",
-                    to_string(trigger.every_n.where));
+        throw_at(trigger.every_n.where, ErrorKind::input,
+                 "expected every_n in 'policy.trigger.on' beside 'policy.trigger.every_n', "
+                 "found none; add it to the list");
 }
 
 PressureSection default_pressure() {
@@ -78,15 +74,14 @@ void check_pressure(const TriggerSection &trigger) {
     const SourceLocation where = p.where();
     // A resolved pipeline spells out the defaults, which need no trigger.
     if (!trigger.has(Trigger::pressure) && !where.file.empty() && !(p == default_pressure()))
-        throw_error(ErrorKind::input,
-                    "{}: expected pressure in 'policy.trigger.on' beside "
-                    "'policy.trigger.pressure', found none; add it to the list",
-                    to_string(where));
+        throw_at(where, ErrorKind::input,
+                 "expected pressure in 'policy.trigger.on' beside "
+                 "'policy.trigger.pressure', found none; add it to the list");
     if (*p.available_mib && *p.critical_mib && **p.critical_mib > **p.available_mib)
-        throw_error(ErrorKind::input,
-                    "{}: expected 'policy.trigger.pressure.critical_mib' to be at most "
-                    "available_mib, {}, found {}",
-                    to_string(p.critical_mib.where), **p.available_mib, **p.critical_mib);
+        throw_at(p.critical_mib.where, ErrorKind::input,
+                 "expected 'policy.trigger.pressure.critical_mib' to be at most "
+                 "available_mib, {}, found {}",
+                 **p.available_mib, **p.critical_mib);
 }
 
 void declare_budget(Schema &schema) {
@@ -253,10 +248,9 @@ void check_eviction(const PolicySection &policy) {
 
 void check_log(const PolicySection &policy) {
     if (!*policy.log_positions || *policy.log) return;
-    throw_error(ErrorKind::input,
-                "{}: expected 'policy.log' beside 'policy.log_positions', found none; name a file "
-                "there",
-                to_string(policy.log_positions.where));
+    throw_at(policy.log_positions.where, ErrorKind::input,
+             "expected 'policy.log' beside 'policy.log_positions', found none; name a file "
+             "there");
 }
 
 void declare_policy(Schema &schema) {

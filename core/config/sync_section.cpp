@@ -8,10 +8,9 @@ void check_sync(SyncSection &sync) {
     if (*sync.strategy == SyncStrategy::batched) {
         if (!*sync.ops) sync.ops.value = SyncSection::default_ops;
     } else if (*sync.ops) {
-        throw_error(ErrorKind::input,
-                    "{}: expected the strategy batched beside 'sync.ops', found another; write "
-                    "'strategy: batched'",
-                    to_string(sync.ops.where));
+        throw_at(sync.ops.where, ErrorKind::input,
+                 "expected the strategy batched beside 'sync.ops', found another; write "
+                 "'strategy: batched'");
     }
 }
 

@@ -25,7 +25,7 @@ YamlNode YamlBuilder::make(const YAML::Mark &mark, YamlNode::Kind kind) const {
 }
 
 void YamlBuilder::refuse(const YamlNode &node, const std::string &what) const {
-    throw_error(ErrorKind::input, "{}: {}", to_string(node.where()), what);
+    throw_at(node.where(), ErrorKind::input, "{}", what);
 }
 
 void YamlBuilder::refuse_tag(const YAML::Mark &mark, const std::string &tag) const {

@@ -78,8 +78,8 @@ YamlNode parse_yaml(std::string_view text, const YamlSource &source, const YamlL
         }
     } catch (const YAML::Exception &error) {
         const auto [line, column] = checked.place(error.mark);
-        throw_error(ErrorKind::input, "{}: {}", to_string(checked.location(line, column)),
-                    explain(error.msg, checked.line(line)));
+        throw_at(checked.location(line, column), ErrorKind::input, "{}",
+                 explain(error.msg, checked.line(line)));
     }
     return builder.take();
 }

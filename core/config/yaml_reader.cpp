@@ -30,7 +30,7 @@ const std::string &plain(const YamlNode &node, std::string_view what) {
 } // namespace
 
 void fail(const SourceLocation &where, const std::string &what) {
-    throw_error(ErrorKind::input, "{}: {}", to_string(where), what);
+    throw_at(where, ErrorKind::input, "{}", what);
 }
 
 void check_keys(const YamlNode &map, std::string_view in, const std::vector<std::string> &known) {

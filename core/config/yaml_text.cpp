@@ -48,9 +48,8 @@ YamlText::YamlText(std::string_view text, const YamlSource &source, size_t limit
                     format_bytes(limit), format_bytes(text_.size()));
     }
     if (text_.starts_with("\xFF\xFE") || text_.starts_with("\xFE\xFF")) {
-        throw_error(ErrorKind::input,
-                    "{}: expected UTF-8 text, found UTF-16; save the file as UTF-8",
-                    to_string(location(1, 1)));
+        throw_at(location(1, 1), ErrorKind::input,
+                 "expected UTF-8 text, found UTF-16; save the file as UTF-8");
     }
     if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
     lines_.push_back(0);
@@ -66,8 +65,7 @@ void YamlText::check_bytes() const {
                                               lines_.begin()) -
                           1;
         const auto [row, column] = place(line, at - lines_[line]);
-        throw_error(ErrorKind::input, "{}: expected UTF-8 text, found {}",
-                    to_string(location(row, column)), found);
+        throw_at(location(row, column), ErrorKind::input, "expected UTF-8 text, found {}", found);
     };
     for (size_t at = 0; at < text_.size();) {
         const size_t length = character_length(text_.substr(at));

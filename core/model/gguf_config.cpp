@@ -234,14 +234,11 @@ class ConfigMaker {
     ModelConfig parse() const {
         try {
             return parse_model_config(JsonDocument::of_tree(config_, file_.name()));
-        } catch (const Error &e) {
-            const std::string message = e.what(), front = file_.name() + ": ";
-            if (!message.starts_with(front)) throw;
-            const std::string rest = message.substr(front.size());
-            const auto name = names_.find(rest.substr(0, rest.find(':')));
+        } catch (const JsonError &e) {
+            const auto name = names_.find(e.path());
             if (name == names_.end()) throw;
-            throw Error(e.kind(), fmt::format("{}metadata key '{}'{}", front, name->second,
-                                              rest.substr(std::min(rest.find(':'), rest.size()))));
+            throw_error(ErrorKind::input, "{}: metadata key '{}': {}", e.place(), name->second,
+                        e.text());
         }
     }
 

@@ -274,9 +274,8 @@ const void *PluginLibrary::extension(const char *id) const {
 void PluginLibrary::require_kind(keel_plugin_kind wanted, const SourceLocation &at) const {
     if (kind() == wanted) return;
     const std::string want = kind_name(wanted);
-    throw_error(ErrorKind::plugin,
-                "{}: {} is a {}, a {} is wanted here; name a {} (plugin file: {})", to_string(at),
-                id_, kind_name(kind()), want, want, printable(path_.string(), 400));
+    throw_at(at, ErrorKind::plugin, "{} is a {}, a {} is wanted here; name a {} (plugin file: {})",
+             id_, kind_name(kind()), want, want, printable(path_.string(), 400));
 }
 
 void PluginLibrary::throw_wrong_table() const {

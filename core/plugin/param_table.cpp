@@ -237,14 +237,14 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
             if (cure.empty())
                 cure = keys.empty() ? "; it takes no parameters"
                                     : fmt::format("; it takes: {}", fmt::join(keys, ", "));
-            throw_error(ErrorKind::input, "{}: unknown key '{}' for {}{}",
-                        to_string(param.where_key()), printable(param.key), owner_, cure);
+            throw_at(param.where_key(), ErrorKind::input, "unknown key '{}' for {}{}",
+                     printable(param.key), owner_, cure);
         }
         const GivenParam *&slot = by_row[static_cast<size_t>(row - specs_.begin())];
         if (slot != nullptr) {
-            throw_error(ErrorKind::input, "{}: '{}' of {} is given twice, first at {}; remove one",
-                        to_string(param.where_key()), param.key, owner_,
-                        to_string(slot->where_key()));
+            throw_at(param.where_key(), ErrorKind::input,
+                     "'{}' of {} is given twice, first at {}; remove one", param.key, owner_,
+                     to_string(slot->where_key()));
         }
         slot = &param;
     }
@@ -256,8 +256,8 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
         const ParamSpec &spec = specs_[i];
         const GivenParam *param = by_row[i];
         if (param == nullptr && spec.required) {
-            throw_error(ErrorKind::input, "{}: {} needs the parameter '{}' ({}): {}",
-                        to_string(where), owner_, spec.key, spec.expects(), printable(spec.doc));
+            throw_at(where, ErrorKind::input, "{} needs the parameter '{}' ({}): {}", owner_,
+                     spec.key, spec.expects(), printable(spec.doc));
         }
         const std::string &text = param != nullptr ? param->text : spec.default_text;
         const auto parsed =
@@ -265,9 +265,9 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
         if (!parsed) {
             const char *cure =
                 param->form == GivenParam::Form::quoted ? "; write it without quotes" : "";
-            throw_error(ErrorKind::input, "{}: '{}' of {} expects {}, found {}{}",
-                        to_string(param->at), spec.key, owner_, spec.expects(), found_text(*param),
-                        spec.type == KEEL_PARAM_CHOICE ? did_you_mean(text, spec.choices) : cure);
+            throw_at(param->at, ErrorKind::input, "'{}' of {} expects {}, found {}{}", spec.key,
+                     owner_, spec.expects(), found_text(*param),
+                     spec.type == KEEL_PARAM_CHOICE ? did_you_mean(text, spec.choices) : cure);
         }
         const bool relative = spec.type == KEEL_PARAM_PATH && param != nullptr && !text.empty() &&
                               !is_choice(spec, text); // to the folder of the file that names it

@@ -32,13 +32,4 @@ std::string PluginPlaces::prefix(const SourceLocation &at) {
     return at.file.empty() ? std::string{} : to_string(at) + ": ";
 }
 
-bool PluginPlaces::begin(std::string_view text) const {
-    const auto is_first = [&](const SourceLocation &at) {
-        return !at.file.empty() && text.starts_with(prefix(at));
-    };
-    return is_first(plugin) || std::any_of(params.begin(), params.end(), [&](const auto &param) {
-               return is_first(param.second);
-           });
-}
-
 } // namespace keel

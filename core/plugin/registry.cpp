@@ -70,9 +70,8 @@ std::vector<PluginFile> files_in(const fs::path &folder) {
     if (cure.empty())
         cure = "; install it into one of them, name its folder in KEEL_PLUGIN_PATH, or give an "
                "absolute path";
-    throw_error(ErrorKind::plugin, "{}: no plugin '{}': no {}{} in {}{}", to_string(at),
-                printable(name), printable(name), suffix,
-                looked.empty() ? "any folder (none is set)" : looked, cure);
+    throw_at(at, ErrorKind::plugin, "no plugin '{}': no {}{} in {}{}", printable(name),
+             printable(name), suffix, looked.empty() ? "any folder (none is set)" : looked, cure);
 }
 
 // The folder of the library that this code is part of, where that is none of a program's own:
@@ -111,10 +110,10 @@ fs::path find_plugin(const std::string &name_or_path, const SourceLocation &at,
     if (is_plugin_path(name_or_path)) {
         const fs::path path = name_or_path;
         if (!path.is_absolute()) {
-            throw_error(ErrorKind::plugin,
-                        "{}: plugin '{}': the path is relative to nothing; write it absolute, or "
-                        "give a name",
-                        to_string(at), printable(name_or_path));
+            throw_at(at, ErrorKind::plugin,
+                     "plugin '{}': the path is relative to nothing; write it absolute, or "
+                     "give a name",
+                     printable(name_or_path));
         }
         return path.lexically_normal();
     }
@@ -145,8 +144,8 @@ const PluginLibrary &PluginRegistry::get(const std::string &name_or_path,
         found = loaded_.emplace(key, std::make_unique<PluginLibrary>(path, at)).first;
     const PluginLibrary &plugin = *found->second;
     if (!is_plugin_path(name_or_path) && plugin.id() != name_or_path) {
-        throw_error(ErrorKind::plugin, "{}: plugin {} calls itself '{}'; rename the file to {}{}",
-                    to_string(at), printable(path.string(), 400), plugin.id(), plugin.id(), suffix);
+        throw_at(at, ErrorKind::plugin, "plugin {} calls itself '{}'; rename the file to {}{}",
+                 printable(path.string(), 400), plugin.id(), plugin.id(), suffix);
     }
     return plugin;
 }

@@ -19,15 +19,14 @@ std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
                                     const std::shared_ptr<HostServices> &host) {
     if (is_reference(*section.plugin)) {
         if (!section.params.empty()) {
-            throw_error(ErrorKind::input, "{}: the reference backend has no parameters",
-                        to_string(section.params.front().key_where));
+            throw_at(section.params.front().key_where, ErrorKind::input,
+                     "the reference backend has no parameters");
         }
         if (*section.device != "auto") {
-            throw_error(
-                ErrorKind::input,
-                "{}: expected auto for 'backend.device', found '{}': the reference backend has no "
-                "devices to choose from",
-                to_string(section.device.where), *section.device);
+            throw_at(section.device.where, ErrorKind::input,
+                     "expected auto for 'backend.device', found '{}': the reference backend has no "
+                     "devices to choose from",
+                     *section.device);
         }
         return Device::open_reference(host);
     }

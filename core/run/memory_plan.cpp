@@ -21,13 +21,13 @@ void MemoryPlan::check_cap() const {
         if (shape.max_bytes >= of_part || !*config_.kv.max_mib) continue;
         const uint64_t least =
             static_cast<uint64_t>(model.layers) * shape.kv_heads * shape.block_bytes();
-        throw_error(ErrorKind::input,
-                    "{}: expected 'kv.max_mib' to hold a block of {} slots for each head in each "
-                    "layer, which takes {:.3f} MiB with keys in {} and values in {}; found {}",
-                    to_string(config_.kv.max_mib.where), shape.block_slots,
-                    std::ceil(1000 * static_cast<double>(least) / bytes_per_mib) / 1000,
-                    keel_dtype_name(shape.key_dtype), keel_dtype_name(shape.value_dtype),
-                    **config_.kv.max_mib);
+        throw_at(config_.kv.max_mib.where, ErrorKind::input,
+                 "expected 'kv.max_mib' to hold a block of {} slots for each head in each "
+                 "layer, which takes {:.3f} MiB with keys in {} and values in {}; found {}",
+                 shape.block_slots,
+                 std::ceil(1000 * static_cast<double>(least) / bytes_per_mib) / 1000,
+                 keel_dtype_name(shape.key_dtype), keel_dtype_name(shape.value_dtype),
+                 **config_.kv.max_mib);
     }
 }
 

@@ -105,12 +105,10 @@ class Opening {
     void open_layers() {
         const auto &shares = *config_.hybrid.layers;
         if (shares.back().last != model_.layers - 1) {
-            throw_error(
-                ErrorKind::input,
-                "{}: expected the ranges in 'hybrid.layers' to end at layer {}, the last one "
-                "of {}, found {}",
-                to_string(shares.back().where), model_.layers - 1, config_.model.path->string(),
-                shares.back().last);
+            throw_at(shares.back().where, ErrorKind::input,
+                     "expected the ranges in 'hybrid.layers' to end at layer {}, the last one "
+                     "of {}, found {}",
+                     model_.layers - 1, config_.model.path->string(), shares.back().last);
         }
         std::vector<std::pair<std::string, std::shared_ptr<Device>>> opened;
         for (const pipeline::LayerShare &share : shares) {

@@ -18,16 +18,16 @@ TokenRun find_text(const Tokenizer &tokenizer, std::span<const int32_t> prompt,
     }
     const size_t at = text.empty() ? std::string::npos : all.find(text);
     if (at == std::string::npos) {
-        throw_error(ErrorKind::usage,
-                    "{}: expected a part of the prompt, found '{}', which is not in it", key,
-                    printable(text, 120));
+        throw_key_error(ErrorKind::usage, key,
+                        "expected a part of the prompt, found '{}', which is not in it",
+                        printable(text, 120));
     }
     if (all.find(text, at + 1) != std::string::npos) {
-        throw_error(ErrorKind::usage,
-                    "{}: expected a part that stands once in the prompt, found '{}' more than "
-                    "once; give more of "
-                    "the text around it",
-                    key, printable(text, 120));
+        throw_key_error(ErrorKind::usage, key,
+                        "expected a part that stands once in the prompt, found '{}' more than "
+                        "once; give more of "
+                        "the text around it",
+                        printable(text, 120));
     }
     const auto token_at = [&](size_t byte) { // that holds this byte
         return static_cast<int32_t>(std::upper_bound(ends.begin(), ends.end(), byte) -

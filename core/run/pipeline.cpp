@@ -16,10 +16,10 @@ namespace keel {
 std::shared_ptr<const ModelSource> open_model(const pipeline::ModelSection &section) {
     std::error_code error;
     if (!std::filesystem::exists(*section.path, error)) {
-        throw_error(ErrorKind::input,
-                    "{}: 'model.path': {}: {}; expected the folder of a model, or a GGUF file",
-                    to_string(section.path.where), printable(section.path->string(), 400),
-                    error ? error.message() : "no such file or folder");
+        throw_at(section.path.where, ErrorKind::input,
+                 "'model.path': {}: {}; expected the folder of a model, or a GGUF file",
+                 printable(section.path->string(), 400),
+                 error ? error.message() : "no such file or folder");
     }
     return open_model_source(*section.path);
 }
@@ -76,11 +76,10 @@ void Pipeline::check_batch() const {
     if (batch_ == 1) return;
     refuse_hybrid(config_, "several sequences at once");
     if (*config_.kv.max_mib) {
-        throw_error(
-            ErrorKind::input,
-            "{}: 'kv.max_mib' caps the cache of one sequence, and {} are to be there at once; "
-            "leave it out, or give each a policy.budget",
-            to_string(config_.kv.max_mib.where), batch_);
+        throw_at(config_.kv.max_mib.where, ErrorKind::input,
+                 "'kv.max_mib' caps the cache of one sequence, and {} are to be there at once; "
+                 "leave it out, or give each a policy.budget",
+                 batch_);
     }
 }
 

@@ -45,11 +45,10 @@ bool PolicySet::is_own(const PolicySetup &plan) const {
 void PolicySet::check_trained_context(const PolicySetup &plan) const {
     const int64_t context = engine().kv_shape.max_slots, trained = context_.model.max_positions;
     if (context <= trained || !plan.keeps_all()) return;
-    throw_error(
-        ErrorKind::input,
-        "{}: model.context is {}, the model was made for {}; lower it or choose a policy that "
-        "evicts",
-        to_string(config_.model.context.where), context, trained);
+    throw_at(config_.model.context.where, ErrorKind::input,
+             "model.context is {}, the model was made for {}; lower it or choose a policy that "
+             "evicts",
+             context, trained);
 }
 
 // A policy may have a budget of its own beside the config's. Both hold: an eviction leaves the
@@ -140,9 +139,8 @@ const TapOps &PolicySet::taps(const PolicySetup &plan) const {
 
 void refuse_hybrid(const pipeline::PipelineConfig &config, std::string_view what) {
     if (!config.hybrid.is_given()) return;
-    throw_error(ErrorKind::input,
-                "{}: {} run on one backend in this version; name it under 'backend' instead",
-                to_string(config.hybrid.backends.where), what);
+    throw_at(config.hybrid.backends.where, ErrorKind::input,
+             "{} run on one backend in this version; name it under 'backend' instead", what);
 }
 
 } // namespace keel

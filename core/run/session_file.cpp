@@ -282,19 +282,17 @@ void check_policy(Session &session) {
 
 void check_savable(const Pipeline &pipeline) {
     if (pipeline.mode() == pipeline::HybridMode::by_layers)
-        throw_error(ErrorKind::input,
-                    "{}: a session whose layers lie on several backends cannot be saved in this "
-                    "version; name one "
-                    "backend, or backends that take turns",
-                    to_string(pipeline.config().hybrid.layers.where));
+        throw_at(pipeline.config().hybrid.layers.where, ErrorKind::input,
+                 "a session whose layers lie on several backends cannot be saved in this "
+                 "version; name one "
+                 "backend, or backends that take turns");
     for (const auto &engine : pipeline.engines()) {
         const KvShape &own = engine->kv_shape, &first = pipeline.engines().front()->kv_shape;
         if (own.key_dtype != first.key_dtype || own.value_dtype != first.value_dtype)
-            throw_error(ErrorKind::input,
-                        "{}: a session whose backends keep keys and values in different types "
-                        "cannot be saved in "
-                        "this version; remove kv from 'hybrid.backends'",
-                        to_string(pipeline.config().hybrid.backends.where));
+            throw_at(pipeline.config().hybrid.backends.where, ErrorKind::input,
+                     "a session whose backends keep keys and values in different types "
+                     "cannot be saved in "
+                     "this version; remove kv from 'hybrid.backends'");
     }
     PolicyState::check_savable(pipeline.policy_setup().config().policy);
 }

@@ -101,7 +101,8 @@ TEST_CASE("sync strategies are an axis of a matrix") {
                                                    "policy.plugin=none", "sync.strategy=batched",
                                                    "sync.ops=10"});
     CHECK(contains(runs[2].file_name("k"), "tiny-cpu-f16-none-batched_10-8-k.json"));
-    CHECK(contains(runs[2].fault("--set sync.ops: wrong"), "m.yaml:4:"));
+    CHECK(contains(runs[2].fault(PlacedError(ErrorKind::input, {"--set sync.ops"}, "wrong")),
+                   "m.yaml:4:"));
     const auto twice = [&] {
         load_matrix(folder.write("twice.yaml", "models: m\nlengths: 8\nsync: [lazy, lazy]\n"),
                     "cpu");

@@ -17,7 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             if (key.size() != 16 || runs[i].name().empty()) std::abort();
             const std::string name = runs[i].file_name(key);
             if (name.find('/') != std::string::npos || name.front() == '.') std::abort();
-            (void)runs[i].fault("--set kv.dtype: wrong");
+            (void)runs[i].fault(
+                keel::PlacedError(keel::ErrorKind::input, {"--set kv.dtype"}, "wrong"));
         }
     } catch (const keel::Error &error) {
         const std::string_view message = error.what();

@@ -89,11 +89,12 @@ void BudgetShares::check_agreement() const {
             (same_layer && (granularity == KEEL_KEEP_LAYER || !setup_.allocator().ragged));
         if (must_agree && budgets_[i] != budgets_[i - 1]) {
             const KvPlugin<keel_allocator> &allocator = setup_.config().allocator;
-            throw_error(ErrorKind::plugin,
-                        "{}budget allocator {} gave layer {} head {} {} slots and the one before "
-                        "{}; policy {} keeps as many in both",
-                        allocator.places.prefix(""), allocator.name, i / kv_heads, i % kv_heads,
-                        budgets_[i], budgets_[i - 1], setup_.config().policy.name);
+            allocator.places.fail(
+                "",
+                "budget allocator {} gave layer {} head {} {} slots and the one before "
+                "{}; policy {} keeps as many in both",
+                allocator.name, i / kv_heads, i % kv_heads, budgets_[i], budgets_[i - 1],
+                setup_.config().policy.name);
         }
     }
 }

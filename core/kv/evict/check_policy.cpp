@@ -19,18 +19,20 @@ void check_part(const CacheConfig &config, const KvShape &shape, const keel_poli
     if (!is_part(config, shape)) return;
     const std::string &name = config.policy.name;
     if (needs.granularity == KEEL_KEEP_TOKEN && (needs.needs & ~KEEL_NEED_POSITIONS) != 0) {
-        throw_error(ErrorKind::input,
-                    "hybrid.layers: policy {} decides for all layers by what it sees in the first, "
-                    "and here two backends hold them; choose a policy that decides layer by layer, "
-                    "or leave the layers on one backend",
-                    name);
+        throw_key_error(
+            ErrorKind::input, "hybrid.layers",
+            "policy {} decides for all layers by what it sees in the first, "
+            "and here two backends hold them; choose a policy that decides layer by layer, "
+            "or leave the layers on one backend",
+            name);
     }
     if ((needs.needs & KEEL_NEED_REPLAY) != 0) {
-        throw_error(ErrorKind::input,
-                    "hybrid.layers: policy {} has the model repeat its context, which layers on "
-                    "two backends cannot do in this version; choose another policy, or leave the "
-                    "layers on one backend",
-                    name);
+        throw_key_error(
+            ErrorKind::input, "hybrid.layers",
+            "policy {} has the model repeat its context, which layers on "
+            "two backends cannot do in this version; choose another policy, or leave the "
+            "layers on one backend",
+            name);
     }
 }
 
@@ -53,19 +55,18 @@ void check_scores(const CacheConfig &config, const KvShape &shape, const keel_po
 void check_triggers(const CacheConfig &config, const keel_policy_needs &needs) {
     const bool prefill_only = has_flag(needs, KEEL_POLICY_PREFILL_ONLY);
     if (config.every_n && *config.every_n < 1)
-        throw_error(ErrorKind::input, "policy.trigger.every_n: expected 1 or more, found {}",
-                    *config.every_n);
+        throw_key_error(ErrorKind::input, "policy.trigger.every_n", "expected 1 or more, found {}",
+                        *config.every_n);
     if (prefill_only && (config.every_n || config.at_insert)) {
-        throw_error(ErrorKind::input,
-                    "policy.trigger.on: policy {} acts at the end of the prompt only, so it never "
-                    "answers {}; remove it, or choose a policy that goes on evicting",
-                    config.policy.name, config.every_n ? "every_n" : "insert");
+        throw_key_error(ErrorKind::input, "policy.trigger.on",
+                        "policy {} acts at the end of the prompt only, so it never "
+                        "answers {}; remove it, or choose a policy that goes on evicting",
+                        config.policy.name, config.every_n ? "every_n" : "insert");
     }
     if (prefill_only && !config.at_prefill_end) {
-        throw_error(
-            ErrorKind::input,
-            "policy.trigger.on: policy {} acts at the end of the prompt only; add prefill_end",
-            config.policy.name);
+        throw_key_error(ErrorKind::input, "policy.trigger.on",
+                        "policy {} acts at the end of the prompt only; add prefill_end",
+                        config.policy.name);
     }
 }
 
@@ -77,9 +78,9 @@ void check_policy(const CacheConfig &config, const KvShape &shape, const keel_po
     if (config.protect_prefix < 0 || config.protect_recent < 0 ||
         config.protect_prefix + config.protect_recent + pinned_slots(config) >=
             (int64_t{1} << 30)) {
-        throw_error(ErrorKind::input,
-                    "policy.protect: prefix {} and recent {} are no numbers of tokens",
-                    config.protect_prefix, config.protect_recent);
+        throw_key_error(ErrorKind::input, "policy.protect",
+                        "prefix {} and recent {} are no numbers of tokens", config.protect_prefix,
+                        config.protect_recent);
     }
     check_triggers(config, needs);
 }
@@ -98,26 +99,26 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
     form.by_scores = (allocator.needs & KEEL_ALLOCATOR_NEED_SCORES) != 0;
     if (form.by_scores &&
         (policy.output != KEEL_OUTPUT_SCORES || policy.granularity == KEEL_KEEP_TOKEN)) {
-        throw_error(ErrorKind::input,
-                    "policy.allocator: {} shares out by scores, policy {} gives {}; choose uniform",
-                    name, config.policy.name,
-                    policy.output != KEEL_OUTPUT_SCORES ? "keep-lists"
-                                                        : "one set of them for all layers");
+        throw_key_error(
+            ErrorKind::input, "policy.allocator",
+            "{} shares out by scores, policy {} gives {}; choose uniform", name, config.policy.name,
+            policy.output != KEEL_OUTPUT_SCORES ? "keep-lists" : "one set of them for all layers");
     }
     if ((allocator.flags & KEEL_ALLOCATOR_COMPARES) != 0 &&
         (policy.flags & KEEL_POLICY_COMPARABLE) == 0) {
-        throw_error(
-            ErrorKind::input,
-            "policy.allocator: {} weighs the scores of one head against another's, and those of "
+        throw_key_error(
+            ErrorKind::input, "policy.allocator",
+            "{} weighs the scores of one head against another's, and those of "
             "policy {} do not compare across heads; set policy.allocator.params.normalize",
             name, config.policy.name);
     }
     if (is_part(config, shape) && allocator.flags != 0) {
-        throw_error(ErrorKind::input,
-                    "policy.allocator: {} shares the budget out over layers that hybrid.layers "
-                    "puts on two backends, each with a cache of its own; choose uniform, or leave "
-                    "the layers on one backend",
-                    name);
+        throw_key_error(
+            ErrorKind::input, "policy.allocator",
+            "{} shares the budget out over layers that hybrid.layers "
+            "puts on two backends, each with a cache of its own; choose uniform, or leave "
+            "the layers on one backend",
+            name);
     }
     constexpr uint32_t known =
         KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES | KEEL_ALLOCATOR_BY_LAYER;
@@ -128,18 +129,18 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
             allocator.flags & ~known);
     }
     if ((allocator.flags & KEEL_ALLOCATOR_BY_LAYER) != 0 && policy.granularity == KEEL_KEEP_TOKEN) {
-        throw_error(ErrorKind::input,
-                    "policy.allocator: {} gives layers different budgets, policy {} keeps the same "
-                    "slots in all of them; choose uniform",
-                    name, config.policy.name);
+        throw_key_error(ErrorKind::input, "policy.allocator",
+                        "{} gives layers different budgets, policy {} keeps the same "
+                        "slots in all of them; choose uniform",
+                        name, config.policy.name);
     }
     form.ragged = (allocator.flags & KEEL_ALLOCATOR_RAGGED) != 0;
     form.uneven = (allocator.flags & (KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_BY_LAYER)) != 0;
     if (form.ragged && policy.granularity < KEEL_KEEP_HEAD_EQUAL) {
-        throw_error(ErrorKind::input,
-                    "policy.allocator: {} gives the heads of a layer different budgets, policy {} "
-                    "keeps the same slots in all of them",
-                    name, config.policy.name);
+        throw_key_error(ErrorKind::input, "policy.allocator",
+                        "{} gives the heads of a layer different budgets, policy {} "
+                        "keeps the same slots in all of them",
+                        name, config.policy.name);
     }
     return form;
 }
@@ -152,28 +153,26 @@ void check_budget_unit(const CacheConfig &config, const KvShape &shape,
                        const Budget &budget) {
     if (config.budget_unit == BudgetUnit::none) {
         if (needs.own_budget == 0 && config.slack) {
-            throw_error(ErrorKind::input,
-                        "policy.budget.slack: expected a budget beside it, found none; policy {} "
-                        "needs one of policy.budget.tokens, .ratio and .mib",
-                        config.policy.name);
+            throw_key_error(ErrorKind::input, "policy.budget.slack",
+                            "expected a budget beside it, found none; policy {} "
+                            "needs one of policy.budget.tokens, .ratio and .mib",
+                            config.policy.name);
         }
         if (needs.own_budget == 0) {
-            throw_error(
-                ErrorKind::input,
-                "policy.budget: policy {} needs one of policy.budget.tokens, .ratio and .mib",
-                config.policy.name);
+            throw_key_error(ErrorKind::input, "policy.budget",
+                            "policy {} needs one of policy.budget.tokens, .ratio and .mib",
+                            config.policy.name);
         }
     } else if (config.budget_unit == BudgetUnit::ratio) {
         if (!(config.budget > 0 && config.budget <= 1)) {
-            throw_error(ErrorKind::input,
-                        "policy.budget.ratio: expected a number above 0 and at most 1, found {}",
-                        config.budget);
+            throw_key_error(ErrorKind::input, "policy.budget.ratio",
+                            "expected a number above 0 and at most 1, found {}", config.budget);
         }
     } else if (config.budget_unit == BudgetUnit::mib) {
         if (allocator.ragged && keeps_pristine(config, needs, shape)) {
-            throw_error(
-                ErrorKind::input,
-                "policy.budget.mib: {} keys that are rotated again keep copies as long as a "
+            throw_key_error(
+                ErrorKind::input, "policy.budget.mib",
+                "{} keys that are rotated again keep copies as long as a "
                 "layer's longest head, which a budget in MiB does not bound under allocator {}; "
                 "use policy.budget.tokens, policy.positions: absolute, or a kv.key_dtype of f16",
                 keel_dtype_name(shape.key_dtype), config.allocator.name);
@@ -181,13 +180,13 @@ void check_budget_unit(const CacheConfig &config, const KvShape &shape,
         const double least = static_cast<double>(budget.least_blocks()) *
                              static_cast<double>(budget.block_row_bytes());
         if (budget.mib_slots() <= 0) {
-            throw_error(ErrorKind::input,
-                        "policy.budget.mib: {} MiB do not hold {} of {} slots for each head; at "
-                        "least {:.3f}",
-                        config.budget,
-                        budget.least_blocks() > 1 ? "two blocks (heads may differ in length)"
-                                                  : "one block",
-                        shape.block_slots, least / bytes_per_mib);
+            throw_key_error(ErrorKind::input, "policy.budget.mib",
+                            "{} MiB do not hold {} of {} slots for each head; at "
+                            "least {:.3f}",
+                            config.budget,
+                            budget.least_blocks() > 1 ? "two blocks (heads may differ in length)"
+                                                      : "one block",
+                            shape.block_slots, least / bytes_per_mib);
         }
     }
 }
@@ -200,28 +199,28 @@ void check_budget(const CacheConfig &config, const KvShape &shape, const keel_po
     const int64_t pinned = pinned_slots(config);
     const int64_t least = config.protect_prefix + config.protect_recent + pinned + 1;
     if (budget.fixed() < least) {
-        throw_error(ErrorKind::input,
-                    "{}: a budget of {} slots leaves no room beside policy.protect (prefix {} + "
-                    "recent {}{}); at least {}",
-                    budget.key(), budget.fixed(), config.protect_prefix, config.protect_recent,
-                    pinned > 0 ? fmt::format(" + spans {}", pinned) : "", least);
+        throw_key_error(ErrorKind::input, budget.key(),
+                        "a budget of {} slots leaves no room beside policy.protect (prefix {} + "
+                        "recent {}{}); at least {}",
+                        budget.fixed(), config.protect_prefix, config.protect_recent,
+                        pinned > 0 ? fmt::format(" + spans {}", pinned) : "", least);
     }
     if (budget.fixed() < needs.least_budget) {
-        throw_error(
-            ErrorKind::input,
-            "{}: policy {} needs a budget of at least {} slots with these parameters, found {}",
-            budget.key(), config.policy.name, needs.least_budget, budget.fixed());
+        throw_key_error(
+            ErrorKind::input, budget.key(),
+            "policy {} needs a budget of at least {} slots with these parameters, found {}",
+            config.policy.name, needs.least_budget, budget.fixed());
     }
     if (config.slack && *config.slack < 0)
-        throw_error(ErrorKind::input, "policy.budget.slack: expected 0 or more, found {}",
-                    *config.slack);
+        throw_key_error(ErrorKind::input, "policy.budget.slack", "expected 0 or more, found {}",
+                        *config.slack);
     const int64_t capacity = budget.capacity();
     if (capacity < shape.max_slots && budget.fixed() >= capacity) {
-        throw_error(ErrorKind::input,
-                    "{}: a budget of {} slots does not fit: kv.max_mib = {:.1f} holds {} slots, "
-                    "one of which the next token needs",
-                    budget.key(), budget.fixed(),
-                    static_cast<double>(shape.max_bytes) / bytes_per_mib, capacity);
+        throw_key_error(ErrorKind::input, budget.key(),
+                        "a budget of {} slots does not fit: kv.max_mib = {:.1f} holds {} slots, "
+                        "one of which the next token needs",
+                        budget.fixed(), static_cast<double>(shape.max_bytes) / bytes_per_mib,
+                        capacity);
     }
 }
 
@@ -230,17 +229,17 @@ void check_prefix(const CacheConfig &config, const Budget &budget, int64_t prefi
     const int64_t least = prefix + config.protect_recent + 1;
     const int64_t tokens = budget.at(0, prefix).tokens;
     if (tokens < least) {
-        throw_error(
-            ErrorKind::input,
-            "{}: a budget of {} slots leaves no room beside {} of {} tokens and "
+        throw_key_error(
+            ErrorKind::input, budget.key(),
+            "a budget of {} slots leaves no room beside {} of {} tokens and "
             "policy.protect.recent = {}; at least {}, or set policy.protect.system_prompt to false",
-            budget.key(), tokens, what, prefix, config.protect_recent, least);
+            tokens, what, prefix, config.protect_recent, least);
     }
     if (least + 1 > budget.capacity()) {
-        throw_error(ErrorKind::input,
-                    "model.context: {} of {} tokens fills the {} slots that model.context and "
-                    "kv.max_mib leave",
-                    what, prefix, budget.capacity());
+        throw_key_error(ErrorKind::input, "model.context",
+                        "{} of {} tokens fills the {} slots that model.context and "
+                        "kv.max_mib leave",
+                        what, prefix, budget.capacity());
     }
 }
 
@@ -254,10 +253,11 @@ void check_pins(const CacheConfig &config, const Budget &budget, int64_t seen, i
     const int64_t room =
         std::min(grows ? budget.capacity() : budget.at(seen, prefix).tokens, budget.capacity() - 1);
     if (least > room) {
-        throw_error(ErrorKind::input,
-                    "{}: {} pinned tokens, {} at the front and policy.protect.recent = {} leave no "
-                    "room in {} slots; at least {} are needed: raise policy.budget, or pin less",
-                    what, pinned, prefix, config.protect_recent, room, least);
+        throw_key_error(
+            ErrorKind::input, what,
+            "{} pinned tokens, {} at the front and policy.protect.recent = {} leave no "
+            "room in {} slots; at least {} are needed: raise policy.budget, or pin less",
+            pinned, prefix, config.protect_recent, room, least);
     }
 }
 

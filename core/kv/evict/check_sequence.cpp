@@ -29,17 +29,18 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
     }
     const bool moves = from.may_move_keys();
     if (moves != to.may_move_keys() || (moves && parent.prefix != to.config().protect_prefix)) {
-        throw_error(ErrorKind::input,
-                    "policy.positions: policies {} and {} treat the positions of a cache that "
-                    "slots are gone from differently; fork it before the first eviction, or give "
-                    "both the same policy.positions and policy.protect",
-                    from.config().policy.name, name);
+        throw_key_error(
+            ErrorKind::input, "policy.positions",
+            "policies {} and {} treat the positions of a cache that "
+            "slots are gone from differently; fork it before the first eviction, or give "
+            "both the same policy.positions and policy.protect",
+            from.config().policy.name, name);
     }
     if (!to.config().pinned.empty()) {
-        throw_error(ErrorKind::input,
-                    "policy.protect: tokens cannot be pinned under policy {} in a cache that slots "
-                    "are gone from; fork it before the first eviction",
-                    name);
+        throw_key_error(ErrorKind::input, "policy.protect",
+                        "tokens cannot be pinned under policy {} in a cache that slots "
+                        "are gone from; fork it before the first eviction",
+                        name);
     }
 }
 

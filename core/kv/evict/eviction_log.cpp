@@ -46,7 +46,7 @@ std::string quoted(const std::string &text) {
 }
 
 [[noreturn]] void refuse(const std::string &path, std::string_view why) {
-    throw_error(ErrorKind::input, "policy.log: {} cannot be written: {}", path, why);
+    throw_key_error(ErrorKind::input, "policy.log", "{} cannot be written: {}", path, why);
 }
 
 // Whether fopen would do, as far as that can be told without making or emptying the file.
@@ -88,10 +88,10 @@ std::string claim(const fs::path &path) {
     const std::string key = error ? path.string() : canonical.string();
     const std::lock_guard lock(claims().mutex);
     if (!claims().paths.insert(key).second) {
-        throw_error(ErrorKind::input,
-                    "policy.log: {} is the log of another pipeline of this process; give each a "
-                    "file of its own (policy.log=null: none)",
-                    path.string());
+        throw_key_error(ErrorKind::input, "policy.log",
+                        "{} is the log of another pipeline of this process; give each a "
+                        "file of its own (policy.log=null: none)",
+                        path.string());
     }
     return key;
 }
@@ -220,8 +220,8 @@ void EvictionLog::write(const EvictionRecord &record) {
     const std::string line = to_json(record, source_) + '\n';
     if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() ||
         std::fflush(file_.get()) != 0) {
-        throw_error(ErrorKind::resource, "policy.log: {} cannot be written: {}", path_,
-                    std::strerror(errno));
+        throw_key_error(ErrorKind::resource, "policy.log", "{} cannot be written: {}", path_,
+                        std::strerror(errno));
     }
 }
 

@@ -39,8 +39,7 @@ void PolicyState::create(keel_policy_needs &needs) {
 
 void PolicyState::fail(keel_status status, const std::string &what) const {
     const std::string why = reason(status);
-    throw_error(ErrorKind::plugin, "{}policy {} {}: {}", plugin_.places.prefix(why), plugin_.name,
-                what, why);
+    plugin_.places.fail(why, "policy {} {}: {}", plugin_.name, what, why);
 }
 
 void PolicyState::decide(const keel_policy_input &input, keel_policy_decision &decision) {
@@ -83,10 +82,9 @@ std::unique_ptr<PolicyState> PolicyState::fork() const {
 
 void PolicyState::check_savable(const KvPlugin<keel_policy> &plugin) {
     if (plugin.table->save != nullptr || plugin.table->fork == nullptr) return;
-    throw_error(
-        ErrorKind::plugin,
-        "{}policy {} has a state of its own and cannot save it; sessions under it are not saved",
-        plugin.places.prefix(""), plugin.name);
+    plugin.places.fail(
+        "", "policy {} has a state of its own and cannot save it; sessions under it are not saved",
+        plugin.name);
 }
 
 void PolicyState::save(StateWriter &out) const {
@@ -100,17 +98,16 @@ void PolicyState::save(StateWriter &out) const {
     keel_status status = plugin_.table->save(state_, nullptr, &size);
     if (status != KEEL_OK) fail(status, "could not say how large its state is");
     if (size > max_state_bytes) {
-        throw_error(ErrorKind::plugin, "{}policy {} wants to save {} bytes, at most {} are taken",
-                    plugin_.places.prefix(""), plugin_.name, size, max_state_bytes);
+        plugin_.places.fail("", "policy {} wants to save {} bytes, at most {} are taken",
+                            plugin_.name, size, max_state_bytes);
     }
     std::vector<std::byte> state(static_cast<size_t>(size));
     uint64_t written = size;
     status = plugin_.table->save(state_, state.data(), &written);
     if (status != KEEL_OK) fail(status, "could not save its state");
     if (written > size) {
-        throw_error(ErrorKind::plugin,
-                    "{}policy {} asked for {} bytes to save its state and wrote {}",
-                    plugin_.places.prefix(""), plugin_.name, size, written);
+        plugin_.places.fail("", "policy {} asked for {} bytes to save its state and wrote {}",
+                            plugin_.name, size, written);
     }
     out.put(written);
     out.write(state.data(), static_cast<size_t>(written));
@@ -143,8 +140,7 @@ AllocatorState::AllocatorState(const KvPlugin<keel_allocator> &plugin, const kee
     if (status != KEEL_OK) {
         state_ = nullptr;
         const std::string why = reason(status);
-        throw_error(ErrorKind::plugin, "{}budget allocator {} could not be set up: {}",
-                    plugin.places.prefix(why), plugin.name, why);
+        plugin.places.fail(why, "budget allocator {} could not be set up: {}", plugin.name, why);
     }
 }
 
@@ -155,24 +151,22 @@ void AllocatorState::allocate(const keel_allocator_input &input, std::span<int32
     const keel_status status = plugin_.table->allocate(state_, &input, budgets.data());
     if (status != KEEL_OK) {
         const std::string why = reason(status);
-        throw_error(ErrorKind::plugin, "{}budget allocator {} failed: {}",
-                    plugin_.places.prefix(why), plugin_.name, why);
+        plugin_.places.fail(why, "budget allocator {} failed: {}", plugin_.name, why);
     }
     int64_t sum = 0;
     for (size_t i = 0; i < budgets.size(); ++i) {
         if (budgets[i] < input.protected_slots) {
-            throw_error(ErrorKind::plugin,
-                        "{}budget allocator {} gave layer {} head {} {} slots, {} are protected",
-                        plugin_.places.prefix(""), plugin_.name, i / input.kv_heads,
-                        i % input.kv_heads, budgets[i], input.protected_slots);
+            plugin_.places.fail(
+                "", "budget allocator {} gave layer {} head {} {} slots, {} are protected",
+                plugin_.name, i / input.kv_heads, i % input.kv_heads, budgets[i],
+                input.protected_slots);
         }
         sum += budgets[i];
     }
     const int64_t allowed = input.budget * static_cast<int64_t>(budgets.size());
     if (sum > allowed) {
-        throw_error(ErrorKind::plugin,
-                    "{}budget allocator {} shared out {} slots, the budget has {}",
-                    plugin_.places.prefix(""), plugin_.name, sum, allowed);
+        plugin_.places.fail("", "budget allocator {} shared out {} slots, the budget has {}",
+                            plugin_.name, sum, allowed);
     }
 }
 

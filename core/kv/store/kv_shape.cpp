@@ -26,17 +26,17 @@ void KvShape::check() const {
     for (const auto &[key, dtype] :
          {std::pair{"kv.key_dtype", key_dtype}, std::pair{"kv.value_dtype", value_dtype}}) {
         const uint32_t block = keel_dtype_block(dtype);
-        if (block == 0) throw_error(ErrorKind::input, "{}: unknown dtype {}", key, dtype);
+        if (block == 0) throw_key_error(ErrorKind::input, key, "unknown dtype {}", dtype);
         if (head_dim % block != 0) {
-            throw_error(
-                ErrorKind::input,
-                "{}: {} stores {} values in a block, this model's heads have {}; use f16 or bf16",
-                key, keel_dtype_name(dtype), block, head_dim);
+            throw_key_error(
+                ErrorKind::input, key,
+                "{} stores {} values in a block, this model's heads have {}; use f16 or bf16",
+                keel_dtype_name(dtype), block, head_dim);
         }
     }
     if (max_slots <= 0 || max_slots > most_slots) {
-        throw_error(ErrorKind::input, "model.context: expected 1 to {} tokens, found {}; {}",
-                    most_slots, max_slots, max_slots > 0 ? "lower it" : "raise it");
+        throw_key_error(ErrorKind::input, "model.context", "expected 1 to {} tokens, found {}; {}",
+                        most_slots, max_slots, max_slots > 0 ? "lower it" : "raise it");
     }
     if (layers == 0 || kv_heads == 0 || (block_slots & (block_slots - 1)) != 0 ||
         block_slots == 0) {

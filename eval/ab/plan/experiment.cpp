@@ -24,7 +24,7 @@ using pipeline::PipelineConfig;
 using pipeline::YamlNode;
 
 [[noreturn]] void fail(const SourceLocation &where, const std::string &what) {
-    throw_error(ErrorKind::input, "{}: {}", to_string(where), what);
+    throw_at(where, ErrorKind::input, "{}", what);
 }
 
 PipelineConfig arm_config(const YamlNode &base, const AbArmEntry &arm) {

@@ -52,12 +52,10 @@ void AbRunner::plan() {
             const int64_t context = arms_->pipeline(0).context();
             const std::string &at = t.longest.whole_at;
             if (t.longest.whole > context)
-                throw_error(
-                    ErrorKind::input,
-                    "{}: task '{}': {}prompts with their answers have up to {} tokens, the full "
-                    "cache holds {} (model.context); ask for shorter ones",
-                    to_string(task.where), task.name, at.empty() ? at : at + ": ", t.longest.whole,
-                    context);
+                throw_at(task.where, ErrorKind::input,
+                         "task '{}': {}prompts with their answers have up to {} tokens, the full "
+                         "cache holds {} (model.context); ask for shorter ones",
+                         task.name, at.empty() ? at : at + ": ", t.longest.whole, context);
         }
         tasks_.push_back(std::move(t));
     }

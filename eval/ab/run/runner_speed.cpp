@@ -48,8 +48,8 @@ void AbRunner::run_speed(const Task &task) {
         const double first = seconds_since(start);
         std::string why;
         if (!s.can_take(decode, &why))
-            throw_error(ErrorKind::input, "{}: task '{}': arm '{}' at depth {}: {}",
-                        to_string(t.where), t.name, r.arm, depth, why);
+            throw_at(t.where, ErrorKind::input, "task '{}': arm '{}' at depth {}: {}", t.name,
+                     r.arm, depth, why);
         Measured measured(*arms_, run, s, opened);
         std::vector<double> times;
         for (int64_t i = 0; i < decode; ++i) {

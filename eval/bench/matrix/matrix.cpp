@@ -196,23 +196,22 @@ std::string MatrixRun::key(const BenchMatrix &matrix, const std::string &circums
     return fingerprint(text);
 }
 
-std::string MatrixRun::fault(std::string_view message) const {
+std::string MatrixRun::fault(const Error &error) const {
     constexpr std::string_view mark = "--set ";
-    const std::string_view whole = message;
     const auto at = [&](const SourceLocation &place, std::string_view text) {
         return fmt::format("{}: {}: {}", to_string(place), name(), text);
     };
+    const std::string_view message = error.what();
     if (message.starts_with(path.string())) return at(model_where, message);
-    if (!message.starts_with(mark)) return at(where, message);
-    message.remove_prefix(mark.size());
-    const std::string_view key = message.substr(0, message.find(": "));
+    const auto *placed = dynamic_cast<const PlacedError *>(&error);
+    if (placed == nullptr || !placed->where().file.starts_with(mark)) return at(where, message);
+    const std::string key = placed->where().file.substr(mark.size());
     for (size_t i = sets.size(); i-- > 0;) { // the last one wins
         const bool is_it = sets[i].starts_with(key) && sets[i].size() > key.size() &&
                            (sets[i][key.size()] == '=' || sets[i][key.size()] == '.');
-        if (is_it)
-            return at(set_places[i], message.substr(std::min(key.size() + 2, message.size())));
+        if (is_it) return at(set_places[i], placed->text());
     }
-    return at(key == "model.path" ? model_where : where, whole);
+    return at(key == "model.path" ? model_where : where, message);
 }
 
 std::string MatrixRun::file_name(const std::string &key) const {

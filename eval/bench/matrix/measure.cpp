@@ -131,7 +131,7 @@ void MatrixMeasurement::check(const std::vector<MatrixRun> &runs) const {
                     to_string(run.length_where), run.name(), run.length, matrix_.decode, *context);
             }
         } catch (const Error &e) {
-            throw Error(e.kind(), run.fault(e.what()));
+            throw Error(e.kind(), run.fault(e));
         }
         if (!too_long.empty()) throw Error(ErrorKind::input, too_long);
     }
