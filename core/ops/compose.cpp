@@ -2,6 +2,8 @@
 
 #include "ops/executor.hpp"
 
+#include <utility>
+
 namespace keel {
 namespace {
 
@@ -212,9 +214,7 @@ class ComposedAttention final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Ladder &ladder, const keel_attention_args &a,
                                              const OpTag &tag) {
-        // attention_scores knows neither a window of the model nor soft-capping.
-        const uint64_t other = KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP;
-        if ((a.features & KEEL_ATTENTION_SCORES) == 0 || (a.features & other) != 0) return nullptr;
+        if ((a.features & KEEL_ATTENTION_SCORES) == 0) return nullptr;
         auto self = std::unique_ptr<ComposedAttention>(new ComposedAttention);
         if (!(self->scores_ = ladder.settle_native(KEEL_OP_ATTENTION_SCORES, scores_of(a), tag)))
             return nullptr;
@@ -237,11 +237,19 @@ class ComposedAttention final : public Composition {
     }
     static keel_attention_scores_args scores_of(const keel_attention_args &a) {
         keel_attention_scores_args s = {KEEL_HEADER(keel_attention_scores_args)};
-        s.features = (a.features & KEEL_ATTENTION_CAUSAL) != 0 ? KEEL_SCORES_CAUSAL : 0;
+        constexpr std::pair<uint64_t, uint64_t> bits[] = {
+            {KEEL_ATTENTION_CAUSAL, KEEL_SCORES_CAUSAL},
+            {KEEL_ATTENTION_SOFTCAP, KEEL_SCORES_SOFTCAP},
+            {KEEL_ATTENTION_WINDOW, KEEL_SCORES_WINDOW}};
+        for (const auto &bit : bits)
+            if ((a.features & bit.first) != 0) s.features |= bit.second;
         s.q = a.q;
         s.kv = a.kv;
         s.scores = a.scores;
         s.scale = a.scale;
+        s.q_positions = a.q_positions;
+        s.window = a.window;
+        s.softcap = a.softcap;
         return s;
     }
     OpHandle scores_, attention_;

@@ -297,6 +297,7 @@ void OpCall::visit_policy(keel_op op) {
         add_kv(a.kv, body_.kv[0], Access::in, kv_names);
         add(a.ranges, Access::in, "ranges");
         add(a.weights, Access::in, "weights");
+        add(a.q_positions, Access::in, "q_positions");
         add_scores(a.scores);
         break;
     }

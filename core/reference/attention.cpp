@@ -19,6 +19,19 @@ std::vector<bool> seen_slots(bool causal, int64_t i, int64_t m, int64_t length) 
     return seen;
 }
 
+// Hides what is outside a window of the model: position - positions[j] < window.
+void hide_outside_window(std::vector<bool> &seen, const Cache &cache, int64_t head,
+                         int64_t position, int64_t window) {
+    for (size_t j = 0; j < seen.size(); ++j) {
+        const int64_t slot = cache.position(head, static_cast<int64_t>(j));
+        seen[j] = seen[j] && position - slot < window;
+    }
+}
+
+void cap_logits(Row &logits, double cap) {
+    for (double &logit : logits) logit = cap * std::tanh(logit / cap);
+}
+
 // Softmax over the seen slots, in place; the others become 0. Returns log(sum of exp), -inf if none
 // is seen.
 double softmax_seen(Row &logits, const std::vector<bool> &seen) {
@@ -97,9 +110,8 @@ void run_attention(const keel_attention_args &a) {
     const View q = bind(a.q);
     const View out = bind(a.out);
     const Cache cache(*a.kv);
-    const bool windowed = has(a.features, KEEL_ATTENTION_WINDOW);
-    std::vector<Positions> positions; // one, if windowed
-    if (windowed) positions.emplace_back(a.q_positions);
+    std::optional<Positions> positions;
+    if (has(a.features, KEEL_ATTENTION_WINDOW)) positions.emplace(a.q_positions);
     const int64_t m = a.q->shape[0];
     const int64_t group = a.q->shape[1] / cache.heads();
 
@@ -115,16 +127,10 @@ void run_attention(const keel_attention_args &a) {
             for (int64_t i = 0; i < m; ++i) {
                 std::vector<bool> seen =
                     seen_slots(has(a.features, KEEL_ATTENTION_CAUSAL), i, m, length);
-                for (int64_t j = 0; j < length && windowed; ++j) {
-                    seen[j] =
-                        seen[j] &&
-                        int64_t{positions[0].at(i, head)} - cache.position(head, j) < a.window;
-                }
+                if (positions)
+                    hide_outside_window(seen, cache, head, positions->at(i, head), a.window);
                 Row p = logits_of(load(q, q.row(i, h)), keys, seen, a.scale);
-                if (has(a.features, KEEL_ATTENTION_SOFTCAP)) {
-                    const double cap = a.softcap;
-                    for (double &logit : p) logit = cap * std::tanh(logit / cap);
-                }
+                if (has(a.features, KEEL_ATTENTION_SOFTCAP)) cap_logits(p, a.softcap);
                 const double lse = softmax_seen(p, seen);
                 store(out, out.row(i, h), weighted_sum(p, values, seen, cache.v_head_dim()));
                 if (has(a.features, KEEL_ATTENTION_LSE))
@@ -144,6 +150,8 @@ void check_attention_scores(const keel_attention_scores_args &a) {
         need_that(a.weights->shape[1] >= a.kv->max_length,
                   "weights have fewer slots than max_length");
     }
+    if (has(a.features, KEEL_SCORES_WINDOW))
+        need_positions(a.q_positions, "q_positions", a.q->shape[0], a.kv->kv_heads);
     need_scores(a.scores, a.q->shape[1], a.kv->kv_heads, a.kv->max_length);
 }
 
@@ -167,6 +175,8 @@ std::vector<bool> in_ranges(const keel_tensor *ranges, int64_t length) {
 void run_attention_scores(const keel_attention_scores_args &a) {
     const View q = bind(a.q);
     const Cache cache(*a.kv);
+    std::optional<Positions> positions;
+    if (has(a.features, KEEL_SCORES_WINDOW)) positions.emplace(a.q_positions);
     const bool logits_only = has(a.features, KEEL_SCORES_LOGITS);
     const int64_t m = a.q->shape[0];
     const int64_t group = a.q->shape[1] / cache.heads();
@@ -188,7 +198,10 @@ void run_attention_scores(const keel_attention_scores_args &a) {
                 std::vector<bool> seen =
                     seen_slots(has(a.features, KEEL_SCORES_CAUSAL), i, m, length);
                 for (int64_t j = 0; j < length; ++j) seen[j] = seen[j] && inside[j];
+                if (positions)
+                    hide_outside_window(seen, cache, head, positions->at(i, head), a.window);
                 Row p = logits_of(load(q, q.row(i, h)), keys, seen, a.scale);
+                if (has(a.features, KEEL_SCORES_SOFTCAP)) cap_logits(p, a.softcap);
                 if (!logits_only) softmax_seen(p, seen);
                 for (int64_t j = 0; j < length && has(a.features, KEEL_SCORES_WEIGHTS); ++j) {
                     if (seen[j]) p[j] *= bind(a.weights).number(head, j);

@@ -89,10 +89,14 @@ void add_attention(Device &device, const keel_attention_args &a, OpWork &work) {
 void add_scores(Device &device, const keel_attention_scores_args &a, OpWork &work) {
     const Cache cache(device, *a.kv);
     const int64_t m = a.q->shape[0], heads = a.q->shape[1],
-                  window = a.scores->window == 0 ? m : std::min<int64_t>(a.scores->window, m);
+                  counted = a.scores->window == 0 ? m : std::min<int64_t>(a.scores->window, m),
+                  window = (a.features & KEEL_SCORES_WINDOW) != 0 ? a.window : 0;
     const bool is_causal = (a.features & KEEL_SCORES_CAUSAL) != 0;
-    work.flop += 2 * pairs_seen(cache, m, m - window, heads, is_causal, 0) * cache.key_size;
-    work.bytes += cache.slots * (cache.key + 4);
+    work.flop += 2 * pairs_seen(cache, m, m - counted, heads, is_causal, window) * cache.key_size;
+    for (const int32_t length : cache.lengths)
+        work.bytes +=
+            d(window > 0 ? std::min<int64_t>(length, counted - 1 + window) : length) * cache.key;
+    work.bytes += cache.slots * 4;
 }
 
 bool is_of_keys(keel_op op) {

@@ -71,7 +71,9 @@ std::vector<std::pair<std::string, double>> scalars_of(keel_op op, const keel_op
     }
     case KEEL_OP_ATTENTION_SCORES: {
         const auto &a = as<keel_attention_scores_args>(args);
-        return with_scores({{"scale", a.scale}}, a.scores);
+        return with_scores(
+            {{"scale", a.scale}, {"softcap", a.softcap}, {"window", static_cast<double>(a.window)}},
+            a.scores);
     }
     case KEEL_OP_KEY_PROJECT:
     case KEEL_OP_KEY_SUM:

@@ -150,8 +150,11 @@ bool OpStage::build_on_cache() {
         a.kv = cache(view_, Rows::saved);
         a.ranges = input("ranges", false);
         a.weights = input("weights", false);
+        a.q_positions = input("q_positions", false);
         a.scores = scores();
         a.scale = number("scale");
+        if (has(KEEL_SCORES_SOFTCAP)) a.softcap = number("softcap");
+        if (has(KEEL_SCORES_WINDOW)) a.window = whole("window");
         return true;
     }
     case KEEL_OP_KEY_PROJECT:

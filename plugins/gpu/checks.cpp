@@ -236,15 +236,17 @@ void check_attention(const keel_host *host, const keel_attention_args &a) {
 
 void check_attention_scores(const keel_host *host, const keel_attention_scores_args &a) {
     constexpr const char *op = "attention_scores";
-    check_features(
-        host, a.features,
-        KEEL_SCORES_CAUSAL | KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS | KEEL_SCORES_LOGITS, op);
+    check_features(host, a.features,
+                   KEEL_SCORES_CAUSAL | KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS |
+                       KEEL_SCORES_LOGITS | KEEL_SCORES_SOFTCAP | KEEL_SCORES_WINDOW,
+                   op);
     need_f32(host, a.q, "q", op);
     need_cache(host, a.kv, op);
     need_heads(host, a.q, a.kv, op);
     need_scores(host, a.scores, op);
     if ((a.features & KEEL_SCORES_RANGES) != 0) need_i32(host, a.ranges, "ranges", op);
     if ((a.features & KEEL_SCORES_WEIGHTS) != 0) need_f32(host, a.weights, "weights", op);
+    if ((a.features & KEEL_SCORES_WINDOW) != 0) position_constants(host, a.q_positions, op);
 }
 
 void check_key_project(const keel_host *host, const keel_keys_args &a) {

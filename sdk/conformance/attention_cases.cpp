@@ -87,6 +87,18 @@ int add_scores(Scene &scene, Rng &rng, const Reduction &r, const CacheShape &cac
     return scene.add(std::move(out));
 }
 
+// q_positions of m queries after the longest head: of each head where m is odd, else of all.
+int add_q_positions(Scene &scene, const CacheShape &cache, int64_t m) {
+    const auto kv_heads = static_cast<int64_t>(cache.lengths.size());
+    const int32_t longest = *std::max_element(cache.lengths.begin(), cache.lengths.end());
+    const bool per_head = m % 2 == 1;
+    std::vector<int32_t> positions;
+    for (int64_t i = 0; i < m * (per_head ? kv_heads : 1); ++i)
+        positions.push_back(longest + static_cast<int32_t>(i));
+    return scene.add(per_head ? integer_tensor({m, kv_heads}, positions)
+                              : integer_tensor({m}, positions));
+}
+
 void attention_case(Suite &suite, const AttentionShape &s) {
     if (!suite.next()) return;
     Rng &rng = suite.rng();
@@ -112,15 +124,8 @@ void attention_case(Suite &suite, const AttentionShape &s) {
     c.absolute = {c.scene.caches[cache].v};
     if (!s.in_place) c.absolute.push_back(out);
     int q_positions = none;
-    if ((s.features & KEEL_ATTENTION_WINDOW) != 0) {
-        std::vector<int32_t> positions;
-        const int32_t longest = *std::max_element(s.cache.lengths.begin(), s.cache.lengths.end());
-        const bool per_head = s.m % 2 == 1;
-        for (int64_t i = 0; i < s.m * (per_head ? kv_heads : 1); ++i)
-            positions.push_back(longest + static_cast<int32_t>(i));
-        q_positions = c.scene.add(per_head ? integer_tensor({s.m, kv_heads}, positions)
-                                           : integer_tensor({s.m}, positions));
-    }
+    if ((s.features & KEEL_ATTENTION_WINDOW) != 0)
+        q_positions = add_q_positions(c.scene, s.cache, s.m);
     int lse = none;
     if ((s.features & KEEL_ATTENTION_LSE) != 0) {
         lse = c.scene.add(blank(KEEL_DTYPE_F32, {s.m, heads}, {1, 0}));
@@ -381,6 +386,8 @@ struct ScoresShape {
     std::vector<int32_t> ranges = {3, 9, 20, 31};
     keel_dtype a = KEEL_DTYPE_F32;
     Layout layout = {};
+    int64_t window = 7;
+    float bad_q = 0;
 };
 
 void scores_case(Suite &suite, const ScoresShape &s) {
@@ -394,11 +401,15 @@ void scores_case(Suite &suite, const ScoresShape &s) {
                       .features = s.features,
                       .a = s.a,
                       .layout = s.layout,
-                      .reduction = s.reduction});
+                      .reduction = s.reduction,
+                      .window = s.window,
+                      .bad_q = s.bad_q});
     c.may_refuse = s.layout.gap != 0 || s.layout.shift != 0;
     const int cache = add_cache(c.scene, rng, s.cache);
     const int64_t max_length = c.scene.caches[cache].max_length;
-    const int q = c.scene.add(random_tensor(rng, s.a, {s.m, heads, s.cache.head_dim}, s.layout));
+    Tensor queries = random_tensor(rng, s.a, {s.m, heads, s.cache.head_dim}, s.layout);
+    if (s.bad_q != 0) poison(rng, queries, s.bad_q, 1);
+    const int q = c.scene.add(std::move(queries));
     const bool ranged = (s.features & KEEL_SCORES_RANGES) != 0;
     const bool weighted = (s.features & KEEL_SCORES_WEIGHTS) != 0;
     const int ranges =
@@ -410,6 +421,8 @@ void scores_case(Suite &suite, const ScoresShape &s) {
                        rng, KEEL_DTYPE_F32,
                        {static_cast<int64_t>(s.cache.lengths.size()), max_length + 2}, {3, 0}))
                  : none;
+    const int q_positions =
+        (s.features & KEEL_SCORES_WINDOW) != 0 ? add_q_positions(c.scene, s.cache, s.m) : none;
     const int out = add_scores(c.scene, rng, s.reduction, s.cache, heads, max_length);
     c.outputs = {{out, 1e-5}};
     if ((s.features & KEEL_SCORES_LOGITS) != 0) {
@@ -428,9 +441,69 @@ void scores_case(Suite &suite, const ScoresShape &s) {
         a.weights = stage.tensor(weights);
         a.scores = &reduced;
         a.scale = 0.2F;
+        a.q_positions = stage.tensor(q_positions);
+        a.window = (s.features & KEEL_SCORES_WINDOW) != 0 ? s.window : 0;
+        // low, so that it bends logits of random tensors
+        a.softcap = (s.features & KEEL_SCORES_SOFTCAP) != 0 ? 0.5F : 0.0F;
         return stage.run(KEEL_OP_ATTENTION_SCORES, a);
     };
     suite.check(std::move(c));
+}
+
+// Soft-capped logits and a window of the model, with each set of the other bits.
+void capped_and_windowed(Suite &suite) {
+    constexpr keel_reduce of_queries[] = {KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, KEEL_REDUCE_MAX};
+    constexpr keel_reduce of_group[] = {KEEL_REDUCE_NONE, KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN,
+                                        KEEL_REDUCE_MAX};
+    for (uint64_t features = KEEL_SCORES_SOFTCAP; features < 64; ++features) {
+        for (const keel_reduce queries : of_queries) {
+            if (suite.quick() && queries != of_queries[features % 3]) continue;
+            for (const int64_t m : {1, 6, 7}) {
+                const keel_reduce group = of_group[(features + static_cast<uint64_t>(m)) % 4];
+                const Reduction r = {m == 7 ? 3U : 0U, queries, group, features % 3 == 0};
+                scores_case(suite, {.m = m,
+                                    .group = 3,
+                                    .cache = spare_cache({50, 26}, 16),
+                                    .features = features,
+                                    .reduction = r});
+            }
+        }
+        scores_case(suite, {.m = 9,
+                            .group = 1,
+                            .cache = spare_cache({4, 0, 9}, 16),
+                            .features = features,
+                            .ranges = {0, 2, 5, 1000}});
+        scores_case(suite,
+                    {.m = 0, .group = 2, .cache = spare_cache({20, 26}, 16), .features = features});
+    }
+    // Windows that hide nothing, whole tiles of slots, or all.
+    const uint64_t window = KEEL_SCORES_CAUSAL | KEEL_SCORES_WINDOW;
+    for (const int64_t size : {0, 1, 33, 100, 1000})
+        for (const int64_t m : {1, 2, 40})
+            for (const uint64_t features :
+                 {window, window | KEEL_SCORES_SOFTCAP, window | KEEL_SCORES_RANGES})
+                scores_case(suite, {.m = m,
+                                    .group = 3,
+                                    .cache = spare_cache({300, 70, 0}, 16),
+                                    .features = features,
+                                    .reduction = {0, KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, 1},
+                                    .ranges = {2, 9, 200, 1000},
+                                    .window = size});
+    // A query that is no number changes no slot outside of its window.
+    for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MAX})
+        for (const int64_t m : {1, 6})
+            scores_case(suite, {.m = m,
+                                .group = 2,
+                                .cache = spare_cache({140, 33}, 16),
+                                .features = window,
+                                .reduction = {0, queries, KEEL_REDUCE_MEAN, 0},
+                                .bad_q = std::nanf("")});
+    for (const keel_dtype k : cache_dtypes)
+        scores_case(suite, {.m = 5,
+                            .group = 4,
+                            .cache = spare_cache({130, 77}, 64, 256, k),
+                            .features = window | KEEL_SCORES_SOFTCAP,
+                            .window = 40});
 }
 
 } // namespace
@@ -481,6 +554,7 @@ void attention_scores_cases(Suite &suite) {
         for (const Layout &layout : layouts(suite.quick()))
             scores_case(suite, {.cache = spare_cache({50, 26}, 16), .a = a, .layout = layout});
     }
+    capped_and_windowed(suite);
 }
 
 } // namespace keel::conformance

@@ -164,7 +164,7 @@ LargerPlan::LargerPlan(keel_op op, const void *args) {
     }
     case KEEL_OP_ATTENTION_SCORES: {
         using A = keel_attention_scores_args;
-        auto &a = start<A>(args, {&A::q, &A::ranges});
+        auto &a = start<A>(args, {&A::q, &A::ranges, &A::q_positions});
         a.weights = grow(a.weights, 1);
         a.kv = grow(a.kv);
         a.scores = grow(a.scores);

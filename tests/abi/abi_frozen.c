@@ -373,6 +373,10 @@ MEMBER(keel_attention_scores_args, weights, 48, 8);
 MEMBER(keel_attention_scores_args, scores, 56, 8);
 MEMBER(keel_attention_scores_args, scale, 64, 4);
 MEMBER(keel_attention_scores_args, reserved, 68, 4);
+MEMBER(keel_attention_scores_args, q_positions, 72, 8);
+MEMBER(keel_attention_scores_args, window, 80, 8);
+MEMBER(keel_attention_scores_args, softcap, 88, 4);
+MEMBER(keel_attention_scores_args, reserved_2, 92, 4);
 
 /* keel_keys_args */
 MEMBER(keel_keys_args, h, 0, 8);
@@ -603,6 +607,8 @@ VALUE(KEEL_SCORES_CAUSAL, 1ull);
 VALUE(KEEL_SCORES_RANGES, 2ull);
 VALUE(KEEL_SCORES_WEIGHTS, 4ull);
 VALUE(KEEL_SCORES_LOGITS, 8ull);
+VALUE(KEEL_SCORES_SOFTCAP, 16ull);
+VALUE(KEEL_SCORES_WINDOW, 32ull);
 VALUE(KEEL_KEYS_UNROTATED, 1ull);
 VALUE(KEEL_KEYS_NORMS, 2ull);
 VALUE(KEEL_KEYS_NORMALIZED, 4ull);

@@ -194,6 +194,8 @@ int64_t contributing_queries(const keel_scores *scores, int64_t m);
 // What a layout needs to know of scores; slots: no head is longer.
 void plan_scores(AttentionSize &size, const keel_scores &scores, Scoring scoring, uint32_t slots);
 void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads);
+// A window of the model. q_positions: i32 [m] or [m, kv_heads].
+void set_window(AttentionJob &job, const keel_tensor *q_positions, int64_t window);
 
 // ---- pieces of a pass (attention/tiles.cpp) ----
 

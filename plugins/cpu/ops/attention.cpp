@@ -38,14 +38,6 @@ keel_status check_batch(keel_ctx *ctx, const keel_attention_args *args, const ke
     return status != KEEL_OK ? status : check_queries(ctx, args, kv->kv_heads);
 }
 
-void set_window(AttentionJob &job, const keel_attention_args *args) {
-    job.windowed = true;
-    job.window = args->window;
-    job.q_positions = data_as<const int32_t>(args->q_positions);
-    job.q_position_stride = args->q_positions->rank == 2 ? outer_stride(args->q_positions) : 1;
-    job.q_position_head = args->q_positions->rank == 2 ? 1 : 0;
-}
-
 // All but the queries and the cache.
 void set_results(AttentionJob &job, const keel_attention_args *args) {
     job.out = data_of(args->out);
@@ -55,7 +47,8 @@ void set_results(AttentionJob &job, const keel_attention_args *args) {
     job.scale = args->scale;
     job.causal = (args->features & KEEL_ATTENTION_CAUSAL) != 0;
     if ((args->features & KEEL_ATTENTION_SOFTCAP) != 0) job.cap = args->softcap;
-    if ((args->features & KEEL_ATTENTION_WINDOW) != 0) set_window(job, args);
+    if ((args->features & KEEL_ATTENTION_WINDOW) != 0)
+        set_window(job, args->q_positions, args->window);
     if ((args->features & KEEL_ATTENTION_LSE) != 0) {
         job.lse = data_as<float>(args->lse);
         job.lse_stride = outer_stride(args->lse);
@@ -92,6 +85,14 @@ void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads) {
     job.q_type = row_type(q->dtype);
     job.m = q->shape[0];
     job.group = q->shape[1] / kv_heads;
+}
+
+void set_window(AttentionJob &job, const keel_tensor *q_positions, int64_t window) {
+    job.windowed = true;
+    job.window = window;
+    job.q_positions = data_as<const int32_t>(q_positions);
+    job.q_position_stride = q_positions->rank == 2 ? outer_stride(q_positions) : 1;
+    job.q_position_head = q_positions->rank == 2 ? 1 : 0;
 }
 
 keel_status plan_attention(keel_ctx *ctx, const keel_attention_args *args,

@@ -7,8 +7,8 @@
 namespace keel_cpu {
 namespace {
 
-constexpr uint64_t kScoresBits =
-    KEEL_SCORES_CAUSAL | KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS | KEEL_SCORES_LOGITS;
+constexpr uint64_t kScoresBits = KEEL_SCORES_CAUSAL | KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS |
+                                 KEEL_SCORES_LOGITS | KEEL_SCORES_SOFTCAP | KEEL_SCORES_WINDOW;
 
 keel_status check_attention_scores(keel_ctx *ctx, const keel_attention_scores_args *args) {
     keel_status status = check_features(ctx, args->features, kScoresBits, "attention_scores");
@@ -26,7 +26,8 @@ keel_status check_attention_scores(keel_ctx *ctx, const keel_attention_scores_ar
 
 Scoring scoring_of(const keel_attention_scores_args *args, int64_t group) {
     if ((args->features & KEEL_SCORES_LOGITS) != 0) return Scoring::logits;
-    const bool plain = (args->features & ~uint64_t{KEEL_SCORES_CAUSAL}) == 0;
+    // the same softmax over the same slots as attention's own
+    const bool plain = (args->features & (KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS)) == 0;
     return plain ? keel_cpu::scoring_of(args->q->shape[0], group) : Scoring::several;
 }
 
@@ -263,6 +264,9 @@ keel_status KEEL_CALL op_attention_scores(keel_ctx *ctx,
     set_queries(job, args->q, job.kv.heads);
     job.scale = args->scale;
     job.causal = (args->features & KEEL_SCORES_CAUSAL) != 0;
+    if ((args->features & KEEL_SCORES_SOFTCAP) != 0) job.cap = args->softcap;
+    if ((args->features & KEEL_SCORES_WINDOW) != 0)
+        set_window(job, args->q_positions, args->window);
     job.scores = args->scores;
     job.contributing = contributing_queries(args->scores, job.m);
     job.scoring = scoring_of(args, job.group);

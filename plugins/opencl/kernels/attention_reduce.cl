@@ -14,10 +14,16 @@ static inline int in_ranges(uint slot, Ints ranges, View rangesv) {
     return 0;
 }
 
+static inline int query_position(Rules rules, Ints q_positions, uint token, uint head) {
+    return q_positions[rules.place.offset + token * rules.place.token_stride +
+                       head * rules.place.head_stride];
+}
+
 // Maximum and sum of exp of each row that contributes, for attention_scores. LANES work-items share
 // a row's slots.
-__kernel void score_stats(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths, Rules rules,
-                          Ints ranges, View rangesv, uint contributing, __global float *stats) {
+__kernel void score_stats(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths,
+                          Ints positions, Ints q_positions, Rules rules, Ints ranges, View rangesv,
+                          uint contributing, __global float *stats) {
     ROOM(room);
     const uint id = ROW_ID, per_head = contributing * rules.group;
     SKIP_IF(id >= per_head * c.kv_heads);
@@ -27,18 +33,22 @@ __kernel void score_stats(Floats q, View qv, Bytes k, Kv c, Ints table, Ints len
                end = seen_end(rules, length, token);
     Floats mine = q + qv.offset + (ulong)token * qv.stride[1] +
                   (ulong)(head * rules.group + r % rules.group) * qv.stride[2];
+    Ints slot_positions = positions + c.positions_offset + head * c.positions_stride;
+    const int q_position =
+        rules.flags & WINDOW ? query_position(rules, q_positions, token, head) : 0;
     float largest = -INFINITY, sum = 0.0f;
     for (uint base = 16 * LANE; base < end; base += 16 * LANES) {
         float logits[16];
         for (uint s = 0; s < 16; ++s) {
             const uint slot = base + s;
-            const int block =
-                slot < end && (!(rules.flags & RANGES) || in_ranges(slot, ranges, rangesv))
-                    ? kv_block(c, table, head, slot)
-                    : -1;
+            const int sees =
+                slot < end && (!(rules.flags & RANGES) || in_ranges(slot, ranges, rangesv)) &&
+                (!(rules.flags & WINDOW) || q_position - slot_positions[slot] < rules.window);
+            const int block = sees ? kv_block(c, table, head, slot) : -1;
             logits[s] = block < 0
                             ? -INFINITY
-                            : rules.scale * dot_row(mine, k + k_place(c, block, slot), KT, c.k_dim);
+                            : capped(rules, rules.scale * dot_row(mine, k + k_place(c, block, slot),
+                                                                  KT, c.k_dim));
         }
         const float16 x = vload16(0, logits);
         const float8 a = fmax(x.lo, x.hi);
@@ -102,10 +112,7 @@ __kernel void scores(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths,
                 const uint token = first + i;
                 if (i >= many || slot >= seen_end(rules, length, token)) continue;
                 if ((rules.flags & WINDOW) &&
-                    q_positions[rules.place.offset + token * rules.place.token_stride +
-                                head * rules.place.head_stride] -
-                            position >=
-                        rules.window)
+                    query_position(rules, q_positions, token, head) - position >= rules.window)
                     continue;
                 seen |= 1u << i;
                 Floats mine = q + qv.offset + (ulong)token * qv.stride[1] +

@@ -99,7 +99,8 @@ void run_score_stats(keel_ctx &ctx, const ScoresJob &job) {
     const Form form = ctx.form;
     launch(ctx, kernel(ctx, Source::attention_reduce, "score_stats", form, c),
            row_grid(form, uint64_t{job.contributing} * job.rules.group * c.kv_heads), job.q, job.qv,
-           job.view->k, c, job.view->block_table, job.view->lengths, job.rules, job.ranges,
+           job.view->k, c, job.view->block_table, job.view->lengths, job.view->positions,
+           job.q_positions, job.rules, job.ranges,
            job.ranges != nullptr ? view_of(ctx.host, job.ranges, "ranges") : View{},
            job.contributing, job.stats);
 }
@@ -157,7 +158,7 @@ void run(keel_ctx &ctx, const keel_attention_args &a, const Seats *seats) {
     if (seats != nullptr) c.kv_heads *= seats->n; // the heads of all of them
     rules.scale = a.scale;
     rules.softcap = a.softcap;
-    rules.window = static_cast<int32_t>(std::clamp<int64_t>(a.window, INT32_MIN, INT32_MAX));
+    rules.window = window_of(a.window);
     if (windowed) rules.place = position_constants(ctx.host, a.q_positions, "attention");
     const keel_tensor *q_positions = windowed ? a.q_positions : nullptr;
     const keel_tensor *lse = (a.features & KEEL_ATTENTION_LSE) != 0 ? a.lse : nullptr;

@@ -3,6 +3,8 @@
 
 #include "opencl/ops/ops.hpp"
 
+#include <algorithm>
+
 namespace keel_opencl {
 
 enum RuleFlags : uint32_t {
@@ -33,6 +35,11 @@ struct ScoresJob {
     const keel_scores *scores;
     uint32_t contributing; // of the queries, the last ones
 };
+
+// A window of the model as the kernels take it.
+inline int32_t window_of(int64_t window) {
+    return static_cast<int32_t>(std::clamp<int64_t>(window, INT32_MIN, INT32_MAX));
+}
 
 inline uint32_t contributing(const keel_scores *scores, uint32_t m) {
     return scores->window == 0 || scores->window > m ? m : scores->window;

@@ -47,13 +47,20 @@ void run_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a) {
     job.q = memory_of(ctx, a.q);
     job.qv = q;
     const auto has = [&](uint64_t bit) { return (a.features & bit) != 0; };
+    const bool windowed = has(KEEL_SCORES_WINDOW);
     job.rules.flags = (has(KEEL_SCORES_CAUSAL) ? uint32_t{KEEL_ATTENTION_CAUSAL} : 0U) |
+                      (has(KEEL_SCORES_SOFTCAP) ? uint32_t{KEEL_ATTENTION_SOFTCAP} : 0U) |
+                      (windowed ? uint32_t{KEEL_ATTENTION_WINDOW} : 0U) |
                       (has(KEEL_SCORES_RANGES) ? rule_ranges : 0U) |
                       (has(KEEL_SCORES_WEIGHTS) ? rule_weights : 0U) |
                       (has(KEEL_SCORES_LOGITS) ? rule_logits : 0U);
     job.rules.tokens = m;
     job.rules.group = heads / c.kv_heads;
     job.rules.scale = a.scale;
+    job.rules.softcap = a.softcap;
+    job.rules.window = window_of(a.window);
+    if (windowed) job.rules.place = position_constants(ctx.host, a.q_positions, "attention_scores");
+    job.q_positions = windowed ? a.q_positions : nullptr;
     job.ranges = has(KEEL_SCORES_RANGES) ? a.ranges : nullptr;
     job.weights = has(KEEL_SCORES_WEIGHTS) ? a.weights : nullptr;
     job.scores = a.scores;

@@ -31,12 +31,8 @@ void run(keel_ctx &ctx, const keel_attention_args &a, const Seats *seats) {
     p.q = base_of(a.q), p.q_at = rows_of(tensor_of(ctx, a.q, "q"));
     p.to = base_of(a.out), p.out_at = rows_of(tensor_of(ctx, a.out, "out"));
     p.causal = (a.features & KEEL_ATTENTION_CAUSAL) != 0;
-    p.windowed = (a.features & KEEL_ATTENTION_WINDOW) != 0;
-    if (p.windowed != 0) {
-        p.q_positions = base_of(a.q_positions),
-        p.q_positions_at = positions_of(ctx, a.q_positions, "attention");
-        p.window = static_cast<int>(a.window < INT32_MAX ? a.window : INT32_MAX);
-    }
+    if ((a.features & KEEL_ATTENTION_WINDOW) != 0)
+        set_window(ctx, job, a.q_positions, a.window, "attention");
     p.scale = a.scale;
     p.cap = (a.features & KEEL_ATTENTION_SOFTCAP) != 0 ? a.softcap : 0.0F;
     if ((a.features & KEEL_ATTENTION_LSE) != 0) {

@@ -113,6 +113,15 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
                         job.stats_bytes + job.saved_bytes;
 }
 
+void set_window(keel_ctx &ctx, AttentionJob &job, const keel_tensor *q_positions, int64_t window,
+                const char *op) {
+    AttentionParams &p = job.params;
+    p.windowed = 1;
+    p.q_positions = base_of(q_positions);
+    p.q_positions_at = positions_of(ctx, q_positions, op);
+    p.window = static_cast<int>(std::clamp<int64_t>(window, INT32_MIN, INT32_MAX));
+}
+
 void prepare_attention(keel_ctx &ctx, const AttentionJob &job) {
     if (!job.logits) {
         flash_pipeline(ctx, job, tile_rows(job));

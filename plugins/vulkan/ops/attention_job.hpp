@@ -33,6 +33,9 @@ struct AttentionJob {
 void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *kv, bool output,
                       const keel_scores *scores, bool logits, AttentionJob &job,
                       const Seats *seats = nullptr);
+// A window of the model. q_positions: i32 [m] or [m, kv_heads].
+void set_window(keel_ctx &ctx, AttentionJob &job, const keel_tensor *q_positions, int64_t window,
+                const char *op);
 // Makes the pipelines of all passes.
 void prepare_attention(keel_ctx &ctx, const AttentionJob &job);
 // Queues all passes; job.params has everything but what settle_attention knew. q_is_lost: the

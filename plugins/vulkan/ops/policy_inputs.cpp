@@ -72,6 +72,9 @@ void run_attention_scores(keel_ctx &ctx, const keel_attention_scores_args &a) {
     p.q = base_of(a.q), p.q_at = rows_of(tensor_of(ctx, a.q, "q"));
     p.causal = (a.features & KEEL_SCORES_CAUSAL) != 0;
     p.scale = a.scale;
+    p.cap = (a.features & KEEL_SCORES_SOFTCAP) != 0 ? a.softcap : 0.0F;
+    if ((a.features & KEEL_SCORES_WINDOW) != 0)
+        set_window(ctx, job, a.q_positions, a.window, "attention_scores");
     if ((a.features & KEEL_SCORES_RANGES) != 0) {
         const Tensor ranges = tensor_of(ctx, a.ranges, "ranges");
         p.ranged = 1;
