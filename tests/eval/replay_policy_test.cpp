@@ -184,6 +184,11 @@ TEST_CASE("ops on what a cache holds are repeated, scores too") {
     s.ranges = bench.ints({2, 2}, {0, 7, 10, 23});
     s.weights = bench.floats({heads, slots});
     bench.check(KEEL_OP_ATTENTION_SCORES, s);
+    s.features = KEEL_SCORES_CAUSAL | KEEL_SCORES_SOFTCAP | KEEL_SCORES_WINDOW;
+    s.q_positions = bench.ints({5}, {20, 21, 22, 23, 24});
+    s.window = 8;
+    s.softcap = 2;
+    bench.check(KEEL_OP_ATTENTION_SCORES, s);
 
     keel_keys_args keys = {};
     keys.kv = bench.cache();

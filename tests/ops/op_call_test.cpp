@@ -142,7 +142,7 @@ void Filled::fill(keel_op op) {
     case KEEL_OP_ATTENTION_SCORES: {
         auto &a = as<keel_attention_scores_args>();
         a.q = tensor(), a.kv = view(0), a.ranges = tensor(), a.weights = tensor(),
-        a.scores = scores();
+        a.q_positions = tensor(), a.scores = scores();
         break;
     }
     case KEEL_OP_KEY_PROJECT:
@@ -210,7 +210,7 @@ const std::map<keel_op, std::string> by_hand = {
     {KEEL_OP_QKV_PREPARE, "q< k< v< positions< tables.cos< tables.sin< q_norm< k_norm< " + kv_both +
                               "q_out> q_unrotated> k_unrotated> "},
     {KEEL_OP_ATTENTION, "q< " + kv_in + "q_positions< out> lse> scores.out+ "},
-    {KEEL_OP_ATTENTION_SCORES, "q< " + kv_in + "ranges< weights< scores.out+ "},
+    {KEEL_OP_ATTENTION_SCORES, "q< " + kv_in + "ranges< weights< q_positions< scores.out+ "},
     {KEEL_OP_KEY_PROJECT, kv_in + "tables.cos< tables.sin< projection< out+ "},
     {KEEL_OP_KEY_SUM, kv_in + "tables.cos< tables.sin< projection< out> "},
     {KEEL_OP_VALUE_NORMS, kv_in + "tables.cos< tables.sin< projection< out+ "},

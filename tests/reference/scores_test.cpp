@@ -134,6 +134,84 @@ TEST_CASE("ranges have their own normalizer and score_slots outside get 0") {
     }
 }
 
+TEST_CASE("scores of soft-capped logits under a window are what attention leaves") {
+    Bench bench;
+    const BenchCache cache(bench, {10, 7}, 6, 6, 8); // positions skip one in three
+    const int64_t m = 3, heads = 4;
+    const Values q = random_values(static_cast<size_t>(m * heads * 6), 9);
+    const Ints at = {12, 13, 14};
+    NaiveAttention naive{cache, q, m, heads, 0.25, everything(), 0.5};
+    naive.sees = [&](int64_t i, int64_t head, int64_t j) {
+        const int32_t position = cache.positions[static_cast<size_t>(head)][static_cast<size_t>(j)];
+        return j <= cache.length(head) - m + i && at[static_cast<size_t>(i)] - position < 6;
+    };
+    for (const uint64_t features : {KEEL_SCORES_CAUSAL | KEEL_SCORES_WINDOW | KEEL_SCORES_SOFTCAP,
+                                    KEEL_SCORES_CAUSAL | KEEL_SCORES_WINDOW}) {
+        naive.softcap = (features & KEEL_SCORES_SOFTCAP) != 0 ? 0.5 : 0;
+        const Values old(static_cast<size_t>(2 * score_slots), 0.125);
+        const keel_scores scores = scores_of(bench.floats({2, score_slots}, old), KEEL_REDUCE_MEAN,
+                                             KEEL_REDUCE_SUM, 2, true);
+        auto s = args_of<keel_attention_scores_args>(features);
+        s.q = bench.floats({m, heads, 6}, q);
+        s.kv = &cache.view;
+        s.scores = &scores;
+        s.scale = 0.25F;
+        s.q_positions = bench.ints({m}, at);
+        s.window = 6;
+        s.softcap = 0.5F;
+        REQUIRE(bench.backend().attention_scores(bench.ctx(), &s) == KEEL_OK);
+        require_close(bench.read(scores.out),
+                      reduced(
+                          [&](int64_t i, int64_t h, int64_t j) {
+                              const double p = naive.probability(i, h, j);
+                              return std::isnan(p) ? 0 : p; // nothing seen
+                          },
+                          cache, old, m, heads, KEEL_REDUCE_MEAN, KEEL_REDUCE_SUM, 2, true));
+    }
+}
+
+TEST_CASE("a capped logit counts for the queries whose window has the slot") {
+    Bench bench;
+    const BenchCache cache(bench, {6}, 4, 4, 6);
+    const int64_t m = 2;
+    const Values q = random_values(static_cast<size_t>(m * 4), 7);
+    const NaiveAttention naive{cache, q, m, 1, 0.5, everything(), 0.5};
+    const int32_t newest = cache.positions[0][5];
+    for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN}) {
+        const keel_scores scores =
+            scores_of(bench.blank({1, score_slots}), queries, KEEL_REDUCE_MEAN, 0, false);
+        auto s = args_of<keel_attention_scores_args>(KEEL_SCORES_LOGITS | KEEL_SCORES_WINDOW |
+                                                     KEEL_SCORES_SOFTCAP);
+        s.q = bench.floats({m, 1, 4}, q);
+        s.kv = &cache.view;
+        s.scores = &scores;
+        s.scale = 0.5F;
+        s.softcap = 0.5F;
+        s.q_positions = bench.ints({m}, {newest, newest + 1000}); // the second sees nothing
+        s.window = newest - cache.positions[0][2] + 1;            // the first: slots 2 to 5
+        REQUIRE(bench.backend().attention_scores(bench.ctx(), &s) == KEEL_OK);
+        const Values out = bench.read(scores.out);
+        for (int64_t j = 0; j < 6; ++j)
+            CHECK(out[static_cast<size_t>(j)] ==
+                  Approx(j < 2 ? 0 : naive.logit(0, 0, j)).margin(1e-6));
+    }
+}
+
+TEST_CASE("a window without positions of the queries is refused") {
+    Bench bench;
+    const BenchCache cache(bench, {6}, 4, 4, 6);
+    const keel_scores scores =
+        scores_of(bench.blank({1, score_slots}), KEEL_REDUCE_SUM, KEEL_REDUCE_SUM, 0, false);
+    auto s = args_of<keel_attention_scores_args>(KEEL_SCORES_WINDOW);
+    s.q = bench.floats({2, 1, 4}, random_values(8, 7));
+    s.kv = &cache.view;
+    s.scores = &scores;
+    s.window = 3;
+    CHECK(bench.backend().attention_scores(bench.ctx(), &s) == KEEL_E_INVALID_ARG);
+    s.q_positions = bench.ints({3}, {1, 2, 3});
+    CHECK(bench.backend().attention_scores(bench.ctx(), &s) == KEEL_E_INVALID_ARG);
+}
+
 TEST_CASE("logits are reduced over the queries that see a slot") {
     Bench bench;
     const BenchCache cache(bench, {6}, 4, 4, 6);
