@@ -6,6 +6,18 @@
 #include <algorithm>
 
 namespace keel {
+namespace {
+
+// What the sequence holds: "cache 4.2 MiB + policy 0.1 MiB (peak 10.1 MiB, 5.8 MiB freed)".
+std::string held_text(const SessionStats &s) {
+    std::string text = "cache " + format_bytes(s.kv_bytes);
+    if (s.policy_peak_bytes > 0) text += " + policy " + format_bytes(s.policy_bytes);
+    text += " (peak " + format_bytes(s.held_peak_bytes);
+    if (s.freed_bytes > 0) text += fmt::format(", {} freed", format_bytes(s.freed_bytes));
+    return text + ")";
+}
+
+} // namespace
 
 std::string closing_line(const GenerateResult &r) {
     const SessionStats &s = r.stats;
@@ -16,11 +28,10 @@ std::string closing_line(const GenerateResult &r) {
     line += fmt::format("prefill {}, {:.1f} tokens/s | decode {}, {:.1f} tokens/s | ",
                         counted(s.prefill_tokens, "token"), s.prefill_rate(),
                         counted(s.decode_tokens, "token"), s.decode_rate());
-    line += fmt::format("KV {} (peak {})", format_bytes(s.kv_bytes), format_bytes(s.kv_peak_bytes));
-    line += " | " + counted(s.evictions, "eviction");
+    line += held_text(s) + " | " + counted(s.evictions, "eviction");
     if (s.evictions > 0)
-        line += fmt::format(" of {}, {} freed, {:.1f} ms", counted(s.evicted_tokens, "token"),
-                            format_bytes(s.evicted_bytes), 1000 * s.eviction_seconds);
+        line += fmt::format(" of {}, {:.1f} ms", counted(s.evicted_tokens, "token"),
+                            1000 * s.eviction_seconds);
     line += fmt::format(" | {:.1f} submits, {:.1f} waits per token",
                         static_cast<double>(s.decode_stream.submits) / tokens,
                         static_cast<double>(s.decode_stream.waits) / tokens);

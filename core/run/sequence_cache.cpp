@@ -124,6 +124,18 @@ uint64_t SequenceCache::bytes_in_use() const {
     return bytes;
 }
 
+uint64_t SequenceCache::policy_bytes() const {
+    uint64_t bytes = 0;
+    for (const Stage &stage : stages_) bytes += stage.cache->policy_bytes();
+    return bytes;
+}
+
+uint64_t SequenceCache::held_peak_bytes() const {
+    uint64_t bytes = 0;
+    for (const Stage &stage : stages_) bytes += stage.cache->held_peak_bytes();
+    return bytes;
+}
+
 void SequenceCache::save(StateWriter &out) const {
     for (const Stage &stage : stages_) stage.cache->save(out);
 }

@@ -67,6 +67,8 @@ class SequenceCache {
     void unpin(int64_t from);
     void protect_prefix(int64_t tokens, std::string_view what);
     uint64_t bytes_in_use() const;
+    uint64_t policy_bytes() const;    // as CacheManager::policy_bytes
+    uint64_t held_peak_bytes() const; // the sum of the stages' CacheManager::held_peak_bytes
     void save(StateWriter &out) const;
     // Throws Error(input) if the cache has seen a different number of tokens.
     void load(StateReader &in, int64_t tokens);

@@ -91,6 +91,10 @@ class Session {
         sequence_.cache.protect_prefix(tokens, what);
     }
     uint64_t kv_bytes() const { return sequence_.cache.bytes_in_use(); }
+    uint64_t policy_bytes() const { return sequence_.cache.policy_bytes(); }
+    // All that the sequence holds now: kv_bytes() and policy_bytes(). The most that it held.
+    uint64_t held_bytes() const { return kv_bytes() + policy_bytes(); }
+    uint64_t held_peak_bytes() const { return sequence_.cache.held_peak_bytes(); }
     const SessionStats &stats() { return sequence_.meter.read(sequence_.cache); }
     // The session is unusable: a device was lost and no other can continue, or a step of several
     // sessions failed. The error of the last call that threw has the reason.

@@ -47,3 +47,25 @@ TEST_CASE("the closing line counts the steps that were replayed, where the backe
     CHECK_THAT(closing_line(result),
                Catch::EndsWith(" | decode steps replayed: 0 of 9 (sync.replay: off)"));
 }
+
+TEST_CASE("the closing line tells what cache and policy hold, at the peak of both, and freed") {
+    GenerateResult result;
+    SessionStats &s = result.stats;
+    s.kv_bytes = 4 * 1024 * 1024;
+    s.held_peak_bytes = 4 * 1024 * 1024;
+    CHECK_THAT(closing_line(result),
+               Catch::Contains(" | cache 4.0 MiB (peak 4.0 MiB) | 0 evictions | "));
+    s.policy_bytes = 96 * 1024;
+    s.policy_peak_bytes = 512 * 1024;
+    s.held_peak_bytes = 10 * 1024 * 1024;
+    s.freed_bytes = 6 * 1024 * 1024;
+    s.evictions = 1;
+    s.evicted_tokens = 281;
+    s.eviction_seconds = 0.0125;
+    CHECK(s.held_bytes() == (4 * 1024 + 96) * 1024);
+    CHECK_THAT(closing_line(result),
+               Catch::Contains(" | cache 4.0 MiB + policy 96.0 KiB (peak 10.0 MiB, 6.0 MiB freed) "
+                               "| 1 eviction of 281 tokens, 12.5 ms | "));
+    s.policy_bytes = 0; // given back
+    CHECK_THAT(closing_line(result), Catch::Contains(" | cache 4.0 MiB + policy 0 "));
+}

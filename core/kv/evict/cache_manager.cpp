@@ -108,7 +108,7 @@ void CacheManager::count_append(int64_t n) {
     seen_ += n;
     tail_ += n;
     clock_.count(n);
-    peaks_.cache = peak_bytes();
+    peaks_.note(bytes_in_use(), policy_bytes());
     trace_cache(setup_.executor().stream().trace(), *cache_, seen_);
 }
 
@@ -143,14 +143,17 @@ std::span<const EvictionRecord> CacheManager::evict() {
 }
 
 std::span<const EvictionRecord> CacheManager::run(const Firing &firing) {
+    const uint64_t cache = bytes_in_use(), held = cache + policy_bytes();
     const bool done =
         eviction_->run(firing, {*cache_, *inputs_, tokens_, clock_, rerotation_.get(), totals_,
                                 stamp_, seen_, tail_, [this] { return repeat_context(); }});
+    // Slots go when all is decided: what the policy looked at lay beside the whole cache.
+    peaks_.note(cache, policy_bytes());
     if (!done) return {};
+    peaks_.evicting = std::max(peaks_.evicting, held);
     // Prompts are far apart, and what was read of one is as large as the cache was. Other evictions
     // come soon and use the memory again.
     if (firing.trigger == KEEL_TRIGGER_PREFILL_END) {
-        peaks_.policy = policy_peak_bytes();
         eviction_->release();
         inputs_->release();
     }
@@ -159,7 +162,7 @@ std::span<const EvictionRecord> CacheManager::run(const Firing &firing) {
 
 std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
     const EvictionClock::PressureAnswer answer = clock_.look_at_memory(kind, *cache_, seen_);
-    const uint64_t evicted = totals_.evicted_bytes;
+    const uint64_t before = held_bytes();
     std::span<const EvictionRecord> records;
     if (answer.firing) records = run(*answer.firing);
     if (answer.change == PressureWatch::Change::none) return records;
@@ -174,7 +177,7 @@ std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
     setup_.executor().device().trim();
     return_free_memory();
     warn_of_pressure(*answer.state, *setup_.config().pressure, slots,
-                     totals_.evicted_bytes - evicted);
+                     std::max(before, held_bytes()) - held_bytes());
     return records;
 }
 
@@ -188,7 +191,7 @@ bool CacheManager::repeat_context() {
     };
     ContextRepeat repeat(setup_, *cache_, *forward_, numbers, inputs_->repeat_scores(), placement_);
     const bool is_whole = repeat.run(seen_);
-    peaks_.cache = std::max(peaks_.cache, repeat.peak_bytes());
+    peaks_.note(repeat.peak_bytes(), policy_bytes());
     cache_->refresh();
     return is_whole;
 }
@@ -380,6 +383,7 @@ uint64_t CacheManager::finish_move(CacheManager &to) {
     to.seen_ = seen_;
     to.tail_ = tail_;
     to.totals_ = totals_;
+    to.peaks_ = peaks_;
     return bytes;
 }
 
@@ -389,6 +393,7 @@ void CacheManager::begin_like(const CacheManager &other) {
     tokens_.pin_like(other.tokens_);
     stamp_ = other.stamp_;
     totals_ = other.totals_;
+    peaks_ = other.peaks_;
 }
 
 } // namespace keel

@@ -159,17 +159,39 @@ class CacheManager {
     static uint64_t policy_bytes(const PolicySetup &setup, int64_t context, int64_t held);
     // The maximum of policy_bytes() since the sequence began, also during evictions.
     uint64_t policy_peak_bytes() const { return std::max(peaks_.policy, policy_bytes()); }
+    // All that the sequence holds: its cache and the policy's data beside it.
+    uint64_t held_bytes() const { return bytes_in_use() + policy_bytes(); }
+    // The maximum of held_bytes() since the sequence began, also during evictions. It is at most
+    // the sum of the two other peaks, which may be of different moments.
+    uint64_t held_peak_bytes() const { return std::max(peaks_.held, held_bytes()); }
+    // How much less the sequence holds now than before its evictions: the most that it held when
+    // one of them began, minus held_bytes(). 0 without evictions.
+    uint64_t freed_bytes() const {
+        const uint64_t now = held_bytes();
+        return std::max(peaks_.evicting, now) - now;
+    }
     // Microseconds that evictions took, from the trigger to the end, on the host (which waits for
     // the device where it reads).
     double eviction_us() const { return totals_.microseconds; }
     uint64_t evictions() const { return totals_.evictions; } // times that slots were evicted
     // Slots of the head that lost the most, summed over evictions.
     uint64_t evicted_slots() const { return totals_.evicted_slots; }
-    uint64_t evicted_bytes() const { return totals_.evicted_bytes; } // of blocks freed by them
+    // Of blocks that they gave back, summed over evictions. A block that was taken again and given
+    // back again counts twice, so this can be more than the cache ever held. See freed_bytes().
+    uint64_t evicted_bytes() const { return totals_.evicted_bytes; }
 
   private:
+    // The most bytes since the sequence began.
     struct Peaks {
-        uint64_t cache = 0, policy = 0; // bytes
+        uint64_t cache = 0, policy = 0;
+        uint64_t held = 0;     // of both at the same moment
+        uint64_t evicting = 0; // of both when an eviction began
+
+        void note(uint64_t cache_bytes, uint64_t policy_bytes) {
+            cache = std::max(cache, cache_bytes);
+            policy = std::max(policy, policy_bytes);
+            held = std::max(held, cache_bytes + policy_bytes);
+        }
     };
 
     CacheManager(CacheManager &parent, PolicySetup &setup, std::unique_ptr<KvCache> cache);
