@@ -302,6 +302,10 @@ Stats Session::stats() const {
     out.kv_bytes = s.kv_bytes;
     out.kv_peak_bytes = s.kv_peak_bytes;
     out.evictions = s.evictions;
+    out.policy_bytes = s.policy_bytes;
+    out.policy_peak_bytes = s.policy_peak_bytes;
+    out.held_peak_bytes = s.held_peak_bytes;
+    out.freed_bytes = s.freed_bytes;
     return out;
 }
 

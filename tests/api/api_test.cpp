@@ -65,7 +65,11 @@ TEST_CASE("text comes in pieces and as a whole, and goes on where it was") {
     ids.insert(ids.end(), more.begin(), more.end());
     CHECK(ids == all.ids);
     CHECK(parts.history() == whole.history());
-    CHECK(whole.stats().decode_tokens == 19);
+    const Stats stats = whole.stats();
+    CHECK(stats.decode_tokens == 19);
+    CHECK(stats.kv_bytes > 0);
+    CHECK(stats.held_peak_bytes == stats.kv_peak_bytes); // no policy holds anything beside it
+    CHECK(stats.policy_bytes + stats.policy_peak_bytes + stats.freed_bytes == 0);
 }
 
 TEST_CASE("tokens can be read one by one") {

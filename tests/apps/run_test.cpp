@@ -23,6 +23,9 @@ const std::vector<std::string> stat_keys = {"load_seconds",
                                             "eviction_seconds",
                                             "policy_bytes",
                                             "policy_peak_bytes",
+                                            "held_bytes",
+                                            "held_peak_bytes",
+                                            "freed_bytes",
                                             "submits_per_token",
                                             "waits_per_token"};
 
@@ -38,6 +41,31 @@ TEST_CASE("A model folder is enough to write text, and the closing line goes to 
     CHECK(contains(r.err, "time to first token"));
     CHECK(contains(r.err, "tokens/s"));
     CHECK(std::count(r.err.begin(), r.err.end(), '\n') == 1);
+}
+
+TEST_CASE("The bytes of a run are those of cache and policy, and freed is what is held less") {
+    std::string prompt;
+    for (int i = 0; i < 30; ++i) prompt += "The cat sat on the mat and looked at the dog. ";
+    const std::vector<std::string> args = {"run",      tiny,  "-p",       prompt,
+                                           "-n",       "60",  "--greedy", "--ignore-eos",
+                                           "--policy", "h2o", "--budget", "64"};
+    std::vector<std::string> with_json = args;
+    with_json.emplace_back("--json");
+    const auto stats = parse_json(run_keel(with_json)).at("stats");
+    const auto bytes = [&](const char *key) { return stats.at(key).get<uint64_t>(); };
+    REQUIRE(bytes("evictions") > 1);
+    REQUIRE(bytes("policy_bytes") > 0);
+    CHECK(bytes("held_bytes") == bytes("kv_bytes") + bytes("policy_bytes"));
+    CHECK(bytes("held_peak_bytes") >= bytes("kv_peak_bytes"));
+    CHECK(bytes("held_peak_bytes") <= bytes("kv_peak_bytes") + bytes("policy_peak_bytes"));
+    CHECK(bytes("freed_bytes") > 0);
+    CHECK(bytes("freed_bytes") <= bytes("held_peak_bytes") - bytes("held_bytes"));
+    CHECK(bytes("evicted_bytes") > bytes("freed_bytes")); // blocks that came and went
+    const ProcessResult r = run_keel(args);
+    INFO(r.err);
+    CHECK(contains(r.err, " | cache 384.0 KiB + policy "));
+    CHECK(contains(r.err, " (peak "));
+    CHECK(contains(r.err, " freed) | "));
 }
 
 TEST_CASE("run --json prints one object with text, ids, stop reason and stats, and no other text") {

@@ -117,8 +117,14 @@ struct Result {
 struct Stats {
     uint64_t prefill_tokens = 0, decode_tokens = 0;
     double prefill_seconds = 0, decode_seconds = 0;
-    uint64_t kv_bytes = 0, kv_peak_bytes = 0;
+    uint64_t kv_bytes = 0, kv_peak_bytes = 0; // of the cache alone
     uint64_t evictions = 0;
+    // Memory of the policy beside the cache: what it collects, and what evictions need.
+    uint64_t policy_bytes = 0, policy_peak_bytes = 0;
+    // The most of cache and policy at the same moment; at most the sum of the two peaks.
+    uint64_t held_peak_bytes = 0;
+    // How much less the session holds now, of both, than before its evictions.
+    uint64_t freed_bytes = 0;
 };
 
 // A loaded model with a backend, a cache and a policy.
