@@ -83,7 +83,7 @@ class Bench {
             for (const int64_t depth : options.depths) {
                 for (const int64_t n : options.sequences) {
                     total_ += n * (bench_tokens_before(depth) + options.decode);
-                    decode_.push_back({depth, n, {}, {}, {}, 0, 0, 0, 0});
+                    decode_.push_back({depth, n, {}, {}, {}, 0, 0, 0, 0, 0, 0});
                 }
             }
         }
@@ -98,14 +98,17 @@ class Bench {
         make_probes();
         warm_up();
         std::vector<std::vector<double>> prefill(options_.prefill.size());
+        std::vector<uint64_t> prefill_peaks(prefill.size());
         for (int64_t round = 0; round < options_.repeat; ++round) {
             measure_peak();
-            for (size_t i = 0; i < prefill.size(); ++i)
+            for (size_t i = 0; i < prefill.size(); ++i) {
                 prefill[i].push_back(prefill_rate(options_.prefill[i]));
+                prefill_peaks[i] = session_.held_peak_bytes();
+            }
             for (DecodeSamples &samples : decode_) decode_once(samples);
         }
         for (size_t i = 0; i < prefill.size(); ++i)
-            add_prefill(options_.prefill[i], std::move(prefill[i]));
+            add_prefill(options_.prefill[i], std::move(prefill[i]), prefill_peaks[i]);
         for (const DecodeSamples &samples : decode_) add_decode(samples);
         if (options_.ops) watch_ops();
         describe();
@@ -116,7 +119,7 @@ class Bench {
     struct DecodeSamples {
         int64_t depth, sequences;
         std::vector<double> rates, probe, ratios;
-        uint64_t kv_bytes = 0, kv_read = 0;
+        uint64_t kv_bytes = 0, policy_bytes = 0, held_peak_bytes = 0, kv_read = 0;
         double submits = 0, waits = 0;
     };
 
@@ -222,6 +225,8 @@ class Bench {
         samples.kv_read = (kv_before + kv_in_use(session_.cache().cache())) / 2;
         const SessionStats &stats = session_.stats();
         samples.kv_bytes = stats.kv_bytes;
+        samples.policy_bytes = stats.policy_bytes;
+        samples.held_peak_bytes = stats.held_peak_bytes;
         const auto tokens = static_cast<double>(options_.decode);
         samples.submits = static_cast<double>(stats.decode_stream.submits) / tokens;
         samples.waits = static_cast<double>(stats.decode_stream.waits) / tokens;
@@ -239,10 +244,13 @@ class Bench {
         const SessionBatch::Stats stats_before = batch.stats();
         std::vector<std::unique_ptr<Session>> owned;
         std::vector<Session *> sessions;
+        uint64_t held = 0, most = 0; // of the sessions whose prompts were read
         for (size_t i = 0; i < n; ++i) {
             owned.push_back(batch.make_session());
             sessions.push_back(owned.back().get());
             fill(*sessions.back(), before);
+            most = std::max(most, held + sessions.back()->held_peak_bytes());
+            held += sessions.back()->held_bytes();
         }
         const auto in_use = [&] {
             uint64_t bytes = 0;
@@ -262,8 +270,12 @@ class Bench {
         }
         const double seconds = seconds_since(start);
         samples.kv_read = (kv_before + in_use()) / 2;
-        samples.kv_bytes = 0;
-        for (Session *session : sessions) samples.kv_bytes += session->kv_bytes();
+        samples.kv_bytes = samples.policy_bytes = 0;
+        for (Session *session : sessions) {
+            samples.kv_bytes += session->kv_bytes();
+            samples.policy_bytes += session->policy_bytes();
+        }
+        samples.held_peak_bytes = std::max(most, samples.kv_bytes + samples.policy_bytes);
         const auto steps = static_cast<double>(options_.decode);
         const Stream::Counters counters = batch.stats().stream - stats_before.stream;
         samples.submits = static_cast<double>(counters.submits) / steps;
@@ -323,9 +335,10 @@ class Bench {
         return static_cast<double>(pipeline_.engines().weight_bytes_per_token() + samples.kv_read);
     }
 
-    void add_prefill(int64_t n, std::vector<double> rates) {
+    void add_prefill(int64_t n, std::vector<double> rates, uint64_t held_peak_bytes) {
         PrefillResult result;
         result.tokens = n;
+        result.held_peak_bytes = held_peak_bytes;
         result.rate = Spread::of(std::move(rates));
         result.flop = prefill_flop(pipeline_.model(), n);
         result.flops = result.flop / static_cast<double>(n) * result.rate.median;
@@ -341,6 +354,8 @@ class Bench {
         result.rate = Spread::of(samples.rates);
         result.of_one = of_one(samples);
         result.kv_bytes = samples.kv_bytes;
+        result.policy_bytes = samples.policy_bytes;
+        result.held_peak_bytes = samples.held_peak_bytes;
         result.kv_read_per_token = samples.kv_read / static_cast<uint64_t>(samples.sequences);
         result.bytes_per_second =
             result.rate.median / static_cast<double>(samples.sequences) * bytes_read(samples);

@@ -37,6 +37,8 @@ struct PrefillResult {
     double flop = 0;               // of the whole prompt: matrix products and attention
     double flops = 0;              // per second, at the median rate
     std::optional<double> of_peak; // share of the f32 peak that was measured beside it
+    // The most bytes that cache and policy held together while the prompt was read.
+    uint64_t held_peak_bytes = 0;
 };
 
 struct DecodeResult {
@@ -45,7 +47,9 @@ struct DecodeResult {
     Spread rate;                  // tokens per second, of all sequences together
     std::optional<double> of_one; // median over the repeats of the ratio to one sequence at the
                                   // same depth, if that was measured
-    uint64_t kv_bytes = 0;        // that the cache held at the end
+    uint64_t kv_bytes = 0;        // that the caches held at the end
+    uint64_t policy_bytes = 0;    // that the policy held beside them at the end
+    uint64_t held_peak_bytes = 0; // the most of both together, from the prompt on
     uint64_t kv_read_per_token =
         0; // bytes of K and V that attention reads, averaged over the tokens
     double bytes_per_second =

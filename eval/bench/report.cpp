@@ -58,28 +58,32 @@ std::string heading(const BenchReport &r, std::string_view version) {
 }
 
 std::string prefill_table(const BenchReport &r) {
-    std::vector<Row> rows{{"prefill", "tokens/s", "spread", "range", "ms", "GFLOP/s", "of peak"}};
+    std::vector<Row> rows{
+        {"prefill", "tokens/s", "spread", "range", "ms", "GFLOP/s", "of peak", "most held"}};
     for (const PrefillResult &p : r.prefill) {
         rows.push_back(
             {fmt::format("{} tokens", p.tokens), rate_text(p.rate.median), spread_text(p.rate),
              range_text(p.rate),
              rate_text(p.rate.median > 0 ? 1000 * static_cast<double>(p.tokens) / p.rate.median
                                          : 0),
-             giga(p.flops), percent_text(p.of_peak)});
+             giga(p.flops), percent_text(p.of_peak), format_bytes(p.held_peak_bytes)});
     }
     return aligned_table(rows);
 }
 
+// Cache and policy together.
+std::string held_text(const DecodeResult &d) { return format_bytes(d.kv_bytes + d.policy_bytes); }
+
 std::string decode_table(const BenchReport &r) {
     std::vector<Row> rows{{"decode", "tokens/s", "spread", "range", "ms/token", "GB/s", "of read",
-                           "KV", "submits", "waits"}};
+                           "held", "most held", "submits", "waits"}};
     for (const DecodeResult &d : r.decode) {
         if (d.sequences > 1) continue;
         rows.push_back({fmt::format("{} tokens at {}", d.tokens, d.depth), rate_text(d.rate.median),
                         spread_text(d.rate), range_text(d.rate),
                         rate_text(d.rate.median > 0 ? 1000 / d.rate.median : 0),
-                        giga(d.bytes_per_second), percent_text(d.of_bandwidth),
-                        format_bytes(d.kv_bytes), fmt::format("{:.1f}", d.submits),
+                        giga(d.bytes_per_second), percent_text(d.of_bandwidth), held_text(d),
+                        format_bytes(d.held_peak_bytes), fmt::format("{:.1f}", d.submits),
                         fmt::format("{:.1f}", d.waits)});
     }
     return aligned_table(rows);
@@ -88,7 +92,7 @@ std::string decode_table(const BenchReport &r) {
 // Several sequences in one step.
 std::string batch_table(const BenchReport &r) {
     std::vector<Row> rows{{"decode at once", "tokens/s", "spread", "range", "each", "x one",
-                           "ms/step", "GB/s", "of read", "KV", "submits", "waits"}};
+                           "ms/step", "GB/s", "of read", "held", "most held", "submits", "waits"}};
     for (const DecodeResult &d : r.decode) {
         if (d.sequences == 1) continue;
         const double each = d.rate.median / static_cast<double>(d.sequences);
@@ -97,7 +101,7 @@ std::string batch_table(const BenchReport &r) {
              rate_text(d.rate.median), spread_text(d.rate), range_text(d.rate), rate_text(each),
              d.of_one ? fmt::format("{:.2f}", *d.of_one) : "-",
              rate_text(each > 0 ? 1000 / each : 0), giga(d.bytes_per_second),
-             percent_text(d.of_bandwidth), format_bytes(d.kv_bytes),
+             percent_text(d.of_bandwidth), held_text(d), format_bytes(d.held_peak_bytes),
              fmt::format("{:.1f}", d.submits), fmt::format("{:.1f}", d.waits)});
     }
     return aligned_table(rows);
@@ -156,7 +160,8 @@ Json bench_json(const BenchReport &r, std::string_view version) {
                            {"tokens_per_second", spread_json(p.rate)},
                            {"flop", p.flop},
                            {"flops_per_second", p.flops},
-                           {"of_peak", optional_json(p.of_peak)}});
+                           {"of_peak", optional_json(p.of_peak)},
+                           {"held_peak_bytes", p.held_peak_bytes}});
     }
     for (const DecodeResult &d : r.decode) {
         decode.push_back({{"depth", d.depth},
@@ -170,6 +175,9 @@ Json bench_json(const BenchReport &r, std::string_view version) {
                            d.probe.samples.empty() ? Json(nullptr) : spread_json(d.probe)},
                           {"of_bandwidth", optional_json(d.of_bandwidth)},
                           {"kv_bytes", d.kv_bytes},
+                          {"policy_bytes", d.policy_bytes},
+                          {"held_bytes", d.kv_bytes + d.policy_bytes},
+                          {"held_peak_bytes", d.held_peak_bytes},
                           {"submits_per_token", d.submits / static_cast<double>(d.sequences)},
                           {"waits_per_token", d.waits / static_cast<double>(d.sequences)}});
     }

@@ -249,12 +249,13 @@ LogTotals log_totals(const LogHistory &history) {
     for (const LogEviction &e : log_evictions(history)) {
         int64_t most = 0;
         double sum = 0;
+        uint64_t freed = 0;
         for (size_t i = e.begin; i < e.end; ++i) {
             const LogLine &line = history.lines[i];
             most = std::max(most, line.evicted_max);
             totals.slots_in_all += static_cast<uint64_t>(line.evicted);
             sum += line.microseconds;
-            totals.freed_bytes += line.freed_bytes;
+            freed += line.freed_bytes;
             policies.insert(line.policy);
             if (!line.allocator.empty()) allocators.insert(line.allocator);
             sequences.insert(line.sequence);
@@ -281,6 +282,8 @@ LogTotals log_totals(const LogHistory &history) {
             ++layer.lines;
         }
         ++triggers[history.lines[e.begin].trigger];
+        totals.freed_bytes += freed;
+        totals.freed_most = std::max(totals.freed_most, freed);
         ++totals.evictions;
         totals.slots += static_cast<uint64_t>(most);
         us.push_back(sum);

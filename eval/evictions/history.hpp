@@ -95,7 +95,10 @@ struct LogTotals {
         int64_t kept_min = 0, kept_max = 0;
         std::vector<double> head_kept_sum; // [heads]; empty: not in the log
     };
-    uint64_t evictions = 0, sequences = 0, freed_bytes = 0;
+    uint64_t evictions = 0, sequences = 0;
+    // Of blocks that were given back: summed over evictions (blocks that were taken again count
+    // again), and of the eviction that gave back the most.
+    uint64_t freed_bytes = 0, freed_most = 0;
     uint64_t slots = 0,
              slots_in_all =
                  0; // of the head that lost most, summed over evictions; of all layers and heads

@@ -62,5 +62,6 @@ dataTable(section("Layers"), rowsOf(data.layers), [
   {name: "kept min", key: l => l.min, right: true},
   {name: "kept mean", key: l => l.mean, text: l => l.mean.toFixed(1), right: true},
   {name: "kept max", key: l => l.max, right: true},
-  {name: "freed", key: l => l.freed, text: l => bytes(l.freed), right: true},
+  {name: "given back", key: l => l.freed, text: l => bytes(l.freed), right: true,
+    title: "blocks, summed over evictions: blocks that were taken again count again"},
 ], 1000);

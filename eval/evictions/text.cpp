@@ -123,11 +123,12 @@ std::string log_text(const LogHistory &history, const LogView &view) {
     for (const auto &[name, count] : t.triggers)
         triggers += fmt::format("{}{} {}", triggers.empty() ? "" : ", ", name, count);
     out += fmt::format(
-        "triggers: {}\nevicted: {} tokens (of the head that lost most), {} keys of all heads, {} "
-        "freed\n"
+        "triggers: {}\nevicted: {} tokens (of the head that lost most), {} keys of all heads\n"
+        "blocks given back: at most {} by one eviction, {} in sum (blocks that were taken again "
+        "count again)\n"
         "time of an eviction: median {:.0f} us, p99 {:.0f} us, longest {:.0f} us, all {:.1f} ms\n",
-        triggers, t.slots, t.slots_in_all, format_bytes(t.freed_bytes), t.us_median, t.us_p99,
-        t.us_max, t.us_total / 1000);
+        triggers, t.slots, t.slots_in_all, format_bytes(t.freed_most), format_bytes(t.freed_bytes),
+        t.us_median, t.us_p99, t.us_max, t.us_total / 1000);
     if (history.is_cut_off)
         out += "the last line is cut off and left out: the run ended while it wrote\n";
     size_t told = 0;
@@ -138,7 +139,7 @@ std::string log_text(const LogHistory &history, const LogView &view) {
     }
     if (told > 10) out += fmt::format("... and {} times more\n", told - 10);
     out += fmt::format("\n{:>7} {:>6} {:>10} {:>10} {:>10} {:>10} {:>12}\n", "layer", "heads",
-                       "evictions", "kept min", "kept mean", "kept max", "freed");
+                       "evictions", "kept min", "kept mean", "kept max", "given back");
     for (const LogTotals::Layer &l : t.layers)
         out += fmt::format("{:>7} {:>6} {:>10} {:>10} {:>10.1f} {:>10} {:>12}\n", l.layer, l.heads,
                            l.lines, l.kept_min, l.kept_sum / static_cast<double>(l.lines),
@@ -178,6 +179,7 @@ nlohmann::ordered_json log_json(const LogHistory &history) {
     json["evicted_tokens"] = t.slots;
     json["evicted_keys"] = t.slots_in_all;
     json["freed_bytes"] = t.freed_bytes;
+    json["freed_most_bytes"] = t.freed_most;
     json["microseconds"] = {
         {"median", t.us_median}, {"p99", t.us_p99}, {"max", t.us_max}, {"total", t.us_total}};
     json["has_positions"] = t.has_positions;

@@ -187,7 +187,10 @@ Json divergence_json(const DivergenceReport &r, std::string_view version) {
     for (const Quantile &q : r.quantiles)
         quantiles.push_back({{"q", q.q}, {"value", q.value}, {"error", optional_json(q.error)}});
     const auto cache = [](const WindowCache &c) {
-        return Json{{"evictions", c.evictions}, {"slots", c.slots}, {"kv_bytes", c.kv_bytes}};
+        return Json{{"evictions", c.evictions},
+                    {"slots", c.slots},
+                    {"kv_bytes", c.kv_bytes},
+                    {"policy_bytes", c.policy_bytes}};
     };
     for (const DivergenceWindow &w : r.windows) {
         windows.push_back({{"begin", w.where.begin},

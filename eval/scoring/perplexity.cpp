@@ -20,7 +20,8 @@ using Json = nlohmann::ordered_json;
 
 WindowCache window_cache(Session &session) {
     const SessionStats &stats = session.stats();
-    return {stats.evictions, session.cache().cache().max_length(), stats.kv_bytes};
+    return {stats.evictions, session.cache().cache().max_length(), stats.kv_bytes,
+            stats.policy_bytes};
 }
 
 double PerplexityReport::perplexity() const { return std::exp(nll.mean); }
@@ -75,6 +76,7 @@ PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
             w.nll += value / static_cast<double>(w.where.tokens());
         r.evictions += w.cache.evictions;
         r.kv_peak_bytes = std::max(r.kv_peak_bytes, session.stats().kv_peak_bytes);
+        r.held_peak_bytes = std::max(r.held_peak_bytes, session.stats().held_peak_bytes);
     };
     const auto start = std::chrono::steady_clock::now();
     if (batch) {
@@ -120,11 +122,12 @@ std::string perplexity_text(const PerplexityReport &r) {
     std::string out = fmt::format("{}: weights {}, KV {}, policy {}\n", r.model, r.weights,
                                   key == value ? key : key + " and " + value, r.policy);
     out += scoring_text_line(r.options, r.has_bos, r.windows.size());
-    out += fmt::format(
-        "{} of {} tokens scored in {:.1f} s, {:.0f} tokens/s taken in{}; KV at most {}{}; {}\n",
-        r.nll.count, r.text_tokens, r.seconds, r.rate(),
-        r.batch > 1 ? fmt::format(", {} at once", r.batch) : "", format_bytes(r.kv_peak_bytes),
-        r.batch > 1 ? " in all" : "", counted(r.evictions, "eviction"));
+    out += fmt::format("{} of {} tokens scored in {:.1f} s, {:.0f} tokens/s taken in{}; cache and "
+                       "policy at most {}{}; {}\n",
+                       r.nll.count, r.text_tokens, r.seconds, r.rate(),
+                       r.batch > 1 ? fmt::format(", {} at once", r.batch) : "",
+                       format_bytes(r.held_peak_bytes), r.batch > 1 ? " each" : "",
+                       counted(r.evictions, "eviction"));
     if (!r.keeps_all && r.evictions == 0) {
         out += fmt::format(
             "policy {} evicted nothing here, so this is a full cache's number: a smaller budget, "
@@ -171,7 +174,8 @@ Json perplexity_json(const PerplexityReport &r, std::string_view version) {
                            {"nll", w.nll},
                            {"evictions", w.cache.evictions},
                            {"slots", w.cache.slots},
-                           {"kv_bytes", w.cache.kv_bytes}});
+                           {"kv_bytes", w.cache.kv_bytes},
+                           {"policy_bytes", w.cache.policy_bytes}});
     }
     return {{"version", version},
             {"model", r.model},
@@ -191,6 +195,7 @@ Json perplexity_json(const PerplexityReport &r, std::string_view version) {
             {"tokens_per_second", r.rate()},
             {"evictions", r.evictions},
             {"kv_peak_bytes", r.kv_peak_bytes},
+            {"held_peak_bytes", r.held_peak_bytes},
             {"windows", std::move(windows)}};
 }
 

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <set>
@@ -97,6 +98,10 @@ TEST_CASE("bytes are those of the whole sequence: copies of quantized keys, a re
         CHECK(items[arm].kv_bytes == line.points.back()[1]);
         for (const auto &point : line.points) CHECK(point[1] <= items[arm].peak_kv_bytes);
     }
+    // The peak is that of the eviction: what h2o decides with lies beside the whole prompt.
+    uint64_t most = 0;
+    for (const auto &point : lines["h2o"].points) most = std::max(most, point[1]);
+    CHECK(items["h2o"].peak_kv_bytes > most);
     // All slots of a head of 64 hold q8_0 rows; that were turned, in f32 or their codes, too.
     const AbItem &turned = items["turned"];
     CHECK(turned.own_full_kv_bytes > 0);

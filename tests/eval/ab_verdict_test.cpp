@@ -306,6 +306,8 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
             AbItem item =
                 ab_item(arm, budget, fmt::format("i{}", i), value + 0.01 * (i % 3), "nll");
             item.kv_bytes = bytes;
+            item.policy_bytes = bytes / 10;
+            item.peak_kv_bytes = arm == "q4cache" ? bytes : 8000 + bytes;
             records.emplace_back(item);
         }
     };
@@ -322,17 +324,36 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
     CHECK(c->mean_b == Approx(3.3 + 0.0095));
     CHECK(c->effect == Approx(-0.2));
     CHECK(c->verdict == AbVerdict::better);
-    CHECK(contains(verdict_line(*c), "where both hold 2.9 KiB"));
+    // Of q4cache all that it held while it was scored; of window between its two budgets.
+    CHECK(c->a_budget == "full");
+    CHECK(c->a_peak_bytes == 3000);
+    CHECK(c->b_budget == "tokens:128 to tokens:256");
+    CHECK(c->b_peak_bytes == 11000);
+    CHECK(contains(verdict_line(*c), "q4cache where both hold 2.9 KiB is better than window at "
+                                     "tokens:128 to tokens:256 on continuation nll: "));
+    CHECK(contains(verdict_line(*c), "; at the peak 2.9 KiB against 10.7 KiB"));
+    const std::string text = ab_summary_text(loaded->summary);
+    CHECK(contains(text, "on continuation, where both hold 2.9 KiB, window at tokens:128 to "
+                         "tokens:256 held up to 10.7 KiB, 267% more than q4cache with 2.9 KiB"));
+    CHECK(contains(text, "2.9 KiB, 10.7 KiB")); // the column of peaks
     // 6000 bytes are beyond all that the window was given: nothing is said.
     CHECK(find_contrast(loaded->summary.equal_bytes, "snapkv", "window", "nll") == nullptr);
     const auto apart = [&](const AbApart &one) { return one.a == "snapkv" && one.b == "window"; };
     const auto &list = loaded->summary.apart;
     CHECK(std::any_of(list.begin(), list.end(), apart));
-    CHECK(contains(ab_summary_text(loaded->summary),
-                   "not compared at equal bytes: snapkv (5.9 KiB) and window"));
+    CHECK(contains(text, "not compared at equal bytes: snapkv at tokens:400 holds 5.9 KiB and "
+                         "window at tokens:64 to tokens:256 holds 1000 B to 3.9 KiB on "
+                         "continuation: 2.0 KiB (50%) apart"));
+    // A protocol is named where there is one.
+    AbApart other = list.front();
+    other.protocol = "question_blind";
+    CHECK(contains(apart_text(other), " on continuation (question_blind): "));
     // On the front: the cheapest, and whoever is better than all that are cheaper.
     for (const AbCellSummary &cell : loaded->summary.cells)
         CHECK(cell.on_front == (cell.cell->arm != "full" && cell.cell->budget != "tokens:256"));
+    // At the peak only a smaller type of the cache saves anything.
+    for (const AbCellSummary &cell : loaded->summary.cells)
+        CHECK(cell.on_peak_front == (cell.cell->arm == "q4cache" || cell.cell->arm == "snapkv"));
 }
 
 TEST_CASE("the Pareto front keeps equals and leaves out what is beaten") {

@@ -79,6 +79,9 @@ TEST_CASE("a measurement holds a result for every length, and what it ran on") {
     // From 20 to 24 slots, K and V in f32, 2 heads of 64 in 6 layers: 22 on average.
     CHECK(d.kv_read_per_token == 22 * 2 * 4 * 64 * 2 * 6);
     CHECK(d.kv_bytes >= 24 * 2 * 4 * 64 * 2 * 6);
+    CHECK(d.policy_bytes == 0);
+    CHECK(d.held_peak_bytes == d.kv_bytes);
+    CHECK(r.prefill[1].held_peak_bytes == d.kv_bytes); // of 24 tokens, too
     CHECK(d.bytes_per_second ==
           Approx(d.rate.median *
                  static_cast<double>(r.weight_bytes_per_token + d.kv_read_per_token)));
@@ -139,6 +142,7 @@ TEST_CASE("the table is aligned and the object has what it shows") {
     p.rate = Spread::of({1500, 1500, 1530});
     p.flops = 50e9;
     p.of_peak = 0.25;
+    p.held_peak_bytes = 9 << 20;
     r.prefill.push_back(p);
     DecodeResult d;
     d.depth = 2048;
@@ -147,6 +151,9 @@ TEST_CASE("the table is aligned and the object has what it shows") {
     d.bytes_per_second = 9e9;
     d.of_bandwidth = 0.75;
     d.submits = 1;
+    d.kv_bytes = 2 << 20;
+    d.policy_bytes = 1 << 20;
+    d.held_peak_bytes = 12 << 20;
     r.decode.push_back(d);
     const std::string text = bench_table(r, "1.2.3");
     INFO(text);
@@ -156,8 +163,10 @@ TEST_CASE("the table is aligned and the object has what it shows") {
     CHECK(has("1.10 B parameters"));
     CHECK(has("KV q8_0 and f16"));
     CHECK(has("3 planned ops run elsewhere"));
-    CHECK(has("512 tokens      1500  +-0.0%  1500..1530  341.3    50.00      25%\n"));
-    CHECK(has("64 tokens at 2048     25.00  +-20.0%  20.00..40.00     40.00  9.00      75%"));
+    CHECK(has("512 tokens      1500  +-0.0%  1500..1530  341.3    50.00      25%    9.0 MiB\n"));
+    CHECK(has("64 tokens at 2048     25.00  +-20.0%  20.00..40.00     40.00  9.00      75%  3.0 "
+              "MiB   12.0 MiB"));
+    CHECK(bench_json(r, "1").at("decode").at(0).at("held_bytes") == 3 << 20);
     CHECK(has("read 12.00 GB/s (10.00 plain, 12.00 with prefetch"));
     const auto json = bench_json(r, "1.2.3");
     CHECK(json.at("version") == "1.2.3");
@@ -195,6 +204,7 @@ TEST_CASE("several sequences at once are measured beside one alone") {
     CHECK(three.of_one.has_value());
     CHECK(three.rate.samples.size() == 2);
     CHECK(three.kv_bytes == 3 * one.kv_bytes);
+    CHECK(three.held_peak_bytes == 3 * one.held_peak_bytes);
     CHECK(three.kv_read_per_token == one.kv_read_per_token);
     CHECK(three.submits == one.submits);
     const std::string text = bench_table(r, "1");

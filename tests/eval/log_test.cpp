@@ -87,6 +87,7 @@ TEST_CASE("What a log comes to is counted by whole evictions") {
     CHECK(t.evictions == 2);
     CHECK(t.sequences == 1);
     CHECK(t.freed_bytes == 4096);
+    CHECK(t.freed_most == 2048);
     CHECK(t.slots == 2 + 5);
     CHECK(t.slots_in_all == 4 * 2 + 4 * 5);
     CHECK(t.us_median == 30);

@@ -45,7 +45,11 @@ nlohmann::json result(const std::string &model) {
                {"tokens_per_second", rate},
                {"of_bandwidth", nullptr},
                {"kv_bytes", 4096}},
-              {{"depth", 64}, {"tokens_per_second", rate}}}}};
+              {{"depth", 64},
+               {"tokens_per_second", rate},
+               {"kv_bytes", 8192},
+               {"held_bytes", 9000},
+               {"held_peak_bytes", 20000}}}}};
 }
 
 } // namespace
@@ -173,7 +177,11 @@ TEST_CASE("a report shows runs and plain results, and nothing in them reaches th
     CHECK(lines[0].prefill->median == 12.5);
     CHECK(lines[0].prefill->share == 0.5);
     CHECK_FALSE(lines[0].decode->share);
+    CHECK(lines[0].held_bytes == 4096); // of an older version: the cache alone
+    CHECK_FALSE(lines[0].held_peak_bytes);
     CHECK(lines[1].depth == 64);
+    CHECK(lines[1].held_bytes == 9000);
+    CHECK(lines[1].held_peak_bytes == 20000);
     CHECK_FALSE(lines[1].prefill);
     CHECK(lines[2].model == "tiny");
     CHECK(lines[2].sync == "lazy"); // as the pipeline had it: no axis

@@ -86,8 +86,9 @@ struct AbItem : AbPlace {
     double value = 0;   // finite
     int64_t length = 0; // tokens of the prompt
     double depth = -1;  // of the needle, 0 to 1; below 0: none
-    // Cache and policy_bytes, when scored; what the reference's cache would hold; what the arm's
-    // own would if it kept all (0: as the reference's); at most.
+    // Cache and policy_bytes together, when scored; what the reference's cache would hold; what the
+    // arm's own would if it kept all (0: as the reference's); the most of cache and policy at the
+    // same moment.
     uint64_t kv_bytes = 0, full_kv_bytes = 0, own_full_kv_bytes = 0, peak_kv_bytes = 0;
     uint64_t policy_bytes = 0; // that the policy makes the core hold beside the cache
     double kept_slots = 0;     // mean over layers and heads

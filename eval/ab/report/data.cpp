@@ -118,18 +118,20 @@ class Writer {
     }
 
     void write_cells() {
-        table("cells", {"arm",  "budget", "protocol", "task",   "metric", "up",    "kind",
-                        "n",    "docs",   "mean",     "low",    "high",   "bytes", "full",
-                        "peak", "kept",   "seen",     "evicts", "us",     "front"},
+        table("cells",
+              {"arm",  "budget", "protocol", "task", "metric", "up",       "kind",        "n",
+               "docs", "mean",   "low",      "high", "bytes",  "full",     "policyBytes", "peak",
+               "kept", "seen",   "evicts",   "us",   "front",  "peakFront"},
               5, [&] {
                   for (const AbCellSummary &one : summary_.cells) {
                       const AbCell &c = *one.cell;
                       row(static_cast<const AbCellKey &>(c), c.kind.higher_is_better,
                           static_cast<int>(c.kind.kind), one.items, one.clusters, number(one.mean),
                           end(one.interval, &Interval::low), end(one.interval, &Interval::high),
-                          number(c.kv_bytes), number(c.full_kv_bytes), c.peak_kv_bytes,
-                          number(c.kept_slots), number(c.seen), number(c.evictions),
-                          number(c.eviction_us), one.on_front);
+                          number(c.kv_bytes), number(c.full_kv_bytes), number(c.policy_bytes),
+                          c.peak_kv_bytes, number(c.kept_slots), number(c.seen),
+                          number(c.evictions), number(c.eviction_us), one.on_front,
+                          one.on_peak_front);
                   }
               });
     }
@@ -148,7 +150,7 @@ class Writer {
             c.p ? number(c.p_adjusted) : Short{"null"}, c.family_size, number(c.detectable),
             c.items, c.clusters, c.identical, c.only_a + c.only_b, c.ratio,
             c.meaning.higher_is_better, static_cast<int>(c.meaning.kind), number(c.at_bytes),
-            number(c.noise), c.implied, c.length);
+            number(c.a_peak_bytes), number(c.b_peak_bytes), number(c.noise), c.implied, c.length);
     }
 
     void write_contrasts() {
@@ -157,7 +159,7 @@ class Writer {
                "family", "method",  "test",  "kind",      "verdict",  "within",    "meanA",
                "meanB",  "effect",  "low",   "high",      "p",        "pAdjusted", "size",
                "seen",   "n",       "docs",  "identical", "missing",  "ratio",     "up",
-               "sort",   "bytes",   "noise", "implied",   "length"},
+               "sort",   "bytes",   "peakA", "peakB",     "noise",    "implied",   "length"},
               10, [&] {
                   bool cut = false;
                   for (const AbContrast &c : summary_.contrasts) {
@@ -172,10 +174,7 @@ class Writer {
     }
 
     void write_apart() {
-        for (const AbApart &one : summary_.apart)
-            row(texts_(one.a), texts_(one.b), texts_(one.protocol), texts_(one.task),
-                number(one.a_bytes.low), number(one.a_bytes.high), number(one.b_bytes.low),
-                number(one.b_bytes.high));
+        for (const AbApart &one : summary_.apart) out_.value(apart_text(one));
     }
 
     void write_speeds() {

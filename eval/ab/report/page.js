@@ -38,6 +38,10 @@ function detectable(c) {
   return c.seen === null ? "nothing" : c.ratio ? percent(c.seen).replace("+", "") : num(c.seen);
 }
 
+function heldText(c) {
+  return bytes(c.bytes) + (c.policyBytes > 0 ? ` (${bytes(c.policyBytes)} of the policy)` : "");
+}
+
 function budgetKey(budget) {
   const colon = budget.indexOf(":");
   if (colon < 0) return [budget === "full" ? 0 : 9, 0];
@@ -190,8 +194,11 @@ function verdictTable(host, list, withBytes, limit) {
     {name: "test", key: c => c.test,
       text: c => c.test + (c.size > 1 ? `, ${c.size} contrasts` : "")},
   ];
-  const held = {name: "KV bytes", key: c => c.bytes, text: c => bytes(c.bytes), right: true};
-  if (withBytes) columns.splice(3, 0, held);
+  const held = {name: "bytes held", key: c => c.bytes, text: c => bytes(c.bytes), right: true,
+    title: "by both, cache and policy together, while they are scored"};
+  const peaks = {name: "peaks", text: c => bytes(c.peakA) + ", " + bytes(c.peakB),
+    title: "the most that A and B held, cache and policy together"};
+  if (withBytes) columns.splice(3, 0, held, peaks);
   dataTable(host, list, columns, limit);
 }
 function showVerdicts() {
@@ -236,15 +243,19 @@ function showQuality() {
   const usable = cells.filter(c => isQuality(c.kind) && c.bytes > 0 && !isAgain(c.arm));
   const questions = primaryFirst(unique(usable.map(question)));
   if (questions.length === 0) return;
-  const made = section("Quality against kept bytes", "Mean over the items with its interval. A " +
-    "ring marks the Pareto front: no other arm is as good with fewer bytes.");
+  const made = section("Quality against bytes held", "Mean over the items with its interval. " +
+    "Bytes are of cache and policy together. A ring marks the Pareto front: no other arm is as " +
+    "good with fewer bytes.");
   const [bar, host] = controls(made, "plot"), hidden = new Set();
-  let chosen = questions[0];
+  const moments = ["while scored", "at the peak"];
+  let chosen = questions[0], moment = moments[0];
   const point = c => {
     const range = c.low === null ? "" : " " + interval(c.low, c.high, num);
-    const title = `${at(c.arm, c.budget)}: ${num(c.mean)}${range}, ${bytes(c.bytes)}, ` +
-      `${num(c.kept)} slots a head`;
-    return {x: c.bytes, y: c.mean, low: c.low, high: c.high, ring: c.front, title};
+    const title = `${at(c.arm, c.budget)}: ${num(c.mean)}${range}, ${heldText(c)}, peak ` +
+      `${bytes(c.peak)}, ${num(c.kept)} slots a head`;
+    const isPeak = moment === moments[1];
+    return {x: isPeak ? c.peak : c.bytes, y: c.mean, low: c.low, high: c.high,
+      ring: isPeak ? c.peakFront : c.front, title};
   };
   const again = drawn(host, (host, width) => {
     const here = usable.filter(c => question(c) === chosen);
@@ -253,11 +264,15 @@ function showQuality() {
     const series = arms.map(arm => ({name: arm, ...lookOf(arm), points: points(arm)}))
       .filter(s => s.points.length > 0);
     lineChart(host, width, series,
-      {hidden, xBytes: true, logX: true, xName: "KV bytes held", yName: here[0].metric});
+      {hidden, xBytes: true, logX: true, xName: "bytes held " + moment, yName: here[0].metric});
     legend(host, series, hidden, again);
   });
   choose(bar, "of", questions, chosen, value => {
     chosen = value;
+    again();
+  });
+  choose(bar, "bytes", moments, moment, value => {
+    moment = value;
     again();
   });
   again();
@@ -266,17 +281,13 @@ function showQuality() {
 function showEqualBytes() {
   const equal = contrasts.filter(c => c.kind === 2);
   if (equal.length + data.apart.length === 0) return;
-  const made = section("At equal bytes", "Two arms whose caches are equally large. Between an " +
-    "arm's budgets its items are interpolated linearly in bytes.");
+  const made = section("At equal bytes", "Two arms that hold equally much while they are " +
+    "scored, cache and policy together. Between an arm's budgets its items are interpolated " +
+    "linearly in bytes.");
   if (equal.length) verdictTable(made, equal, true, 25);
   if (data.apart.length === 0) return;
-  const range = (low, high) => low === high ? bytes(low) : bytes(low) + " to " + bytes(high);
-  const lines = data.apart.map(([a, b, protocol, task, aLow, aHigh, bLow, bHigh]) => {
-    const [first, second, how, what] = [a, b, protocol, task].map(i => data.names[i]);
-    const both = `${first} (${range(aLow, aHigh)}) and ${second} (${range(bLow, bHigh)})`;
-    return el("li", {text: `${both}, ${what}${how ? " " + how : ""}`});
-  });
-  const title = `${lines.length} pairs are not compared: their caches are never equally large`;
+  const lines = data.apart.map(text => el("li", {text}));
+  const title = `${lines.length} pairs are not compared: they never hold equally much`;
   made.append(el("details", {}, el("summary", {text: title}), el("ul", {}, ...lines)));
 }
 
@@ -375,8 +386,9 @@ function showTimelines() {
     return {...place, points: points.map(([tokens, held, evicted]) => ({x: tokens, y: held,
       mark: evicted > 0, title: `${name}: ${evicted} slots evicted at token ${tokens}`}))};
   });
-  showLines("KV bytes over time", "One item of each. A triangle: an eviction.", rows, asked,
-    () => ({xName: "tokens", yName: "KV bytes", yBytes: true, zero: true}));
+  showLines("Bytes held over time", "Cache and policy together, of one item of each. A " +
+    "triangle: an eviction.", rows, asked,
+  () => ({xName: "tokens", yName: "bytes held", yBytes: true, zero: true}));
 }
 function showCurves() {
   const z = 1.96;
@@ -454,11 +466,14 @@ function showCells() {
     {name: "n", key: c => c.n, text: itemsOf, right: true, title: "items / documents"},
     {name: "slots a head", key: c => c.kept, text: c => num(c.kept), right: true},
     {name: "of tokens", key: c => c.seen, text: c => num(c.seen), right: true},
-    {name: "KV bytes", key: c => c.bytes, text: c => bytes(c.bytes), right: true},
+    {name: "bytes held", key: c => c.bytes, text: c => bytes(c.bytes), right: true,
+      title: "cache and policy together, while items were scored"},
+    {name: "of the policy", key: c => c.policyBytes, text: c => bytes(c.policyBytes), right: true,
+      title: "the part of them that the policy made the core hold beside the cache"},
     {name: "saved", key: saved, right: true,
       text: c => isGiven(saved(c)) ? (100 * saved(c)).toFixed(1) + "%" : "-"},
     {name: "peak", key: c => c.peak, text: c => bytes(c.peak), right: true,
-      title: "the most that was held, prefill included"},
+      title: "the most of cache and policy at the same moment, prefill included"},
     {name: "evictions", key: c => c.evicts, text: c => num(c.evicts), right: true,
       title: "a mean over the items"},
     {name: "µs each", key: each, text: c => num(each(c)), right: true},
@@ -493,9 +508,9 @@ function showHelp() {
     "“Equal in every item” is a count; it proves no more than its interval does. “Within margin” " +
     "means that the interval excludes a loss as large as the margin " +
     `(${statistics.margin}).`,
-    "KV bytes are what was held while an item was scored, as a mean over the items, with what " +
-    "the policy makes the core hold beside the cache. Peak is the most that was held at any " +
-    "time, with the prompt before the eviction and a replay.",
+    "Bytes held are those of the cache and of what the policy makes the core hold beside it, " +
+    "while an item was scored, as a mean over the items. The peak is the most of both together " +
+    "at any moment, with the prompt before the eviction and a replay.",
   ]) made.append(el("p", {class: "note", text}));
 }
 

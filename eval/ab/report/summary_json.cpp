@@ -57,6 +57,7 @@ Json cell_json(const AbCellSummary &one) {
     j["evictions"] = cell.evictions;
     j["eviction_us"] = cell.eviction_us;
     j["on_front"] = one.on_front;
+    j["on_peak_front"] = one.on_peak_front;
     return j;
 }
 
@@ -67,7 +68,11 @@ Json contrast_json(const AbContrast &c) {
     j["a_budget"] = c.a_budget;
     j["b"] = c.b;
     j["b_budget"] = c.b_budget;
-    if (c.kind == AbContrast::Kind::equal_bytes) j["kv_bytes"] = c.at_bytes;
+    if (c.kind == AbContrast::Kind::equal_bytes) {
+        j["kv_bytes"] = c.at_bytes;
+        j["a_peak_bytes"] = c.a_peak_bytes;
+        j["b_peak_bytes"] = c.b_peak_bytes;
+    }
     j["protocol"] = c.protocol;
     j["task"] = c.task;
     j["metric"] = c.metric;
@@ -128,11 +133,15 @@ Json ab_summary_json(const AbSummary &s) {
     j["bytes_apart"] = Json::array();
     for (const AbApart &one : s.apart)
         j["bytes_apart"].push_back({{"a", one.a},
+                                    {"a_budget", one.a_budget},
                                     {"b", one.b},
+                                    {"b_budget", one.b_budget},
                                     {"protocol", one.protocol},
                                     {"task", one.task},
                                     {"a_bytes", {one.a_bytes.low, one.a_bytes.high}},
-                                    {"b_bytes", {one.b_bytes.low, one.b_bytes.high}}});
+                                    {"b_bytes", {one.b_bytes.low, one.b_bytes.high}},
+                                    {"gap_bytes", one.gap_bytes()},
+                                    {"text", apart_text(one)}});
     j["noise"] = contrasts_json(s.noise);
     j["speeds"] = Json::array();
     for (const AbSpeedRow &row : s.speeds) {

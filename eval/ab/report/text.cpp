@@ -93,12 +93,17 @@ std::string ab_contrast_table(const Choice &contrasts) {
     const auto number = [](const AbContrast &c, double value) {
         return c.items > 0 ? ab_number_text(value) : "-";
     };
-    column(true, "arm", false, [](const AbContrast &c) { return printable(c.a, 30); });
-    column(true, bytes ? "KV bytes" : "budget", bytes, [&](const AbContrast &c) {
-        return bytes ? format_bytes(static_cast<uint64_t>(std::clamp(c.at_bytes, 0.0, 1e18)))
-                     : printable(c.a_budget, 20);
+    const auto arm = [&](const std::string &name, const std::string &budget) {
+        return bytes ? ab_arm_text(name, budget) : printable(name, 30);
+    };
+    column(true, "arm", false, [&](const AbContrast &c) { return arm(c.a, c.a_budget); });
+    column(true, bytes ? "held" : "budget", bytes, [&](const AbContrast &c) {
+        return bytes ? ab_bytes_text(c.at_bytes) : printable(c.a_budget, 20);
     });
-    column(true, "against", false, [](const AbContrast &c) { return printable(c.b, 30); });
+    column(true, "against", false, [&](const AbContrast &c) { return arm(c.b, c.b_budget); });
+    column(bytes, "peaks", false, [](const AbContrast &c) {
+        return ab_bytes_text(c.a_peak_bytes) + ", " + ab_bytes_text(c.b_peak_bytes);
+    });
     column(true, "on", false, [](const AbContrast &c) {
         return printable(c.task + " " + c.metric, 50) +
                (c.length < 0 ? "" : fmt::format(" @{}", c.length));
@@ -160,20 +165,8 @@ std::string ab_summary_text(const AbSummary &s) {
     constexpr size_t most = 12;
     if (!s.apart.empty()) {
         out += "\n";
-        for (size_t i = 0; i < std::min(s.apart.size(), most / 3); ++i) {
-            const AbApart &one = s.apart[i];
-            const auto bytes = [](const Interval &r) {
-                const auto size = [](double v) {
-                    return format_bytes(static_cast<uint64_t>(std::clamp(v, 0.0, 1e18)));
-                };
-                return r.low == r.high ? size(r.low)
-                                       : fmt::format("{} to {}", size(r.low), size(r.high));
-            };
-            out += fmt::format("not compared at equal bytes: {} ({}) and {} ({}) hold caches of "
-                               "different sizes on {}\n",
-                               printable(one.a, 60), bytes(one.a_bytes), printable(one.b, 60),
-                               bytes(one.b_bytes), printable(one.task, 60));
-        }
+        for (size_t i = 0; i < std::min(s.apart.size(), most / 3); ++i)
+            out += fmt::format("not compared at equal bytes: {}\n", apart_text(s.apart[i]));
         if (s.apart.size() > most / 3)
             out +=
                 fmt::format("... and {} more pairs: see report.html\n", s.apart.size() - most / 3);
@@ -184,7 +177,7 @@ std::string ab_summary_text(const AbSummary &s) {
                            printable(s.warnings[i].text, 300));
     if (s.warnings.size() > most)
         out += fmt::format("... and {} more warnings: see report.html\n", s.warnings.size() - most);
-    for (const std::string &note : s.notes) out += fmt::format("note: {}\n", printable(note, 300));
+    for (const std::string &note : s.notes) out += fmt::format("note: {}\n", printable(note, 500));
     return out;
 }
 

@@ -259,8 +259,8 @@ AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document,
         opened.notes = behind.notes;
         opened.next = behind.next;
         // The parent collects for all arms: of that each holds its own part.
-        for (Note &note : opened.notes) note.kv_bytes += opened.session->cache().policy_bytes();
-        opened.peak_bytes = opened.session->cache().peak_bytes();
+        for (Note &note : opened.notes) note.kv_bytes += opened.session->policy_bytes();
+        opened.peak_bytes = opened.session->held_peak_bytes();
         opened.session->end_prompt();
     } catch (const Error &e) {
         blame(run, prompt.size(), e);
@@ -268,8 +268,8 @@ AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document,
     Session &s = *opened.session;
     opened.notes.push_back(
         {static_cast<uint64_t>(s.tokens()), ab_held_bytes(s), s.cache().evicted_slots()});
-    opened.policy_bytes = s.cache().policy_bytes();
-    opened.policy_peak_bytes = s.cache().policy_peak_bytes();
+    opened.policy_bytes = s.policy_bytes();
+    opened.peak_bytes = std::max(opened.peak_bytes, s.held_peak_bytes());
     return opened;
 }
 
@@ -295,8 +295,8 @@ AbArms::Opened AbArms::open_by_itself(size_t run, uint64_t seed, uint64_t docume
         blame(run, prompt.size(), e);
     }
     opened.next = s.greedy();
-    opened.policy_bytes = s.cache().policy_bytes();
-    opened.policy_peak_bytes = s.cache().policy_peak_bytes();
+    opened.policy_bytes = s.policy_bytes();
+    opened.peak_bytes = s.held_peak_bytes();
     return opened;
 }
 

@@ -37,8 +37,9 @@ class AbArms {
         std::unique_ptr<Session> session;
         // What the policy makes the core hold, behind the prompt: a copy for a question lacks the
         // arrays that evictions between chunks leave.
-        uint64_t policy_bytes = 0, policy_peak_bytes = 0;
-        uint64_t peak_bytes = 0; // of the cache alone, up to the prompt's end: a copy begins anew
+        uint64_t policy_bytes = 0;
+        // The most that was held of cache and policy together up to here. A copy begins anew.
+        uint64_t peak_bytes = 0;
         int32_t next =
             0; // the most likely token behind the prompt, from before the eviction at its end
         std::vector<Note> notes;
@@ -138,8 +139,6 @@ class AbArms {
 // Bytes that a sequence holds: its keys and values, copies of quantized keys that were rotated
 // again, and the data that the core collects and keeps for its policy. Every number of bytes in an
 // experiment is computed from it.
-inline uint64_t ab_held_bytes(const Session &session) {
-    return session.kv_bytes() + session.cache().policy_bytes();
-}
+inline uint64_t ab_held_bytes(const Session &session) { return session.held_bytes(); }
 
 } // namespace keel

@@ -36,10 +36,10 @@ struct AbRunner::Member {
 struct AbRunner::Measured {
     // `session`: that of `opened`, or a copy of it.
     Measured(AbArms &arms, size_t run, Session &session, const AbArms::Opened &opened)
-        : arms_(arms), run_(run), session_(session), opened_policy_bytes_(opened.policy_bytes) {
+        : arms_(arms), run_(run), session_(session), opened_policy_bytes_(opened.policy_bytes),
+          peak_(std::max(opened.peak_bytes, opened.session->held_peak_bytes())) {
         // A copy counts from where it was made.
         const CacheManager &before = opened.session->cache();
-        peak_ = std::max(before.peak_bytes(), opened.peak_bytes) + opened.policy_peak_bytes;
         if (&session == opened.session.get()) return;
         evictions_before_ = before.evictions();
         eviction_us_before_ = before.eviction_us();
@@ -52,9 +52,7 @@ struct AbRunner::Measured {
         full_ += static_cast<double>(arms_.full_bytes(session_.tokens()));
         own_full_ += static_cast<double>(arms_.full_bytes(run_, session_.tokens()));
         kept_ += mean_length(session_.cache().cache());
-        peak_ = std::max({peak_, bytes,
-                          session_.cache().peak_bytes() +
-                              std::max(policy, session_.cache().policy_peak_bytes())});
+        peak_ = std::max({peak_, bytes, session_.held_peak_bytes()});
         ++samples_;
     }
     void fill(AbItem &item) const {
@@ -81,15 +79,16 @@ struct AbRunner::Measured {
 
   private:
     uint64_t policy_bytes() const {
-        return std::max(opened_policy_bytes_, session_.cache().policy_bytes());
+        return std::max(opened_policy_bytes_, session_.policy_bytes());
     }
 
     AbArms &arms_;
     size_t run_;
     Session &session_;
     uint64_t opened_policy_bytes_;
+    uint64_t peak_; // of cache and policy together
     double bytes_ = 0, policy_ = 0, full_ = 0, own_full_ = 0, kept_ = 0;
-    uint64_t peak_ = 0, samples_ = 0;
+    uint64_t samples_ = 0;
     uint64_t evictions_before_ = 0;
     double eviction_us_before_ = 0;
 };

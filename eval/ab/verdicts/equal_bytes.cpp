@@ -17,6 +17,10 @@ bool nearly_equal(double a, double b) {
 
 using Series = std::vector<const AbCell *>;
 
+std::string budgets_text(const AbCell &low, const AbCell &high) {
+    return low.budget == high.budget ? low.budget : low.budget + " to " + high.budget;
+}
+
 Interval range_of(const Series &cells) { return {cells.front()->kv_bytes, cells.back()->kv_bytes}; }
 
 // Every measured size that both reach, once.
@@ -60,13 +64,26 @@ std::vector<AbPoint> mixed(const AbCell &low, const AbCell &high, double weight)
 
 } // namespace
 
-std::vector<AbPoint> points_at_bytes(const Series &cells, double bytes) {
-    for (const AbCell *cell : cells)
-        if (nearly_equal(cell->kv_bytes, bytes)) return cell->points;
+double AbApart::gap_bytes() const {
+    return std::max({0.0, a_bytes.low - b_bytes.high, b_bytes.low - a_bytes.high});
+}
+
+double AbApart::gap_share() const {
+    return gap_bytes() / std::max(1.0, std::min(a_bytes.high, b_bytes.high));
+}
+
+AbAtBytes arm_at_bytes(const Series &cells, double bytes) {
+    for (const AbCell *cell : cells) {
+        if (nearly_equal(cell->kv_bytes, bytes))
+            return {cell->points, cell->budget, static_cast<double>(cell->peak_kv_bytes)};
+    }
     for (size_t i = 1; i < cells.size(); ++i) {
-        const double low = cells[i - 1]->kv_bytes, high = cells[i]->kv_bytes;
-        if (low <= bytes && bytes <= high)
-            return mixed(*cells[i - 1], *cells[i], (bytes - low) / (high - low));
+        const AbCell &low = *cells[i - 1], &high = *cells[i];
+        if (bytes < low.kv_bytes || bytes > high.kv_bytes) continue;
+        const double weight = (bytes - low.kv_bytes) / (high.kv_bytes - low.kv_bytes);
+        return {mixed(low, high, weight), budgets_text(low, high),
+                static_cast<double>(low.peak_kv_bytes) * (1 - weight) +
+                    static_cast<double>(high.peak_kv_bytes) * weight};
     }
     return {};
 }
@@ -111,23 +128,28 @@ AbEqualBytes compare_at_equal_bytes(
                                one.protocol == protocol;
                     };
                     if (std::none_of(out.apart.begin(), out.apart.end(), same))
-                        out.apart.push_back(
-                            {a, b, protocol, task, range_of(a_series), range_of(b_series)});
+                        out.apart.push_back({a, budgets_text(*a_series.front(), *a_series.back()),
+                                             b, budgets_text(*b_series.front(), *b_series.back()),
+                                             protocol, task, range_of(a_series),
+                                             range_of(b_series)});
                 }
                 for (const double size : sizes) {
+                    const AbAtBytes of_a = arm_at_bytes(a_series, size),
+                                    of_b = arm_at_bytes(b_series, size);
                     AbContrast c;
                     c.kind = AbContrast::Kind::equal_bytes;
                     c.a = a;
+                    c.a_budget = of_a.budget;
+                    c.a_peak_bytes = of_a.peak_bytes;
                     c.b = b;
+                    c.b_budget = of_b.budget;
+                    c.b_peak_bytes = of_b.peak_bytes;
                     c.protocol = protocol;
                     c.task = task;
                     c.metric = metric;
                     c.meaning = a_series.front()->kind;
                     c.at_bytes = size;
-                    measure_contrast(c,
-                                     pair_points(points_at_bytes(a_series, size),
-                                                 points_at_bytes(b_series, size), names),
-                                     statistics);
+                    measure_contrast(c, pair_points(of_a.points, of_b.points, names), statistics);
                     out.contrasts.push_back(std::move(c));
                 }
             }

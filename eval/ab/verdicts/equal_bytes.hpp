@@ -7,14 +7,19 @@
 #include <utility>
 #include <vector>
 
-// Compares arms at equal cache sizes in bytes, because a token costs more bytes in an f16 cache
-// than in a q4_0 cache.
+// Compares arms at equal sizes in bytes, because a token costs more bytes in an f16 cache than in a
+// q4_0 cache, and policies hold data beside it. The size is what cache and policy hold together
+// while items are scored.
 namespace keel {
 
-// Two arms whose caches are never equally large: nothing can be said.
+// Two arms that never hold equally much: nothing can be said.
 struct AbApart {
-    std::string a, b, protocol, task;
+    std::string a, a_budget, b, b_budget, protocol, task; // budgets: as of AbContrast
     Interval a_bytes, b_bytes;
+
+    // Bytes between the two ranges, and the share of the smaller size.
+    double gap_bytes() const;
+    double gap_share() const;
 };
 
 struct AbEqualBytes {
@@ -22,10 +27,20 @@ struct AbEqualBytes {
     std::vector<AbApart> apart;
 };
 
-// An arm's items at a cache size between two of its budgets: each item's number is taken between
-// its two, linearly in bytes (its logarithm for ratios). `cells`: one arm, protocol, task and
-// metric, by rising bytes. Items that both cells have.
-std::vector<AbPoint> points_at_bytes(const std::vector<const AbCell *> &cells, double bytes);
+// An arm at a size in bytes. Between two of its budgets each item's number is taken between its
+// two, linearly in bytes (its logarithm for ratios), and so is the peak; then the items are those
+// that both cells have.
+struct AbAtBytes {
+    std::vector<AbPoint> points;
+    std::string budget; // "tokens:64", or "tokens:64 to tokens:128"
+    double peak_bytes = 0;
+};
+// `cells`: one arm, protocol, task and metric, by rising bytes.
+AbAtBytes arm_at_bytes(const std::vector<const AbCell *> &cells, double bytes);
+
+// "snapkv at tokens:400 holds 5.9 KiB and window at tokens:64 to tokens:256 holds 1000 B to 3.9 KiB
+// on passkey (question_blind): 2.0 KiB (50%) apart"
+std::string apart_text(const AbApart &apart);
 
 // All quality metrics, for pairs of arms for which `wanted` returns true, at every measured size
 // that both arms reach.

@@ -194,12 +194,18 @@ class Builder {
                 groups[{cell.protocol, cell.task, cell.metric}].push_back(i);
         }
         for (const auto &[key, members] : groups) {
-            std::vector<std::pair<double, double>> points;
-            for (const size_t i : members)
-                points.emplace_back(out_.cells[i].cell->kv_bytes, out_.cells[i].mean);
-            const auto front =
-                pareto_front(points, out_.cells[members[0]].cell->kind.higher_is_better);
-            for (size_t i = 0; i < members.size(); ++i) out_.cells[members[i]].on_front = front[i];
+            std::vector<std::pair<double, double>> held, peak;
+            for (const size_t i : members) {
+                const AbCell &cell = *out_.cells[i].cell;
+                held.emplace_back(cell.kv_bytes, out_.cells[i].mean);
+                peak.emplace_back(static_cast<double>(cell.peak_kv_bytes), out_.cells[i].mean);
+            }
+            const bool up = out_.cells[members[0]].cell->kind.higher_is_better;
+            const auto front = pareto_front(held, up), peak_front = pareto_front(peak, up);
+            for (size_t i = 0; i < members.size(); ++i) {
+                out_.cells[members[i]].on_front = front[i];
+                out_.cells[members[i]].on_peak_front = peak_front[i];
+            }
         }
     }
 
@@ -327,6 +333,33 @@ class Builder {
         settle_verdicts(found.contrasts, statistics());
         out_.equal_bytes = std::move(found.contrasts);
         out_.apart = std::move(found.apart);
+        note_peaks();
+    }
+
+    // Arms that hold equally much while they are scored may have held more before: of those that
+    // differ the most it is said by how much.
+    void note_peaks() {
+        constexpr double alike = 1.1;
+        double most = alike;
+        const AbContrast *farthest = nullptr;
+        for (const AbContrast &c : out_.equal_bytes) {
+            const double low = std::min(c.a_peak_bytes, c.b_peak_bytes);
+            const double times = std::max(c.a_peak_bytes, c.b_peak_bytes) / std::max(low, 1.0);
+            if (times <= most) continue;
+            most = times;
+            farthest = &c;
+        }
+        if (farthest == nullptr) return;
+        const AbContrast &c = *farthest;
+        const bool a_more = c.a_peak_bytes > c.b_peak_bytes;
+        const std::string a = ab_arm_text(c.a, c.a_budget), b = ab_arm_text(c.b, c.b_budget);
+        out_.notes.push_back(fmt::format(
+            "at equal bytes arms hold equally much while they are scored, not at the peak: on "
+            "{}{}, where both hold {}, {} held up to {}, {:.0f}% more than {} with {}",
+            printable(c.task, 60), ab_protocol_text(c.protocol), ab_bytes_text(c.at_bytes),
+            a_more ? a : b, ab_bytes_text(std::max(c.a_peak_bytes, c.b_peak_bytes)),
+            100 * (most - 1), a_more ? b : a,
+            ab_bytes_text(std::min(c.a_peak_bytes, c.b_peak_bytes))));
     }
 
     const AbTable &table_;

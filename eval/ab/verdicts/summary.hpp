@@ -22,7 +22,9 @@ struct AbCellSummary {
     std::optional<Interval> interval; // of the mean; Wilson's, widened for items that share
                                       // documents, where all are 0 or 1
     double median = 0, p25 = 0, p75 = 0, p99 = 0;
-    bool on_front = false; // no other arm has as much quality for fewer bytes
+    // No other arm has as much quality for fewer bytes, held while items were scored; or at the
+    // peak.
+    bool on_front = false, on_peak_front = false;
 };
 
 // Speeds by the length at which they were measured.

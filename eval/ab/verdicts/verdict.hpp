@@ -37,10 +37,12 @@ struct AbContrast {
         runs,        // the same cell of two experiments
     };
     Kind kind = Kind::reference;
+    // Of equal_bytes a budget may be a range: "tokens:64 to tokens:128".
     std::string a, a_budget, b, b_budget, protocol, task, metric;
     AbMetric meaning;
-    std::string family;  // of Holm's adjustment
-    double at_bytes = 0; // equal_bytes
+    std::string family;                        // of Holm's adjustment
+    double at_bytes = 0;                       // equal_bytes: what both hold while they are scored
+    double a_peak_bytes = 0, b_peak_bytes = 0; // equal_bytes: the most that each held
     int64_t length =
         -1; // of speeds: tokens before, each compared on its own; below 0: all lengths together
     bool implied =
@@ -105,6 +107,12 @@ void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &sta
 // could have seen 0.08"
 std::string verdict_line(const AbContrast &contrast);
 
+// "5.9 KiB", of a mean.
+std::string ab_bytes_text(double bytes);
+// "snapkv at tokens:128"; without a budget, or with all that there is, "full".
+std::string ab_arm_text(const std::string &arm, const std::string &budget);
+// " (question_blind)"; empty without a protocol.
+std::string ab_protocol_text(const std::string &protocol);
 // "0.984", "12.35", "123.4", "1.2e-06"
 std::string ab_number_text(double value);
 // "+0.0123", "-4.2%": with as many digits as say something.

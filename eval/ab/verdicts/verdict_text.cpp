@@ -1,5 +1,5 @@
 // What a verdict is in words.
-#include "eval/ab/verdicts/verdict.hpp"
+#include "eval/ab/verdicts/equal_bytes.hpp"
 
 #include "base/display.hpp"
 
@@ -32,21 +32,43 @@ std::string interval_text(const std::optional<Interval> &interval, bool ratio) {
                        effect_text(interval->high, ratio));
 }
 
-std::string verdict_line(const AbContrast &c) {
-    const auto name = [](const std::string &arm, const std::string &budget) {
-        const std::string shown = printable(arm, 60);
-        return budget.empty() || budget == "full"
-                   ? shown
-                   : fmt::format("{} at {}", shown, printable(budget, 40));
+std::string ab_bytes_text(double bytes) {
+    return format_bytes(static_cast<uint64_t>(std::clamp(bytes, 0.0, 1e18)));
+}
+
+std::string ab_arm_text(const std::string &arm, const std::string &budget) {
+    const std::string shown = printable(arm, 60);
+    return budget.empty() || budget == "full"
+               ? shown
+               : fmt::format("{} at {}", shown, printable(budget, 80));
+}
+
+std::string ab_protocol_text(const std::string &protocol) {
+    return protocol.empty() ? "" : fmt::format(" ({})", printable(protocol, 40));
+}
+
+std::string apart_text(const AbApart &apart) {
+    const auto range = [](const Interval &r) {
+        return r.low == r.high
+                   ? ab_bytes_text(r.low)
+                   : fmt::format("{} to {}", ab_bytes_text(r.low), ab_bytes_text(r.high));
     };
-    std::string a = name(c.a, c.a_budget), b = name(c.b, c.b_budget);
+    return fmt::format("{} holds {} and {} holds {} on {}{}: {} ({:.0f}%) apart",
+                       ab_arm_text(apart.a, apart.a_budget), range(apart.a_bytes),
+                       ab_arm_text(apart.b, apart.b_budget), range(apart.b_bytes),
+                       printable(apart.task, 60), ab_protocol_text(apart.protocol),
+                       ab_bytes_text(apart.gap_bytes()), 100 * apart.gap_share());
+}
+
+std::string verdict_line(const AbContrast &c) {
+    std::string a = ab_arm_text(c.a, c.a_budget);
+    const std::string b = ab_arm_text(c.b, c.b_budget);
     if (c.kind == AbContrast::Kind::equal_bytes)
-        a += fmt::format(" where both hold {}",
-                         format_bytes(static_cast<uint64_t>(std::clamp(c.at_bytes, 0.0, 1e18))));
+        a += fmt::format(" where both hold {}", ab_bytes_text(c.at_bytes));
     const std::string what =
         fmt::format("{} {}{}{}", printable(c.task, 60), printable(c.metric, 60),
                     c.length < 0 ? "" : fmt::format(" behind {} tokens", c.length),
-                    c.protocol.empty() ? "" : fmt::format(" ({})", printable(c.protocol, 40)));
+                    ab_protocol_text(c.protocol));
     if (c.items == 0) return fmt::format("{} and {} have no item of {} in common", a, b, what);
     const char *says = c.verdict == AbVerdict::better  ? "is better than"
                        : c.verdict == AbVerdict::worse ? "is worse than"
@@ -65,6 +87,9 @@ std::string verdict_line(const AbContrast &c) {
                0) { // numbers without any spread say nothing about what there could have been
         out += "; an experiment of this size could have seen " + detectable_text(c);
     }
+    if (c.kind == AbContrast::Kind::equal_bytes)
+        out += fmt::format("; at the peak {} against {}", ab_bytes_text(c.a_peak_bytes),
+                           ab_bytes_text(c.b_peak_bytes));
     if (c.within_margin) out += "; within the margin";
     if (c.is_equal_rerun) out += ": a rerun, equal to the bit";
     return out;

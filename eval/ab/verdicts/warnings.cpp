@@ -2,6 +2,7 @@
 
 #include "base/display.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <map>
 #include <set>
@@ -10,7 +11,7 @@
 namespace keel {
 namespace {
 
-constexpr double saves_nothing = 0.99;
+constexpr double saves_nothing = 0.99, much_more = 1.1;
 constexpr uint64_t few_documents = 10;
 
 class Finder {
@@ -21,6 +22,7 @@ class Finder {
         for (const AbCellSummary &one : out_.cells) {
             look_at_reference(one);
             look_at_memory(*one.cell);
+            look_at_peak(*one.cell);
             look_at_records(*one.cell);
         }
         for (const AbContrast &c : out_.contrasts) look_at_pairs(c);
@@ -66,6 +68,25 @@ class Finder {
                             format_bytes(static_cast<uint64_t>(cell.kv_bytes)),
                             format_bytes(static_cast<uint64_t>(cell.own_full_kv_bytes)),
                             beside(cell)));
+    }
+
+    // What a policy holds while it reads a prompt and decides may be more than it saves.
+    void look_at_peak(const AbCell &cell) {
+        if (cell.budget == "full" || !cell.kind.is_quality()) return;
+        const auto full =
+            std::find_if(out_.cells.begin(), out_.cells.end(), [&](const AbCellSummary &other) {
+                const AbCell &c = *other.cell;
+                return c.arm == out_.header.reference && c.task == cell.task &&
+                       c.protocol == cell.protocol && c.metric == cell.metric;
+            });
+        if (full == out_.cells.end()) return;
+        const uint64_t peak = full->cell->peak_kv_bytes;
+        if (static_cast<double>(cell.peak_kv_bytes) <= much_more * static_cast<double>(peak))
+            return;
+        add(cell.arm, cell.budget, cell.protocol, cell.task,
+            fmt::format("at the peak {} were held, cache and policy together, where the reference "
+                        "never held more than {}",
+                        format_bytes(cell.peak_kv_bytes), format_bytes(peak)));
     }
 
     static std::string beside(const AbCell &cell) {

@@ -10,11 +10,12 @@ std::string bench_html(const std::vector<BenchLine> &lines, const std::string &t
     JsonWriter json;
     json.begin_object().member("title", title).key("columns").begin_array();
     for (const char *column :
-         {"name",    "model",     "weights",     "backend",       "kv",          "policy",
-          "sync",    "prompt",    "prefill",     "prefillLow",    "prefillHigh", "prefillShare",
-          "depth",   "sequences", "decode",      "decodeLow",     "decodeHigh",  "decodeShare",
-          "kvBytes", "peakBytes", "loadSeconds", "readBandwidth", "machine",     "version",
-          "commit",  "date",      "file"})
+         {"name",        "model",        "weights",       "backend",   "kv",
+          "policy",      "sync",         "prompt",        "prefill",   "prefillLow",
+          "prefillHigh", "prefillShare", "depth",         "sequences", "decode",
+          "decodeLow",   "decodeHigh",   "decodeShare",   "heldBytes", "heldPeak",
+          "peakBytes",   "loadSeconds",  "readBandwidth", "machine",   "version",
+          "commit",      "date",         "file"})
         json.value(column);
     json.end_array().key("rows").begin_array();
     const auto rate = [&](const std::optional<BenchRate> &r) {
@@ -33,7 +34,8 @@ std::string bench_html(const std::vector<BenchLine> &lines, const std::string &t
         rate(l.prefill);
         json.value(l.depth).value(l.sequences);
         rate(l.decode);
-        json.value(l.kv_bytes).value(l.peak_bytes).value(l.load_seconds).value(l.read_bandwidth);
+        json.value(l.held_bytes).value(l.held_peak_bytes).value(l.peak_bytes);
+        json.value(l.load_seconds).value(l.read_bandwidth);
         for (const std::string *text : {&l.machine, &l.version, &l.commit, &l.date, &l.file})
             json.value(*text);
         json.end_array();

@@ -105,7 +105,9 @@ void load_file(const fs::path &file, std::vector<BenchLine> &lines) {
             line.depth = whole(member(test, "depth"));
             line.decode = rate(test, "of_bandwidth");
             line.sequences = std::max<int64_t>(1, whole(member(test, "sequences")).value_or(1));
-            line.kv_bytes = number(member(test, "kv_bytes"));
+            line.held_bytes = number(member(test, "held_bytes"));
+            if (!line.held_bytes) line.held_bytes = number(member(test, "kv_bytes"));
+            line.held_peak_bytes = number(member(test, "held_peak_bytes"));
         }
         lines.push_back(std::move(line));
     }
