@@ -119,6 +119,8 @@ TEST_CASE("arms that share a prefill give to the bit what they give with one of 
     const auto shared = lab.run(text, "shared"), own = lab.run(text, "own", alone);
     CHECK(shared.size() > 100);
     CHECK(shared == own);
+    CHECK(read_ab_header(lab.folder / "shared/results.jsonl").own_prefills.empty());
+    CHECK(read_ab_header(lab.folder / "own/results.jsonl").own_prefills.size() == 8);
     // Each policy did something, and each in its own way.
     std::map<std::string, std::set<std::string>> nll;
     for (const AbItem &item : Lab::items(lab.folder / "shared/results.jsonl")) {

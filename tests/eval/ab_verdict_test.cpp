@@ -317,7 +317,10 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
     add("window", "tokens:256", 4000, 3.2);
     add("q4cache", "full", 3000, 3.1);
     add("snapkv", "tokens:400", 6000, 3.0);
-    const auto loaded = load_ab(folder, ab_header(), records);
+    AbHeader header = ab_header();
+    header.own_prefills = {{"q4cache", "full"}};
+    const auto loaded = load_ab(folder, header, records);
+    CHECK(loaded->summary.header.own_prefills == header.own_prefills);
     const AbContrast *c = find_contrast(loaded->summary.equal_bytes, "q4cache", "window", "nll");
     REQUIRE(c != nullptr);
     CHECK(c->at_bytes == 3000);
@@ -333,8 +336,11 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
                                      "tokens:128 to tokens:256 on continuation nll: "));
     CHECK(contains(verdict_line(*c), "; at the peak 2.9 KiB against 10.7 KiB"));
     const std::string text = ab_summary_text(loaded->summary);
-    CHECK(contains(text, "on continuation, where both hold 2.9 KiB, window at tokens:128 to "
-                         "tokens:256 held up to 10.7 KiB, 267% more than q4cache with 2.9 KiB"));
+    CHECK(contains(
+        text,
+        "on continuation, where both hold 2.9 KiB, window at tokens:128 to "
+        "tokens:256 held up to 10.7 KiB, 267% more than q4cache (prefill of its own) with 2.9 "
+        "KiB"));
     CHECK(contains(text, "2.9 KiB, 10.7 KiB")); // the column of peaks
     // 6000 bytes are beyond all that the window was given: nothing is said.
     CHECK(find_contrast(loaded->summary.equal_bytes, "snapkv", "window", "nll") == nullptr);

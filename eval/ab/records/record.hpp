@@ -54,6 +54,8 @@ struct AbHeader {
         contrasts; // arms, at equal budgets; empty: all pairs
     std::vector<std::string>
         sweeps; // arms that run under several budgets of their own, to draw a curve
+    // Arm and budget of those that read each prompt by themselves, where others share a prefill.
+    std::vector<std::pair<std::string, std::string>> own_prefills;
     AbStatistics statistics;
     uint32_t shard = 1, shards = 1; // this file holds shard `shard` of `shards`
     uint64_t items = 0; // documents of each task at most, of the run that wrote it last; 0: all

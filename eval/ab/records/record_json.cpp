@@ -303,6 +303,7 @@ AbHeader parse_ab_header(std::string_view line, const std::string &file) {
     const auto sweeps = r.find("sweeps");
     for (size_t i = 0; sweeps && i < sweeps->size(most_arms); ++i)
         h.sweeps.push_back(sweeps->element(i).text(ab_longest_name));
+    h.own_prefills = read_pairs(r, "own_prefills", most_contrasts, ab_longest_name);
     h.items = count(r, "items");
     h.batch = static_cast<uint32_t>(count(r, "batch", 1, 1, most_batch));
     h.shards = static_cast<uint32_t>(count(r, "shards", 1, 1, most_shards));
@@ -353,6 +354,12 @@ std::string ab_header_line(const AbHeader &h) {
     json.end_array().key("sweeps").begin_array();
     for (const std::string &arm : h.sweeps) json.value(checked_name(arm, "arm", true));
     json.end_array();
+    if (!h.own_prefills.empty()) {
+        json.key("own_prefills").begin_array();
+        for (const auto &[arm, budget] : h.own_prefills)
+            write_pair(json, checked_name(arm, "arm", true), checked_name(budget, "budget", true));
+        json.end_array();
+    }
     const AbStatistics &s = h.statistics;
     json.key("statistics").begin_object().member("confidence", s.confidence);
     json.member("resamples", s.resamples).member("seed", s.seed).member("primary", s.primary);

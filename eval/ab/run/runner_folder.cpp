@@ -81,6 +81,10 @@ void AbRunner::fill_header() {
     for (const AbArmEntry &arm : experiment_.config.arms) {
         if (arm.budgets.size() > 1) h.sweeps.push_back(arm.name);
     }
+    for (size_t r = 0; r < experiment_.runs.size(); ++r) {
+        const AbRun &run = experiment_.runs[r];
+        if (!run.is_rerun && !arms_->shares(r)) h.own_prefills.emplace_back(run.arm, run.budget);
+    }
     h.items = options_.items > 0 ? static_cast<uint64_t>(options_.items) : 0;
     h.batch = experiment_.config.batch;
     h.statistics = experiment_.config.statistics;

@@ -336,6 +336,14 @@ class Builder {
         note_peaks();
     }
 
+    // "snapkv at tokens:128 (prefill of its own)", where it reads its prompts by itself.
+    std::string prefill_text(const std::string &arm, const std::string &budget) const {
+        const auto &own = table_.header.own_prefills;
+        const bool is_own =
+            std::any_of(own.begin(), own.end(), [&](const auto &one) { return one.first == arm; });
+        return ab_arm_text(arm, budget) + (is_own ? " (prefill of its own)" : "");
+    }
+
     // Arms that hold equally much while they are scored may have held more before: of those that
     // differ the most it is said by how much.
     void note_peaks() {
@@ -352,7 +360,7 @@ class Builder {
         if (farthest == nullptr) return;
         const AbContrast &c = *farthest;
         const bool a_more = c.a_peak_bytes > c.b_peak_bytes;
-        const std::string a = ab_arm_text(c.a, c.a_budget), b = ab_arm_text(c.b, c.b_budget);
+        const std::string a = prefill_text(c.a, c.a_budget), b = prefill_text(c.b, c.b_budget);
         out_.notes.push_back(fmt::format(
             "at equal bytes arms hold equally much while they are scored, not at the peak: on "
             "{}{}, where both hold {}, {} held up to {}, {:.0f}% more than {} with {}",
