@@ -29,7 +29,7 @@ TEST_CASE("keel eval perplexity prints a number with its error, or an object wit
                   "32", "--step", "1", "--batch", "3"});
     INFO(together.out << together.err);
     REQUIRE(together.code == 0);
-    CHECK(contains(together.out, "tokens/s taken in, 3 at once; KV at most "));
+    CHECK(contains(together.out, "tokens/s taken in, 3 at once; cache and policy at most "));
     // A context that is asked for is the window.
     const ProcessResult context = run_keel({"eval", "perplexity", tiny, "--text", heldout,
                                             "--max-tokens", "90", "-c", "64", "--json"});
