@@ -12,7 +12,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATA
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/keel/models)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The SDK: headers, target keel::sdk, keel_add_plugin().
+# The SDK: headers, target keel::sdk, keel_add_plugin(), and the functions that test a plugin with the
+# programs of sdk/.
 set(keel_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/keel)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/core/include/keel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
@@ -27,5 +28,6 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/keelConfig.cmake.in ${
 # While the major is 0 the ABI may change with each minor.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/keelConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/keelConfig.cmake ${PROJECT_BINARY_DIR}/keelConfigVersion.cmake
-    ${PROJECT_SOURCE_DIR}/cmake/KeelPlugin.cmake ${PROJECT_SOURCE_DIR}/cmake/keel_plugin.version
+    ${PROJECT_SOURCE_DIR}/cmake/KeelPlugin.cmake ${PROJECT_SOURCE_DIR}/cmake/KeelPluginTests.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/keel_plugin.version
   DESTINATION ${keel_package_dir})

@@ -1,0 +1,58 @@
+#!/bin/sh
+# Builds and tests the projects that are printed in docs/, against an installation: check-docs.sh [BUILD]
+# BUILD (default: build/release) is installed to a temporary folder, as docs/plugins.md says.
+# In the pages that are listed below, the first line of a fenced block tells what the block is:
+#   // PROJECT/FILE, or # PROJECT/FILE   the text of this file, without that line
+#   # in PROJECT/                        commands that run in the project's folder; PREFIX is the installation
+# A block without such a line is not checked. If a page links a file, as [FILE](PATH), and the project's
+# CMakeLists.txt names FILE, then PATH is copied to the project.
+set -eu
+cd "$(dirname "$0")/.."
+build=${1:-build/release}
+pages="docs/plugins.md docs/policies.md"
+fail() { printf '%s: %s\n' "$0" "$1" >&2; exit 1; }
+[ -f "$build/cmake_install.cmake" ] || fail "no build in $build: run scripts/quickstart.sh first"
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cmake --install "$build" --prefix "$folder/prefix" >"$folder/log" 2>&1 ||
+    { cat "$folder/log"; fail "cmake --install $build failed"; }
+export PREFIX="$folder/prefix"
+unset KEEL_PLUGIN_PATH CXXFLAGS CFLAGS LDFLAGS
+
+# Writes the blocks of the page on standard input to "$1"/PROJECT/FILE; commands to "$1"/PROJECT/commands.sh.
+extract() {
+    awk -v folder="$1" '
+        function open(name) {
+            file = folder "/" name
+            project = file
+            sub(/\/[^\/]*$/, "", project)
+            system("mkdir -p \"" project "\"")
+        }
+        /^```/ { if (inside) { if (file != "") close(file); file = "" } inside = !inside; first = inside; next }
+        inside && first {
+            first = 0
+            if ($0 ~ /^(\/\/|#) [a-z0-9_]+\/[A-Za-z0-9_.]+$/) { open($2); next }
+            if ($0 ~ /^# in [a-z0-9_]+\/$/) { open($3 "commands.sh"); next }
+        }
+        inside && file != "" { print >file }'
+}
+
+for page in $pages; do
+    projects=$folder/$(basename "$page" .md)
+    extract "$projects" <"$page"
+    found=$(find "$projects" -name CMakeLists.txt 2>/dev/null)
+    [ -n "$found" ] || fail "$page: expected a block that begins with '# PROJECT/CMakeLists.txt', found none"
+    for list in $found; do
+        project=$(dirname "$list") name=$(basename "$(dirname "$list")")
+        [ -f "$project/commands.sh" ] || fail "$page: expected a block that begins with '# in $name/', found none"
+        sed -n 's/.*\[\([A-Za-z0-9_]*\.[a-z]*\)](\([^)#]*\)).*/\1 \2/p' "$page" | while read -r file path; do
+            if grep -qw -- "$file" "$list" && [ ! -e "$project/$file" ]; then cp "docs/$path" "$project/$file"; fi
+        done
+        printf '%s: %s\n' "$page" "$name"
+        (cd "$project" && sh -eux commands.sh) >"$folder/log" 2>&1 ||
+            { cat "$folder/log"; fail "$page: the commands of $name failed, see above"; }
+        grep -q '^100% tests passed' "$folder/log" || fail "$page: $name: expected ctest to run its tests, it ran none"
+    done
+done
+echo "the projects of $pages: ok"
