@@ -3,6 +3,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "platform/elf_symbols.hpp"
 #include "platform/fpu.hpp"
 #include "platform/mapped_file.hpp"
 
@@ -45,11 +46,6 @@ std::string copy_text(const char *text) {
                            : printable(std::string_view(text, ::strnlen(text, max_text)), max_text);
 }
 
-bool holds(std::string_view bytes, std::string_view name) {
-    const std::string whole = '\0' + std::string(name) + '\0';
-    return bytes.find(whole) != std::string_view::npos;
-}
-
 void refuse_sanitizer(keel_sanitizer theirs, const std::string &who) {
     // A plain plugin runs in any host; the reverse does not.
     if (theirs == KEEL_SANITIZER_NONE || theirs == own_sanitizer) return;
@@ -71,10 +67,10 @@ void check_file(const fs::path &path, const std::string &who) {
                     "{}: is not a file but a folder or device; name the .so file", who);
     try {
         const MappedFile file(path);
-        const std::string_view bytes(reinterpret_cast<const char *>(file.bytes().data()),
-                                     file.bytes().size());
-        if (holds(bytes, "__asan_init")) refuse_sanitizer(KEEL_SANITIZER_ADDRESS, who);
-        if (holds(bytes, "__tsan_init")) refuse_sanitizer(KEEL_SANITIZER_THREAD, who);
+        if (names_dynamic_symbol(file.bytes(), "__asan_init"))
+            refuse_sanitizer(KEEL_SANITIZER_ADDRESS, who);
+        if (names_dynamic_symbol(file.bytes(), "__tsan_init"))
+            refuse_sanitizer(KEEL_SANITIZER_THREAD, who);
     } catch (const Error &failure) {
         if (failure.kind() == ErrorKind::plugin) throw;
         throw_error(ErrorKind::plugin, "{}: cannot be read ({}); check its permissions", who,
