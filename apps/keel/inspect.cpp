@@ -116,9 +116,9 @@ void add_tokenizer(Rows &rows, const Report &r) {
     rows.push_back({"tokenizer", fmt::format("{}: {} tokens, {} merges, {} special, {} added",
                                              info.kind, info.ordinary_tokens, info.merges,
                                              info.special_tokens, info.added_tokens)});
-    std::string marks = r.tokenizer->bos_id()
-                            ? fmt::format("begins with {}", *r.tokenizer->bos_id())
-                            : "no token begins a text";
+    const std::optional<int32_t> bos = r.tokenizer->bos_id();
+    std::string marks = !bos ? "no token begins a text" : fmt::format("begins with {}", *bos);
+    if (bos && !r.tokenizer->adds_bos()) marks += " only if the text is empty";
     marks += r.tokenizer->end_ids().empty()
                  ? ", no token ends one"
                  : fmt::format(", ends with {}", fmt::join(r.tokenizer->end_ids(), " or "));
@@ -236,6 +236,7 @@ Json report_json(const Report &r, const InspectOptions &o) {
             {"added_tokens", info.added_tokens},
             {"merges", info.merges},
             {"bos_id", r.tokenizer->bos_id() ? Json(*r.tokenizer->bos_id()) : Json(nullptr)},
+            {"adds_bos", r.tokenizer->adds_bos()},
             {"end_ids", r.tokenizer->end_ids()}};
     } else {
         json["tokenizer"] = nullptr;

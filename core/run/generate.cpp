@@ -63,9 +63,15 @@ Generation::Generation(Session &session, std::span<const int32_t> prompt,
     : session_(session), options_(options), start_(std::chrono::steady_clock::now()),
       sampler_(options.sampling),
       plain_greedy_(options.sampling.temperature == 0 && options.sampling.repetition_penalty == 1) {
-    if (prompt.empty() && !session.pending())
-        throw_error(ErrorKind::usage,
-                    "the prompt is empty and the model has no token that begins a text");
+    std::optional<int32_t> first;
+    if (prompt.empty() && !session.pending()) {
+        if (session.tokens() == 0) first = session.pipeline().tokenizer()->bos_id();
+        if (!first)
+            throw_error(ErrorKind::usage,
+                        "the prompt is empty, and the model names no token that begins a text; "
+                        "give a prompt");
+        prompt = {&*first, 1};
+    }
     if (options.random) sampler_.restore_rng(*options.random);
     stream_ = std::make_unique<TextStream>(*session.pipeline().tokenizer(), options.stop);
     if (!prompt.empty()) {

@@ -107,13 +107,15 @@ class Generation {
     bool plain_greedy_, stopped_ = false, runs_ahead_ = false;
 };
 
-// Prefills the prompt and generates. A prompt that does not fit is Error(resource); everything
-// after the first token ends in a result. A session that has a pending token (of an earlier
-// generate(), or loaded) goes on with it: in front of the prompt, or, where the prompt is empty,
-// alone: the ids that come are exactly those that the earlier generation would have gone on with
-// (under the same random numbers). The texts of the two need not join: a character whose bytes the
-// end cut in two is U+FFFD in both. Afterwards the last token is pending. A generation that is
-// cancelled before its prompt was read has no ids and leaves the session as Session::prefill says.
+// Prefills the prompt and generates. An empty prompt for an empty session is the token that begins
+// a text (Tokenizer::bos_id()); if the model names none, that is Error(usage). A prompt that does
+// not fit is Error(resource); everything after the first token ends in a result. A session that has
+// a pending token (of an earlier generate(), or loaded) goes on with it: in front of the prompt,
+// or, where the prompt is empty, alone: the ids that come are exactly those that the earlier
+// generation would have gone on with (under the same random numbers). The texts of the two need not
+// join: a character whose bytes the end cut in two is U+FFFD in both. Afterwards the last token is
+// pending. A generation that is cancelled before its prompt was read has no ids and leaves the
+// session as Session::prefill says.
 GenerateResult generate(Session &session, std::span<const int32_t> prompt,
                         const GenerateOptions &options);
 

@@ -19,10 +19,7 @@ void in_range(const char *option, int64_t value, int64_t low, int64_t high) {
 
 // The tokenizer's own token at the beginning of a text, where its files ask for one.
 std::optional<int32_t> begin_token(const Tokenizer &tokenizer) {
-    const std::vector<int32_t> frame = tokenizer.encode("");
-    if (frame.empty() || !tokenizer.bos_id() || frame.front() != *tokenizer.bos_id())
-        return std::nullopt;
-    return frame.front();
+    return tokenizer.adds_bos() ? tokenizer.bos_id() : std::nullopt;
 }
 
 // As many tokens as are wanted: a text of a gigabyte need not be taken apart for its first

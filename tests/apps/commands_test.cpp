@@ -126,6 +126,25 @@ TEST_CASE("keel ab FILE and keel bench TARGET need no 'run' before them") {
     }
 }
 
+TEST_CASE("a token that begins only an empty text is used by run and named by inspect") {
+    const TinyCopy model;
+    auto tokenizer = nlohmann::json::parse(model.read("tokenizer.json"));
+    tokenizer["post_processor"] = nullptr; // it puts the token in front of each text
+    model.write("tokenizer.json", tokenizer.dump());
+    CHECK(contains(run_keel({"inspect", tiny}).out, "begins with 4094, ends with 4095\n"));
+    CHECK(contains(run_keel({"inspect", model.path()}).out,
+                   "begins with 4094 only if the text is empty, ends with 4095\n"));
+    const auto text = [](const std::string &folder) {
+        return parse_json(run_keel({"run", folder, "-p", "", "-n", "4", "--greedy", "--json"}));
+    };
+    const auto given = text(tiny), started = text(model.path());
+    CHECK(started.at("text") == given.at("text"));
+    model.write("tokenizer_config.json", "{}");
+    model.change_config("bos_token_id", nullptr);
+    CHECK(contains(failure(run_keel({"run", model.path(), "-p", ""})),
+                   "the model names no token that begins a text; give a prompt"));
+}
+
 TEST_CASE("inspect says what a model is") {
     const ProcessResult text = run_keel({"inspect", tiny, "--tensors"});
     CHECK(text.code == 0);
@@ -138,6 +157,7 @@ TEST_CASE("inspect says what a model is") {
     CHECK(json.at("dtypes").at("BF16").at("bytes") == 2 * 5770496);
     CHECK(json.at("files").size() == 1);
     CHECK(json.at("tokenizer").at("bos_id") == 4094);
+    CHECK(json.at("tokenizer").at("adds_bos") == true);
     CHECK(json.at("tokenizer").at("end_ids") == std::vector<int>{4095});
     CHECK(json.at("kv_bytes_per_token").at("f16") ==
           6 * 2 * 2 * 64 * 2); // layers, K and V, heads, values, bytes

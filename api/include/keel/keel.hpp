@@ -177,9 +177,11 @@ class KEEL_API Session {
     Session &operator=(Session &&) noexcept;
 
     // Reads a prompt and writes on. A later call goes on behind what there is; its prompt may then
-    // be empty. A prompt that does not fit is ErrorKind::resource, and nothing has changed then.
-    // Nor has it after Stop::cancelled without ids, unless `detail` says how much of the prompt
-    // stays (tokens were evicted meanwhile). parse_special: as for Pipeline::encode().
+    // be empty. An empty prompt in an empty session is the token that begins a text;
+    // ErrorKind::usage if the model names none. A prompt that does not fit is ErrorKind::resource,
+    // and nothing has changed then. Nor has it after Stop::cancelled without ids, unless `detail`
+    // says how much of the prompt stays (tokens were evicted meanwhile). parse_special: as for
+    // Pipeline::encode().
     Result generate(std::string_view prompt, const Generation &options, bool parse_special = true);
     Result generate(std::string_view prompt); // with the pipeline's defaults
     Result generate(const std::vector<int32_t> &prompt, const Generation &options);

@@ -68,6 +68,12 @@ bool Tokenizer::ends_generation(std::int32_t id) const noexcept {
     return std::binary_search(end_ids_.begin(), end_ids_.end(), id);
 }
 
+bool Tokenizer::adds_bos() const {
+    if (!bos_) return false;
+    const std::vector<std::int32_t> frame = encode("");
+    return !frame.empty() && frame.front() == *bos_;
+}
+
 void Tokenizer::set_marks(std::optional<std::int32_t> bos, std::optional<std::int32_t> eos,
                           std::vector<std::int32_t> end_ids) {
     bos_ = bos;

@@ -197,9 +197,8 @@ class Recall : public AbTaskItems {
 } // namespace
 
 std::vector<int32_t> ab_begin_tokens(const Tokenizer &tokenizer) {
-    const std::vector<int32_t> frame = tokenizer.encode("");
-    if (frame.empty() || !tokenizer.bos_id() || frame.front() != *tokenizer.bos_id()) return {};
-    return {frame.front()};
+    if (!tokenizer.adds_bos()) return {};
+    return {*tokenizer.bos_id()};
 }
 
 void ab_join_prompt(const Tokenizer &tokenizer, const std::vector<int32_t> &begin,
