@@ -5,7 +5,10 @@
 #include "platform/paths.hpp"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <memory>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,20 +24,39 @@ std::string without_last_newline(std::string text) {
     return text;
 }
 
-std::string read_stdin() {
+// All that comes to the end, but at most max_text_bytes. `name`: in errors.
+std::string read_stream(int fd, const std::string &name) {
     std::string text;
     char piece[65536];
     for (;;) {
-        const ssize_t n = ::read(STDIN_FILENO, piece, sizeof piece);
+        const ssize_t n = ::read(fd, piece, sizeof piece);
         if (n == 0) return text;
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0)
-            throw_error(ErrorKind::input, "standard input: cannot read: {}", std::strerror(errno));
+        if (n < 0) throw_error(ErrorKind::input, "{}: cannot read: {}", name, std::strerror(errno));
         text.append(piece, static_cast<size_t>(n));
         if (text.size() > max_text_bytes)
-            throw_error(ErrorKind::input, "standard input: more than {} MiB of text",
-                        max_text_bytes >> 20);
+            throw_error(ErrorKind::input,
+                        "{}: expected at most {} MiB of text, found more; give a shorter text",
+                        name, max_text_bytes >> 20);
     }
+}
+
+std::string read_stdin() { return read_stream(STDIN_FILENO, "standard input"); }
+
+// A pipe or device, as <(command) of a shell and /dev/stdin are: it has no size, and cannot be
+// mapped.
+bool is_stream(const std::string &path) {
+    std::error_code ignored;
+    const auto status = std::filesystem::status(path, ignored);
+    return std::filesystem::is_fifo(status) || std::filesystem::is_character_file(status);
+}
+
+std::string read_stream(const std::string &path) {
+    const std::string name = printable(path, 400);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(std::fopen(path.c_str(), "re"),
+                                                                std::fclose);
+    if (!file) throw_error(ErrorKind::input, "{}: cannot open: {}", name, std::strerror(errno));
+    return read_stream(::fileno(file.get()), name);
 }
 
 bool is_ready() {
@@ -49,7 +71,9 @@ bool is_ready() {
 } // namespace
 
 std::string read_text(const std::string &path) {
-    return without_last_newline(path == "-" ? read_stdin() : read_text_file(path, max_text_bytes));
+    if (path == "-") return without_last_newline(read_stdin());
+    return without_last_newline(is_stream(path) ? read_stream(path)
+                                                : read_text_file(path, max_text_bytes));
 }
 
 std::string read_scored_text(const std::string &path) {

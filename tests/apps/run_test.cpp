@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <sys/stat.h>
+#include <thread>
 
 namespace fs = std::filesystem;
 using namespace keel::test;
@@ -115,6 +117,28 @@ TEST_CASE("The prompt comes from -p, a file, a pipe, or the pipeline, in this or
     CHECK(prompt({"run", quickstart}, idle) == "Once upon a time");
     CHECK(contains(failure(run_keel({"run", quickstart, "-p", "a", "-f", file})), "-p and -f"));
     CHECK(contains(failure(run_keel({"run", tiny})), "there is no prompt"));
+}
+
+TEST_CASE("A prompt file may be a pipe, /dev/stdin or a shell's <(command)") {
+    const auto text = [](const std::string &file, const ProcessOptions &options) {
+        return parse_json(run_keel({"run", tiny, "-f", file, "-n", "1", "--json"}, options))
+            .at("prompt");
+    };
+    ProcessOptions piped;
+    piped.input = "A goose\n";
+    CHECK(text("/dev/stdin", piped) == "A goose");
+
+    const TempFolder folder;
+    const std::string pipe = (folder / "pipe").string();
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0); // <(command) is a pipe with a path
+    std::thread writer([&] { std::ofstream(pipe) << "The wolf said\n"; });
+    CHECK(text(pipe, {}) == "The wolf said");
+    writer.join();
+}
+
+TEST_CASE("A prompt file without an end is refused at the limit") {
+    CHECK(contains(failure(run_keel({"run", tiny, "-f", "/dev/zero"})),
+                   "/dev/zero: expected at most 256 MiB of text, found more; give a shorter text"));
 }
 
 TEST_CASE("Text from a pipe that is not UTF-8 does no harm") {
