@@ -72,7 +72,13 @@ std::optional<JsonNode> JsonNode::find(std::string_view key) const {
 
 JsonNode JsonNode::at(std::string_view key) const {
     if (const auto node = find(key)) return *node;
-    fail(fmt::format("'{}' is missing", key));
+    std::vector<std::string> found;
+    for (const auto &member : members()) found.emplace_back(member.first);
+    const std::string near = nearest_word(key, found);
+    fail(near.empty() || near == key
+             ? fmt::format("'{}' is missing", key)
+             : fmt::format("'{0}' is missing, found '{1}'; did you mean '{0}'?", key,
+                           printable(near, 60)));
 }
 
 bool JsonNode::has(std::string_view key) const { return member(key) != nullptr; }

@@ -43,6 +43,20 @@ void check_keys(const YamlNode &map, std::string_view in, const std::vector<std:
     }
 }
 
+const YamlEntry &required(const YamlNode &map, std::string_view key, std::string_view in,
+                          std::string_view example) {
+    const YamlEntry *entry = map.find(key);
+    if (entry != nullptr && !entry->value.is_null()) return *entry;
+    std::vector<std::string> found;
+    for (const YamlEntry &other : map.entries) found.push_back(other.key);
+    const YamlEntry *near = map.find(nearest_word(key, found));
+    if (entry == nullptr && near != nullptr)
+        fail(near->where, fmt::format("unknown key '{}' in {}; did you mean '{}'?",
+                                      printable(near->key, 60), in, key));
+    fail(map.where(), fmt::format("expected the key '{}' in {}, found none; for example '{}'", key,
+                                  in, example));
+}
+
 const std::string &scalar(const YamlNode &node, std::string_view what) {
     if (node.kind != YamlNode::Kind::scalar || node.text.empty())
         fail(node.where(), fmt::format("expected {}, found {}", what, describe(node)));

@@ -19,6 +19,11 @@ namespace keel::yaml {
 void check_keys(const pipeline::YamlNode &map, std::string_view in,
                 const std::vector<std::string> &known);
 
+// The entry `key` of a map. If it is missing or null, the error names the entry that is probably a
+// misspelling of it, or else shows `example`. `in`: "a task".
+const pipeline::YamlEntry &required(const pipeline::YamlNode &map, std::string_view key,
+                                    std::string_view in, std::string_view example);
+
 const std::string &scalar(const pipeline::YamlNode &node, std::string_view what); // not empty
 int64_t integer(const pipeline::YamlNode &node, std::string_view what, int64_t low, int64_t high);
 double number(const pipeline::YamlNode &node, std::string_view what, double low, double high);

@@ -1,5 +1,7 @@
 #include "model/config_reader.hpp"
 
+#include "base/suggest.hpp"
+
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -75,8 +77,9 @@ std::optional<ConfigReader> ConfigReader::object(const char *key) const {
 void ConfigReader::only(std::initializer_list<std::string_view> keys) const {
     for (const auto &[key, value] : object_.members()) {
         if (value.is_null() || std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-        fail(key, fmt::format("unknown key, its effect would be lost; known here: {}",
-                              fmt::join(keys, ", ")));
+        const std::vector<std::string> known(keys.begin(), keys.end());
+        fail(key, fmt::format("unknown key, its effect would be lost{}; known here: {}",
+                              did_you_mean(key, known), fmt::join(keys, ", ")));
     }
 }
 

@@ -56,6 +56,8 @@ TEST_CASE("an error about a JSON value names file, line, path, expected and foun
     CHECK(text([&] { inner.at("on").number(0, 1); }) ==
           "f.json:7: inner.on: expected a number from 0 to 1, found true");
     CHECK(text([&] { inner.at("off"); }) == "f.json:7: inner: 'off' is missing");
+    CHECK(text([&] { root.at("iner"); }) ==
+          "f.json:1: 'iner' is missing, found 'inner'; did you mean 'iner'?");
     CHECK(text([&] { inner.fail("off", "is needed"); }) == "f.json:7: inner.off: is needed");
     CHECK(text([&] { root.expected("a list"); }) == "f.json:1: expected a list, found an object");
     CHECK(text([&] {

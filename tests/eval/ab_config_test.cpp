@@ -108,6 +108,9 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
          {"kind: passkey", "kind: passky"}},
         {"unknown key 'lenghts' in a task of kind passkey; did you mean 'lengths'?",
          {"lengths: [512, 1024, 1900]", "lenghts: [1], lengths: [2]"}},
+        {"unknown key 'lenghts' in this task; did you mean 'lengths'?",
+         {"lengths: [512, 1024, 1900]", "lenghts: [512, 1024, 1900]"}},
+        {"unknown key 'knd' in a task; did you mean 'kind'?", {"kind: passkey", "knd: passkey"}},
         {"expected the key 'lengths' in this task, found none",
          {"lengths: [512, 1024, 1900], ", ""}},
         {"expected a length in tokens from 1 to", {"[512, 1024, 1900]", "[512, 0]"}},
@@ -124,7 +127,7 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
         {"expected an arm's name of letters", {"  window:", "  win#dow:"}},
         {"expected the name of a task (continuation, passkey, boxes, jsonl, speed), or "
          "TASK/METRIC, for "
-         "'statistics.primary', found 'passkay/hit'",
+         "'statistics.primary', found 'passkay/hit'; did you mean 'passkey'?",
          {"passkey/hit", "passkay/hit"}},
         {"expected a confidence from 0.5 to 0.9999", {"confidence: 0.9", "confidence: 95"}},
         {"the arm 'window' against itself", {"[window, q4cache]", "[window, window]"}},

@@ -40,15 +40,6 @@ void check_name(const std::string &name, const SourceLocation &where, std::strin
                         what, longest, printable(name, 80)));
 }
 
-const YamlEntry &need(const YamlNode &map, std::string_view key, std::string_view in,
-                      std::string_view example) {
-    const YamlEntry *entry = map.find(key);
-    if (entry == nullptr || entry->value.is_null())
-        fail(map.where(), fmt::format("expected the key '{}' in {}, found none; for example '{}'",
-                                      key, in, example));
-    return *entry;
-}
-
 std::vector<int64_t> integers(const YamlNode &node, std::string_view what, int64_t low,
                               int64_t high, size_t most) {
     std::vector<int64_t> out;
@@ -99,7 +90,7 @@ std::vector<AbBudget> read_budget_list(const YamlNode &node) {
 }
 
 void read_arms(const YamlNode &root, AbConfig &c) {
-    const YamlEntry &arms = need(root, "arms", "an experiment", "arms: {full: {policy: none}}");
+    const YamlEntry &arms = required(root, "arms", "an experiment", "arms: {full: {policy: none}}");
     if (!arms.value.is_map() || arms.value.entries.empty())
         fail(arms.value.where(),
              fmt::format("expected a map of names and what they change for 'arms', found {}",
@@ -188,7 +179,7 @@ class TaskReader {
   private:
     const YamlEntry &need_key(const char *key, const char *example) {
         known_.emplace_back(key);
-        return need(node_, key, "this task", fmt::format("{}: {}", key, example));
+        return required(node_, key, "this task", fmt::format("{}: {}", key, example));
     }
 
     const YamlNode &node_;
@@ -245,7 +236,7 @@ AbTask read_task(const YamlNode &node) {
         fail(node.where(),
              fmt::format("expected a task, as {{kind: passkey, lengths: [512]}}, found {}",
                          describe(node)));
-    const YamlEntry &kind = need(node, "kind", "a task", "kind: passkey");
+    const YamlEntry &kind = required(node, "kind", "a task", "kind: passkey");
     AbTask t;
     t.where = node.where();
     t.kind = static_cast<AbTaskKind>(choice(
@@ -269,7 +260,7 @@ AbTask read_task(const YamlNode &node) {
 
 void read_tasks(const YamlNode &root, AbConfig &c) {
     const YamlEntry &entry =
-        need(root, "tasks", "an experiment", "tasks: [{kind: passkey, lengths: [512]}]");
+        required(root, "tasks", "an experiment", "tasks: [{kind: passkey, lengths: [512]}]");
     for (const YamlNode *item : items(entry.value, "tasks", AbConfig::most_tasks)) {
         c.tasks.push_back(read_task(*item));
         for (size_t i = 0; i + 1 < c.tasks.size(); ++i) {
@@ -309,7 +300,8 @@ void read_statistics(const YamlNode &root, AbConfig &c) {
         if (std::find(names.begin(), names.end(), task) == names.end())
             fail(v->where(), fmt::format("expected the name of a task ({}), or TASK/METRIC, for "
                                          "'statistics.primary', found {}",
-                                         fmt::join(names, ", "), describe(*v)));
+                                         fmt::join(names, ", "), describe(*v)) +
+                                 did_you_mean(task, names));
         c.statistics.primary = primary;
     }
 }
@@ -369,7 +361,7 @@ AbConfig read_config(const YamlNode &root, const std::string &name) {
     AbConfig c;
     if (const YamlEntry *title = root.find("title"))
         c.title = printable(scalar(title->value, "a title"), 200);
-    const YamlEntry &base = need(root, "base", "an experiment", "base: pipeline.yaml");
+    const YamlEntry &base = required(root, "base", "an experiment", "base: pipeline.yaml");
     c.base = path(base.value);
     c.base_where = base.value.where();
     read_arms(root, c);

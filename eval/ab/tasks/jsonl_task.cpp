@@ -3,6 +3,7 @@
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/json_reader.hpp"
+#include "base/suggest.hpp"
 #include "eval/ab/tasks/answers.hpp"
 #include "platform/paths.hpp"
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr uint64_t most_bytes = uint64_t{1} << 30;
 constexpr size_t most_answers = 1000;
+const std::vector<std::string> answer_keys = {"outputs", "answers"};
 constexpr JsonLimits line_limits{most_bytes, 16};
 
 struct Line {
@@ -119,9 +121,15 @@ class JsonlItems : public AbTaskItems {
         Line line;
         const auto outputs = object.find("outputs");
         const auto answers = outputs ? outputs : object.find("answers");
-        if (!answers)
+        if (!answers) {
+            std::string near;
+            for (const auto &member : object.members()) {
+                if (near.empty()) near = did_you_mean(member.first, answer_keys);
+            }
             object.fail(
-                "expected 'outputs' (RULER's form) or 'answers' (LongBench's), found neither");
+                "expected 'outputs' (RULER's form) or 'answers' (LongBench's), found neither" +
+                near);
+        }
         line.expected = answers_of(*answers);
         const std::string input = object.at("input").text();
         if (object.find("context")) {
