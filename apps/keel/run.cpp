@@ -15,6 +15,7 @@
 #include "run/generate.hpp"
 #include "run/report.hpp"
 #include "run/session_file.hpp"
+#include "text/chat_template.hpp"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -108,6 +109,29 @@ void save(const RunOptions &o, Session &session, const GenerateResult &result) {
     save_session(session, o.save_session, {result.random, {}});
 }
 
+// Whether a prompt has the template's mark of a question, so that it was written for an answer.
+bool has_turns(const std::string &prompt, const ChatTemplate &chat) {
+    std::string mark = chat.format().user_open;
+    for (const char *name : {"{bos}", "{eos}"}) mark = replaced(std::move(mark), name, "");
+    mark.erase(mark.find_last_not_of(" \n") + 1);
+    return !mark.empty() && prompt.find(mark) != std::string::npos;
+}
+
+// A model that was trained to answer goes on with the prompt's text here.
+void hint_at_chat(const std::string &model, const std::string &prompt) {
+    if (!log().should_log(LogLevel::info)) return;
+    FoundChatTemplate chat;
+    try {
+        chat = load_chat_template(model);
+    } catch (const Error &e) { // 'keel chat' says the same as an error
+        log().debug("no chat template: {}", e.what());
+    }
+    if (chat.jinja.empty() || (chat.known && has_turns(prompt, *chat.known))) return;
+    log().info("{}: the model has a chat template, but 'keel run' writes on from the prompt as it "
+               "is; to get an answer to the prompt, use 'keel chat'",
+               model);
+}
+
 int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline,
             const std::string &prompt) {
     GenerateOptions generation = generation_options(o, pipeline.config());
@@ -117,6 +141,7 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline,
     Session session(pipeline);
     if (!o.load_session.empty()) load(o, session, generation);
     const bool goes_on = session.tokens() > 0;
+    if (!o.json && !goes_on) hint_at_chat(*pipeline.config().model.path, prompt);
     const bool stream = !o.json && !o.no_stream;
     if (stream) {
         generation.on_text = [](std::string_view text) { console().out(text); };

@@ -137,6 +137,20 @@ void make_llama3_chat_model(const TinyCopy &model) {
 
 } // namespace
 
+TEST_CASE("keel run of a model with a chat template hints at keel chat once") {
+    const TinyCopy model;
+    const auto has_hint = [&](const std::string &prompt, const std::string &option) {
+        const auto r = run_keel({"run", model.path(), "-p", prompt, "-n", "1", option});
+        return contains(r.err, "the model has a chat template, but 'keel run' writes on from");
+    };
+    CHECK_FALSE(has_hint("Hello", "--greedy"));
+    make_llama3_chat_model(model);
+    CHECK(has_hint("Hello", "--greedy"));
+    CHECK_FALSE(has_hint("Hello", "--json"));
+    CHECK_FALSE(has_hint("Hello", "-q"));
+    CHECK_FALSE(has_hint("<|start_header_id|>user<|end_header_id|>\n\nHello", "--greedy"));
+}
+
 TEST_CASE("A GGUF file with Llama 3's template chats after one command, without a pipeline file") {
     const TinyCopy model;
     make_llama3_chat_model(model);
