@@ -141,6 +141,12 @@ class Bench {
             return;
         }
         report_.probe_isa = probe_->isa();
+        for (const auto &engine : pipeline_.engines()) {
+            for (const PlannedOp *op : engine->graph->ops(StepForm::prefill)) {
+                const bool counts = op->op() == KEEL_OP_MATMUL || op->op() == KEEL_OP_ATTENTION;
+                if (counts && !f32_peak_limits(engine->device(), *op)) is_f32_ = false;
+            }
+        }
         report_.probe_bytes = probe_->bytes();
     }
 
@@ -342,7 +348,7 @@ class Bench {
         result.rate = Spread::of(std::move(rates));
         result.flop = prefill_flop(pipeline_.model(), n);
         result.flops = result.flop / static_cast<double>(n) * result.rate.median;
-        if (report_.peak_flops > 0) result.of_peak = result.flops / report_.peak_flops;
+        if (report_.peak_flops > 0 && is_f32_) result.of_peak = result.flops / report_.peak_flops;
         report_.prefill.push_back(std::move(result));
     }
 
@@ -420,6 +426,7 @@ class Bench {
     std::vector<double> plain_, prefetched_;
     int64_t done_ = 0, total_ = 0; // tokens
     uint64_t peak_before_probe_ = 0;
+    bool is_f32_ = true; // the f32 peak limits all products of a prompt
     BenchReport report_;
 };
 

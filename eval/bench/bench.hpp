@@ -36,7 +36,8 @@ struct PrefillResult {
     Spread rate;                   // tokens per second
     double flop = 0;               // of the whole prompt: matrix products and attention
     double flops = 0;              // per second, at the median rate
-    std::optional<double> of_peak; // share of the f32 peak that was measured beside it
+    std::optional<double> of_peak; // share of the f32 peak that was measured beside it, if all
+                                   // products are limited by it (f32_peak_limits())
     // The most bytes that cache and policy held together while the prompt was read.
     uint64_t held_peak_bytes = 0;
 };

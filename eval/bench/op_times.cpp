@@ -169,6 +169,10 @@ OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args) {
     return work;
 }
 
+bool f32_peak_limits(const Device &device, const PlannedOp &op) {
+    return device.device_info().type == KEEL_DEVICE_CPU && !op.kernel().ends_with(" fast");
+}
+
 OpTimes::OpTimes(Pipeline &pipeline) : pipeline_(pipeline) {
     pipeline.engines().set_observer(
         [this](Executor &executor, const PlannedOp &op, const keel_op_args *args, bool after) {
@@ -192,6 +196,7 @@ void OpTimes::add(Device &device, const PlannedOp &op, const keel_op_args *args,
     if (total == totals_.end()) {
         totals_.push_back({std::string(part), op_name(op.op()), op.kernel()});
         total = totals_.end() - 1;
+        total->f32_peak_limits = f32_peak_limits(device, op);
     }
     const OpWork work = op_work(device, op, args);
     ++total->calls;

@@ -21,9 +21,16 @@ std::optional<double> share(double value, double limit) {
 
 std::string giga_or_dash(double value) { return value > 0 ? rate_text(value / 1e9) : "-"; }
 
+// Of the f32 peak, if it is a limit of the op.
+std::optional<double> peak_share(const OpTotal &op, double peak) {
+    return op.f32_peak_limits ? share(op.flops(), peak) : std::nullopt;
+}
+
 OpTotal sum(const std::vector<OpTotal> &ops) {
     OpTotal all;
+    all.f32_peak_limits = true;
     for (const OpTotal &op : ops) {
+        if (op.flop > 0 && !op.f32_peak_limits) all.f32_peak_limits = false;
         all.calls += op.calls;
         all.seconds += op.seconds;
         all.flop += op.flop;
@@ -46,7 +53,7 @@ std::vector<std::string> row(const std::string &name, const OpTotal &op, const O
             giga_or_dash(op.bytes_per_second()),
             percent_text(share(op.bytes_per_second(), r.read)),
             giga_or_dash(op.flops()),
-            percent_text(share(op.flops(), peak)),
+            percent_text(peak_share(op, peak)),
             op.kernel};
 }
 
@@ -60,7 +67,7 @@ Json op_json(const OpTotal &op, const OpsResult &r, double peak) {
             {"flop", op.flop},
             {"share", optional_json(share(op.seconds, r.seconds))},
             {"of_bandwidth", optional_json(share(op.bytes_per_second(), r.read))},
-            {"of_peak", optional_json(share(op.flops(), peak))}};
+            {"of_peak", optional_json(peak_share(op, peak))}};
 }
 
 } // namespace

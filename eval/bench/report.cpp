@@ -122,7 +122,10 @@ std::string probe_text(const BenchReport &r) {
                            giga(std::max(r.read_plain, r.read_prefetched)), giga(r.read_plain),
                            giga(r.read_prefetched), format_bytes(r.probe_bytes));
     }
-    return out + fmt::format("  f32 multiply-add {} GFLOP/s\n", giga(r.peak_flops));
+    return out +
+           fmt::format("  f32 multiply-add {} GFLOP/s: no limit, and no share, of kernels named "
+                       "fast and of GPUs\n",
+                       giga(r.peak_flops));
 }
 
 Json spread_json(const Spread &s) {

@@ -123,12 +123,15 @@ TEST_CASE(
     prompt.seconds = 0.5;
     prompt.read = 20e9;
     OpTotal down;
-    down.part = "down", down.op = "matmul", down.kernel = "matmul q8_0 vnni";
+    down.part = "down", down.op = "matmul", down.kernel = "matmul q8_0 avx2";
+    down.f32_peak_limits = true;
     down.calls = 6, down.seconds = 0.25, down.flop = 50e9, down.bytes = 1e9;
     OpTotal gather;
     gather.part = "gather", gather.op = "kv_gather", gather.kernel = "kv_gather";
     gather.calls = 2, gather.seconds = 0.125;
-    prompt.ops = {down, gather};
+    OpTotal up = down;
+    up.part = "up", up.kernel = "matmul q8_0 vnni fast", up.f32_peak_limits = false;
+    prompt.ops = {down, up, gather};
     OpsResult token = prompt;
     token.is_prefill = false;
     token.tokens = 2;
@@ -138,13 +141,18 @@ TEST_CASE(
     const std::string text = ops_tables(r);
     INFO(text);
     const auto has = [&](const char *line) { return text.find(line) != std::string::npos; };
-    CHECK(has("prefill of 512  calls     ms  share  GB/s  of read  GFLOP/s  of peak            "
-              "kernel\n"));
-    CHECK(has("down             6.00  250.0    50%  4.00      20%    200.0     200%  matmul q8_0 "
-              "vnni\n"));
-    CHECK(has("gather           2.00  125.0    25%     -        -        -        -         "
+    CHECK(
+        has("prefill of 512  calls     ms  share  GB/s  of read  GFLOP/s  of peak                 "
+            "kernel\n"));
+    CHECK(has(
+        "down             6.00  250.0    50%  4.00      20%    200.0     200%       matmul q8_0 "
+        "avx2\n"));
+    // No peak of 8-bit products was measured.
+    CHECK(has("up               6.00  250.0    50%  4.00      20%    200.0        -  matmul q8_0 "
+              "vnni fast\n"));
+    CHECK(has("gather           2.00  125.0    25%     -        -        -        -              "
               "kv_gather\n"));
-    CHECK(has("all ops          8.00  375.0    75%"));
+    CHECK(has("all ops         14.00  625.0   125%  3.20      16%    160.0        -"));
     CHECK(has("a token at 64  calls     ms"));
     CHECK(has("down            3.00  125.0    50%  4.00        -    200.0     200%"));
     const auto json = ops_json(r);
@@ -153,5 +161,7 @@ TEST_CASE(
     CHECK(json.at(0).at("ops").at(0).at("calls") == 6);
     CHECK(json.at(1).at("depth") == 64);
     CHECK(json.at(1).at("read_probe_bytes_per_second").is_null());
-    CHECK(json.at(1).at("ops").at(1).at("of_peak").is_null());
+    CHECK(json.at(0).at("ops").at(0).at("of_peak") == Approx(2));
+    CHECK(json.at(0).at("ops").at(1).at("of_peak").is_null());
+    CHECK(json.at(1).at("ops").at(2).at("of_peak").is_null());
 }

@@ -51,7 +51,7 @@ TEST_CASE("the operations of a prompt are two per weight and the causal half of 
 }
 
 TEST_CASE("a measurement holds a result for every length, and what it ran on") {
-    Pipeline pipeline(tiny({"kv.dtype=f32"}));
+    Pipeline pipeline(tiny({"kv.dtype=f32", "backend.params.compute=exact"}));
     BenchOptions options = small();
     uint64_t calls = 0, last = 0, whole = 0;
     options.progress = [&](const char *, uint64_t done, uint64_t total) {
@@ -92,6 +92,21 @@ TEST_CASE("a measurement holds a result for every length, and what it ran on") {
     CHECK(r.weights == "bf16");
     CHECK(r.backend == "cpu");
     CHECK(r.peak_resident_bytes > mib);
+}
+
+TEST_CASE("the f32 peak is a limit of exact products only") {
+    const auto share = [](const std::string &compute) {
+        Pipeline pipeline(tiny({"model.weights=q8_0", "backend.params.compute=" + compute}));
+        BenchOptions options = small();
+        options.prefill = {24};
+        options.depths = {};
+        options.repeat = 1;
+        const BenchReport r = run_bench(pipeline, options);
+        CHECK(r.peak_flops > 0);
+        return r.prefill.at(0).of_peak;
+    };
+    CHECK(share("exact").has_value());
+    CHECK_FALSE(share("fast").has_value());
 }
 
 TEST_CASE("without probes there are no ratios") {
