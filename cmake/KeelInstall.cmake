@@ -1,4 +1,4 @@
-# What `cmake --install` puts where: the program, plugins and configs for users; headers and a CMake package for authors of
+# What `cmake --install` puts where: the program, plugins, configs and docs for users; headers and a CMake package for authors of
 # plugins and of programs with Keel inside. Plugins install themselves (keel_add_plugin). Everything is found relative to the program,
 # so the tree may move.
 include(GNUInstallDirs)
@@ -10,6 +10,18 @@ endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING PATTERN "*.yaml")
 # configs/ name the model as ../models/tiny
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/keel/models)
+# The pages of docs/, and what they link, in the folders that the source tree has.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/policies DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING REGEX "/policies/[a-z0-9_]+/README.md$")
+foreach(project backend policy policy_cpp)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/tests/install/${project} DESTINATION ${CMAKE_INSTALL_DATADIR}/keel/tests/install)
+endforeach()
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR
+  BASE_DIRECTORY ${CMAKE_INSTALL_FULL_DATADIR}/keel/core OUTPUT_VARIABLE keel_headers)
+install(CODE "
+  set(core \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/keel/core\")
+  file(MAKE_DIRECTORY \"\${core}\")
+  file(CREATE_LINK \"${keel_headers}\" \"\${core}/include\" SYMBOLIC)")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # The SDK: headers, target keel::sdk, keel_add_plugin(), and the functions that test a plugin with the

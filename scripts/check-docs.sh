@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds and tests the projects that are printed in docs/, against an installation: check-docs.sh [BUILD]
+# Checks docs/ against an installation: the links of the installed pages, and the projects that pages print.
+#   check-docs.sh [BUILD]
 # BUILD (default: build/release) is installed to a temporary folder, as docs/plugins.md says.
 # In the pages that are listed below, the first line of a fenced block tells what the block is:
 #   // PROJECT/FILE, or # PROJECT/FILE   the text of this file, without that line
@@ -38,6 +39,15 @@ extract() {
         inside && file != "" { print >file }'
 }
 
+# A link of an installed page leads to an installed file.
+broken=$(find "$PREFIX/share/keel" -name '*.md' | while read -r page; do
+    grep -oE '\]\([^)# ]+' "$page" | sed 's/^](//' | grep -vE '^[a-z]+:' | while read -r link; do
+        [ -e "$(dirname "$page")/$link" ] || printf '  %s: %s\n' "${page#"$PREFIX/"}" "$link"
+    done
+done)
+[ -z "$broken" ] || fail "links of installed pages that lead nowhere (cmake/KeelInstall.cmake installs the pages):
+$broken"
+
 for page in $pages; do
     projects=$folder/$(basename "$page" .md)
     extract "$projects" <"$page"
@@ -55,4 +65,4 @@ for page in $pages; do
         grep -q '^100% tests passed' "$folder/log" || fail "$page: $name: expected ctest to run its tests, it ran none"
     done
 done
-echo "the projects of $pages: ok"
+echo "links, and the projects of $pages: ok"

@@ -27,15 +27,18 @@ constexpr int failed = 1, usage_error = 2;
 
 void describe(Command &keel, Program &program) {
     keel.footer =
-        "First steps, in a clone of the repository:\n"
+        "First steps, in " + data_folder().value_or("a clone of the repository") +
+        ":\n"
         "  keel run configs/quickstart.yaml              a small model tells a story\n"
         "  keel run models/tiny -p \"Once upon a time\"    the same without a pipeline file\n"
         "  keel config init models/tiny -o my.yaml       a commented pipeline to change\n"
+        "\nDocumentation: docs/cli.md and the pages beside it\n"
         "\nExit codes: 0 done, 1 the run failed, 2 the request was wrong, 3 worse than allowed "
         "(ab compare), 130 interrupted.";
     keel.flag("--version", program.version, "Show the version");
     keel.action = [&keel, &program] {
-        console().out(program.version ? "keel " KEEL_VERSION "\n" : help_text(keel));
+        console().out(program.version ? "keel " KEEL_VERSION "\n"
+                                      : with_installed_docs(help_text(keel)));
         return EXIT_SUCCESS;
     };
     for (const auto add : commands) add(keel, program);
@@ -87,7 +90,7 @@ int run(int argc, char **argv) {
     const CommandLine line = read_command_line(keel, {argv + 1, argv + argc});
     try {
         if (asks_for_help(line)) {
-            console().out(help_text(*line.command));
+            console().out(with_installed_docs(help_text(*line.command)));
             return EXIT_SUCCESS;
         }
         take_values(keel, line);

@@ -2,6 +2,9 @@
 
 #include "console.hpp"
 
+#include "platform/paths.hpp"
+
+#include <filesystem>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -31,6 +34,26 @@ Command &add_command(Command &above, Program &program, const std::string &name,
         .one_of({"debug", "info", "warning", "error", "off"})
         .group("Messages");
     return command;
+}
+
+std::optional<std::string> data_folder() {
+    try {
+        const auto folder = executable_path().parent_path().parent_path() / "share" / "keel";
+        if (std::filesystem::is_directory(folder)) return folder.string();
+    } catch (const std::exception &) { // the system tells no path: as for a program that was built
+    }
+    return std::nullopt;
+}
+
+std::string with_installed_docs(std::string help) {
+    const std::string mark = "docs/";
+    const auto data = data_folder();
+    if (!data) return help;
+    const std::string folder = *data + "/" + mark;
+    for (size_t at = help.find(mark); at != std::string::npos;
+         at = help.find(mark, at + folder.size()))
+        help.replace(at, mark.size(), folder);
+    return help;
 }
 
 void print_json(const nlohmann::ordered_json &json) {

@@ -3,6 +3,7 @@
 #include "options.hpp"
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,13 @@ using Examples = std::vector<std::pair<std::string, std::string>>; // a shell li
 // A command with the options of the group "Messages". The help ends with the examples.
 Command &add_command(Command &above, Program &program, const std::string &name,
                      const std::string &doc, const Examples &examples);
+
+// The folder of docs/, configs/ and models/ in an installation; nullopt for a program that was
+// built and not installed.
+std::optional<std::string> data_folder();
+// A help text names pages as in the source tree: docs/PAGE.md. In an installation it names the
+// installed pages.
+std::string with_installed_docs(std::string help);
 
 // Standard output as JSON, two spaces deep; bytes that are not UTF-8 become U+FFFD.
 void print_json(const nlohmann::ordered_json &json);

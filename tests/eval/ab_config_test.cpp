@@ -214,3 +214,11 @@ TEST_CASE("the shard that is done last merges, of whichever number it is") {
     CHECK(finish_ab_shard(folder.path(), {2, 3}, "hash", merge));
     CHECK(merged.size() == 3);
 }
+
+TEST_CASE("the shipped experiments write to the working directory, also if they are installed") {
+    for (const std::string name : {"quick", "policies"}) {
+        const AbConfig c =
+            load_ab_config(std::string(KEEL_SOURCE_DIR) + "/configs/ab/" + name + ".yaml");
+        CHECK(c.output == std::filesystem::current_path() / (name + "-results"));
+    }
+}

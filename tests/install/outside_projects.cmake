@@ -9,11 +9,20 @@ endfunction()
 
 file(REMOVE_RECURSE ${FOLDER})
 run(${CMAKE_COMMAND} --install ${KEEL_BUILD} --prefix ${FOLDER}/prefix)
-foreach(file include/keel/backend.h include/keel/ext/draft/replay.h include/keel/ext/draft/timestamps.h include/keel/sdk.hpp include/keel/sdk_policy.hpp include/keel/keel.hpp share/keel/models/tiny/config.json share/keel/configs)
+foreach(file include/keel/backend.h include/keel/ext/draft/replay.h include/keel/ext/draft/timestamps.h include/keel/sdk.hpp include/keel/sdk_policy.hpp include/keel/keel.hpp share/keel/models/tiny/config.json share/keel/configs
+    share/keel/docs/policies.md share/keel/core/include/keel/policy.h)
   if(NOT EXISTS ${FOLDER}/prefix/${file})
     message(FATAL_ERROR "not installed: ${file}")
   endif()
 endforeach()
+
+# Help names the installed pages.
+execute_process(COMMAND ${FOLDER}/prefix/bin/keel ab --help RESULT_VARIABLE result OUTPUT_VARIABLE output)
+file(REAL_PATH ${FOLDER}/prefix/share/keel/docs/ab.md page)
+string(FIND "${output}" "${page}" found)
+if(NOT result EQUAL 0 OR found EQUAL -1)
+  message(FATAL_ERROR "keel ab --help: expected ${page}, found:\n${output}")
+endif()
 
 # Copied first, so that nothing of the source tree can be reached by a relative path.
 foreach(project policy policy_cpp backend)
