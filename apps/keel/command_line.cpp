@@ -51,8 +51,10 @@ CommandLine read_command_line(const Command &program, const Words &words) {
         }
     }
     // 'keel ab --help' is about 'keel ab'.
-    if (line.command->standard != nullptr && line.words.empty())
+    if (line.command->standard != nullptr && line.words.empty()) {
         line.command = line.command->standard;
+        line.is_standard = true;
+    }
     line.words.insert(line.words.end(), words.begin() + static_cast<std::ptrdiff_t>(next),
                       words.end());
 

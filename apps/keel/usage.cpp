@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -164,6 +165,19 @@ void check_company(const CommandLine &line, const Option &option) {
     }
 }
 
+// 'keel ab nonsense --help' is not about a file: a word that is neither a command nor a file is
+// probably a misspelled command.
+void refuse_missing_target(const CommandLine &line) {
+    for (const Option &option : line.command->options) {
+        const auto given = line.values.find(&option);
+        if (option.kind != Option::Kind::argument || given == line.values.end()) continue;
+        const std::string &word = given->second.front();
+        std::error_code ignored;
+        if (!std::filesystem::exists(word, ignored))
+            refuse_unknown_command(*line.command->parent, word);
+    }
+}
+
 } // namespace
 
 bool asks_for_help(const CommandLine &line) {
@@ -172,7 +186,9 @@ bool asks_for_help(const CommandLine &line) {
             if (!word.starts_with('-')) refuse_unknown_command(*line.command, word);
         }
     }
-    return line.values.contains(&line.command->help());
+    const bool is_asked = line.values.contains(&line.command->help());
+    if (is_asked && line.is_standard) refuse_missing_target(line);
+    return is_asked;
 }
 
 void take_values(const Command &program, const CommandLine &line) {

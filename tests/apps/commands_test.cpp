@@ -103,6 +103,11 @@ TEST_CASE("an unknown command is an error also with --help") {
     CHECK(contains(unknown({"config", "chek", "--help"}),
                    "unknown command 'chek'; did you mean 'check'?; see 'keel config --help'"));
     CHECK(contains(unknown({"eval", "nonsense", "--help"}), "the commands are perplexity, kl"));
+    CHECK(contains(unknown({"ab", "nonsnse", "--help"}),
+                   "unknown command 'nonsnse'; the commands are run, "));
+    CHECK(contains(unknown({"ab", "reprt", "-h"}), "did you mean 'report'?; see 'keel ab --help'"));
+    CHECK(contains(unknown({"bench", "matrx", "--help"}), "did you mean 'matrix'?"));
+    CHECK(run_keel({"bench", tiny, "--help"}).code == 0);
     CHECK(contains(unknown({"--version", "nonsense"}), "unknown command 'nonsense'"));
     CHECK(contains(unknown({"--version", "run"}), "unknown option '--version'; 'keel' has it"));
     // Help comes before other faults.
