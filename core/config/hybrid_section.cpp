@@ -78,6 +78,22 @@ void check_switch(const HybridSection &hybrid) {
                       "warmup_tokens", "tokens or command");
 }
 
+// Refuses settings of a switch that never happens. A resolved pipeline spells out the defaults,
+// which need no switch.
+void check_no_switch(const SwitchSection &s, std::string_view why) {
+    const auto refuse = [&](const SourceLocation &where, std::string_view key,
+                            std::string_view purpose) {
+        throw_error(ErrorKind::input, "{}: 'hybrid.switch.{}' is {}, but {}; remove the key",
+                    to_string(where), key, purpose, why);
+    };
+    if (*s.available_mib)
+        refuse(s.available_mib.where, "available_mib",
+               "the available memory below which decode switches to another backend");
+    if (*s.warmup_tokens != default_warmup_tokens)
+        refuse(s.warmup_tokens.where, "warmup_tokens",
+               "the number of dummy tokens that a backend runs before decode switches to it");
+}
+
 void check_turns(const HybridSection &hybrid) {
     if (!hybrid.decode->empty())
         check_known(hybrid, *hybrid.decode, hybrid.decode.where, "hybrid.decode");
@@ -194,7 +210,7 @@ void check_hybrid(const PipelineConfig &config) {
             throw_at(where.file.empty() ? h.switching.on.where : where, ErrorKind::input,
                      "expected 'hybrid.backends' beside this, found none");
         }
-        return;
+        return check_no_switch(h.switching, "there are no 'hybrid.backends' to switch between");
     }
     SourceLocation backend = first_given({&config.backend.plugin, &config.backend.device});
     if (backend.file.empty() && !config.backend.params.empty())
@@ -216,7 +232,9 @@ void check_hybrid(const PipelineConfig &config) {
                  "'hybrid' cannot combine prefill, decode and switch with layers in this version; "
                  "keep one of them");
     }
-    return h.layers->empty() ? check_turns(h) : check_layers(h);
+    if (h.layers->empty()) return check_turns(h);
+    check_no_switch(h.switching, "'hybrid.layers' says where each layer stays");
+    check_layers(h);
 }
 
 void declare_hybrid(Schema &schema) {

@@ -75,17 +75,17 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
     if (&to == &from) return true;
     BackendMove m = describe(to, why);
     Trace *trace = from.executor->stream().trace();
-    Clock::time_point start;
-    double begin = 0;
+    Clock::time_point start = Clock::now(); // of the move without the warm-up
+    const double begin = trace != nullptr ? trace->now() : 0;
     CacheManager &old = sequence_.cache.first();
     std::unique_ptr<CacheManager> fresh;
     try {
-        ahead_.drop();
-        m.warmup_tokens = warm_up(to, warmup_tokens, sequence_.pipeline.host());
-        start = Clock::now(); // of the move alone
-        if (trace != nullptr) begin = trace->now();
         finish_step();
+        // Before the warm-up, because it says whether the cache can go there.
         fresh = old.begin_move(*to.policy_setup, to.placement());
+        const Clock::time_point allocated = Clock::now();
+        m.warmup_tokens = warm_up(to, warmup_tokens, sequence_.pipeline.host());
+        start += Clock::now() - allocated;
     } catch (const Error &error) {
         if (from.is_lost()) throw;
         refuse(m, error.what());

@@ -16,9 +16,10 @@ class SequenceMover {
 
     Engine &current_engine() const { return sequence_.cache.first_engine(); }
     int64_t tokens() const { return sequence_.text.size(); }
-    // Runs `warmup_tokens` dummy tokens on the engine `to`, then moves the cache there. So the
-    // kernels of `to` are compiled before the sequence arrives. False: the move failed, the
-    // sequence stays where it is, and a warning says why.
+    // Allocates a cache on the engine `to`, runs `warmup_tokens` dummy tokens there, then moves
+    // keys and values. So the kernels of `to` are compiled before the sequence arrives. False: the
+    // move failed, the sequence stays where it is, and a warning says why. Without memory for the
+    // cache no dummy token runs.
     bool move(Engine &to, BackendMove::Why why, int64_t warmup_tokens = 0);
     // The device of the current engine was lost. The sequence keeps its first `tokens` tokens,
     // which are read again on the first of `candidates` that can do it. Returns that engine. Throws

@@ -136,6 +136,14 @@ TEST_CASE("a hybrid says what is wrong with it") {
          "version; keep "
          "one "
          "of them"},
+        {"layers: [{range: 0-1, on: a}, {range: 2, on: b}], switch: {available_mib: 5}",
+         "f.yaml:2:122: 'hybrid.switch.available_mib' is the available memory below which decode "
+         "switches to "
+         "another backend, but 'hybrid.layers' says where each layer stays; remove the key"},
+        {"layers: [{range: 0-1, on: a}, {range: 2, on: b}], switch: {warmup_tokens: 3}",
+         "f.yaml:2:122: 'hybrid.switch.warmup_tokens' is the number of dummy tokens that a backend "
+         "runs before "
+         "decode switches to it, but 'hybrid.layers' says where each layer stays; remove the key"},
         {"", "f.yaml:2:20: expected 'hybrid' to say what the backends do: prefill, decode, switch "
              "or layers; "
              "found none of them"},
