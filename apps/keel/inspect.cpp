@@ -9,6 +9,7 @@
 #include "model/model_tensors.hpp"
 #include "model/tensor_check.hpp"
 #include "run/fit.hpp"
+#include "run/layer_split.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 
 #include <chrono>
@@ -129,17 +130,19 @@ void add_memory(Rows &rows, const Report &r) {
     const ModelConfig &m = r.source->config();
     bool first = true;
     for (const keel_dtype dtype : kv_dtypes) {
-        const uint64_t bytes = kv_bytes_per_token(m, dtype, dtype);
+        const KvBytes bytes = kv_bytes(m, dtype, dtype, m.max_positions);
         rows.push_back(
             {first ? "KV cache" : "",
-             bytes == 0 ? fmt::format("{:<5} not possible: heads of {} are no whole blocks",
-                                      keel_dtype_name(dtype), m.head_dim)
-                        : fmt::format("{:<5} {} a token, {} for {} tokens", keel_dtype_name(dtype),
-                                      format_bytes(bytes),
-                                      format_bytes(bytes * static_cast<uint64_t>(m.max_positions)),
-                                      m.max_positions)});
+             m.head_dim % keel_dtype_block(dtype) != 0
+                 ? fmt::format("{:<5} not possible: heads of {} are no whole blocks",
+                               keel_dtype_name(dtype), m.head_dim)
+                 : fmt::format("{:<5} {}, {} for {} tokens", keel_dtype_name(dtype),
+                               kv_bytes_text(bytes), format_bytes(bytes.of(m.max_positions)),
+                               m.max_positions)});
         first = false;
     }
+    if (const std::string split = LayerSplit(m, m.max_positions).text(); !split.empty())
+        rows.push_back({"", split});
     rows.push_back(
         {"memory", fmt::format("{}: weights {}, full f16 cache {}, work {}",
                                format_bytes(r.need.total()), format_bytes(r.need.weights),
@@ -201,6 +204,14 @@ Json architecture_json(const ModelConfig &m) {
             {"eos_ids", m.eos_ids}};
 }
 
+// Which layers hold only the tokens of their window; null: none.
+Json layer_split_json(const LayerSplit &split) {
+    if (split.window() == 0) return nullptr;
+    return {{"window", split.window()},
+            {"windowed_layers", split.model_windowed()},
+            {"policy_layers", split.of_model()}};
+}
+
 Json report_json(const Report &r, const InspectOptions &o) {
     const ModelConfig &m = r.source->config();
     Json json = {{"model", r.source->path()},
@@ -244,10 +255,13 @@ Json report_json(const Report &r, const InspectOptions &o) {
     }
     json["kv_bytes_per_token"] = Json::object();
     for (const keel_dtype dtype : kv_dtypes) {
-        const uint64_t bytes = kv_bytes_per_token(m, dtype, dtype);
-        json["kv_bytes_per_token"][keel_dtype_name(dtype)] =
-            bytes == 0 ? Json(nullptr) : Json(bytes);
+        const KvBytes bytes = kv_bytes(m, dtype, dtype, m.max_positions);
+        const bool is_possible = m.head_dim % keel_dtype_block(dtype) == 0;
+        const char *name = keel_dtype_name(dtype);
+        json["kv_bytes_per_token"][name] = is_possible ? Json(bytes.per_token) : Json(nullptr);
+        json["kv_window_bytes"][name] = is_possible ? Json(bytes.window_bytes()) : Json(nullptr);
     }
+    json["layer_windows"] = layer_split_json(LayerSplit(m, m.max_positions));
     json["memory"] = {{"needed_bytes", r.need.total()},        {"weights_bytes", r.need.weights},
                       {"cache_bytes", r.need.cache},           {"work_bytes", r.need.work},
                       {"available_bytes", r.memory.available}, {"fits", fits(r)}};

@@ -32,13 +32,14 @@ Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &opti
         batch_ = StepProgram(executor_, decoder_, workspace_, StepForm::batch, {n, n}, options_.kv);
         if (options_.batch_kv != nullptr) attention_.settle_together(n, *options_.batch_kv);
     }
-    taps_ = plan_taps(options_.taps);
+    taps_ = plan_taps(options_.taps, options_.untapped);
     workspace_.allocate(executor_.device(), executor_.placement());
     decoder_.ropes().place(executor_.device(), executor_.placement());
 }
 
-std::unique_ptr<TapOps> Graph::plan_taps(const TapForms &forms) {
-    return std::make_unique<TapOps>(executor_, decoder_, forms, options_.max_tokens, options_.kv);
+std::unique_ptr<TapOps> Graph::plan_taps(const TapForms &forms, const std::vector<bool> &untapped) {
+    return std::make_unique<TapOps>(executor_, decoder_, forms, options_.max_tokens, options_.kv,
+                                    untapped);
 }
 
 const StepProgram &Graph::program(StepForm form) const {

@@ -18,6 +18,7 @@ struct GraphOptions {
     uint32_t max_logit_rows = 1;      // how many tokens of a step may get logits
     const keel_kv_view *kv = nullptr; // for planning: the largest cache, without memory
     TapForms taps = {};               // by-products that steps are planned for, see taps()
+    std::vector<bool> untapped = {};  // layers without by-products; empty: all have them
     int64_t rope_rows = 2048;         // rows of the RoPE tables: at least a step's tokens
     uint32_t batch = 1;               // sequences that may decode in one step
     // A view of `batch` sequences, for planning; NULL: without keel.batched_decode/1.
@@ -48,7 +49,8 @@ class Graph {
 
     // Plans the ops that differ in steps with these by-products. May be called at any time between
     // steps.
-    std::unique_ptr<TapOps> plan_taps(const TapForms &forms);
+    std::unique_ptr<TapOps> plan_taps(const TapForms &forms,
+                                      const std::vector<bool> &untapped = {});
     const TapOps &taps() const { return *taps_; } // for GraphOptions::taps
 
     // The ops of one form of a step, and argmax.

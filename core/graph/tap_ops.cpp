@@ -5,9 +5,15 @@
 namespace keel {
 
 TapOps::TapOps(Executor &executor, const Decoder &decoder, const TapForms &forms, uint32_t tokens,
-               const keel_kv_view *kv) {
+               const keel_kv_view *kv, const std::vector<bool> &untapped) {
     if (forms.empty()) return;
+    decode_.reserve(decoder.layers());
     for (size_t i = 0; i < decoder.layers(); ++i) {
+        if (!untapped.empty() && untapped[i]) {
+            decode_.emplace_back();
+            if (tokens > 1) prefill_.emplace_back();
+            continue;
+        }
         decode_.push_back(plan(executor, decoder, forms, StepForm::decode, i, 1, kv));
         if (tokens > 1)
             prefill_.push_back(plan(executor, decoder, forms, StepForm::prefill, i, tokens, kv));

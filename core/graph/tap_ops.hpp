@@ -13,9 +13,10 @@ namespace keel {
 class TapOps {
   public:
     TapOps() = default; // no ops: for taps that only look
-    // `tokens`: the most in a prefill step. `kv` as for StepProgram.
+    // `tokens`: the most in a prefill step. `kv` as for StepProgram. `untapped`: layers of the
+    // decoder that leave no by-products; empty: all leave them.
     TapOps(Executor &executor, const Decoder &decoder, const TapForms &forms, uint32_t tokens,
-           const keel_kv_view *kv);
+           const keel_kv_view *kv, const std::vector<bool> &untapped = {});
 
     // The op to run instead of a plain one with this role; NULL: the plain one.
     PlannedOp *find(StepForm form, size_t layer, Role role) const;

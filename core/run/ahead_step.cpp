@@ -56,7 +56,7 @@ void AheadStep::queue() {
         Graph &graph = *stage.engine->graph;
         // Without ids: the token is the one that argmax finds.
         graph.forward({.positions = stage.cache->next_positions(1),
-                       .kv = stage.cache->cache().views(),
+                       .kv = stage.cache->caches().views(),
                        .logit_rows = 1});
         graph.next().queue_argmax();
         results_version_ = graph.next().results_version();

@@ -5,6 +5,8 @@
 #include "config/config_places.hpp"
 #include "model/rope_frequencies.hpp"
 
+#include <algorithm>
+
 namespace keel {
 namespace {
 
@@ -45,11 +47,6 @@ void set_model(CacheConfig &c, const ModelConfig &model) {
     c.trained_context = model.max_positions;
     c.attention_scale = static_cast<float>(model.attention_scale());
     c.attention_softcap = static_cast<float>(model.attention_softcap);
-    for (size_t i = 0; i < static_cast<size_t>(model.layers); ++i) {
-        const int64_t window = model.window(i);
-        if (window > 0 && (c.attention_window == 0 || window < c.attention_window))
-            c.attention_window = window;
-    }
     c.rope_frequencies = rope_frequencies(model.rope_theta, model.head_dim, model.rope_scaling);
     if (model.local_rope_theta) {
         c.local_rope_frequencies = rope_frequencies(*model.local_rope_theta, model.head_dim, {});
@@ -144,18 +141,38 @@ PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin po
     return bound;
 }
 
-CacheConfig cache_of_layers(const CacheConfig &all, const ModelConfig &model,
-                            const LayerRange &part) {
+CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine) {
+    const LayerSplit &split = engine.split;
     CacheConfig c = all;
-    if (part.count() == model.layers) return c;
-    c.first_layer = static_cast<uint32_t>(part.first);
-    c.model_layers = static_cast<uint32_t>(model.layers);
-    if (c.budget_unit == BudgetUnit::mib) // of all layers
-        c.budget *= static_cast<double>(part.count()) / static_cast<double>(model.layers);
-    if (!c.local_rope_layers.empty()) {
-        const auto begin = all.local_rope_layers.begin();
-        c.local_rope_layers = {begin + part.first, begin + part.end};
+    c.windowed = engine.windowed;
+    c.other_backends = engine.part.count() != split.model_layers();
+    if (split.model_windowed() > 0) {
+        c.layer_numbers = split.numbers();
+        c.windowed_layers = split.model_windowed();
+        c.all_layers = split.model_layers();
     }
+    if (engine.kv_shape.window > 0) c.attention_window = engine.kv_shape.window;
+    if (split.only_holds()) {
+        c.policy = {};
+        c.policy.name = all.policy.name;
+        c.allocator = {};
+        c.pressure.reset();
+        c.pinned.clear();
+        c.log.clear();
+        return c;
+    }
+    if (split.acts_on() < split.of_model()) {
+        c.first_layer = split.first();
+        c.model_layers = split.of_model();
+        if (c.budget_unit == BudgetUnit::mib) // of all layers on which the policy acts
+            c.budget *= static_cast<double>(split.acts_on()) / split.of_model();
+    }
+    c.local_rope_layers.clear();
+    for (const uint32_t number : split.numbers())
+        if (!all.local_rope_layers.empty())
+            c.local_rope_layers.push_back(all.local_rope_layers[number]);
+    const auto &local = c.local_rope_layers;
+    if (std::find(local.begin(), local.end(), true) == local.end()) c.local_rope_layers.clear();
     return c;
 }
 

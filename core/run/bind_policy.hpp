@@ -14,7 +14,8 @@ struct PolicyContext {
     const ModelConfig &model;
     std::shared_ptr<HostServices> host;
     std::shared_ptr<SystemMonitor> monitor;
-    bool has_system_prompt; // sequences may call CacheManager::protect_prefix
+    bool has_system_prompt;        // sequences may call CacheManager::protect_prefix
+    bool several_policies = false; // see PipelineOptions
 };
 
 // A policy section with its plugins.
@@ -29,9 +30,9 @@ struct PolicyBinding {
 // the shape of the cache for which the policy is asked for its needs.
 PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin policy,
                           const PolicyContext &context, const KvShape &shape);
-// The settings for a cache that holds only the layers `part`.
-CacheConfig cache_of_layers(const CacheConfig &all, const ModelConfig &model,
-                            const LayerRange &part);
+// The settings for the caches of an engine: which of the model's layers they hold, and which of
+// these have a window. If no policy acts on a layer of the engine, the settings are without policy.
+CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine);
 // Warns of each key of the section that has no effect, because the policy never evicts.
 void warn_without_effect(const pipeline::PolicySection &section, const std::string &policy);
 

@@ -25,9 +25,9 @@ std::span<const int32_t> ContextRepeater::instruction(bool from_words) const {
 
 void ContextRepeater::forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
                               StepTap &tap) {
-    KvCache &cache = sequence_.cache.first().cache();
+    const LayerCaches &caches = sequence_.cache.first().caches();
     sequence_.cache.first_engine().graph->forward(
-        {.positions = positions, .kv = cache.views(), .ids = ids, .tap = &tap});
+        {.positions = positions, .kv = caches.views(), .ids = ids, .tap = &tap});
 }
 
 } // namespace keel

@@ -28,10 +28,16 @@ MemoryInfo memory_of(const Device &device) {
             name + ", which does not tell how much is free"};
 }
 
+uint64_t Engine::window_bytes() const {
+    KvShape s = split.only_holds() ? kv_shape : windowed.shape;
+    return s.bytes_of(std::min(windowed.slots, kv_shape.max_slots)) * kv_shape.sequences;
+}
+
 uint64_t Engine::table_bytes(const ModelConfig &model, int64_t context) const {
     KvShape shape = kv_shape;
     shape.max_slots = context;
-    return shape.book_bytes() +
+    const uint64_t windowed_books = windowed.shape.layers > 0 ? windowed.shape.book_bytes() : 0;
+    return shape.book_bytes() + windowed_books +
            RopeTables::bytes(context, model.head_dim) * (model.local_rope_theta ? 2 : 1);
 }
 
@@ -39,16 +45,19 @@ void Engine::load(const std::shared_ptr<const ModelSource> &source, const LoadOp
                   uint32_t max_logit_rows, uint32_t batch) {
     const uint32_t chunk = prefill_chunk();
     weights = std::make_unique<ModelWeights>(*executor, source, options);
-    kv_template = std::make_unique<KvTemplate>(kv_shape);
+    KvShape largest = kv_shape;
+    largest.sequences = std::max(largest.sequences, windowed.shape.sequences);
+    kv_template = std::make_unique<KvTemplate>(largest);
     GraphOptions g;
     g.max_tokens = chunk;
     g.max_logit_rows = std::min(max_logit_rows, chunk);
     g.kv = kv_template->view();
     g.taps = policy_setup->tap_forms();
+    g.untapped = windowed.has_window;
     g.rope_rows = std::max<int64_t>(kv_shape.max_slots, chunk);
     g.batch = batch;
     if (batch > 1) {
-        batch_template = std::make_unique<BatchTemplate>(kv_shape, batch);
+        batch_template = std::make_unique<BatchTemplate>(largest, batch);
         g.batch_kv = batch_template->view();
     }
     graph = std::make_unique<Graph>(*executor, *weights, g);

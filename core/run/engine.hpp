@@ -6,6 +6,7 @@
 #include "kv/store/batch_view.hpp"
 #include "ops/executor.hpp"
 #include "platform/memory.hpp"
+#include "run/layer_split.hpp"
 
 #include <memory>
 #include <string>
@@ -27,7 +28,9 @@ struct Engine {
     std::string name; // what messages and reports call it: of the hybrid section, else the plugin's
     LayerRange part;  // layers that it runs
     std::unique_ptr<Executor> executor;
-    KvShape kv_shape;
+    LayerSplit split;        // of its layers, by what they see
+    KvShape kv_shape;        // of the layers on which a policy acts
+    WindowedLayers windowed; // that have a cache of their own
     std::unique_ptr<KvTemplate> kv_template;
     std::unique_ptr<BatchTemplate> batch_template; // NULL: sequences take steps one by one
     std::unique_ptr<ModelWeights> weights;
@@ -44,6 +47,9 @@ struct Engine {
     bool uses_system_memory() const { return keel::uses_system_memory(device()); }
     // Of the memory that its weights and cache lie in: a device's own, or the system's.
     MemoryInfo memory() const { return memory_of(device()); }
+    // What the layers that hold their window, and on which no policy acts, hold at most in all
+    // sequences together.
+    uint64_t window_bytes() const;
     // What its books and RoPE tables take for a context, before a single token is there.
     uint64_t table_bytes(const ModelConfig &model, int64_t context) const;
     // Makes the members after kv_shape, except for policy_setup, which has to be there.

@@ -37,7 +37,7 @@ Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info) {
     for (const keel_dtype weights : {KEEL_DTYPE_NONE, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
         if (weights != KEEL_DTYPE_NONE && !can_be(source, weights)) continue;
         for (const keel_dtype kv : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0}) {
-            if (kv_bytes_per_token(model, kv, kv) == 0) continue;
+            if (model.head_dim % keel_dtype_block(kv) != 0) continue;
             const int64_t context = context_that_fits(source, weights, kv, kv, info);
             fit.weights = weights;
             fit.kv = kv;
@@ -69,11 +69,10 @@ Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info) {
                                        format_bytes(source.total_bytes()),
                                        keel_dtype_name(fit.weights), format_bytes(need.weights));
     }
-    const uint64_t per_token = kv_bytes_per_token(model, fit.kv, fit.kv);
-    fit.kv_note =
-        fmt::format("{} takes {} a token, {} for the whole context{}.", keel_dtype_name(fit.kv),
-                    format_bytes(per_token), format_bytes(need.cache),
-                    fit.kv == KEEL_DTYPE_Q8_0 ? "; f16 would not have fitted" : "");
+    fit.kv_note = fmt::format("{} takes {}, {} for the whole context{}.", keel_dtype_name(fit.kv),
+                              kv_bytes_text(kv_bytes(model, fit.kv, fit.kv, fit.context)),
+                              format_bytes(need.cache),
+                              fit.kv == KEEL_DTYPE_Q8_0 ? "; f16 would not have fitted" : "");
     fit.context_note =
         fit.context == wanted
             ? fmt::format("{} is all that the model was made for. A full run needs {}.", wanted,

@@ -1,9 +1,14 @@
 #include "run/memory_need.hpp"
 
+#include "base/display.hpp"
+#include "run/layer_split.hpp"
+
 #include <algorithm>
 
 namespace keel {
 namespace {
+
+constexpr uint32_t usual_block = 64; // slots; a backend may have others
 
 uint64_t work_bytes(const ModelConfig &m, int64_t context, int64_t chunk) {
     const int64_t per_token =
@@ -15,11 +20,32 @@ uint64_t work_bytes(const ModelConfig &m, int64_t context, int64_t chunk) {
 
 } // namespace
 
-uint64_t kv_bytes_per_token(const ModelConfig &m, keel_dtype key, keel_dtype value) {
+KvBytes kv_bytes(const ModelConfig &m, keel_dtype key, keel_dtype value, int64_t context,
+                 int64_t chunk) {
+    KvBytes bytes;
     const auto dim = static_cast<uint64_t>(m.head_dim);
-    if (dim % keel_dtype_block(key) != 0 || dim % keel_dtype_block(value) != 0) return 0;
-    return static_cast<uint64_t>(m.layers * m.kv_heads) *
-           (keel_dtype_row_bytes(key, dim) + keel_dtype_row_bytes(value, dim));
+    if (dim % keel_dtype_block(key) != 0 || dim % keel_dtype_block(value) != 0) return bytes;
+    const uint64_t per_layer = static_cast<uint64_t>(m.kv_heads) *
+                               (keel_dtype_row_bytes(key, dim) + keel_dtype_row_bytes(value, dim));
+    const LayerSplit split(m, context);
+    bytes.per_token = per_layer * (split.model_layers() - split.model_windowed());
+    if (split.window() == 0) return bytes;
+    bytes.per_windowed_token = per_layer * split.model_windowed();
+    bytes.window_slots =
+        std::min(context, window_slots(split.window(), std::min(chunk, context), usual_block));
+    return bytes;
+}
+
+uint64_t KvBytes::of(int64_t tokens) const {
+    return static_cast<uint64_t>(tokens) * per_token +
+           static_cast<uint64_t>(std::min(tokens, window_slots)) * per_windowed_token;
+}
+
+std::string kv_bytes_text(const KvBytes &bytes) {
+    if (bytes.window_slots == 0) return format_bytes(bytes.per_token) + " a token";
+    const std::string windows = format_bytes(bytes.window_bytes()) + " for windows";
+    return bytes.per_token == 0 ? windows
+                                : format_bytes(bytes.per_token) + " a token and " + windows;
 }
 
 MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype key,
@@ -27,7 +53,7 @@ MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype
     MemoryNeed need;
     for (const TensorInfo &tensor : source.tensors())
         need.weights += loaded_bytes(tensor, weights, weight_dtypes);
-    need.cache = static_cast<uint64_t>(context) * kv_bytes_per_token(source.config(), key, value);
+    need.cache = kv_bytes(source.config(), key, value, context, chunk).of(context);
     need.work = work_bytes(source.config(), context, chunk);
     return need;
 }

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "kv/store/kv_shape.hpp"
 #include "model/source.hpp"
 #include "platform/memory.hpp"
 
 #include <cstdint>
+#include <string>
 
 namespace keel {
 
@@ -15,8 +17,23 @@ struct MemoryNeed {
     uint64_t total() const { return weights + cache + work; }
 };
 
-// A token's keys and values in all layers; 0 if the heads are no multiple of the type's blocks.
-uint64_t kv_bytes_per_token(const ModelConfig &model, keel_dtype key, keel_dtype value);
+// What the cache of a sequence takes that keeps all tokens, without the slack of blocks. Each token
+// adds `per_token` bytes in the layers that see everything. Layers with a window hold
+// `window_slots` tokens at most, of `per_windowed_token` bytes each.
+struct KvBytes {
+    uint64_t per_token = 0, per_windowed_token = 0;
+    int64_t window_slots = 0;
+    uint64_t window_bytes() const {
+        return static_cast<uint64_t>(window_slots) * per_windowed_token;
+    }
+    uint64_t of(int64_t tokens) const;
+};
+// All 0 if the model's heads are no multiple of the types' blocks. `chunk`: as in memory_need().
+KvBytes kv_bytes(const ModelConfig &model, keel_dtype key, keel_dtype value, int64_t context,
+                 int64_t chunk = 512);
+
+// "12 KiB a token", or "3 KiB a token and 17 MiB for windows".
+std::string kv_bytes_text(const KvBytes &bytes);
 
 // `chunk`: tokens of a prefill step. `weight_dtypes`: what the device takes as it is stored.
 MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype key,

@@ -14,20 +14,31 @@ namespace keel {
 using pipeline::HybridMode;
 
 void MemoryPlan::check_cap() const {
-    const ModelConfig &model = source_.config();
     for (const auto &engine : engines_) {
         const KvShape &shape = engine->kv_shape;
         const uint64_t of_part = uint64_t{shape.layers} * shape.kv_heads * shape.block_bytes();
         if (shape.max_bytes >= of_part || !*config_.kv.max_mib) continue;
         const uint64_t least =
-            static_cast<uint64_t>(model.layers) * shape.kv_heads * shape.block_bytes();
+            uint64_t{engine->split.of_model()} * shape.kv_heads * shape.block_bytes();
+        const auto mib = [](uint64_t bytes) {
+            return std::ceil(1000 * static_cast<double>(bytes) / bytes_per_mib) / 1000;
+        };
+        uint64_t windows = 0;
+        for (const auto &each : engines_) windows += each->window_bytes();
+        if (windows > 0) {
+            throw_at(config_.kv.max_mib.where, ErrorKind::input,
+                     "expected 'kv.max_mib' to hold the windows of {} tokens of {} layers ({:.3f} "
+                     "MiB with the tokens of a step), and a block of {} slots for each head in the "
+                     "other layers, together {:.3f} MiB with keys in {} and values in {}; found {}",
+                     engine->split.window(), engine->split.model_windowed(), mib(windows),
+                     shape.block_slots, mib(windows + least), keel_dtype_name(shape.key_dtype),
+                     keel_dtype_name(shape.value_dtype), **config_.kv.max_mib);
+        }
         throw_at(config_.kv.max_mib.where, ErrorKind::input,
                  "expected 'kv.max_mib' to hold a block of {} slots for each head in each "
                  "layer, which takes {:.3f} MiB with keys in {} and values in {}; found {}",
-                 shape.block_slots,
-                 std::ceil(1000 * static_cast<double>(least) / bytes_per_mib) / 1000,
-                 keel_dtype_name(shape.key_dtype), keel_dtype_name(shape.value_dtype),
-                 **config_.kv.max_mib);
+                 shape.block_slots, mib(least), keel_dtype_name(shape.key_dtype),
+                 keel_dtype_name(shape.value_dtype), **config_.kv.max_mib);
     }
 }
 
@@ -71,13 +82,14 @@ MemoryNeed MemoryPlan::need(const std::vector<const Engine *> &engines, int64_t 
     uint64_t largest = 0;
     for (const Engine *e : engines) {
         const KvShape &shape = e->kv_shape;
-        const int64_t chunk = e->device().info().prefill_chunk, block = shape.block_slots;
+        const int64_t chunk = e->device().info().prefill_chunk;
         const MemoryNeed n =
             memory_need(source_, *config_.model.weights, shape.key_dtype, shape.value_dtype,
                         context, chunk, e->device().info().weight_dtypes);
         const int64_t held = std::min(context, e->policy_setup->budget().peak(chunk));
-        const uint64_t cache = static_cast<uint64_t>((held + block - 1) / block) *
-                               shape.block_bytes() * shape.layers * shape.kv_heads;
+        const KvShape &windows = e->windowed.shape;
+        const uint64_t cache =
+            shape.bytes_of(held) + windows.bytes_of(std::min(context, windows.max_slots));
         all.weights += mode == HybridMode::none
                            ? n.weights
                            : keel::weight_bytes(source_, load_options(*e)).loaded;

@@ -48,13 +48,13 @@ std::optional<NonFinite> probe_step(const SequenceRows &step, StepRunner &runner
 // only then a token's position is its number.
 std::optional<NonFinite> recompute_text(const Sequence &sequence, StepRunner &runner) {
     const std::span<const int32_t> tokens = sequence.text.tokens();
-    std::vector<std::unique_ptr<KvCache>> caches;
+    std::vector<std::unique_ptr<LayerCaches>> caches;
     SequenceRows step;
     size_t chunk = tokens.size();
     for (const Stage &stage : sequence.cache.stages()) {
         Engine &engine = *stage.engine;
-        caches.push_back(
-            std::make_unique<KvCache>(*engine.executor, engine.kv_shape, engine.placement()));
+        caches.push_back(std::make_unique<LayerCaches>(
+            *engine.executor, stage.cache->setup().layout(), engine.placement()));
         step.stages.push_back({&engine, caches.back().get()});
         chunk = std::min<size_t>(chunk, engine.graph->max_tokens());
     }
@@ -70,6 +70,7 @@ std::optional<NonFinite> recompute_text(const Sequence &sequence, StepRunner &ru
             found->position += static_cast<int64_t>(done);
             return found;
         }
+        for (const auto &cache : caches) cache->hold_windows();
         done += n;
     }
     return std::nullopt;
@@ -118,7 +119,7 @@ void report_non_finite(const Sequence &sequence, StepRunner &runner) {
     const bool one_step = tokens == std::ssize(sequence.step.ids);
     std::optional<NonFinite> found;
     bool traced = one_step;
-    if (!one_step && sequence.cache.first().evictions() == 0) {
+    if (!one_step && sequence.cache.acting().evictions() == 0) {
         try {
             found = recompute_text(sequence, runner);
             traced = true;

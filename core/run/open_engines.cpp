@@ -134,10 +134,11 @@ class Opening {
     EngineSet set_;
 };
 
+// What the layers of an engine have in common.
 KvShape make_kv_shape(const pipeline::PipelineConfig &config, const ModelConfig &m,
                       const Engine &engine, uint32_t sequences) {
     KvShape shape;
-    shape.layers = static_cast<uint32_t>(engine.part.count());
+    shape.layers = engine.split.acts_on();
     shape.heads = static_cast<uint32_t>(m.heads);
     shape.kv_heads = static_cast<uint32_t>(m.kv_heads);
     shape.head_dim = static_cast<uint32_t>(m.head_dim);
@@ -150,12 +151,58 @@ KvShape make_kv_shape(const pipeline::PipelineConfig &config, const ModelConfig 
     }
     shape.block_slots = engine.device().info().kv_block_slots;
     shape.max_slots = config.model.context->value_or(m.max_positions);
-    // kv.max_mib caps all layers together.
-    const uint64_t cap = config.kv.max_bytes().value_or(0);
-    const bool has_all = shape.layers == m.layers;
-    shape.max_bytes = has_all ? cap : cap / static_cast<uint64_t>(m.layers) * shape.layers;
     shape.sequences = sequences;
+    shape.window = engine.split.all_windowed() ? engine.split.window() : 0;
     return shape;
+}
+
+// The cache of the layers with a window beside layers without, or none.
+WindowedLayers make_windowed(const Engine &engine, int64_t slots) {
+    WindowedLayers windowed;
+    if (engine.split.window() == 0) return windowed;
+    windowed.slots = slots;
+    if (engine.split.windowed() == 0) return windowed;
+    windowed.has_window = engine.split.has_window();
+    windowed.shape = engine.kv_shape;
+    windowed.shape.layers = engine.split.windowed();
+    windowed.shape.window = engine.split.window();
+    windowed.shape.max_slots = std::min(windowed.slots, engine.kv_shape.max_slots);
+    windowed.shape.sequences = engine.kv_shape.sequences + 1; // for a repetition of the context
+    return windowed;
+}
+
+// Slots of a head that hold the window on any of the engines, because a sequence may move from one
+// to another.
+int64_t most_window_slots(const EngineSet &set) {
+    int64_t most = 0;
+    uint32_t chunk = 0, block = 0;
+    for (const auto &engine : set) {
+        chunk = std::max(chunk, engine->prefill_chunk());
+        block = std::max(block, engine->kv_shape.block_slots);
+    }
+    for (const auto &engine : set)
+        most = std::max(most, window_slots(engine->split.window(), chunk, block));
+    return most;
+}
+
+// kv.max_mib caps all layers together. Layers with a window take what they need; the others share
+// the rest. A cap that is too low leaves 1 byte, so that MemoryPlan::check_cap refuses it.
+void share_cap(const pipeline::PipelineConfig &config, const EngineSet &set) {
+    const std::optional<uint64_t> cap = config.kv.max_bytes();
+    if (!cap) return;
+    const bool takes_turns = config.hybrid.mode() == HybridMode::taking_turns;
+    const uint64_t layers = set.front()->split.of_model();
+    uint64_t windowed = 0;
+    for (const auto &engine : set)
+        windowed = takes_turns ? std::max(windowed, engine->window_bytes())
+                               : windowed + engine->window_bytes();
+    const uint64_t rest = *cap > windowed ? *cap - windowed : 0;
+    for (const auto &engine : set) {
+        KvShape &shape = engine->kv_shape;
+        const uint64_t share = shape.layers == layers ? rest : rest / layers * shape.layers;
+        shape.max_bytes =
+            std::max<uint64_t>(1, engine->split.only_holds() ? engine->window_bytes() : share);
+    }
 }
 
 } // namespace
@@ -164,8 +211,14 @@ EngineSet open_engines(const pipeline::PipelineConfig &config, const ModelConfig
                        const std::shared_ptr<HostServices> &host, const DeviceOpener &opener,
                        uint32_t sequences) {
     EngineSet set = Opening(config, model, host, opener).open();
-    for (const auto &engine : set)
+    const int64_t context = config.model.context->value_or(model.max_positions);
+    for (const auto &engine : set) {
+        engine->split = LayerSplit(model, engine->part, context);
         engine->kv_shape = make_kv_shape(config, model, *engine, sequences);
+    }
+    const int64_t slots = most_window_slots(set);
+    for (const auto &engine : set) engine->windowed = make_windowed(*engine, slots);
+    share_cap(config, set);
     return set;
 }
 

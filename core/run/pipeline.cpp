@@ -41,7 +41,8 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     const MemoryPlan memory(config_, *source_, engines_, batch_, options.memory);
     memory.check_cap();
     memory.check_tables();
-    const PolicyContext context{model(), host_, monitor_, options.has_system_prompt};
+    const PolicyContext context{model(), host_, monitor_, options.has_system_prompt,
+                                options.several_policies};
     policies_ = std::make_unique<PolicySet>(config_, std::move(policy), context, engines_,
                                             options.quiet_fallbacks);
     read_tokenizer(options.need_tokenizer);

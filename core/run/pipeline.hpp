@@ -38,6 +38,10 @@ struct PipelineOptions {
     // Reports memory pressure. NULL: the system's monitor. For tests.
     std::shared_ptr<SystemMonitor> monitor;
     uint32_t sequences = 1; // sessions and their forks that share the cache's memory at once
+    // Policies will be added, and sessions forked into them. So if all layers of the model have an
+    // attention window, sequences under a policy that keeps all keep all tokens, and not only
+    // those in the window.
+    bool several_policies = false;
     // Sequences that take steps together at most, see SessionBatch. Above 1, the config may have
     // neither a hybrid nor kv.max_mib.
     uint32_t batch = 1;

@@ -1,5 +1,6 @@
 #include "run/policy_set.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/config_places.hpp"
@@ -13,6 +14,7 @@ PolicySet::PolicySet(const pipeline::PipelineConfig &config, BoundPlugin policy,
                      PolicyContext context, const EngineSet &engines, bool quiet)
     : config_(config), context_(std::move(context)), engines_(engines), quiet_(quiet),
       own_(bind_policy(config, std::move(policy), context_, engine().kv_shape)) {
+    own_.cache.keeps_for_forks = context_.several_policies;
     if (own_.allocator.library == nullptr && !quiet)
         warn_without_effect(config.policy, own_.policy.library->id());
 }
@@ -20,12 +22,13 @@ PolicySet::PolicySet(const pipeline::PipelineConfig &config, BoundPlugin policy,
 void PolicySet::make_own_plans() {
     for (const auto &engine : engines_) engine->policy_setup.reset(); // a log has one writer
     at_its_line(config_, config_.policy.plugin.where, [&] {
+        std::shared_ptr<EvictionLog> log; // of the first engine with a policy
         for (const auto &engine : engines_) {
-            CacheConfig c = cache_of_layers(own_.cache, context_.model, engine->part);
-            if (engine != engines_.front())
-                c.shared_log = engines_.front()->policy_setup->log_ptr();
+            CacheConfig c = cache_of_engine(own_.cache, *engine);
+            c.shared_log = log;
             engine->policy_setup = std::make_unique<PolicySetup>(
                 *engine->executor, engine->kv_shape, context_.host, std::move(c));
+            log = engine->policy_setup->log_ptr();
         }
     });
 }
@@ -33,6 +36,33 @@ void PolicySet::make_own_plans() {
 void PolicySet::check_own() const {
     check_trained_context(*engine().policy_setup);
     compare_budgets();
+    for (const auto &engine : engines_) {
+        check_window_cap(*engine);
+        compare_window(*engine);
+    }
+}
+
+// If all layers have a window and nothing is evicted, the cache needs room for the window.
+void PolicySet::check_window_cap(const Engine &engine) const {
+    const KvShape &shape = engine.policy_setup->shape();
+    if (shape.window == 0 || shape.max_bytes == 0) return;
+    const uint64_t needed = shape.bytes_of(shape.max_slots);
+    if (shape.max_bytes >= needed) return;
+    throw_error(ErrorKind::input,
+                "{}: expected 'kv.max_mib' to hold the window of {} tokens and the tokens of a "
+                "step, which take {:.3f} MiB; found {}",
+                to_string(config_.kv.max_mib.where), shape.window,
+                static_cast<double>(needed) / bytes_per_mib, **config_.kv.max_mib);
+}
+
+// Tokens outside of the window count against the budget, and no query sees them.
+void PolicySet::compare_window(const Engine &engine) const {
+    const PolicySetup &plan = *engine.policy_setup;
+    const int64_t window = plan.config().attention_window;
+    if (plan.keeps_all() || window == 0 || plan.budget().fixed() <= window) return;
+    log().warn("{} keeps {} slots a head, but all layers of this model have an attention window of "
+               "{} tokens, and no token sees more; lower the budget to {}",
+               plan.budget().key(), plan.budget().fixed(), window, window);
 }
 
 bool PolicySet::is_own(const PolicySetup &plan) const {
@@ -77,7 +107,8 @@ void PolicySet::compare_budgets() const {
 // Plans what steps run for the policy.
 PolicySetup &PolicySet::keep(std::unique_ptr<Added> added) {
     check_trained_context(*added->plan);
-    added->taps = engine().graph->plan_taps(added->plan->tap_forms());
+    added->taps = engine().graph->plan_taps(added->plan->tap_forms(),
+                                            added->plan->layout().windowed.has_window);
     if (!quiet_) {
         auto ops = added->plan->ops();
         const auto in_steps = added->taps->list();
@@ -97,8 +128,9 @@ PolicySetup &PolicySet::add(const pipeline::PolicySection &section) {
     added->binding = bind_policy(config, bind_plugin(config.policy, KEEL_PLUGIN_POLICY), context_,
                                  engine().kv_shape);
     at_its_line(config, config.policy.plugin.where, [&] {
-        added->plan = std::make_unique<PolicySetup>(*engine().executor, engine().kv_shape,
-                                                    context_.host, added->binding.cache);
+        added->plan =
+            std::make_unique<PolicySetup>(*engine().executor, engine().kv_shape, context_.host,
+                                          cache_of_engine(added->binding.cache, engine()));
     });
     return keep(std::move(added));
 }
@@ -114,7 +146,8 @@ PolicySetup &PolicySet::add_shared_prefill(std::span<PolicySetup *const> plans) 
             "serve both",
             plan->config().policy.name, need);
     }
-    CacheConfig config = cache_of_layers(own_.cache, context_.model, engine().part);
+    CacheConfig config = cache_of_engine(own_.cache, engine());
+    config.keeps_for_forks = true;
     config.policy = {};
     config.policy.name = "(full cache)";
     config.allocator = {};

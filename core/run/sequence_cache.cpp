@@ -11,6 +11,12 @@ void SequenceCache::add(Engine &engine, PolicySetup &plan) {
     attach_forward();
 }
 
+CacheManager &SequenceCache::acting() const {
+    for (const Stage &stage : stages_)
+        if (!stage.cache->setup().keeps_all()) return *stage.cache;
+    return first();
+}
+
 void SequenceCache::assign(std::vector<Stage> stages) {
     stages_ = std::move(stages);
     attach_forward();
@@ -57,7 +63,7 @@ void SequenceCache::append(SequenceRows &step, StepKind kind) {
     step.stages.clear();
     for (const Stage &stage : stages_) {
         stage.cache->append(n);
-        StageStep of_stage{stage.engine, &stage.cache->cache()};
+        StageStep of_stage{stage.engine, &stage.cache->caches()};
         of_stage.tap = stage.cache->begin_step(n, kind);
         if (of_stage.tap != nullptr)
             of_stage.tap_ops = &pipeline_.policies().taps(stage.cache->setup());
@@ -76,7 +82,8 @@ void SequenceCache::keep_ahead(SequenceRows &step) {
 
 void SequenceCache::find_stages(SequenceRows &step) const {
     step.stages.clear();
-    for (const Stage &stage : stages_) step.stages.push_back({stage.engine, &stage.cache->cache()});
+    for (const Stage &stage : stages_)
+        step.stages.push_back({stage.engine, &stage.cache->caches()});
 }
 
 void SequenceCache::finish_step() {

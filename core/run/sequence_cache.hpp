@@ -29,6 +29,8 @@ class SequenceCache {
     Engine &first_engine() const { return *stages_.front().engine; }
     Engine &last_engine() const { return *stages_.back().engine; } // has the logits
     CacheManager &first() const { return *stages_.front().cache; }
+    // The first stage on whose layers the policy acts. Without such a stage the first one.
+    CacheManager &acting() const;
     // Adds a stage with an empty cache.
     void add(Engine &engine, PolicySetup &plan);
     // From now on these are the stages.

@@ -20,7 +20,7 @@ double milliseconds_since(Clock::time_point start) {
 int64_t warm_up(Engine &engine, int64_t tokens, HostServices &host) {
     if (tokens == 0) return 0;
     const TraceSpan span(engine.executor->stream().trace(), "warm-up", "switch");
-    KvCache scratch(*engine.executor, engine.kv_shape, engine.placement());
+    LayerCaches scratch(*engine.executor, engine.policy_setup->layout(), engine.placement());
     Graph &graph = *engine.graph;
     const int32_t token = 0;
     int64_t done = 0;
@@ -34,6 +34,7 @@ int64_t warm_up(Engine &engine, int64_t tokens, HostServices &host) {
         graph.next().queue_argmax();
         int32_t likeliest = 0;
         graph.next().ids().read(&likeliest); // waits, as a real step does
+        scratch.hold_windows();
         ++done;
     }
     return done;

@@ -9,15 +9,14 @@ namespace keel {
 
 // ---- the beginning and copies -------------------------------------------------------------------
 
-Session::Session(Pipeline &pipeline, PolicySetup &plan, std::shared_ptr<KvArena> arena)
+Session::Session(Pipeline &pipeline, PolicySetup &plan, const KvArenas *arenas)
     : sequence_(pipeline), ahead_(sequence_), mover_(sequence_, runner_, ahead_) {
     using pipeline::HybridMode;
     SequenceCache &cache = sequence_.cache;
     const HybridMode mode = pipeline.policies().is_own(plan) ? pipeline.mode() : HybridMode::none;
-    if (arena) {
+    if (arenas != nullptr) {
         std::vector<Stage> stages;
-        stages.push_back(
-            {&pipeline.engine(), std::make_unique<CacheManager>(plan, std::move(arena))});
+        stages.push_back({&pipeline.engine(), std::make_unique<CacheManager>(plan, *arenas)});
         cache.assign(std::move(stages));
     } else if (mode == HybridMode::by_layers) {
         for (const auto &engine : pipeline.engines()) cache.add(*engine, *engine->policy_setup);

@@ -21,9 +21,9 @@ namespace keel {
 class Session {
   public:
     explicit Session(Pipeline &pipeline) : Session(pipeline, pipeline.policy_setup()) {}
-    // `plan` is one of the pipeline's. `arena`: memory that several sequences share, see
+    // `plan` is one of the pipeline's. `arenas`: memory that several sequences share, see
     // SessionBatch::make_session.
-    Session(Pipeline &pipeline, PolicySetup &plan, std::shared_ptr<KvArena> arena = nullptr);
+    Session(Pipeline &pipeline, PolicySetup &plan, const KvArenas *arenas = nullptr);
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
 
@@ -82,8 +82,8 @@ class Session {
     int64_t tokens() const { return sequence_.text.size(); }
     std::span<const int32_t> history() const { return sequence_.text.tokens(); }
     // If layers are split, the cache of the first layers.
-    CacheManager &cache() { return sequence_.cache.first(); }
-    const CacheManager &cache() const { return sequence_.cache.first(); }
+    CacheManager &cache() { return sequence_.cache.acting(); }
+    const CacheManager &cache() const { return sequence_.cache.acting(); }
     // As the functions of CacheManager, on the caches of all layers.
     void pin(int64_t from, int64_t to, std::string_view what);
     void unpin(int64_t from) { sequence_.cache.unpin(from); }

@@ -12,20 +12,24 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::shared_ptr<KvArena> make_arena(Pipeline &pipeline, PolicySetup &plan) {
+KvArenas make_arenas(Pipeline &pipeline, PolicySetup &plan) {
     if (pipeline.batch() < 2) {
         throw_error(ErrorKind::usage, "the pipeline was made for one sequence at a time; "
                                       "PipelineOptions::batch says how many take steps together");
     }
     const uint32_t seats = pipeline.graph().attends_together() ? plan.shape().sequences : 0;
-    return std::make_shared<KvArena>(plan.executor(), plan.shape(), pipeline.placement(), seats);
+    const auto make = [&](const KvShape &shape) {
+        return std::make_shared<KvArena>(plan.executor(), shape, pipeline.placement(), seats);
+    };
+    const KvShape &windowed = plan.layout().windowed.shape;
+    return {make(plan.layout().shape), windowed.layers > 0 ? make(windowed) : nullptr};
 }
 
 } // namespace
 
 SessionBatch::SessionBatch(Pipeline &pipeline, PolicySetup &plan)
-    : pipeline_(pipeline), plan_(plan), arena_(make_arena(pipeline, plan)),
-      view_(*arena_, pipeline.batch()) {
+    : pipeline_(pipeline), plan_(plan), arenas_(make_arenas(pipeline, plan)),
+      view_(arenas_, plan.layout(), pipeline.batch()) {
     outcomes_.reserve(pipeline.batch());
     sequences_.reserve(pipeline.batch());
     numbers_.reserve(pipeline.batch());
@@ -34,7 +38,7 @@ SessionBatch::SessionBatch(Pipeline &pipeline, PolicySetup &plan)
 }
 
 std::unique_ptr<Session> SessionBatch::make_session(PolicySetup &plan) {
-    return std::make_unique<Session>(pipeline_, plan, arena_);
+    return std::make_unique<Session>(pipeline_, plan, &arenas_);
 }
 
 void SessionBatch::check(std::span<Session *const> sessions, std::span<const int32_t> ids) const {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/error.hpp"
-#include "kv/store/batch_view.hpp"
+#include "kv/store/layer_caches.hpp"
 #include "run/session.hpp"
 
 #include <memory>
@@ -26,7 +26,7 @@ class SessionBatch {
     SessionBatch(const SessionBatch &) = delete;
     SessionBatch &operator=(const SessionBatch &) = delete;
 
-    // A new, empty sequence. All sequences share one arena for keys and values. At most
+    // A new, empty sequence. All sequences share arenas for keys and values. At most
     // max(Pipeline::batch(), PipelineOptions::sequences) of them, forks included, may hold tokens
     // at once. The session may outlive this.
     std::unique_ptr<Session> make_session() { return make_session(plan_); }
@@ -83,10 +83,10 @@ class SessionBatch {
 
     Pipeline &pipeline_;
     PolicySetup &plan_;
-    std::shared_ptr<KvArena> arena_;
+    KvArenas arenas_;
     Stats stats_;
     StepRunner runner_;
-    BatchView view_;
+    LayerBatchView view_;
     // Of the present step. Kept from step to step, so that a step allocates nothing.
     std::vector<Outcome> outcomes_;          // of each session that was given
     std::vector<Sequence *> sequences_;      // that take part

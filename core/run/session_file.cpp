@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "session files are lit
 
 constexpr std::array<char, 16> magic = {'k', 'e', 'e', 'l', ' ',  's',  'e', 's',
                                         's', 'i', 'o', 'n', '\n', 0x1a, 0,   0};
-constexpr uint32_t version = 4;
+constexpr uint32_t version = 5;
 constexpr size_t max_facts = 64, max_notes = 64;
 
 // Against damage, not against malice: all that is read is checked anyway.

@@ -24,8 +24,8 @@ void StepMeter::count_decode(double seconds) {
 }
 
 const SessionStats &StepMeter::read(const SequenceCache &cache) {
-    stats_.evictions = cache.first().evictions();
-    stats_.evicted_tokens = cache.first().evicted_slots();
+    stats_.evictions = cache.acting().evictions();
+    stats_.evicted_tokens = cache.acting().evicted_slots();
     stats_.evicted_bytes = stats_.policy_bytes = stats_.policy_peak_bytes = 0;
     stats_.freed_bytes = 0;
     stats_.eviction_seconds = 0;
@@ -43,7 +43,7 @@ const SessionStats &StepMeter::read(const SequenceCache &cache) {
         stats_.policy_peak_bytes += stage.cache->policy_peak_bytes();
         stats_.evicted_bytes += stage.cache->evicted_bytes();
         stats_.freed_bytes += stage.cache->freed_bytes();
-        peak += stage.cache->cache().arena().peak_bytes();
+        peak += stage.cache->caches().peak_bytes();
     }
     stats_.kv_bytes = cache.bytes_in_use();
     stats_.kv_peak_bytes = std::max(stats_.kv_peak_bytes, peak);

@@ -17,7 +17,7 @@ void StepRunner::run(const SequenceRows &rows) {
     run({&list, 1});
 }
 
-void StepRunner::run(std::span<const SequenceRows *const> rows, BatchView *view) {
+void StepRunner::run(std::span<const SequenceRows *const> rows, LayerBatchView *view) {
     const size_t stages = rows.front()->stages.size();
     for (size_t s = 0; s < stages; ++s) {
         Graph &graph = *rows.front()->stages[s].engine->graph;
@@ -26,10 +26,10 @@ void StepRunner::run(std::span<const SequenceRows *const> rows, BatchView *view)
         caches_.clear();
         for (const SequenceRows *r : rows) {
             const StageStep &stage = r->stages[s];
-            if (view != nullptr) stage.cache->refresh(); // the arena may have grown for another
-            caches_.push_back(stage.cache);
+            if (view != nullptr) stage.caches->refresh(); // the arena may have grown for another
+            caches_.push_back(stage.caches);
             Segment segment{.positions = r->positions,
-                            .kv = stage.cache->views(),
+                            .kv = stage.caches->views(),
                             .logit_rows = is_last ? r->logit_rows : 0,
                             .tap = stage.tap,
                             .tap_ops = stage.tap_ops};

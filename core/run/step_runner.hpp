@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kv/store/batch_view.hpp"
+#include "kv/store/layer_caches.hpp"
 #include "run/sequence.hpp"
 
 #include <span>
@@ -17,9 +17,9 @@ class StepRunner {
     void step(Sequence &sequence, std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows);
     // Queues one step with these rows on all engines that hold layers. The rows' slots exist
     // already. Each element belongs to another sequence; all have the same engines. Their logits
-    // follow each other in this order. `view`: a view of the arena that the caches share; NULL:
+    // follow each other in this order. `view`: a view of the arenas that the caches share; NULL:
     // they share none.
-    void run(std::span<const SequenceRows *const> rows, BatchView *view = nullptr);
+    void run(std::span<const SequenceRows *const> rows, LayerBatchView *view = nullptr);
     void run(const SequenceRows &rows);
 
   private:
@@ -27,7 +27,7 @@ class StepRunner {
 
     std::vector<float> residual_; // [tokens, hidden]: goes from one engine to the next
     std::vector<Segment> segments_;
-    std::vector<KvCache *> caches_;
+    std::vector<const LayerCaches *> caches_;
 };
 
 } // namespace keel

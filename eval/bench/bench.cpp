@@ -32,6 +32,10 @@ uint64_t kv_in_use(const KvCache &cache) {
     return slots * slot;
 }
 
+uint64_t kv_in_use(const LayerCaches &caches) {
+    return kv_in_use(caches.main()) + (caches.window() ? kv_in_use(*caches.window()) : 0);
+}
+
 void require_context(const Pipeline &pipeline, int64_t tokens, const std::string &what) {
     if (tokens <= pipeline.context() || !pipeline.policy_setup().keeps_all()) return;
     throw_error(ErrorKind::usage,
@@ -221,14 +225,14 @@ class Bench {
     double decode_one(DecodeSamples &samples) {
         const int64_t before = bench_tokens_before(samples.depth);
         fill(session_, before);
-        const uint64_t kv_before = kv_in_use(session_.cache().cache());
+        const uint64_t kv_before = kv_in_use(session_.cache().caches());
         const auto start = Clock::now();
         for (int64_t i = 0; i < options_.decode; ++i) {
             session_.decode(ids_[static_cast<size_t>(before + i)]);
             (void)session_.greedy(); // a token comes out of every step, as in a run
         }
         const double rate = static_cast<double>(options_.decode) / seconds_since(start);
-        samples.kv_read = (kv_before + kv_in_use(session_.cache().cache())) / 2;
+        samples.kv_read = (kv_before + kv_in_use(session_.cache().caches())) / 2;
         const SessionStats &stats = session_.stats();
         samples.kv_bytes = stats.kv_bytes;
         samples.policy_bytes = stats.policy_bytes;
@@ -260,7 +264,7 @@ class Bench {
         }
         const auto in_use = [&] {
             uint64_t bytes = 0;
-            for (Session *session : sessions) bytes += kv_in_use(session->cache().cache());
+            for (Session *session : sessions) bytes += kv_in_use(session->cache().caches());
             return bytes;
         };
         const uint64_t kv_before = in_use();

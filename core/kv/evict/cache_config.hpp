@@ -2,6 +2,7 @@
 
 #include "kv/evict/eviction_log.hpp"
 #include "kv/evict/pressure.hpp"
+#include "kv/store/kv_shape.hpp"
 #include "plugin/host.hpp"
 #include "plugin/places.hpp"
 
@@ -59,9 +60,22 @@ struct CacheConfig {
     std::optional<int64_t> every_n;                                  // and every n tokens
     std::optional<PressureConfig> pressure;                          // and when memory is short
     std::shared_ptr<SystemMonitor> monitor;                          // who tells; NULL: the system
-    // Which layers of the model these are, where another cache holds the others: policies are told
-    // the model's numbers.
-    uint32_t first_layer = 0, model_layers = 0; // 0: all of them
+    // Policies act on some layers of the model: on those that see everything, or on all layers if
+    // all have an attention window. They count these layers only. If several backends hold them:
+    // the number of the first one that this cache has, and how many the model has. 0: all of them.
+    uint32_t first_layer = 0, model_layers = 0;
+    // The number in the model of each layer on which the policy acts, for the log and for errors.
+    // Empty: layer l is first_layer + l.
+    std::vector<uint32_t> layer_numbers;
+    uint32_t number_of(uint32_t layer) const {
+        return layer_numbers.empty() ? first_layer + layer : layer_numbers[layer];
+    }
+    bool other_backends = false;                  // which run layers of the model
+    WindowedLayers windowed;                      // that have a cache of their own beside this one
+    uint32_t windowed_layers = 0, all_layers = 0; // of the model, for the log; 0: no windows
+    // The sequences are forked into policies that evict. So a model in which all layers have a
+    // window keeps all tokens, too.
+    bool keeps_for_forks = false;
     std::vector<TokenRun> pinned; // further tokens that stay, by their numbers since the start
     uint64_t seed = 0;
     std::string log; // path of the eviction log; empty: none
@@ -70,7 +84,7 @@ struct CacheConfig {
     bool log_positions = false;   // which tokens were kept, too
     int64_t trained_context = 0;  // positions the model was trained for
     float attention_scale = 0;    // of the logits; 0: 1 / sqrt(head_dim)
-    int64_t attention_window = 0; // the narrowest attention window of a layer; 0: no layer has one
+    int64_t attention_window = 0; // of the layers on which the policy acts; 0: they have none
     float attention_softcap = 0;  // of the logits; 0: none
     // RoPE as the model has it, for re-rotation: radians per token of each pair, [rot / 2].
     std::vector<double> rope_frequencies;

@@ -12,15 +12,16 @@
 namespace keel {
 
 CacheManager::CacheManager(PolicySetup &setup, keel_buffer_kind placement)
-    : setup_(setup), placement_(placement),
-      cache_(std::make_unique<KvCache>(setup.executor(), setup.shape(), placement)), tokens_(setup),
+    : setup_(setup), placement_(placement), caches_(setup.executor(), setup.layout(), placement),
+      cache_(&caches_.main()), tap_(setup.layout().windowed.has_window), tokens_(setup),
       clock_(setup, tokens_) {
     start();
 }
 
-CacheManager::CacheManager(PolicySetup &setup, std::shared_ptr<KvArena> arena)
-    : setup_(setup), placement_(arena->placement()), cache_(KvCache::beside(std::move(arena))),
-      tokens_(setup), clock_(setup, tokens_) {
+CacheManager::CacheManager(PolicySetup &setup, const KvArenas &arenas)
+    : setup_(setup), placement_(arenas.main->placement()), caches_(arenas, setup.layout()),
+      cache_(&caches_.main()), tap_(setup.layout().windowed.has_window), tokens_(setup),
+      clock_(setup, tokens_) {
     start();
 }
 
@@ -43,7 +44,7 @@ void CacheManager::start() {
 bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
     if (prompt && !can_repeat_context(n, why)) return false;
     std::string limit;
-    if (cache_->fits(n, &limit) || clock_.makes_room(n, prompt, seen_, limit)) return true;
+    if (caches_.fits(n, &limit) || clock_.makes_room(n, prompt, seen_, limit)) return true;
     if (why != nullptr) *why = limit;
     return false;
 }
@@ -77,7 +78,7 @@ int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
 
 std::span<const EvictionRecord> CacheManager::before_append(int64_t n, StepKind kind) {
     std::string why;
-    if (cache_->fits(n, &why)) return {};
+    if (caches_.fits(n, &why)) return {};
     if (const auto firing = clock_.before_append(kind, n, seen_)) {
         const auto records = run(*firing);
         if (cache_->fits(n, &why)) return records;
@@ -100,7 +101,7 @@ std::span<const int32_t> CacheManager::next_positions(int64_t n) {
 
 void CacheManager::append(int64_t n) {
     tokens_.record_append(*cache_, seen_, n);
-    cache_->append(next_positions(n), n);
+    caches_.append(next_positions(n), n);
     count_append(n);
 }
 
@@ -109,15 +110,16 @@ void CacheManager::count_append(int64_t n) {
     tail_ += n;
     clock_.count(n);
     peaks_.note(bytes_in_use(), policy_bytes());
-    trace_cache(setup_.executor().stream().trace(), *cache_, seen_);
+    trace_cache(setup_.executor().stream().trace(), *cache_, seen_, bytes_in_use());
 }
 
 StepTap *CacheManager::begin_step(int64_t n, StepKind kind) {
     if (!inputs_) return nullptr;
-    return inputs_->begin_step(*cache_, seen_ - n, n, kind != StepKind::decode);
+    return tap_.over(inputs_->begin_step(*cache_, seen_ - n, n, kind != StepKind::decode));
 }
 
 std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
+    caches_.hold_windows();
     if (const auto records = answer_pressure(kind); !records.empty()) return records;
     const auto firing = clock_.after_step(kind, *cache_, seen_);
     return firing ? run(*firing) : std::span<const EvictionRecord>{};
@@ -125,17 +127,17 @@ std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
 
 bool CacheManager::can_append_ahead() const {
     return setup_.collected().empty() && seen_ < std::numeric_limits<int32_t>::max() &&
-           cache_->has_slots(1) && !clock_.will_fire_next(*cache_, seen_);
+           caches_.has_slots(1) && !clock_.will_fire_next(*cache_, seen_);
 }
 
-void CacheManager::append_ahead() { cache_->append(next_positions(1), 1); }
+void CacheManager::append_ahead() { caches_.append(next_positions(1), 1); }
 
 void CacheManager::keep_ahead() {
     tokens_.record_append(*cache_, seen_, 1, 1);
     count_append(1);
 }
 
-void CacheManager::drop_ahead() { cache_->truncate(1); }
+void CacheManager::drop_ahead() { caches_.truncate(1); }
 
 std::span<const EvictionRecord> CacheManager::evict() {
     if (setup_.keeps_all()) return {};
@@ -151,6 +153,8 @@ std::span<const EvictionRecord> CacheManager::run(const Firing &firing) {
     peaks_.note(cache, policy_bytes());
     if (!done) return {};
     peaks_.evicting = std::max(peaks_.evicting, held);
+    if (!eviction_->records().empty())
+        trace_cache(setup_.executor().stream().trace(), *cache_, seen_, bytes_in_use());
     // Prompts are far apart, and what was read of one is as large as the cache was. Other evictions
     // come soon and use the memory again.
     if (firing.trigger == KEEL_TRIGGER_PREFILL_END) {
@@ -189,9 +193,10 @@ bool CacheManager::repeat_context() {
     const auto numbers = [this](uint32_t layer, uint32_t head) {
         return tokens_.tokens(*cache_, size_t{layer} * setup_.shape().kv_heads + head);
     };
-    ContextRepeat repeat(setup_, *cache_, *forward_, numbers, inputs_->repeat_scores(), placement_);
+    LayerRepeat forward(caches_, *forward_, tap_, seen_);
+    ContextRepeat repeat(setup_, *cache_, forward, numbers, inputs_->repeat_scores(), placement_);
     const bool is_whole = repeat.run(seen_);
-    peaks_.note(repeat.peak_bytes(), policy_bytes());
+    peaks_.note(repeat.peak_bytes() + forward.peak_window_bytes(), policy_bytes());
     cache_->refresh();
     return is_whole;
 }
@@ -242,6 +247,7 @@ bool CacheManager::can_truncate(int64_t n, std::string *why) const {
                 tail_);
         return false;
     }
+    if (!caches_.can_truncate(n, why)) return false;
     if (!inputs_ || inputs_->can_truncate(n, seen_)) return true;
     if (why != nullptr) {
         *why = fmt::format(
@@ -254,7 +260,7 @@ bool CacheManager::can_truncate(int64_t n, std::string *why) const {
 void CacheManager::truncate(int64_t n) {
     std::string why;
     if (!can_truncate(n, &why)) throw_error(ErrorKind::usage, "{}", why);
-    cache_->truncate(n);
+    caches_.truncate(n);
     if (inputs_) inputs_->truncate(*cache_, n, seen_);
     seen_ -= n;
     tail_ -= n;
@@ -273,7 +279,7 @@ void CacheManager::reseed(uint64_t seed) {
 }
 
 void CacheManager::reset() {
-    cache_->clear();
+    caches_.clear();
     peaks_ = {};
     seen_ = tail_ = 0;
     totals_ = {};
@@ -291,7 +297,7 @@ void CacheManager::save(StateWriter &out) const {
     out.put(tail_);
     out.put(tokens_.prefix());
     totals_.save(out);
-    cache_->save(out);
+    caches_.save(out);
     if (rerotation_) rerotation_->save(out);
     if (eviction_) eviction_->policy().save(out);
     tokens_.save(out);
@@ -307,7 +313,7 @@ void CacheManager::load(StateReader &in) {
         tail_ = in.get_count("newest tokens", 0, seen_);
         set_prefix(tokens_.load_prefix(in));
         totals_.load(in);
-        cache_->load(in, seen_);
+        caches_.load(in, seen_);
         check_lengths(in, setup_, *cache_, seen_, tail_);
         if (rerotation_) rerotation_->load(in, *cache_);
         if (eviction_) eviction_->policy().load(in);
@@ -326,8 +332,9 @@ bool CacheManager::has_evicted() const {
     return cache_->total_length() != seen_ * static_cast<int64_t>(cache_->rows());
 }
 
-CacheManager::CacheManager(CacheManager &parent, PolicySetup &setup, std::unique_ptr<KvCache> cache)
-    : setup_(setup), placement_(parent.placement_), cache_(std::move(cache)), tokens_(setup),
+CacheManager::CacheManager(CacheManager &parent, PolicySetup &setup, LayerCaches caches)
+    : setup_(setup), placement_(parent.placement_), caches_(std::move(caches)),
+      cache_(&caches_.main()), tap_(setup.layout().windowed.has_window), tokens_(setup),
       clock_(setup, tokens_), seen_(parent.seen_), tail_(parent.tail_) {
     const bool is_same = &setup == &parent.setup_;
     const bool evicted = parent.has_evicted();
@@ -350,7 +357,7 @@ std::unique_ptr<CacheManager> CacheManager::fork() { return fork_into(setup_); }
 
 std::unique_ptr<CacheManager> CacheManager::fork_into(PolicySetup &setup) {
     if (&setup != &setup_) check_fork(setup_, setup, {seen_, tokens_.prefix(), has_evicted()});
-    return std::unique_ptr<CacheManager>(new CacheManager(*this, setup, cache_->fork()));
+    return std::unique_ptr<CacheManager>(new CacheManager(*this, setup, caches_.fork()));
 }
 
 std::unique_ptr<CacheManager> CacheManager::begin_move(PolicySetup &setup,
@@ -361,18 +368,14 @@ std::unique_ptr<CacheManager> CacheManager::begin_move(PolicySetup &setup,
                     setup_.config().policy.name, setup.config().policy.name);
     auto to = std::make_unique<CacheManager>(setup, placement);
     to->set_prefix(tokens_.prefix());
-    to->cache_->reserve_like(*cache_);
+    to->caches_.reserve_like(caches_);
     if (inputs_ && to->inputs_) to->inputs_->take_over(*inputs_, *to->cache_);
     if (rerotation_) to->rerotation_ = rerotation_->take_over(setup, *to->cache_, placement);
     return to;
 }
 
 uint64_t CacheManager::finish_move(CacheManager &to) {
-    uint64_t bytes = 0;
-    for (uint32_t l = 0; l < setup_.shape().layers; ++l) {
-        bytes += to.cache_->take_rows(*cache_, l);
-        cache_->drop_rows(l);
-    }
+    const uint64_t bytes = to.caches_.take_rows(caches_);
     to.setup_.executor().stream().wait();
     // The policy's state is on the host and moves as it is. It refers to the setup of this manager,
     // which is valid as long as the pipeline.

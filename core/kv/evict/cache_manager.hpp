@@ -1,8 +1,10 @@
 #pragma once
 
 #include "kv/evict/eviction.hpp"
+#include "kv/evict/layer_tap.hpp"
 #include "kv/inputs/context_repeat.hpp"
 #include "kv/inputs/policy_inputs.hpp"
+#include "kv/store/layer_caches.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -13,16 +15,16 @@
 
 namespace keel {
 
-// One sequence's cache under its policy, step by step. It owns the KvCache and the classes that
-// decide: EvictionClock (when), Eviction (which slots), ProtectedTokens (which slots stay). A step
-// is
+// One sequence's cache under its policy, step by step. It owns the caches and the classes that
+// decide: EvictionClock (when), Eviction (which slots), ProtectedTokens (which slots stay). The
+// policy acts on the main cache of LayerCaches; layers with a window hold their window. A step is
 //
 //     n = manager.next_chunk(tokens_left, chunk);        // prefill; decode: n = 1
 //     manager.before_append(n, kind);                    // may evict to make room
 //     positions = manager.next_positions(n);
 //     manager.append(n);                                 // slots exist now
 //     tap = manager.begin_step(n, kind);                 // what the step leaves for the policy
-//     graph.forward({positions, manager.cache().views(), ids, tap, ...});
+//     graph.forward({positions, manager.caches().views(), ids, tap, ...});
 //     for (const EvictionRecord &r : manager.after_step(kind)) ...
 //
 // Under a policy that keeps all, no hook queues an op, allocates a buffer or reads one. Evictions
@@ -34,12 +36,15 @@ class CacheManager {
   public:
     // `setup` must stay valid. `placement` is Executor::placement() once all ops are planned.
     CacheManager(PolicySetup &setup, keel_buffer_kind placement);
-    // For one of several sequences whose blocks share an arena (of the setup's executor and shape).
-    CacheManager(PolicySetup &setup, std::shared_ptr<KvArena> arena);
+    // For one of several sequences whose blocks share arenas (of the setup's executor and layout).
+    CacheManager(PolicySetup &setup, const KvArenas &arenas);
     ~CacheManager();
 
+    // Of the layers on which the policy acts.
     KvCache &cache() { return *cache_; }
     const KvCache &cache() const { return *cache_; }
+    LayerCaches &caches() { return caches_; } // of all layers
+    const LayerCaches &caches() const { return caches_; }
     PolicySetup &setup() const { return setup_; }
 
     // ---- steps ----
@@ -100,9 +105,10 @@ class CacheManager {
 
     // ---- the life of a sequence ----
 
-    // Takes the last n tokens back. Throws Error(usage) if some of them were evicted already, or if
-    // they are part of sums that the policy reads (running_scores, query_stats, chunk_scores). All
-    // tokens can always be taken back.
+    // Takes the last n tokens back. Throws Error(usage) if some of them were evicted already, if
+    // they are part of sums that the policy reads (running_scores, query_stats, chunk_scores), or
+    // if layers with a window gave back what the tokens before them see. All tokens can always be
+    // taken back.
     void truncate(int64_t n);
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
     // An empty cache; the policy begins again, and the protected prefix is the config's.
@@ -142,9 +148,10 @@ class CacheManager {
     // ---- counters ----
 
     int64_t tokens_seen() const { return seen_; }
-    // Bytes of this sequence's blocks, shared ones included, and of copies of quantized keys.
+    // Bytes of this sequence's blocks in all layers, shared ones included, and of copies of
+    // quantized keys.
     uint64_t bytes_in_use() const {
-        return cache_->bytes_in_use() + (rerotation_ ? rerotation_->copied_bytes() : 0);
+        return caches_.bytes_in_use() + (rerotation_ ? rerotation_->copied_bytes() : 0);
     }
     // The maximum of bytes_in_use() since the sequence began, including the temporary tokens of a
     // repetition.
@@ -194,7 +201,7 @@ class CacheManager {
         }
     };
 
-    CacheManager(CacheManager &parent, PolicySetup &setup, std::unique_ptr<KvCache> cache);
+    CacheManager(CacheManager &parent, PolicySetup &setup, LayerCaches caches);
     void start();
     void set_prefix(int64_t prefix);
     void count_append(int64_t n);
@@ -206,7 +213,9 @@ class CacheManager {
 
     PolicySetup &setup_;
     keel_buffer_kind placement_;
-    std::unique_ptr<KvCache> cache_;
+    LayerCaches caches_;
+    KvCache *cache_; // caches_.main()
+    LayerTap tap_;
     ProtectedTokens tokens_;
     EvictionClock clock_;
     std::unique_ptr<Rerotation> rerotation_; // NULL: keys keep their positions

@@ -16,9 +16,9 @@ bool is_part(const CacheConfig &config, const KvShape &shape) {
 
 // A policy decides for each part of the layers apart, so it may not look at one layer for all.
 void check_part(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs) {
-    if (!is_part(config, shape)) return;
     const std::string &name = config.policy.name;
-    if (needs.granularity == KEEL_KEEP_TOKEN && (needs.needs & ~KEEL_NEED_POSITIONS) != 0) {
+    if (is_part(config, shape) && needs.granularity == KEEL_KEEP_TOKEN &&
+        (needs.needs & ~KEEL_NEED_POSITIONS) != 0) {
         throw_key_error(
             ErrorKind::input, "hybrid.layers",
             "policy {} decides for all layers by what it sees in the first, "
@@ -26,7 +26,7 @@ void check_part(const CacheConfig &config, const KvShape &shape, const keel_poli
             "or leave the layers on one backend",
             name);
     }
-    if ((needs.needs & KEEL_NEED_REPLAY) != 0) {
+    if (config.other_backends && (needs.needs & KEEL_NEED_REPLAY) != 0) {
         throw_key_error(
             ErrorKind::input, "hybrid.layers",
             "policy {} has the model repeat its context, which layers on "

@@ -9,6 +9,14 @@ namespace keel {
 
 void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent &parent) {
     const std::string &name = to.config().policy.name;
+    if (to.shape().window != from.shape().window) {
+        throw_error(ErrorKind::input,
+                    "policy {} acts on layers with a window, and under policy {} the cache holds "
+                    "that window only ({} tokens): prefill under policy {}",
+                    to.shape().window > 0 ? from.config().policy.name : name,
+                    to.shape().window > 0 ? name : from.config().policy.name,
+                    std::max(from.shape().window, to.shape().window), name);
+    }
     if (!(to.shape() == from.shape()) || &to.executor() != &from.executor())
         throw_error(ErrorKind::internal, "a fork into a cache of another shape, under policy {}",
                     name);
@@ -47,6 +55,7 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
 void check_lengths(const StateReader &in, const PolicySetup &setup, const KvCache &cache,
                    int64_t seen, int64_t tail) {
     const KvShape &s = setup.shape();
+    if (s.window > 0) return; // LayerCaches::load has checked it
     const keel_granularity granularity = setup.needs().granularity;
     for (uint32_t l = 0; l < s.layers; ++l) {
         for (uint32_t h = 0; h < s.kv_heads; ++h) {

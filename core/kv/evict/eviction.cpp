@@ -208,7 +208,7 @@ void Eviction::record(double microseconds, const Sequence &sequence) {
     for (EvictionRecord &record : records_) {
         record.microseconds += share;
         const uint32_t layer = record.layer;
-        record.layer += setup_.config().first_layer; // as the model counts them
+        record.layer = setup_.config().number_of(layer); // as the model counts them
         if (setup_.log() == nullptr) continue;
         for (uint32_t h = 0; h < record.heads; ++h) {
             const size_t row = size_t{layer} * record.heads + h;
@@ -218,7 +218,7 @@ void Eviction::record(double microseconds, const Sequence &sequence) {
         }
         setup_.log()->write(record);
     }
-    trace_eviction(setup_.executor().stream().trace(), cache, records_);
+    trace_eviction(setup_.executor().stream().trace(), records_);
 }
 
 } // namespace keel

@@ -4,14 +4,14 @@
 
 namespace keel {
 
-void trace_cache(Trace *trace, const KvCache &cache, int64_t tokens) {
+void trace_cache(Trace *trace, const KvCache &cache, int64_t tokens, uint64_t bytes) {
     if (trace == nullptr) return;
-    trace->counter("KV bytes", static_cast<double>(cache.bytes_in_use()));
+    trace->counter("KV bytes", static_cast<double>(bytes));
     trace->counter("tokens seen", static_cast<double>(tokens));
     trace->counter("slots of the longest head", static_cast<double>(cache.max_length()));
 }
 
-void trace_eviction(Trace *trace, const KvCache &cache, std::span<const EvictionRecord> records) {
+void trace_eviction(Trace *trace, std::span<const EvictionRecord> records) {
     if (trace == nullptr || records.empty()) return;
     double microseconds = 0;
     uint64_t freed = 0;
@@ -32,7 +32,6 @@ void trace_eviction(Trace *trace, const KvCache &cache, std::span<const Eviction
                  {"kept_min", std::to_string(kept)},
                  {"kept_max", std::to_string(most)},
                  {"freed_bytes", std::to_string(freed)}});
-    trace_cache(trace, cache, records.front().tokens);
 }
 
 } // namespace keel

@@ -11,7 +11,7 @@ namespace keel {
 std::string LayerDecision::name_of(uint32_t head) const {
     const auto &policy = setup_->config().policy;
     return fmt::format("{}policy {}, layer {}, head {}", policy.places.prefix(""), policy.name,
-                       layer_ + setup_->config().first_layer, head);
+                       setup_->config().number_of(layer_), head);
 }
 
 // Mask, lengths and positions of the layer.

@@ -65,6 +65,7 @@ PolicySetup::PolicySetup(Executor &executor, const KvShape &shape,
     shape_.check();
     geometry_ = geometry_of(shape_, config_);
     needs_ = ask_policy(config_, shape_, *host_, &projection_);
+    settle_window();
     const int64_t step = step_tokens(executor_, shape_);
     check_policy_needs(config_.policy.name, needs_, step, shape_.max_slots);
     if (!keeps_all()) check_policy(config_, shape_, needs_);
@@ -87,6 +88,16 @@ PolicySetup::PolicySetup(Executor &executor, const KvShape &shape,
     }
     plan_ops();
     open_log();
+}
+
+// If all layers have a window: a cache that keeps all holds the window only. A policy that evicts
+// decides about all tokens.
+void PolicySetup::settle_window() {
+    layout_.max_tokens = shape_.max_slots;
+    if (!keeps_all() || config_.keeps_for_forks) shape_.window = 0;
+    if (shape_.window > 0) shape_.max_slots = std::min(shape_.max_slots, config_.windowed.slots);
+    layout_.shape = shape_;
+    layout_.windowed = config_.windowed;
 }
 
 void PolicySetup::check_rotation() const {

@@ -37,7 +37,8 @@ class PolicySetup {
     PolicySetup &operator=(const PolicySetup &) = delete;
 
     const CacheConfig &config() const { return config_; }
-    const KvShape &shape() const { return shape_; }
+    const KvShape &shape() const { return shape_; } // of the layers on which the policy acts
+    const KvLayout &layout() const { return layout_; }
     const keel_policy_needs &needs() const { return needs_; }
     bool needs(uint64_t bit) const { return (needs_.needs & bit) != 0; }
     const keel_geometry &geometry() const { return geometry_; }
@@ -69,12 +70,14 @@ class PolicySetup {
     std::span<const float> projection() const { return projection_; } // [head_dim, projection_cols]
 
   private:
+    void settle_window();
     void check_rotation() const;
     void plan_ops();
     void open_log();
 
     Executor &executor_;
     KvShape shape_;
+    KvLayout layout_;
     std::shared_ptr<HostServices> host_;
     CacheConfig config_;
     keel_geometry geometry_ = {KEEL_HEADER(keel_geometry)};

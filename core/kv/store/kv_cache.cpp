@@ -257,19 +257,24 @@ void KvCache::set_positions(uint32_t layer, uint32_t h, int64_t begin,
 std::unique_ptr<KvCache> KvCache::fork() const {
     std::unique_ptr<KvCache> copy(new KvCache(arena_));
     copy->host_tables_ = host_tables_;
-    const int64_t slots = shape().blocks_per_head() * shape().block_slots;
-    std::vector<int32_t> positions(heads_.size() * static_cast<size_t>(slots), 0);
     for (size_t i = 0; i < heads_.size(); ++i) {
         copy->heads_[i].blocks.assign(heads_[i].blocks.begin(), heads_[i].blocks.end());
         copy->heads_[i].positions.assign(heads_[i].positions.begin(), heads_[i].positions.end());
         const auto layer = static_cast<uint32_t>(i / shape().kv_heads);
         for (const int32_t block : heads_[i].blocks) arena_->retain(layer, block);
-        std::copy(heads_[i].positions.begin(), heads_[i].positions.end(),
-                  positions.begin() + static_cast<std::ptrdiff_t>(i * slots));
     }
-    copy->positions_.write(positions.data());
+    copy->write_positions();
     copy->queue_books();
     return copy;
+}
+
+void KvCache::write_positions() {
+    const auto slots = static_cast<size_t>(shape().blocks_per_head() * shape().block_slots);
+    index_scratch_.assign(heads_.size() * slots, 0);
+    for (size_t i = 0; i < heads_.size(); ++i)
+        std::copy(heads_[i].positions.begin(), heads_[i].positions.end(),
+                  index_scratch_.begin() + static_cast<std::ptrdiff_t>(i * slots));
+    positions_.write(index_scratch_.data());
 }
 
 } // namespace keel

@@ -69,6 +69,14 @@ class KvCache {
     void append(std::span<const int32_t> positions, int64_t n);
     // Takes the last n tokens of every head back; blocks that become empty are given back.
     void truncate(int64_t n);
+    // With KvShape::window: gives back whole blocks at the front whose tokens a query at position
+    // `next` or later does not see. One more block stays, so that a few tokens can be taken back.
+    // No rows are copied. All heads hold the same positions.
+    void hold_window(int64_t next);
+    // Position of the first key that is held; 0 if the cache is empty.
+    int64_t first_position() const {
+        return heads_.front().positions.empty() ? 0 : heads_.front().positions.front();
+    }
     // Plans the op of compact(). Call it before the first compact() and before buffers are made,
     // because fallbacks decide where buffers are.
     static OpHandle plan_gather(Executor &executor, const KvShape &shape, uint32_t sides);
@@ -148,6 +156,8 @@ class KvCache {
     void set_block(uint32_t layer, uint32_t head, size_t i, int32_t block);
     int32_t pop_block(uint32_t layer, uint32_t head) noexcept; // the last one's id, still owned
     void drop_blocks(uint32_t layer, uint32_t head, size_t keep);
+    void drop_first_blocks(uint32_t layer, uint32_t head, size_t n);
+    void write_positions(); // all of them, to the device
     void give_back_blocks() noexcept;
     void abandon_blocks(uint32_t layer, uint32_t head,
                         size_t keep) noexcept; // drop_blocks without shrinking

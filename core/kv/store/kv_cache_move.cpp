@@ -97,16 +97,10 @@ void KvCache::reserve_like(const KvCache &from) {
         for (uint32_t l = 0; l < s.layers; ++l) {
             for (uint32_t h = 0; h < s.kv_heads; ++h) make_room(l, h, from.length(l, h));
         }
-        const int64_t slots = s.blocks_per_head() * s.block_slots;
-        std::vector<int32_t> positions(heads_.size() * static_cast<size_t>(slots), 0);
-        for (size_t i = 0; i < heads_.size(); ++i) {
+        for (size_t i = 0; i < heads_.size(); ++i)
             heads_[i].positions.assign(from.heads_[i].positions.begin(),
                                        from.heads_[i].positions.end());
-            std::copy(heads_[i].positions.begin(), heads_[i].positions.end(),
-                      positions.begin() +
-                          static_cast<std::ptrdiff_t>(i * static_cast<size_t>(slots)));
-        }
-        positions_.write(positions.data());
+        write_positions();
         queue_books();
     } catch (...) { // the device is out of memory, or lost
         for (uint32_t l = 0; l < s.layers; ++l) {

@@ -98,14 +98,9 @@ void KvCache::load(StateReader &in, int64_t seen) {
         }
         throw;
     }
-    const int64_t slots = shape().blocks_per_head() * shape().block_slots;
-    std::vector<int32_t> positions(heads_.size() * static_cast<size_t>(slots), 0);
-    for (size_t i = 0; i < heads_.size(); ++i) {
+    for (size_t i = 0; i < heads_.size(); ++i)
         heads_[i].positions.assign(saved[i].positions.begin(), saved[i].positions.end());
-        std::copy(heads_[i].positions.begin(), heads_[i].positions.end(),
-                  positions.begin() + static_cast<std::ptrdiff_t>(i * static_cast<size_t>(slots)));
-    }
-    positions_.write(positions.data());
+    write_positions();
     queue_books();
 }
 

@@ -2,12 +2,25 @@
 
 #include "base/error.hpp"
 
+#include <algorithm>
+
 namespace keel {
 
 uint64_t KvShape::bytes_per_token() const {
     return uint64_t{layers} * kv_heads *
            (keel_dtype_row_bytes(key_dtype, head_dim) +
             keel_dtype_row_bytes(value_dtype, head_dim));
+}
+
+int64_t KvShape::held_slots(int64_t tokens) const {
+    if (window == 0) return tokens;
+    const int64_t block = block_slots, unseen = std::max<int64_t>(0, tokens - window + 1);
+    return tokens - std::max<int64_t>(0, unseen / block - 1) * block;
+}
+
+uint64_t KvShape::bytes_of(int64_t slots) const {
+    const int64_t block = block_slots;
+    return static_cast<uint64_t>((slots + block - 1) / block) * block_bytes() * layers * kv_heads;
 }
 
 uint64_t KvShape::book_bytes() const {
@@ -44,6 +57,11 @@ void KvShape::check() const {
                     "a KV cache of {} layers, {} heads, {} slots in blocks of {}", layers, kv_heads,
                     max_slots, block_slots);
     }
+}
+
+int64_t window_slots(int64_t window, int64_t step_tokens, uint32_t block_slots) {
+    const int64_t block = block_slots, slots = window + step_tokens + 2 * block;
+    return (slots + block - 1) / block * block;
 }
 
 KvTemplate::KvTemplate(const KvShape &s)

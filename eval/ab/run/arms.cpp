@@ -70,6 +70,7 @@ std::unique_ptr<AbArms::Base> AbArms::make_base(const PipelineConfig &config) {
     options.batch = experiment_.config.batch;
     // The parents, as many that are measured, and one of which copies are made for questions.
     options.sequences = 2 * options.batch + 1;
+    options.several_policies = true;
     options.quiet_fallbacks =
         std::any_of(bases_.begin(), bases_.end(), [](const auto &b) { return b != nullptr; });
     base->pipeline = std::make_unique<Pipeline>(config, options);
@@ -191,9 +192,9 @@ SessionBatch *AbArms::batch(size_t run) {
 }
 
 uint64_t AbArms::full_bytes(size_t run, int64_t tokens) {
-    const KvShape &s = pipeline(run).kv_shape();
-    const auto blocks = static_cast<uint64_t>((tokens + s.block_slots - 1) / s.block_slots);
-    return blocks * s.block_bytes() * s.layers * s.kv_heads;
+    const KvShape &s = pipeline(run).policy_setup().shape(),
+                  &w = pipeline(run).engine().windowed.shape;
+    return s.bytes_of(s.held_slots(tokens)) + w.bytes_of(w.held_slots(tokens));
 }
 
 bool AbArms::shares(size_t run) {

@@ -1,0 +1,56 @@
+#pragma once
+
+#include "graph/step_tap.hpp"
+#include "kv/inputs/context_repeat.hpp"
+#include "kv/store/layer_caches.hpp"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace keel {
+
+// Hands the by-products of an engine's layers to a policy that acts on some of them. The policy's
+// tap counts only those; layers with a window leave nothing.
+class LayerTap final : public StepTap {
+  public:
+    explicit LayerTap(const std::vector<bool> &has_window);
+
+    // The tap to give to the graph in place of `tap`; NULL for NULL. Valid until the next call.
+    StepTap *over(StepTap *tap);
+
+    Places places(uint32_t layer) override;
+    void after_attention(uint32_t layer, const Tensor &q) override;
+
+  private:
+    std::vector<int32_t> numbers_; // [layers of the engine], -1: has a window. Empty: all the same
+    StepTap *tap_ = nullptr;
+};
+
+// Runs the repetitions of a context on all layers: of those with a window on a copy of their cache.
+class LayerRepeat final : public SequenceForward {
+  public:
+    // All arguments outlive this. `seen`: the position at which each repetition begins.
+    LayerRepeat(LayerCaches &caches, SequenceForward &forward, LayerTap &tap, int64_t seen)
+        : caches_(caches), forward_(forward), tap_(tap), seen_(seen) {}
+    ~LayerRepeat() { caches_.end_repeat(); }
+    LayerRepeat(const LayerRepeat &) = delete;
+    LayerRepeat &operator=(const LayerRepeat &) = delete;
+
+    std::span<const int32_t> tokens() const override { return forward_.tokens(); }
+    std::span<const int32_t> instruction(bool from_words) const override {
+        return forward_.instruction(from_words);
+    }
+    void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
+                 StepTap &tap) override;
+    uint64_t peak_window_bytes() const { return peak_; }
+
+  private:
+    LayerCaches &caches_;
+    SequenceForward &forward_;
+    LayerTap &tap_;
+    int64_t seen_;
+    uint64_t peak_ = 0;
+};
+
+} // namespace keel

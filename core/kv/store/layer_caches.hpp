@@ -1,0 +1,96 @@
+#pragma once
+
+#include "kv/store/batch_view.hpp"
+#include "kv/store/kv_cache.hpp"
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// Memory that several sequences share: for the layers of KvLayout::shape, and for the windowed
+// layers (NULL: there are none).
+struct KvArenas {
+    std::shared_ptr<KvArena> main, window;
+};
+
+// The keys and values of one sequence in all layers of an engine. The main cache has the layers on
+// which a policy acts. A second cache has the layers with an attention window, if the engine has
+// both kinds of layers. Each operation is done on both caches. Not thread-safe.
+class LayerCaches {
+  public:
+    LayerCaches(Executor &executor, const KvLayout &layout, keel_buffer_kind placement);
+    LayerCaches(const KvArenas &arenas, const KvLayout &layout);
+
+    KvCache &main() const { return *main_; }
+    KvCache *window() const { return window_.get(); } // NULL: there is no second cache
+    // The views of the engine's layers, in order. Valid until the next begin_repeat() or
+    // end_repeat().
+    std::span<const keel_kv_view *const> views() const { return views_; }
+
+    // As the functions of KvCache. A cache with a window has room for any step.
+    bool fits(int64_t n, std::string *why = nullptr) const;
+    bool has_slots(int64_t n) const;
+    void append(std::span<const int32_t> positions, int64_t n);
+    void truncate(int64_t n);
+    void clear();
+    void refresh();
+    LayerCaches fork() const;
+    void save(StateWriter &out) const;
+    void load(StateReader &in, int64_t seen);
+    void reserve_like(const LayerCaches &from);
+    // Takes the rows of `from` over, layer by layer, and frees each layer there. After
+    // reserve_like(). Returns the bytes written.
+    uint64_t take_rows(LayerCaches &from);
+
+    // Gives back the blocks with keys that no later query sees. Call it after each step.
+    void hold_windows();
+    // Whether the last n tokens can be taken back: no query after them may need keys that were
+    // given back. All tokens can always be taken back.
+    bool can_truncate(int64_t n, std::string *why = nullptr) const;
+
+    // For a policy that makes the model repeat its context. The repeated tokens are appended to the
+    // main cache and taken back again; in the window cache they would push the window out. So
+    // begin_repeat() puts a new copy in the place of the window cache, append_repeated() appends
+    // to that copy, hold_repeated() lets it hold the window, end_repeat() drops it.
+    void begin_repeat();
+    void append_repeated(std::span<const int32_t> positions);
+    void hold_repeated(int64_t next);
+    void end_repeat();
+
+    uint64_t bytes_in_use() const;
+    uint64_t window_bytes() const; // of the second cache
+    uint64_t peak_bytes() const;   // of the arenas
+
+  private:
+    LayerCaches() = default;
+    void list_views();
+    void check_window(const StateReader &in, const KvCache &cache) const;
+
+    std::unique_ptr<KvCache> main_, window_;
+    std::unique_ptr<KvCache> kept_window_; // while a copy is in its place
+    std::vector<bool> has_window_;         // [layers of the engine]; empty: no second cache
+    int64_t max_tokens_ = 0;               // if main_ has a window
+    int64_t tokens_ = 0;                   // since the start
+    std::vector<const keel_kv_view *> views_;
+};
+
+// The caches of a step's sequences, as BatchView has those of one arena.
+class LayerBatchView {
+  public:
+    LayerBatchView(const KvArenas &arenas, const KvLayout &layout, uint32_t most);
+    // The views by layer of the engine; empty if these caches cannot be read together.
+    std::span<const keel_batch_kv *const> of(std::span<const LayerCaches *const> caches);
+
+  private:
+    BatchView main_;
+    std::optional<BatchView> window_;
+    std::vector<bool> has_window_;
+    std::vector<KvCache *> list_;
+    std::vector<const keel_batch_kv *> views_;
+};
+
+} // namespace keel

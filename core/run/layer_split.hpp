@@ -1,0 +1,55 @@
+#pragma once
+
+#include "graph/weights.hpp"
+#include "model/config.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace keel {
+
+// Which layers of a model have an attention window, as far as it matters for a context: a window
+// that is no shorter than the context is none. Policies act on the layers that see everything. In
+// a model without such layers they act on all layers. Layers on which no policy acts hold the
+// tokens of their window only.
+class LayerSplit {
+  public:
+    LayerSplit() = default;
+    // Of the layers `part` of the model.
+    LayerSplit(const ModelConfig &model, const LayerRange &part, int64_t context);
+    // Of all layers.
+    LayerSplit(const ModelConfig &model, int64_t context)
+        : LayerSplit(model, LayerRange{0, model.layers}, context) {}
+
+    int64_t window() const { return window_; } // of some layers of the model, tokens; 0: none
+    // Whether all layers of the part have the window. They then share one cache.
+    bool all_windowed() const { return window_ > 0 && has_window_.empty() && part_windowed_ > 0; }
+    // Whether policies act on no layer of the part: other parts have the layers that see
+    // everything.
+    bool only_holds() const { return all_windowed() && model_windowed_ < model_layers_; }
+    // By layer of the part; empty unless it has both kinds of layers.
+    const std::vector<bool> &has_window() const { return has_window_; }
+    uint32_t windowed() const { return has_window_.empty() ? 0 : part_windowed_; } // layers
+    // Layers of the part in the main cache, and their numbers in the model.
+    uint32_t acts_on() const { return static_cast<uint32_t>(numbers_.size()); }
+    const std::vector<uint32_t> &numbers() const { return numbers_; }
+    // Of the layers on which policies act: how many other parts have before this one, and how many
+    // the model has.
+    uint32_t first() const { return first_; }
+    uint32_t of_model() const {
+        return model_windowed_ == model_layers_ ? model_layers_ : model_layers_ - model_windowed_;
+    }
+    uint32_t model_windowed() const { return model_windowed_; }
+    uint32_t model_layers() const { return model_layers_; }
+    // "a policy acts on 3 of 18 layers; 15 hold their window of 512 tokens"; empty without windows.
+    std::string text() const;
+
+  private:
+    int64_t window_ = 0;
+    uint32_t model_layers_ = 0, model_windowed_ = 0, part_windowed_ = 0, first_ = 0;
+    std::vector<bool> has_window_;
+    std::vector<uint32_t> numbers_;
+};
+
+} // namespace keel
