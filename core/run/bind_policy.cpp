@@ -121,13 +121,13 @@ void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_n
 } // namespace
 
 PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin policy,
-                          const PolicyContext &context, const KvShape &shape) {
+                          const PolicyContext &context, const Engine &engine) {
     const pipeline::PolicySection &section = config.policy;
     PolicyBinding bound;
     bound.policy = std::move(policy);
     bound.cache = cache_config(section, bound.policy, context);
     const keel_policy_needs needs = at_its_line(config, section.plugin.where, [&] {
-        return ask_policy(bound.cache, shape, *context.host);
+        return ask_policy(cache_of_engine(bound.cache, engine), engine.kv_shape, *context.host);
     });
     bound.cache.protect_system_prompt = context.has_system_prompt && *section.protect.system_prompt;
     const bool keeps_all = (needs.flags & KEEL_POLICY_KEEPS_ALL) != 0;

@@ -26,10 +26,10 @@ struct PolicyBinding {
 };
 
 // Binds the allocator and the settings of config.policy to its policy, which bind_plugin() has
-// bound. Throws Error(input) if the section asks for something that the policy cannot do. `shape`:
-// the shape of the cache for which the policy is asked for its needs.
+// bound. Throws Error(input) if the section asks for something that the policy cannot do. `engine`:
+// one with layers on which the policy acts. The policy is asked for its needs there.
 PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin policy,
-                          const PolicyContext &context, const KvShape &shape);
+                          const PolicyContext &context, const Engine &engine);
 // The settings for the caches of an engine: which of the model's layers they hold, and which of
 // these have a window. If no policy acts on a layer of the engine, the settings are without policy.
 CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine);

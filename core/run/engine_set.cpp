@@ -17,6 +17,13 @@ Engine *EngineSet::find(std::string_view name) const {
     return nullptr;
 }
 
+Engine &EngineSet::acting() const {
+    if (!decode().split.only_holds()) return decode();
+    for (const auto &engine : engines_)
+        if (!engine->split.only_holds()) return *engine;
+    return decode();
+}
+
 const Device *EngineSet::lost_device() const {
     for (const auto &engine : engines_)
         if (const Device *lost = engine->executor->lost_device()) return lost;

@@ -30,6 +30,8 @@ class EngineSet {
     const std::unique_ptr<Engine> &back() const { return engines_.back(); }
     Engine &decode() const { return *engines_[decode_]; }
     Engine &prefill() const { return *engines_[prefill_]; }
+    // decode(), or the first engine with layers on which policies act.
+    Engine &acting() const;
     Engine *find(std::string_view name) const; // NULL: no engine has that name
     // The device of each engine, without repetition.
     const std::vector<std::shared_ptr<Device>> &devices() const { return devices_; }

@@ -88,7 +88,8 @@ class Pipeline {
     ModelWeights &weights() { return *engine().weights; }
     Graph &graph() { return *engine().graph; }
     const KvShape &kv_shape() const { return engine().kv_shape; }
-    PolicySetup &policy_setup() const { return *engine().policy_setup; }
+    // Of an engine with layers on which the policy acts.
+    PolicySetup &policy_setup() const { return *engines_.acting().policy_setup; }
     keel_buffer_kind placement() const { return engine().placement(); } // of buffers that ops share
     int64_t context() const { return engine().kv_shape.max_slots; }
 

@@ -13,7 +13,7 @@ namespace keel {
 PolicySet::PolicySet(const pipeline::PipelineConfig &config, BoundPlugin policy,
                      PolicyContext context, const EngineSet &engines, bool quiet)
     : config_(config), context_(std::move(context)), engines_(engines), quiet_(quiet),
-      own_(bind_policy(config, std::move(policy), context_, engine().kv_shape)) {
+      own_(bind_policy(config, std::move(policy), context_, engines.acting())) {
     own_.cache.keeps_for_forks = context_.several_policies;
     if (own_.allocator.library == nullptr && !quiet)
         warn_without_effect(config.policy, own_.policy.library->id());
@@ -34,7 +34,7 @@ void PolicySet::make_own_plans() {
 }
 
 void PolicySet::check_own() const {
-    check_trained_context(*engine().policy_setup);
+    check_trained_context(*engines_.acting().policy_setup);
     compare_budgets();
     for (const auto &engine : engines_) {
         check_window_cap(*engine);
@@ -84,7 +84,7 @@ void PolicySet::check_trained_context(const PolicySetup &plan) const {
 // A policy may have a budget of its own beside the config's. Both hold: an eviction leaves the
 // smaller one. If the two differ, the user may not expect that.
 void PolicySet::compare_budgets() const {
-    const PolicySetup &plan = *engine().policy_setup;
+    const PolicySetup &plan = *engines_.acting().policy_setup;
     const keel_policy_needs &needs = plan.needs();
     const pipeline::PolicySection &p = config_.policy;
     const auto kind = p.budget.kind();
@@ -125,8 +125,8 @@ PolicySetup &PolicySet::add(const pipeline::PolicySection &section) {
     added->config = config_;
     added->config.policy = section;
     const pipeline::PipelineConfig &config = added->config;
-    added->binding = bind_policy(config, bind_plugin(config.policy, KEEL_PLUGIN_POLICY), context_,
-                                 engine().kv_shape);
+    added->binding =
+        bind_policy(config, bind_plugin(config.policy, KEEL_PLUGIN_POLICY), context_, engine());
     at_its_line(config, config.policy.plugin.where, [&] {
         added->plan =
             std::make_unique<PolicySetup>(*engine().executor, engine().kv_shape, context_.host,

@@ -234,27 +234,22 @@ TEST_CASE("A budget below what a policy can work with is refused with the key an
     CHECK(run.plan->budget().at(1000).tokens == 100);
 }
 
-TEST_CASE("Attention that scores cannot follow is refused by the model's property") {
+TEST_CASE("Scores follow a model's soft-cap and window") {
     Script script = telling();
     script.needs.needs = KEEL_NEED_WINDOW_SCORES;
     script.needs.window = 8;
     script.needs.reduce_queries = script.needs.reduce_group = KEEL_REDUCE_MEAN;
     CacheConfig config = budget_of(script, 30);
-    config.trained_context = 96;
     config.attention_window = 64;
-    const auto refusal = [&] {
-        return error_text([&] { ManagerRun("reference", scores_shape(), config); },
-                          ErrorKind::input);
-    };
-    CHECK_THAT(refusal(), Contains("policy scripted needs window_scores") &&
-                              Contains("attention windows (64 tokens)"));
-    config.attention_window = 96;
-    ManagerRun("reference", scores_shape(), config); // as wide as the context: none
     config.attention_softcap = 50;
-    CHECK_THAT(refusal(), Contains("soft-capped"));
-    script.needs.reduce_queries = KEEL_REDUCE_SUM;
-    script.needs.needs = KEEL_NEED_RUNNING_SCORES; // by-products of attention itself know both
-    ManagerRun("reference", scores_shape(), config);
+    const ManagerRun run("reference", scores_shape(), config);
+    CHECK(run.plan->logit_rules().window == 64);
+    CHECK(run.plan->logit_rules().softcap == 50);
+    keel_attention_scores_args args = {KEEL_HEADER(keel_attention_scores_args)};
+    const Tensor positions = Tensor::shape(KEEL_DTYPE_I32, {8});
+    run.plan->logit_rules().add_to(args, positions.c());
+    CHECK(args.features == (KEEL_SCORES_SOFTCAP | KEEL_SCORES_WINDOW));
+    CHECK(args.q_positions == positions.c());
 }
 
 TEST_CASE("Needs that contradict each other or themselves are refused by name") {

@@ -36,22 +36,6 @@ void check_part(const CacheConfig &config, const KvShape &shape, const keel_poli
     }
 }
 
-// attention_scores supports neither a window of the model nor soft-capping.
-void check_scores(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs) {
-    const uint64_t composed =
-        needs.needs & (KEEL_NEED_WINDOW_SCORES | KEEL_NEED_CHUNK_SCORES | KEEL_NEED_REPLAY);
-    if (composed == 0) return;
-    const int64_t longest = std::max(shape.max_slots, config.trained_context);
-    const bool is_windowed = config.attention_window > 0 && config.attention_window < longest;
-    if (!is_windowed && config.attention_softcap == 0) return;
-    throw_error(ErrorKind::input,
-                "policy {} needs {}, which Keel does not compute for models with {}; choose a "
-                "policy that reads keys or positions",
-                config.policy.name, need_name(composed & (0 - composed)),
-                is_windowed ? fmt::format("attention windows ({} tokens)", config.attention_window)
-                            : std::string("soft-capped attention"));
-}
-
 void check_triggers(const CacheConfig &config, const keel_policy_needs &needs) {
     const bool prefill_only = has_flag(needs, KEEL_POLICY_PREFILL_ONLY);
     if (config.every_n && *config.every_n < 1)
@@ -74,7 +58,6 @@ void check_triggers(const CacheConfig &config, const keel_policy_needs &needs) {
 
 void check_policy(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs) {
     check_part(config, shape, needs);
-    check_scores(config, shape, needs);
     if (config.protect_prefix < 0 || config.protect_recent < 0 ||
         config.protect_prefix + config.protect_recent + pinned_slots(config) >=
             (int64_t{1} << 30)) {

@@ -142,7 +142,7 @@ void PolicySetup::plan_ops() {
     if (!keeps_all()) gather_ = KvCache::plan_gather(executor_, shape_, sides);
     keel_policy_needs needs = needs_;
     if (keeps_all()) needs.needs = 0;
-    inputs_ = InputOps::plan(executor_, shape_, needs, collected_, &tables);
+    inputs_ = InputOps::plan(executor_, shape_, needs, collected_, logit_rules(), &tables);
 }
 
 std::vector<const PlannedOp *> PolicySetup::ops() const {

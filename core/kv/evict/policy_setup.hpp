@@ -66,6 +66,7 @@ class PolicySetup {
     // For CacheManager.
     PlannedOp *gather() const { return gather_.get(); }
     const InputOps &inputs() const { return inputs_; }
+    LogitRules logit_rules() const { return {config_.attention_softcap, config_.attention_window}; }
     const RerotationOps &rerotation() const { return rerotation_; }
     std::span<const float> projection() const { return projection_; } // [head_dim, projection_cols]
 

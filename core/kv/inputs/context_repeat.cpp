@@ -12,8 +12,8 @@ namespace keel {
 ContextRepeat::ContextRepeat(PolicySetup &setup, KvCache &cache, SequenceForward &forward,
                              Numbers numbers, const Tensor &out, keel_buffer_kind placement)
     : setup_(setup), cache_(cache), forward_(forward), numbers_(std::move(numbers)), out_(out),
-      ranges_(Tensor::allocate(setup.executor().device(), KEEL_DTYPE_I32,
-                               {InputOps::most_ranges, 2}, placement)) {}
+      placement_(placement), ranges_(Tensor::allocate(setup.executor().device(), KEEL_DTYPE_I32,
+                                                      {InputOps::most_ranges, 2}, placement)) {}
 
 int64_t ContextRepeat::room(const PolicySetup &setup, const SequenceForward &forward,
                             int64_t tokens) {
@@ -70,6 +70,9 @@ void ContextRepeat::after_attention(uint32_t layer, const Tensor &q) {
     job.out = out_.rows(int64_t{layer} * setup_.shape().kv_heads, setup_.shape().kv_heads);
     job.queries = job.group = KEEL_REDUCE_MAX;
     job.features = KEEL_SCORES_CAUSAL;
+    if (setup_.logit_rules().window > 0)
+        job.q_positions = query_positions_.write(setup_.executor(), placement_, positions_.front(),
+                                                 std::ssize(positions_));
     job.run([&](uint32_t head) {
         const auto numbers = numbers_(layer, head);
         const int64_t length = cache_.length(layer, head), frozen = length - appended_;

@@ -55,7 +55,9 @@ class ContextRepeat final : public StepTap {
     SequenceForward &forward_;
     Numbers numbers_;
     const Tensor &out_;
+    keel_buffer_kind placement_;
     Tensor ranges_;
+    QueryPositions query_positions_;
     int64_t begin_ = 0, end_ = 0; // tokens of the piece
     int64_t appended_ = 0;        // slots of the repetition so far
     uint64_t peak_bytes_ = 0;

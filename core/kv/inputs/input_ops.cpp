@@ -12,12 +12,13 @@ struct Planner {
     Executor &executor;
     const KvShape &s;
     const keel_policy_needs &needs;
+    const LogitRules &rules;
     KvTemplate kv;
     int64_t slots, steps;
     keel_dtype activation;
 
-    Planner(Executor &ex, const KvShape &shape, const keel_policy_needs &n)
-        : executor(ex), s(shape), needs(n), kv(shape),
+    Planner(Executor &ex, const KvShape &shape, const keel_policy_needs &n, const LogitRules &r)
+        : executor(ex), s(shape), needs(n), rules(r), kv(shape),
           slots(shape.blocks_per_head() * shape.block_slots), steps(step_tokens(ex, shape)),
           activation(ex.device().info().activation_dtype) {}
 
@@ -60,6 +61,9 @@ struct Planner {
         if ((features & KEEL_SCORES_RANGES) != 0) args.ranges = ranges.c();
         args.scores = &reduction;
         args.scale = 1;
+        const Tensor positions = Tensor::shape(KEEL_DTYPE_I32, {q.dim(0)});
+        // Without softmax it is no attention of the model.
+        if ((features & KEEL_SCORES_LOGITS) == 0) rules.add_to(args, positions.c());
         return executor.plan(KEEL_OP_ATTENTION_SCORES, args, {.role = role});
     }
 
@@ -180,9 +184,10 @@ int64_t step_tokens(Executor &executor, const KvShape &shape) {
 }
 
 InputOps InputOps::plan(Executor &executor, const KvShape &shape, const keel_policy_needs &needs,
-                        const Collected &collected, const keel_rope_tables *tables) {
+                        const Collected &collected, const LogitRules &rules,
+                        const keel_rope_tables *tables) {
     InputOps ops;
-    const Planner planner(executor, shape, needs);
+    const Planner planner(executor, shape, needs, rules);
     planner.from_cache(ops, tables);
     planner.in_steps(ops, collected);
     return ops;

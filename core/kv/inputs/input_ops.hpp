@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kv/inputs/logit_rules.hpp"
 #include "kv/inputs/policy_needs.hpp"
 #include "kv/store/kv_shape.hpp"
 
@@ -9,9 +10,11 @@ namespace keel {
 
 // The ops that policy inputs are made with, planned for what a policy needs; the others are none.
 struct InputOps {
-    // `tables`: a template of RoPE tables, for keys before RoPE. Throws what Executor::plan throws.
+    // `rules` outlive the call. `tables`: a template of RoPE tables, for keys before RoPE. Throws
+    // what Executor::plan throws.
     static InputOps plan(Executor &executor, const KvShape &shape, const keel_policy_needs &needs,
-                         const Collected &collected, const keel_rope_tables *tables);
+                         const Collected &collected, const LogitRules &rules,
+                         const keel_rope_tables *tables);
 
     // When slots go, from the cache.
     OpHandle key_norms, value_norms;

@@ -38,6 +38,7 @@ PolicyInputs::PolicyInputs(PolicySetup &setup, keel_buffer_kind placement)
 StepTap *PolicyInputs::begin_step(const KvCache &cache, int64_t first, int64_t n, bool is_prompt) {
     if (setup_.collected().empty()) return nullptr;
     step_cache_ = &cache;
+    first_ = first;
     step_ = n;
     if (ring_) ring_->begin(n);
     if (running_) running_->begin(cache);
@@ -85,6 +86,12 @@ void PolicyInputs::after_attention(uint32_t layer, const Tensor &q) {
     for (const Piece &piece : pieces_) score_piece(layer, q, piece);
 }
 
+// Of the queries of tokens first..first + n - 1; NULL if no rule needs them.
+const keel_tensor *PolicyInputs::positions_of(int64_t first, int64_t n) {
+    if (setup_.logit_rules().window == 0) return nullptr;
+    return query_positions_.write(setup_.executor(), placement_, first, n);
+}
+
 // What the queries of a piece make of its own slots, seen and unseen.
 void PolicyInputs::score_piece(uint32_t layer, const Tensor &q, const Piece &piece) {
     if (ranges_.buffer() == nullptr)
@@ -94,6 +101,7 @@ void PolicyInputs::score_piece(uint32_t layer, const Tensor &q, const Piece &pie
     job.out = chunks_->layer(layer);
     job.queries = KEEL_REDUCE_SUM;
     job.group = setup_.collected().chunks->group;
+    job.q_positions = positions_of(first_ + piece.begin, piece.end - piece.begin);
     job.run([&](uint32_t head) {
         const int64_t begin = step_cache_->length(layer, head) - step_;
         return RangeScores::Ranges{{begin + piece.begin, begin + piece.end}};
@@ -143,6 +151,7 @@ void PolicyInputs::queue_window(const KvCache &cache, uint32_t layer) {
     args.kv = cache.view(layer);
     args.scores = &reduction;
     args.scale = setup_.geometry().attention_scale;
+    setup_.logit_rules().add_to(args, positions_of(seen_ - queries_, queries_));
     setup_.executor().run(*setup_.inputs().window_scores, args);
 }
 
@@ -313,7 +322,8 @@ void PolicyInputs::release() {
 }
 
 uint64_t PolicyInputs::bytes() const {
-    uint64_t sum = held_bytes(repeat_scores_) + held_bytes(projection_) + held_bytes(ranges_);
+    uint64_t sum = held_bytes(repeat_scores_) + held_bytes(projection_) + held_bytes(ranges_) +
+                   query_positions_.bytes();
     for (const Array *array : {&key_norms_, &value_norms_, &scores_, &key_sum_, &key_anchor_,
                                &query_sum_, &query_second_, &chunk_scores_, &keys_, &key_project_})
         sum += held_bytes(array->device) + held_bytes(array->host);

@@ -91,6 +91,7 @@ class PolicyInputs final : public StepTap {
     void queue_window(const KvCache &cache, uint32_t layer);
     void queue_anchor(const KvCache &cache, uint32_t layer);
     void read(Array &array, int64_t rows, int64_t columns);
+    const keel_tensor *positions_of(int64_t first, int64_t n);
     void score_piece(uint32_t layer, const Tensor &q, const Piece &piece);
     const float *read_keys(PlannedOp *op, const KvCache &cache, uint32_t layer, int64_t columns,
                            const Tensor &matrix, Array &array);
@@ -105,7 +106,8 @@ class PolicyInputs final : public StepTap {
 
     // Of the step in the making.
     const KvCache *step_cache_ = nullptr;
-    int64_t step_ = 0;
+    int64_t first_ = 0, step_ = 0; // first token, number of tokens
+    QueryPositions query_positions_;
     Tensor step_row_;
     keel_scores step_scores_ = {KEEL_HEADER(keel_scores)};
     std::vector<Piece> pieces_;

@@ -63,6 +63,7 @@ void RangeScores::queue(PlannedOp *op, const keel_tensor *queries_of, const keel
     args.ranges = on_device.c();
     args.scores = &reduction;
     args.scale = setup_.geometry().attention_scale;
+    setup_.logit_rules().add_to(args, q_positions);
     setup_.executor().run(*op, args);
 }
 

@@ -21,7 +21,8 @@ struct RangeScores {
     Tensor q;   // A [m, heads, head_dim]
     Tensor out; // f32 [kv_heads, slots]
     keel_reduce queries = KEEL_REDUCE_SUM, group = KEEL_REDUCE_MEAN;
-    uint64_t features = 0; // KEEL_SCORES_CAUSAL, or not
+    uint64_t features = 0;                    // KEEL_SCORES_CAUSAL, or not
+    const keel_tensor *q_positions = nullptr; // i32 [m], for LogitRules
 
     // of: the ranges of a KV head.
     void run(const std::function<Ranges(uint32_t head)> &of);
