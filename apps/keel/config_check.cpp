@@ -86,7 +86,12 @@ std::string cache_text(const Pipeline &pipeline) {
         if (pipeline.mode() == pipeline::HybridMode::taking_turns)
             bytes = fmt::format("{}", fmt::join(bytes_of_each, ", "));
     }
-    return fmt::format("{} cache of up to {} tokens at {} each", types, pipeline.context(), bytes);
+    std::string text =
+        fmt::format("{} cache of up to {} tokens at {} each", types, pipeline.context(), bytes);
+    if (const uint64_t windows = engines.held_window_bytes(); windows > 0)
+        text += fmt::format(" and {} for windows ({})", format_bytes(windows),
+                            engines.front()->split.text());
+    return text;
 }
 
 } // namespace

@@ -69,6 +69,15 @@ std::string quoted(std::string_view piece) {
 
 namespace {
 
+// The layers on which a policy acts, and those that hold a window; null: all are alike.
+Json layers_json(const LayerSplit &split) {
+    if (split.window() == 0) return nullptr;
+    return {{"all", split.model_layers()},
+            {"policy", split.of_model()},
+            {"windowed", split.model_windowed()},
+            {"window", split.window()}};
+}
+
 // Who does what; null where there is one backend.
 Json hybrid_json(Pipeline &p) {
     if (!p.config().hybrid.is_given()) return nullptr;
@@ -81,7 +90,8 @@ Json hybrid_json(Pipeline &p) {
              {"first_layer", engine->part.first},
              {"last_layer", engine->part.end - 1},
              {"weight_bytes_per_token", engine->weights->bytes_per_token(engine->device())},
-             {"kv_bytes_per_token", engine->kv_shape.bytes_per_token()},
+             {"kv_bytes_per_token", engine->bytes_per_token()},
+             {"kv_window_bytes", engine->held_window_bytes()},
              {"decode", rows_json(engine->graph->ops(StepForm::decode))},
              {"prefill", rows_json(engine->graph->ops(StepForm::prefill))}});
     }
@@ -109,7 +119,9 @@ Json explain_json(Pipeline &p) {
             {"kv",
              {{"key_dtype", keel_dtype_name(p.kv_shape().key_dtype)},
               {"value_dtype", keel_dtype_name(p.kv_shape().value_dtype)},
-              {"bytes_per_token", p.kv_shape().bytes_per_token()}}},
+              {"bytes_per_token", p.engines().kv_bytes_per_token()},
+              {"window_bytes", p.engines().held_window_bytes()},
+              {"layers", layers_json(p.engine().split)}}},
             {"decode", rows_json(p.graph().ops(StepForm::decode))},
             {"prefill", rows_json(p.graph().ops(StepForm::prefill))},
             {"eviction", rows_json(p.policy_setup().ops())}};

@@ -24,8 +24,8 @@ void declare_kv(Schema &schema) {
         [](auto &c) -> auto & { return c.kv.value_dtype; });
     schema.keys.add(
         {.path = "kv.max_mib",
-         .doc = "Hard cap of the cache in MiB, never passed; none: the context's size "
-                "is the only bound.",
+         .doc = "Hard cap of the cache in MiB, never passed; layers with a window take what they "
+                "need of it first; none: the context's size is the only bound.",
          .example = "256",
          .rule = {.minimum = 0.001, .maximum = max_mib, .word = "none"}},
         [](auto &c) -> auto & { return c.kv.max_mib; });

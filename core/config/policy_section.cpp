@@ -102,8 +102,8 @@ void declare_budget(Schema &schema) {
         [](auto &c) -> auto & { return c.policy.budget.ratio; });
     schema.keys.add(
         {.path = "policy.budget.mib",
-         .doc = "MiB that the cache holds, all layers together; slack and a step's "
-                "tokens included.",
+         .doc = "MiB that the cache holds in the layers on which the policy acts, together; slack "
+                "and a step's tokens included.",
          .example = "32",
          .rule = {.minimum = 0.001, .maximum = max_mib}},
         [](auto &c) -> auto & { return c.policy.budget.mib; });

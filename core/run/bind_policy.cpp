@@ -150,6 +150,7 @@ CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine) {
         c.layer_numbers = split.numbers();
         c.windowed_layers = split.model_windowed();
         c.all_layers = split.model_layers();
+        c.model_window = split.window();
     }
     if (engine.kv_shape.window > 0) c.attention_window = engine.kv_shape.window;
     if (split.only_holds()) {

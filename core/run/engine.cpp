@@ -33,6 +33,16 @@ uint64_t Engine::window_bytes() const {
     return s.bytes_of(std::min(windowed.slots, kv_shape.max_slots)) * kv_shape.sequences;
 }
 
+uint64_t Engine::held_window_bytes() const {
+    const KvShape &main = policy_setup->shape();
+    const uint64_t windows = windowed.shape.bytes_of(windowed.shape.max_slots);
+    return main.window > 0 ? main.bytes_of(main.max_slots) : windows;
+}
+
+uint64_t Engine::bytes_per_token() const {
+    return policy_setup->shape().window > 0 ? 0 : kv_shape.bytes_per_token();
+}
+
 uint64_t Engine::table_bytes(const ModelConfig &model, int64_t context) const {
     KvShape shape = kv_shape;
     shape.max_slots = context;

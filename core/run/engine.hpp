@@ -50,6 +50,11 @@ struct Engine {
     // What the layers that hold their window, and on which no policy acts, hold at most in all
     // sequences together.
     uint64_t window_bytes() const;
+    // What layers hold of their windows at most in one sequence under the config's policy, see
+    // LayerSplit; 0: no layer holds its window.
+    uint64_t held_window_bytes() const;
+    // What each token adds in the layers that do not hold a window.
+    uint64_t bytes_per_token() const;
     // What its books and RoPE tables take for a context, before a single token is there.
     uint64_t table_bytes(const ModelConfig &model, int64_t context) const;
     // Makes the members after kv_shape, except for policy_setup, which has to be there.

@@ -83,9 +83,16 @@ uint64_t EngineSet::weight_bytes_per_token() const {
 }
 
 uint64_t EngineSet::kv_bytes_per_token() const {
-    if (takes_turns_) return decode().kv_shape.bytes_per_token();
+    if (takes_turns_) return decode().bytes_per_token();
     uint64_t bytes = 0;
-    for (const auto &engine : engines_) bytes += engine->kv_shape.bytes_per_token();
+    for (const auto &engine : engines_) bytes += engine->bytes_per_token();
+    return bytes;
+}
+
+uint64_t EngineSet::held_window_bytes() const {
+    if (takes_turns_) return decode().held_window_bytes();
+    uint64_t bytes = 0;
+    for (const auto &engine : engines_) bytes += engine->held_window_bytes();
     return bytes;
 }
 

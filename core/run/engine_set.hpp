@@ -54,7 +54,10 @@ class EngineSet {
     uint32_t step_tokens() const;            // of a prefill step at most, on any engine
     uint64_t weight_bytes() const;           // held on all devices
     uint64_t weight_bytes_per_token() const; // that a decode step reads
-    uint64_t kv_bytes_per_token() const;     // of all layers, where their caches are
+    // What a token adds to the caches of all layers but those that hold their window, and what
+    // these hold at most.
+    uint64_t kv_bytes_per_token() const;
+    uint64_t held_window_bytes() const;
 
   private:
     std::vector<std::unique_ptr<Engine>> engines_;

@@ -29,6 +29,15 @@ std::string ahead_text(const Engine &engine) {
                : "after each token is read: not all of a step runs there";
 }
 
+// "12 KiB per token", and what layers with a window hold.
+std::string kv_text(const Engine &engine) {
+    const uint64_t windows = engine.held_window_bytes();
+    std::string text = format_bytes(engine.bytes_per_token()) + " per token";
+    if (windows > 0) text += fmt::format(", up to {} for windows", format_bytes(windows));
+    const std::string split = engine.split.text();
+    return split.empty() ? text : text + "\nlayers: " + split;
+}
+
 std::string explain_engine(const Pipeline &pipeline, const Engine &engine) {
     const Device &device = engine.device();
     const Graph &graph = *engine.graph;
@@ -46,14 +55,13 @@ std::string explain_engine(const Pipeline &pipeline, const Engine &engine) {
                "{}backend {} on '{}': {}\nsync: {}\ndecode steps: {}\ngreedy steps are queued "
                "{}\nweights: {} ({} read per "
                "token)\n{}KV cache: keys "
-               "{}, values {}, {} per token\n",
+               "{}, values {}, {}\n",
                is_hybrid ? fmt::format("== {} ==\n", engine.name) : "", device.plugin(),
                device.device_info().name, device.info().description,
                to_string(engine.executor->stream().strategy()), replay_text(engine),
                ahead_text(engine), engine.weights->dtype_name(),
                format_bytes(engine.weights->bytes_per_token(device)), conversions,
-               keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype),
-               format_bytes(kv.bytes_per_token())) +
+               keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype), kv_text(engine)) +
            explain_table("decode, one token a step", explain_rows(graph.ops(StepForm::decode))) +
            explain_table(prefill_title, explain_rows(graph.ops(StepForm::prefill))) +
            (graph.taps().list().empty() ? std::string{}
@@ -77,7 +85,7 @@ std::string explain_hybrid(const Pipeline &pipeline) {
             text += fmt::format(
                 "  the cache crosses at the end of each prompt, and back before the next: {} per "
                 "token of it\n",
-                format_bytes(decode.kv_shape.bytes_per_token()));
+                format_bytes(decode.bytes_per_token()));
         }
         if (s.has(pipeline::SwitchTrigger::tokens))
             text +=

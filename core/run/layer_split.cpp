@@ -1,5 +1,7 @@
 #include "run/layer_split.hpp"
 
+#include "kv/evict/eviction_log.hpp"
+
 #include <fmt/format.h>
 
 namespace keel {
@@ -32,8 +34,7 @@ std::string LayerSplit::text() const {
                            "their window of {} tokens",
                            model_layers_, window_);
     }
-    return fmt::format("a policy acts on {} of {} layers; {} hold their window of {} tokens",
-                       of_model(), model_layers_, model_windowed_, window_);
+    return windows_text(model_windowed_, model_layers_, window_);
 }
 
 } // namespace keel

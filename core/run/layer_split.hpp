@@ -42,7 +42,8 @@ class LayerSplit {
     }
     uint32_t model_windowed() const { return model_windowed_; }
     uint32_t model_layers() const { return model_layers_; }
-    // "a policy acts on 3 of 18 layers; 15 hold their window of 512 tokens"; empty without windows.
+    // "the policy acts on 3 of 18 layers; 15 hold their window of 512 tokens"; empty without
+    // windows.
     std::string text() const;
 
   private:

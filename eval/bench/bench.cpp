@@ -405,6 +405,7 @@ class Bench {
         r.weight_bytes_per_token = pipeline_.engines().weight_bytes_per_token();
         r.weight_bytes = pipeline_.engines().weight_bytes();
         r.kv_bytes_per_token = pipeline_.engines().kv_bytes_per_token();
+        r.kv_window_bytes = pipeline_.engines().held_window_bytes();
         r.key_dtype = pipeline_.kv_shape().key_dtype;
         r.value_dtype = pipeline_.kv_shape().value_dtype;
         for (const PlannedOp *op : pipeline_.engines().ops())

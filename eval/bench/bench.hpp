@@ -78,6 +78,7 @@ struct BenchReport {
     uint64_t memory_bytes = 0; // that this process may use
     std::string model, architecture, weights, policy;
     uint64_t parameters = 0, weight_bytes_per_token = 0, weight_bytes = 0, kv_bytes_per_token = 0;
+    uint64_t kv_window_bytes = 0; // of layers that hold their window, at most
     keel_dtype key_dtype = KEEL_DTYPE_NONE, value_dtype = KEEL_DTYPE_NONE;
     uint64_t fallbacks = 0; // planned ops, the cache's too, that the backend does not run itself
     double load_seconds = 0;

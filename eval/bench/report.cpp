@@ -45,9 +45,13 @@ std::string heading(const BenchReport &r, std::string_view version) {
                        r.architecture, parameters_text(r.parameters), r.weights,
                        format_bytes(r.weight_bytes_per_token));
     const std::string key = keel_dtype_name(r.key_dtype), value = keel_dtype_name(r.value_dtype);
-    out += fmt::format("cache: KV {}, {} per token, policy {}\n",
-                       key == value ? key : key + " and " + value,
-                       format_bytes(r.kv_bytes_per_token), r.policy);
+    out +=
+        fmt::format("cache: KV {}, {} per token{}, policy {}\n",
+                    key == value ? key : key + " and " + value, format_bytes(r.kv_bytes_per_token),
+                    r.kv_window_bytes > 0
+                        ? fmt::format(", up to {} for windows", format_bytes(r.kv_window_bytes))
+                        : "",
+                    r.policy);
     out += fmt::format("loaded in {:.2f} s, at most {} of memory in use\n", r.load_seconds,
                        format_bytes(r.peak_resident_bytes));
     if (r.fallbacks > 0)
@@ -205,6 +209,7 @@ Json bench_json(const BenchReport &r, std::string_view version) {
          {{"key_dtype", keel_dtype_name(r.key_dtype)},
           {"value_dtype", keel_dtype_name(r.value_dtype)},
           {"bytes_per_token", r.kv_bytes_per_token},
+          {"window_bytes", r.kv_window_bytes},
           {"policy", r.policy}}},
         {"load_seconds", r.load_seconds},
         {"peak_resident_bytes", r.peak_resident_bytes},

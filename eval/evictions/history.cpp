@@ -109,6 +109,12 @@ LogLine read_line(std::string_view content, const std::string &file, size_t numb
         line.pressure = text_or_none(*pressure, "why");
         line.pressure_share = number_or_0(*pressure, "share");
     }
+    if (const auto windows = record.find("windows")) {
+        line.all_layers = static_cast<uint32_t>(windows->at("of").integer(2, most_heads));
+        line.windowed_layers =
+            static_cast<uint32_t>(windows->at("layers").integer(1, line.all_layers - 1));
+        line.window = windows->at("tokens").integer(1, most_tokens);
+    }
     if (const auto scores = record.find("scores")) line.scores = read_scores(*scores);
     read_heads(record, line);
     return line;
@@ -259,6 +265,11 @@ LogTotals log_totals(const LogHistory &history) {
             policies.insert(line.policy);
             if (!line.allocator.empty()) allocators.insert(line.allocator);
             sequences.insert(line.sequence);
+            if (line.windowed_layers > 0) {
+                totals.windowed_layers = line.windowed_layers;
+                totals.all_layers = line.all_layers;
+                totals.window = line.window;
+            }
             totals.has_positions = totals.has_positions || !line.runs.empty();
             LogTotals::Layer &layer = layers[line.layer];
             layer.kept_min =
@@ -299,6 +310,8 @@ LogTotals log_totals(const LogHistory &history) {
     totals.policies.assign(policies.begin(), policies.end());
     totals.allocators.assign(allocators.begin(), allocators.end());
     totals.sequences = sequences.size();
+    if (totals.windowed_layers > 0)
+        totals.acts_on = windows_text(totals.windowed_layers, totals.all_layers, totals.window);
     for (auto &[index, layer] : layers) totals.layers.push_back(std::move(layer));
     return totals;
 }

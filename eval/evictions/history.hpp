@@ -31,6 +31,9 @@ struct LogLine {
     std::optional<std::array<double, 5>> scores; // min, quartiles, max
     double pressure_share = 1;
     std::string pressure; // why memory was short; empty: it was not
+    // Of the model, see EvictionSource; 0: all layers see everything.
+    uint32_t windowed_layers = 0, all_layers = 0;
+    int64_t window = 0;
 };
 
 struct LogHistory {
@@ -104,6 +107,10 @@ struct LogTotals {
                  0; // of the head that lost most, summed over evictions; of all layers and heads
     std::vector<std::pair<std::string, uint64_t>> triggers; // by count
     std::vector<std::string> policies, allocators;
+    // On which layers the policy acts, in words; empty: on all.
+    std::string acts_on;
+    uint32_t windowed_layers = 0, all_layers = 0;
+    int64_t window = 0;
     std::vector<Layer> layers;
     double us_median = 0, us_p99 = 0, us_max = 0, us_total = 0; // of whole evictions
     bool has_positions = false;

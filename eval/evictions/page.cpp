@@ -22,12 +22,13 @@ std::string summary(const LogTotals &t) {
     const std::string allocators = fmt::format("{}", fmt::join(t.allocators, ", "));
     return fmt::format("{} in {}, policy {}{} | triggers: {} | {} tokens evicted (of the head that "
                        "lost most) | blocks given back: at most {} by one eviction, {} in sum "
-                       "| time of an eviction: median {:.0f} µs, p99 {:.0f} µs, longest {:.0f} µs",
+                       "| time of an eviction: median {:.0f} µs, p99 {:.0f} µs, longest {:.0f} µs"
+                       "{}{}",
                        counted(t.evictions, "eviction"), counted(t.sequences, "sequence"),
                        fmt::join(t.policies, ", "),
                        allocators.empty() ? "" : ", allocator " + allocators, triggers, t.slots,
                        format_bytes(t.freed_most), format_bytes(t.freed_bytes), t.us_median,
-                       t.us_p99, t.us_max);
+                       t.us_p99, t.us_max, t.acts_on.empty() ? "" : " | ", t.acts_on);
 }
 
 // What each eviction did to the longest head of one layer.

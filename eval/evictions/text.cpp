@@ -129,6 +129,7 @@ std::string log_text(const LogHistory &history, const LogView &view) {
         "time of an eviction: median {:.0f} us, p99 {:.0f} us, longest {:.0f} us, all {:.1f} ms\n",
         triggers, t.slots, t.slots_in_all, format_bytes(t.freed_most), format_bytes(t.freed_bytes),
         t.us_median, t.us_p99, t.us_max, t.us_total / 1000);
+    if (!t.acts_on.empty()) out += t.acts_on + '\n';
     if (history.is_cut_off)
         out += "the last line is cut off and left out: the run ended while it wrote\n";
     size_t told = 0;
@@ -174,6 +175,10 @@ nlohmann::ordered_json log_json(const LogHistory &history) {
     json["sequences"] = t.sequences;
     json["policies"] = t.policies;
     json["allocators"] = t.allocators;
+    json["windows"] = nullptr; // all layers see everything
+    if (t.windowed_layers > 0)
+        json["windows"] = {
+            {"layers", t.windowed_layers}, {"of", t.all_layers}, {"tokens", t.window}};
     json["triggers"] = Json::object();
     for (const auto &[name, count] : t.triggers) json["triggers"][name] = count;
     json["evicted_tokens"] = t.slots;

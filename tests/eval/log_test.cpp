@@ -69,6 +69,24 @@ std::string with(const std::string &key, const std::string &value) {
 
 } // namespace
 
+TEST_CASE("A log of a model with windows says on which layers the policy acts") {
+    EvictionSource source = {"snapkv"};
+    source.windowed_layers = 15;
+    source.all_layers = 18;
+    source.window = 512;
+    const std::string line = to_json(record(10, 5, {{{2, 10}}, {{2, 10}}}), source) + "\n";
+    const LogHistory h = parse_eviction_log(line, "e.jsonl");
+    CHECK(h.lines.at(0).layer == 5);
+    const std::string words =
+        "the policy acts on 3 of 18 layers; 15 hold their window of 512 tokens";
+    CHECK_THAT(log_text(h, {}), Contains(words));
+    CHECK_THAT(log_html(h, {}), Contains(words));
+    CHECK(log_json(h).at("windows").at("tokens") == 512);
+    CHECK(log_json(parse_eviction_log(sample(), "e.jsonl")).at("windows").is_null());
+    CHECK_THAT(fault(with("windows", R"({"layers": 18, "of": 18, "tokens": 512})")),
+               Contains("layers"));
+}
+
 TEST_CASE("A log reads back as what was written") {
     const LogHistory h = parse_eviction_log(sample(), "e.jsonl");
     REQUIRE(h.lines.size() == 4);

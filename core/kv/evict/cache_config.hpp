@@ -70,9 +70,11 @@ struct CacheConfig {
     uint32_t number_of(uint32_t layer) const {
         return layer_numbers.empty() ? first_layer + layer : layer_numbers[layer];
     }
-    bool other_backends = false;                  // which run layers of the model
-    WindowedLayers windowed;                      // that have a cache of their own beside this one
-    uint32_t windowed_layers = 0, all_layers = 0; // of the model, for the log; 0: no windows
+    bool other_backends = false; // which run layers of the model
+    WindowedLayers windowed;     // that have a cache of their own beside this one
+    // Of the model, for the log: layers with a window, all layers, the window in tokens. 0: none.
+    uint32_t windowed_layers = 0, all_layers = 0;
+    int64_t model_window = 0;
     // The sequences are forked into policies that evict. So a model in which all layers have a
     // window keeps all tokens, too.
     bool keeps_for_forks = false;

@@ -153,6 +153,11 @@ std::string params_json(const keel_param *const *params, uint32_t n) {
     return out + '}';
 }
 
+std::string windows_text(uint32_t windowed_layers, uint32_t all_layers, int64_t window) {
+    return fmt::format("the policy acts on {} of {} layers; {} hold their window of {} tokens",
+                       all_layers - windowed_layers, all_layers, windowed_layers, window);
+}
+
 std::string to_json(const EvictionRecord &r, const EvictionSource &source) {
     std::string line = fmt::format(
         R"({{"sequence":{},"tokens":{},"time":"{}","seconds":{:.6f},"trigger":"{}","policy":{})",
@@ -161,6 +166,10 @@ std::string to_json(const EvictionRecord &r, const EvictionSource &source) {
     if (!source.allocator.empty()) {
         line += fmt::format(R"(,"allocator":{{"plugin":{},"params":{}}})", quoted(source.allocator),
                             source.allocator_params.empty() ? "{}" : source.allocator_params);
+    }
+    if (source.windowed_layers > 0) {
+        line += fmt::format(R"(,"windows":{{"layers":{},"of":{},"tokens":{}}})",
+                            source.windowed_layers, source.all_layers, source.window);
     }
     line += fmt::format(
         R"(,"layer":{},"heads":{},"budget":{},"held":{},"kept_min":{},"kept_max":{},"evicted":{},)"

@@ -63,7 +63,13 @@ struct EvictionSource {
     std::string policy;
     std::string allocator = {};        // empty: none
     std::string allocator_params = {}; // as JSON, {"beta":20}
+    // Of the model: layers that hold a window only, and on which the policy does not act; all
+    // layers; the window in tokens. 0: there are no such layers.
+    uint32_t windowed_layers = 0, all_layers = 0;
+    int64_t window = 0;
 };
+// "the policy acts on 3 of 18 layers; 15 hold their window of 512 tokens".
+std::string windows_text(uint32_t windowed_layers, uint32_t all_layers, int64_t window);
 // A plugin's parameters as a JSON object.
 std::string params_json(const keel_param *const *params, uint32_t n);
 

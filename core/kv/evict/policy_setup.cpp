@@ -116,6 +116,11 @@ void PolicySetup::open_log() {
         source.allocator = config_.allocator.name;
         source.allocator_params = params_json(config_.allocator.params, config_.allocator.n_params);
     }
+    if (config_.windowed_layers < config_.all_layers) {
+        source.windowed_layers = config_.windowed_layers;
+        source.all_layers = config_.all_layers;
+        source.window = config_.model_window;
+    }
     log_ = std::make_shared<EvictionLog>(config_.log, std::move(source));
 }
 

@@ -101,6 +101,8 @@ void AbRunner::fill_header() {
         {"tokenizer", p.tokenizer()->info().kind},
         {"context", fmt::format("{}", p.context())},
         {"decoding", "greedy"}};
+    if (const std::string split = p.engine().split.text(); !split.empty())
+        h.facts.emplace_back("layers", split);
     for (const Task &t : tasks_) {
         if (t.items && !t.items->has_question())
             h.facts.emplace_back(t.task->name, t.one_by_one ? "scored token by token"

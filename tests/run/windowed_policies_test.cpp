@@ -1,0 +1,81 @@
+// Each shipped policy on each shape of model that docs/models.md names in its table.
+#include "windowed_policies.hpp"
+
+#include <set>
+
+using namespace keel;
+using namespace keel::test;
+
+namespace {
+
+// The rows of the table with this first column, without the row of lines.
+std::vector<std::vector<std::string>> table_of_docs(const std::string &first) {
+    std::ifstream in(KEEL_SOURCE_DIR "/docs/models.md");
+    std::vector<std::vector<std::string>> rows;
+    std::string line;
+    bool inside = false;
+    while (std::getline(in, line)) {
+        if (!inside && !line.starts_with("| " + first + " |")) continue;
+        inside = line.starts_with("|");
+        if (!inside) break;
+        std::vector<std::string> cells;
+        for (size_t at = 1; at + 1 < line.size();) {
+            const size_t end = line.find('|', at);
+            const std::string cell = line.substr(at, end - at);
+            const size_t begin = cell.find_first_not_of(' ');
+            cells.push_back(cell.substr(begin, cell.find_last_not_of(' ') - begin + 1));
+            at = end + 1;
+        }
+        if (!cells.front().starts_with("-")) rows.push_back(std::move(cells));
+    }
+    return rows;
+}
+
+} // namespace
+
+TEST_CASE("Every policy runs on every shape of model, as the table of docs/models.md says") {
+    const auto table = table_of_docs("policy");
+    REQUIRE(table.size() == shipped_policies().size() + 1);
+    const std::vector<std::string> &head = table.front();
+    REQUIRE(head.size() == windowed_shapes().size() + 1);
+    std::set<std::string> named;
+    for (size_t row = 1; row < table.size(); ++row) {
+        std::string policy = table[row].front();
+        policy = policy.substr(1, policy.size() - 2); // `snapkv`
+        named.insert(policy);
+        for (size_t i = 0; i < windowed_shapes().size(); ++i) {
+            const std::string &shape = windowed_shapes()[i];
+            INFO(policy << " on " << shape);
+            CHECK(table[row][i + 1] == KeptByPolicy(policy, shape, "cpu").text());
+        }
+    }
+    const auto shipped = shipped_policies();
+    CHECK(named == std::set<std::string>(shipped.begin(), shipped.end()));
+}
+
+TEST_CASE("Policies keep on every shape of model what they keep by the reference's numbers") {
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {"snapkv", "gemma3"}, // heads of 256 are slow on the reference
+        {"snapkv", "gemma2"},    {"h2o", "gemma2"},
+        {"tova", "gemma2"},      {"expected_attention", "gemma2"},
+        {"compactor", "gemma2"}, {"kvzip", "gemma2"},
+        {"keydiff", "gemma2"},   {"snapkv", "mistral"},
+        {"h2o", "mistral"},      {"compactor", "mistral"},
+        {"kvzip", "mistral"}};
+    for (const auto &[policy, shape] : cases) {
+        INFO(policy << " on " << shape);
+        const KeptByPolicy cpu(policy, shape, "cpu", 64), reference(policy, shape, "reference", 64);
+        CHECK(cpu.share_of(reference) > 0.97); // near ties may go either way
+    }
+}
+
+TEST_CASE("Allocators share a budget out among the layers on which the policy acts") {
+    for (const std::string allocator : {"uniform", "pyramid", "adaptive"}) {
+        for (const std::string &shape : windowed_shapes()) {
+            INFO(allocator << " on " << shape);
+            const KeptByPolicy kept("snapkv", shape, "cpu", 120, {"policy.allocator=" + allocator});
+            CHECK(kept.evictions() == 1);
+            CHECK(kept.slots() <= kept.rows() * KeptByPolicy::budget);
+        }
+    }
+}
