@@ -29,6 +29,12 @@ void declare_kv(Schema &schema) {
          .example = "256",
          .rule = {.minimum = 0.001, .maximum = max_mib, .word = "none"}},
         [](auto &c) -> auto & { return c.kv.max_mib; });
+    schema.keys.add(
+        {.path = "kv.count_policy_state",
+         .doc = "Whether kv.max_mib and policy.budget.mib include the memory that the policy "
+                "needs beside the cache. Each sequence then sets the most of it aside.",
+         .example = "true"},
+        [](auto &c) -> auto & { return c.kv.count_policy_state; }, false);
 }
 
 } // namespace keel::pipeline

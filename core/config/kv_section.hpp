@@ -13,6 +13,7 @@ struct KvSection {
     Setting<keel_dtype> dtype;
     Setting<std::optional<keel_dtype>> key_dtype, value_dtype;
     Setting<std::optional<double>> max_mib;
+    Setting<bool> count_policy_state;
 
     keel_dtype key_type() const { return key_dtype->value_or(*dtype); }
     keel_dtype value_type() const { return value_dtype->value_or(*dtype); }

@@ -98,7 +98,8 @@ void Graph::forward(std::span<const Segment> segments,
     }
     attention_.begin(segments, together);
     std::optional<Executor::Step> step; // one that is repeated may be recorded
-    if (tokens_ == 1) step.emplace(executor_, decode_.size());
+    const bool is_usual = segments.front().tap == nullptr || segments.front().tap->is_usual();
+    if (tokens_ == 1 && is_usual) step.emplace(executor_, decode_.size());
     program(form).run(executor_, decoder_, workspace_, tokens_, logit_rows_,
                       [&](size_t layer) { attention_.run(layer); });
     if (step) step->end();

@@ -60,10 +60,11 @@ const char *role_name(Role role) {
     case Role::kv_keys: return "kv: keys";
     case Role::kv_window_scores: return "kv: attention of the last queries";
     case Role::kv_keep_queries: return "kv: last queries";
-    case Role::kv_shift_queries: return "kv: last queries move up";
+    case Role::kv_order_queries: return "kv: last queries in order";
     case Role::kv_place_queries: return "kv: a step's queries";
     case Role::kv_query_statistics: return "kv: query statistics";
     case Role::kv_clear_sums: return "kv: sums of new slots";
+    case Role::kv_grow_sums: return "kv: sums move to more memory";
     case Role::kv_read_sums: return "kv: sums";
     case Role::kv_piece_scores: return "kv: attention within pieces";
     case Role::kv_replay_scores: return "kv: attention of the replay";

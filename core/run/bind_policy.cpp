@@ -98,14 +98,6 @@ void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_n
     }
     const auto kinds = needs.flags & (KEEL_POLICY_KEEPS_ALL | KEEL_POLICY_PREFILL_ONLY);
     if (kinds != KEEL_POLICY_PREFILL_ONLY) return;
-    if (has_pressure) {
-        throw_error(
-            ErrorKind::input,
-            "{}: policy {} acts at the end of the prompt only, memory pressure comes at any "
-            "time; remove pressure from policy.trigger.on or choose a policy that goes on "
-            "evicting",
-            where, policy);
-    }
     // `budget` is among the defaults, so it is no error.
     for (const auto &[on, name] : {std::pair{pipeline::Trigger::insert, "insert"},
                                    std::pair{pipeline::Trigger::every_n, "every_n"}}) {
@@ -126,6 +118,7 @@ PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin po
     PolicyBinding bound;
     bound.policy = std::move(policy);
     bound.cache = cache_config(section, bound.policy, context);
+    bound.cache.count_policy_state = *config.kv.count_policy_state;
     const keel_policy_needs needs = at_its_line(config, section.plugin.where, [&] {
         return ask_policy(cache_of_engine(bound.cache, engine), engine.kv_shape, *context.host);
     });

@@ -115,7 +115,7 @@ keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     info.sync = KEEL_SYNC_LAZY;
     info.kv_block_slots = 64;
     // scores of a chunk's queries are one loop
-    info.prefill_chunk = ctx->device.limits_loops() ? 128 : 512;
+    info.prefill_chunk = ctx->device.limits_loops() ? 256 : 512;
     info.buffer_align = static_cast<uint32_t>(
         facts.imports && facts.import_align > Memory::kAlign ? facts.import_align : Memory::kAlign);
     info.max_buffer_bytes = facts.max_allocation;

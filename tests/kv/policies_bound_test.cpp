@@ -1,6 +1,7 @@
 // What a cache holds at each step under the policies that act between the chunks of a prompt:
 // budget and slack, never more than kv.max_mib.
 #include "kv/manager_run.hpp"
+#include "kv/tapped_run.hpp"
 #include "plugin/library.hpp"
 #include "support/error_text.hpp"
 
@@ -244,4 +245,67 @@ TEST_CASE("A prompt that cannot fit before a one-shot policy acts is refused") {
     CHECK(run.manager->can_take(256, true, &why));
     CHECK_FALSE(run.manager->can_take(257, true, &why));
     CHECK_THAT(why, Contains("acts between chunks") && Contains("model.context"));
+}
+
+TEST_CASE(
+    "kv.max_mib and a budget in MiB hold the cache and the policy's state, if the state counts") {
+    const std::filesystem::path plugins =
+        std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins";
+    for (const std::string name : {"h2o", "snapkv", "tova", "expected_attention", "compactor"}) {
+        for (const bool in_mib : {false, true}) {
+            INFO(name << (in_mib ? " policy.budget.mib" : " kv.max_mib"));
+            const PluginLibrary library(plugins / (name + ".so"), {});
+            const ParamValues params = library.params().bind({}, {});
+            KvShape shape = kv_shape(512, KEEL_DTYPE_F16);
+            const uint64_t row = uint64_t{shape.layers} * shape.kv_heads * shape.block_bytes();
+            // The cache alone would fill it with 400 tokens.
+            const uint64_t limit = 50 * row;
+            CacheConfig config;
+            config.policy = {library.id(), &library.policy(), params.data(), params.size()};
+            config.rope_frequencies = std::vector<double>(16, 0.1);
+            config.count_policy_state = true;
+            config.at_budget = false;
+            config.budget_unit = in_mib ? BudgetUnit::mib : BudgetUnit::tokens;
+            config.budget = in_mib ? static_cast<double>(limit) / 1048576 : 40;
+            if (!in_mib) shape.max_bytes = limit;
+            TappedRun run("reference", shape, config);
+            int64_t taken = 0;
+            while (run.manager->can_take(taken + 8, true) && taken < 440) taken += 8;
+            CHECK(taken >= 40);
+            if (!in_mib) CHECK(taken < 400);
+            const auto held = [&] {
+                return run.manager->bytes_in_use() + run.manager->policy_peak_bytes();
+            };
+            for (int64_t left = taken; left > 0;) {
+                const int64_t n = run.manager->next_chunk(left, 64);
+                left -= n;
+                run.step(n, left > 0 ? StepKind::prefill_chunk : StepKind::prefill_end);
+                if (!in_mib) CHECK(held() <= limit);
+            }
+            CHECK(run.manager->evictions() == 1);
+            CHECK(run.manager->bytes_in_use() + run.manager->policy_bytes() <= limit);
+            if (in_mib) CHECK(run.manager->bytes_in_use() < limit);
+        }
+    }
+}
+
+TEST_CASE("A cap that the policy's state alone would break is refused with the numbers") {
+    const PluginLibrary library(
+        std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins/expected_attention.so", {});
+    const ParamValues params = library.params().bind({}, {});
+    KvShape shape = kv_shape(512, KEEL_DTYPE_F16);
+    CacheConfig config;
+    config.policy = {library.id(), &library.policy(), params.data(), params.size()};
+    config.rope_frequencies = std::vector<double>(16, 0.1);
+    config.count_policy_state = true;
+    config.budget_unit = BudgetUnit::mib;
+    config.budget = 0.04;
+    CHECK_THAT(error_text([&] { ManagerRun("reference", shape, config); }, ErrorKind::input),
+               Contains("policy.budget.mib: 0.040 MiB") && Contains("expected_attention") &&
+                   Contains("kv.count_policy_state to false"));
+    config.budget_unit = BudgetUnit::tokens;
+    config.budget = 6;
+    shape.max_bytes = 40000;
+    CHECK_THAT(error_text([&] { ManagerRun("reference", shape, config); }, ErrorKind::input),
+               Contains("kv.max_mib: 0.038 MiB") && Contains("raise it to"));
 }

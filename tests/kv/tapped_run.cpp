@@ -29,7 +29,7 @@ TappedRun::TappedRun(const std::string &device, const KvShape &s, const CacheCon
     attention_ = rig.executor().plan(KEEL_OP_ATTENTION, args, {});
 }
 
-void TappedRun::step(int64_t n, StepKind kind) {
+std::vector<EvictionRecord> TappedRun::step(int64_t n, StepKind kind) {
     manager->before_append(n, kind);
     const int64_t first = manager->tokens_seen();
     const auto next = manager->next_positions(n);
@@ -41,7 +41,8 @@ void TappedRun::step(int64_t n, StepKind kind) {
     rig.write(manager->cache(), tokens, positions);
     if (tap != nullptr) run_layers(tap, static_cast<uint32_t>(n), tokens, positions, *manager);
     note_paid(tokens);
-    manager->after_step(kind);
+    const auto records = manager->after_step(kind);
+    return {records.begin(), records.end()};
 }
 
 // As Graph::forward treats a tap.

@@ -15,7 +15,8 @@ class TappedRun {
     TappedRun(const std::string &device, const KvShape &shape, const CacheConfig &config,
               const Collected &also = {});
 
-    void step(int64_t n, StepKind kind);
+    // Returns what was evicted after the step.
+    std::vector<EvictionRecord> step(int64_t n, StepKind kind);
     void run_layers(StepTap *tap, uint32_t m, const std::vector<int64_t> &tokens,
                     const std::vector<int32_t> &positions, CacheManager &of);
 

@@ -42,8 +42,8 @@ TEST_CASE("steps that are queued ahead write the same text under every policy, a
                           "policy.trigger.every_n=5"}),
                   true},
              Cell{policy("random", budget), true}, Cell{policy("knorm", budget), true},
-             Cell{policy("h2o", budget), false},  // sums up what each step leaves
-             Cell{policy("tova", budget), false}, // keeps queries
+             Cell{policy("h2o", budget), false}, // sums up what each step leaves
+             Cell{policy("tova", budget), true}, // the step before an eviction has scores
          }) {
         INFO(fmt::format("{}", fmt::join(cell.sets, " ")));
         const Story ahead = tell(cell.sets), plain = off(cell.sets);

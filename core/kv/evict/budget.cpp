@@ -23,15 +23,15 @@ int64_t pinned_slots(const CacheConfig &config) {
 }
 
 Budget::Budget(const CacheConfig &config, const keel_policy_needs &needs, const KvShape &shape,
-               const AllocatorForm &allocator, int64_t step_tokens)
+               const AllocatorForm &allocator, int64_t step_tokens, const State &state)
     : config_(config), needs_(needs), shape_(shape) {
     const uint64_t copies = keeps_pristine(config, needs, shape) ? shape.key_block_bytes() : 0;
     block_row_bytes_ = uint64_t{shape.layers} * shape.kv_heads * (shape.block_bytes() + copies);
     capacity_ = shape.max_slots;
     if (shape.max_bytes != 0) {
-        const uint64_t blocks =
-            std::min<uint64_t>(shape.max_bytes / block_row_bytes_, uint64_t{1} << 30);
-        capacity_ = std::min(capacity_, static_cast<int64_t>(blocks) * shape.block_slots);
+        const int64_t blocks = blocks_in(static_cast<double>(shape.max_bytes), state);
+        capacity_ = std::min(capacity_, blocks * shape.block_slots);
+        if (state) set_aside_ = state(capacity_);
     }
     if (has_flag(needs, KEEL_POLICY_KEEPS_ALL)) return;
     const int64_t pinned = pinned_slots(config);
@@ -50,19 +50,40 @@ Budget::Budget(const CacheConfig &config, const keel_policy_needs &needs, const 
         fixed_ = std::max<int64_t>(config.protect_prefix + config.protect_recent + pinned + 1,
                                    needs.least_budget);
         break;
-    case BudgetUnit::mib: fixed_ = slots_of_mib(allocator, step_tokens); break;
+    case BudgetUnit::mib: fixed_ = slots_of_mib(allocator, step_tokens, state); break;
     }
 }
 
+// Blocks of each head that fit in so many bytes, beside the policy's state for them.
+int64_t Budget::blocks_in(double bytes, const State &state) const {
+    const auto row = static_cast<double>(block_row_bytes_);
+    auto most = static_cast<int64_t>(std::min(std::floor(bytes / row), 0x1p30));
+    if (!state) return most;
+    const auto fits = [&](int64_t blocks) {
+        const auto slots = std::min(blocks * shape_.block_slots, shape_.max_slots);
+        return static_cast<double>(blocks) * row + static_cast<double>(state(slots)) <= bytes;
+    };
+    int64_t least = 0; // fits, or nothing does
+    while (least < most) {
+        const int64_t middle = least + (most - least + 1) / 2;
+        if (fits(middle)) {
+            least = middle;
+        } else {
+            most = middle - 1;
+        }
+    }
+    return least;
+}
+
 // Slots per head that stay, so that the blocks in use never pass the MiB, whatever comes on top.
-int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens) {
+int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens,
+                             const State &state) {
     // Heads of unequal length each leave a part of a block unused.
     const bool listed = needs_.output == KEEL_OUTPUT_KEEP && needs_.granularity != KEEL_KEEP_TOKEN;
     const bool uneven = allocator.uneven || listed || needs_.granularity == KEEL_KEEP_HEAD_RAGGED;
     least_blocks_ = uneven ? 2 : 1;
-    const double blocks = std::floor(std::clamp(config_.budget, 0.0, 1e9) * bytes_per_mib /
-                                     static_cast<double>(block_row_bytes_));
-    const double usable = blocks - static_cast<double>(least_blocks_) + 1;
+    const int64_t blocks = blocks_in(std::clamp(config_.budget, 0.0, 1e9) * bytes_per_mib, state);
+    const double usable = static_cast<double>(blocks) - static_cast<double>(least_blocks_) + 1;
     mib_slots_ = static_cast<int64_t>(std::min(usable * shape_.block_slots, 1e9));
     const bool prefill_only = has_flag(needs_, KEEL_POLICY_PREFILL_ONLY);
     const bool in_prompt = has_flag(needs_, KEEL_POLICY_BLOCKWISE) && config_.at_budget;

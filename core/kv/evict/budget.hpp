@@ -6,6 +6,7 @@
 #include <keel/policy.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace keel {
@@ -34,9 +35,12 @@ int64_t pinned_slots(const CacheConfig &config);
 // Turns the budget of the config into slots per head. It checks nothing: check_budget() does.
 class Budget {
   public:
+    // Bytes that the policy needs beside a cache of so many slots per head; rises with the slots.
+    using State = std::function<uint64_t(int64_t slots)>;
     // The arguments must stay valid. `step_tokens`: the most tokens that one prefill step has.
+    // `state`: counts against KvShape::max_bytes and a budget in MiB; NULL: it does not.
     Budget(const CacheConfig &config, const keel_policy_needs &needs, const KvShape &shape,
-           const AllocatorForm &allocator, int64_t step_tokens);
+           const AllocatorForm &allocator, int64_t step_tokens, const State &state = {});
 
     // The budget after `seen` tokens (a ratio needs them) of a sequence whose first `prefix` slots
     // are protected, at least CacheConfig::protect_prefix. Not for a policy that keeps all.
@@ -56,18 +60,21 @@ class Budget {
     // For mib_slots(): bytes of one block of each head of all layers, and the fewest blocks a head.
     uint64_t block_row_bytes() const { return block_row_bytes_; }
     int64_t least_blocks() const { return least_blocks_; }
+    // The bytes that a sequence sets aside for the policy: its state beside a full cache.
+    uint64_t set_aside() const { return set_aside_; }
     // The config key that the budget comes from, for messages.
     const std::string &key() const { return key_; }
 
   private:
-    int64_t slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens);
+    int64_t slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens, const State &state);
+    int64_t blocks_in(double bytes, const State &state) const;
 
     const CacheConfig &config_;
     const keel_policy_needs &needs_;
     const KvShape &shape_;
     std::string key_;
     int64_t fixed_ = 0, capacity_ = 0, mib_slots_ = 0, least_blocks_ = 1;
-    uint64_t block_row_bytes_ = 0;
+    uint64_t block_row_bytes_ = 0, set_aside_ = 0;
 };
 
 } // namespace keel

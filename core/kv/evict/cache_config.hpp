@@ -56,6 +56,8 @@ struct CacheConfig {
     // A sequence may ask for a longer prefix, see CacheManager::protect_prefix.
     bool protect_system_prompt = false;
     KvPositions positions = KvPositions::absolute;
+    // The policy's memory beside the cache counts against KvShape::max_bytes and a budget in MiB.
+    bool count_policy_state = false;
     bool at_prefill_end = true, at_budget = true, at_insert = false; // triggers
     std::optional<int64_t> every_n;                                  // and every n tokens
     std::optional<PressureConfig> pressure;                          // and when memory is short

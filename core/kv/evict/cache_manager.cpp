@@ -25,10 +25,12 @@ CacheManager::CacheManager(PolicySetup &setup, const KvArenas &arenas)
     start();
 }
 
-CacheManager::~CacheManager() = default;
+CacheManager::~CacheManager() { cache_->arena().set_aside(0, set_aside_); }
 
 void CacheManager::start() {
     stamp_.number = setup_.next_sequence();
+    set_aside_ = setup_.budget().set_aside();
+    cache_->arena().set_aside(set_aside_, 0);
     // If nothing is ever evicted the log is empty, and not an older run's.
     if (setup_.log() != nullptr) setup_.log()->open();
     if (!setup_.keeps_all() || !setup_.collected().empty())
@@ -115,18 +117,23 @@ void CacheManager::count_append(int64_t n) {
 
 StepTap *CacheManager::begin_step(int64_t n, StepKind kind) {
     if (!inputs_) return nullptr;
-    return tap_.over(inputs_->begin_step(*cache_, seen_ - n, n, kind != StepKind::decode));
+    const bool evicts = clock_.expects(kind, *cache_, seen_);
+    return tap_.over(inputs_->begin_step(
+        *cache_, {seen_ - n, n, kind != StepKind::decode, kind == StepKind::prefill_end, evicts}));
 }
 
 std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
     caches_.hold_windows();
-    if (const auto records = answer_pressure(kind); !records.empty()) return records;
-    const auto firing = clock_.after_step(kind, *cache_, seen_);
-    return firing ? run(*firing) : std::span<const EvictionRecord>{};
+    std::span<const EvictionRecord> records = answer_pressure(kind);
+    if (records.empty()) {
+        if (const auto firing = clock_.after_step(kind, *cache_, seen_)) records = run(*firing);
+    }
+    if (kind == StepKind::prefill_end) end_prompt();
+    return records;
 }
 
 bool CacheManager::can_append_ahead() const {
-    return setup_.collected().empty() && seen_ < std::numeric_limits<int32_t>::max() &&
+    return !setup_.collects_in_decode() && seen_ < std::numeric_limits<int32_t>::max() &&
            caches_.has_slots(1) && !clock_.will_fire_next(*cache_, seen_);
 }
 
@@ -151,38 +158,14 @@ std::span<const EvictionRecord> CacheManager::run(const Firing &firing) {
                                 stamp_, seen_, tail_, [this] { return repeat_context(); }});
     // Slots go when all is decided: what the policy looked at lay beside the whole cache.
     peaks_.note(cache, policy_bytes());
+    const bool again_soon = firing.trigger != KEEL_TRIGGER_PRESSURE;
+    inputs_->finish_eviction(again_soon);
+    if (!again_soon) eviction_->release();
     if (!done) return {};
     peaks_.evicting = std::max(peaks_.evicting, held);
     if (!eviction_->records().empty())
         trace_cache(setup_.executor().stream().trace(), *cache_, seen_, bytes_in_use());
-    // Prompts are far apart, and what was read of one is as large as the cache was. Other evictions
-    // come soon and use the memory again.
-    if (firing.trigger == KEEL_TRIGGER_PREFILL_END) {
-        eviction_->release();
-        inputs_->release();
-    }
     return eviction_->records();
-}
-
-std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
-    const EvictionClock::PressureAnswer answer = clock_.look_at_memory(kind, *cache_, seen_);
-    const uint64_t before = held_bytes();
-    std::span<const EvictionRecord> records;
-    if (answer.firing) records = run(*answer.firing);
-    if (answer.change == PressureWatch::Change::none) return records;
-    const int64_t slots = clock_.budget(seen_).tokens;
-    if (answer.change == PressureWatch::Change::looser) {
-        warn_of_relief(*answer.state, slots);
-        return records;
-    }
-    // What backend and allocator keep for later is given back to the system. Arenas that were
-    // outgrown are held by queued ops that move their rows.
-    setup_.executor().stream().wait();
-    setup_.executor().device().trim();
-    return_free_memory();
-    warn_of_pressure(*answer.state, *setup_.config().pressure, slots,
-                     std::max(before, held_bytes()) - held_bytes());
-    return records;
 }
 
 // Makes the scores of a repetition for inputs_ to hand over. False: it was cancelled.
@@ -193,8 +176,12 @@ bool CacheManager::repeat_context() {
     const auto numbers = [this](uint32_t layer, uint32_t head) {
         return tokens_.tokens(*cache_, size_t{layer} * setup_.shape().kv_heads + head);
     };
+    const int64_t slots =
+        std::min(cache_->max_length() + ContextRepeat::room(setup_, *forward_, seen_),
+                 setup_.shape().blocks_per_head() * setup_.shape().block_slots);
     LayerRepeat forward(caches_, *forward_, tap_, seen_);
-    ContextRepeat repeat(setup_, *cache_, forward, numbers, inputs_->repeat_scores(), placement_);
+    ContextRepeat repeat(setup_, *cache_, forward, numbers, inputs_->repeat_scores(slots),
+                         placement_);
     const bool is_whole = repeat.run(seen_);
     peaks_.note(repeat.peak_bytes() + forward.peak_window_bytes(), policy_bytes());
     cache_->refresh();
@@ -224,17 +211,6 @@ void CacheManager::pin(int64_t from, int64_t to, std::string_view what) {
     if (setup_.keeps_all()) return;
     const TokenRun run = {static_cast<int32_t>(from), static_cast<int32_t>(to)};
     tokens_.pin(run, *cache_, seen_, tail_, what);
-}
-
-uint64_t CacheManager::policy_bytes() const {
-    return (inputs_ ? inputs_->bytes() : 0) + (rerotation_ ? rerotation_->work_bytes() : 0) +
-           (eviction_ ? eviction_->bytes() : 0);
-}
-
-uint64_t CacheManager::policy_bytes(const PolicySetup &setup, int64_t context, int64_t held) {
-    const uint64_t inputs = PolicyInputs::bytes(setup, context, held);
-    if (setup.keeps_all()) return inputs;
-    return inputs + Eviction::bytes(setup, held) + Rerotation::work_bytes(setup, context, held);
 }
 
 // ---- the life of a sequence --------------------------------------------------------------------

@@ -206,6 +206,7 @@ class CacheManager {
     void set_prefix(int64_t prefix);
     void count_append(int64_t n);
     std::span<const EvictionRecord> run(const Firing &firing);
+    void end_prompt();
     std::span<const EvictionRecord> answer_pressure(StepKind kind);
     bool repeat_context();
     bool can_repeat_context(int64_t n, std::string *why) const;
@@ -223,8 +224,9 @@ class CacheManager {
     std::unique_ptr<Eviction> eviction_;     // NULL: the policy keeps all
     SequenceForward *forward_ = nullptr;
     SequenceStamp stamp_;
-    int64_t seen_ = 0; // tokens since the start
-    int64_t tail_ = 0; // newest tokens that are in all heads: may be taken back
+    int64_t seen_ = 0;       // tokens since the start
+    int64_t tail_ = 0;       // newest tokens that are in all heads: may be taken back
+    uint64_t set_aside_ = 0; // bytes that blocks leave to the policy
     EvictionTotals totals_;
     Peaks peaks_;
     std::vector<int32_t> positions_; // of the tokens to come

@@ -5,6 +5,7 @@
 #include "kv/inputs/policy_needs.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace keel {
 namespace {
@@ -47,9 +48,10 @@ void check_triggers(const CacheConfig &config, const keel_policy_needs &needs) {
                         "answers {}; remove it, or choose a policy that goes on evicting",
                         config.policy.name, config.every_n ? "every_n" : "insert");
     }
-    if (prefill_only && !config.at_prefill_end) {
+    if (prefill_only && !config.at_prefill_end && !config.pressure) {
         throw_key_error(ErrorKind::input, "policy.trigger.on",
-                        "policy {} acts at the end of the prompt only; add prefill_end",
+                        "policy {} acts at the end of the prompt and under memory pressure "
+                        "only; add prefill_end or pressure",
                         config.policy.name);
     }
 }
@@ -205,6 +207,30 @@ void check_budget(const CacheConfig &config, const KvShape &shape, const keel_po
                         budget.fixed(), static_cast<double>(shape.max_bytes) / bytes_per_mib,
                         capacity);
     }
+}
+
+void check_state(const CacheConfig &config, const KvShape &shape, const Budget &budget,
+                 const Budget::State &state) {
+    const uint64_t beside = state(std::min<int64_t>(shape.block_slots, shape.max_slots));
+    const auto blocks = static_cast<uint64_t>(budget.least_blocks());
+    const double least =
+        std::ceil(1000 * static_cast<double>(beside + blocks * budget.block_row_bytes()) /
+                  bytes_per_mib) /
+        1000;
+    const auto refuse = [&](const char *key, double found) {
+        throw_key_error(
+            ErrorKind::input, key,
+            "{:.3f} MiB have no room for the state of policy {} ({:.3f} MiB) and {} of "
+            "{} slots for each head ({:.3f} MiB); raise it to {:.3f} or more, or set "
+            "kv.count_policy_state to false",
+            found, config.policy.name, static_cast<double>(beside) / bytes_per_mib,
+            blocks == 1 ? "a block" : fmt::format("{} blocks", blocks), shape.block_slots,
+            static_cast<double>(blocks * budget.block_row_bytes()) / bytes_per_mib, least);
+    };
+    if (budget.capacity() == 0)
+        refuse("kv.max_mib", static_cast<double>(shape.max_bytes) / bytes_per_mib);
+    if (config.budget_unit == BudgetUnit::mib && budget.mib_slots() <= 0)
+        refuse("policy.budget.mib", config.budget);
 }
 
 void check_prefix(const CacheConfig &config, const Budget &budget, int64_t prefix,

@@ -59,18 +59,30 @@ void Eviction::take_over(Eviction &other) {
 uint64_t Eviction::bytes() const {
     uint64_t sum = 0;
     for (const LayerDecision &decision : decisions_) sum += decision.bytes();
+    for (const KeepLists &layer : keep_) {
+        for (const auto &head : layer) sum += held_bytes(head);
+    }
     return sum;
+}
+
+void Eviction::release() {
+    decisions_.clear();
+    for (KeepLists &layer : keep_) layer.clear();
 }
 
 uint64_t Eviction::bytes(const PolicySetup &setup, int64_t held) {
     const KvShape &s = setup.shape();
     const uint64_t layers = setup.allocator().by_scores ? s.layers : 1;
-    return layers * LayerDecision::bytes(setup, s.kv_heads * static_cast<uint64_t>(held));
+    const uint64_t cells = s.kv_heads * static_cast<uint64_t>(held);
+    return layers * LayerDecision::bytes(setup, cells) + s.layers * cells * sizeof(int32_t);
 }
 
 bool Eviction::run(const Firing &firing, const Sequence &sequence) {
     auto began = Clock::now();
     records_.clear();
+    by_rule_ = needs_rule(firing, sequence);
+    // The rule's scores do not compare across heads, so they are not weighed.
+    by_scores_ = setup_.allocator().by_scores && !by_rule_;
     // An allocator that weighs scores is asked when they are there.
     if (setup_.allocator().by_scores) {
         shares_.share_evenly(firing.target);
@@ -80,14 +92,14 @@ bool Eviction::run(const Firing &firing, const Sequence &sequence) {
     if (!has_excess(firing, sequence.cache)) return false;
     // Reading the inputs waits for the stream in any case. What a step has still to do there is not
     // part of the eviction.
-    if (sequence.inputs.reads()) {
+    if (PolicyInputs::reads(by_rule_ ? key_rule_needs : setup_.needs().needs)) {
         const auto waits = Clock::now();
         setup_.executor().stream().wait();
         began += Clock::now() - waits;
     }
     sequence.cache.refresh();
     const int64_t stride = sequence.cache.max_length();
-    if (setup_.needs(KEEL_NEED_REPLAY) && !sequence.repeat_context()) {
+    if (!by_rule_ && setup_.needs(KEEL_NEED_REPLAY) && !sequence.repeat_context()) {
         sequence.totals.microseconds += microseconds_since(began);
         return false;
     }
@@ -97,6 +109,15 @@ bool Eviction::run(const Firing &firing, const Sequence &sequence) {
     sequence.totals.microseconds += all;
     if (!records_.empty()) record(all, sequence);
     return true;
+}
+
+// Memory pressure comes at any time. A repetition would take more memory then, decoded tokens have
+// no attention within pieces of the prompt, and queries may be gone.
+bool Eviction::needs_rule(const Firing &firing, const Sequence &sequence) const {
+    if (firing.trigger != KEEL_TRIGGER_PRESSURE || !setup_.may_use_key_rule()) return false;
+    if (setup_.needs(KEEL_NEED_REPLAY)) return true;
+    if (setup_.needs(KEEL_NEED_CHUNK_SCORES)) return !firing.ends_prompt;
+    return !sequence.inputs.has_queries(sequence.cache, sequence.tail);
 }
 
 // Do all heads together hold more than the budget? If not, the shares of single heads are no reason
@@ -117,18 +138,13 @@ double Eviction::ask(uint32_t layer, const Firing &firing, const Sequence &seque
     const auto begin = Clock::now();
     const LayerDecision::Question question = {firing.trigger, layer, sequence.seen, stride,
                                               shares_.of_layer(layer)};
-    decision(layer).ask(question, sequence.cache, sequence.tokens, sequence.inputs, *policy_);
+    decision(layer).ask(question, sequence.cache, sequence.tokens, sequence.inputs,
+                        by_rule_ ? nullptr : policy_.get());
     return microseconds_since(begin);
 }
 
-// Makes the keep-lists and records of all layers.
-void Eviction::decide(const Firing &firing, const Sequence &sequence, int64_t stride) {
-    const uint32_t layers = setup_.shape().layers;
-    const bool by_scores = setup_.allocator().by_scores;
-    // What a policy says once holds for all layers.
-    const bool once = setup_.needs().granularity == KEEL_KEEP_TOKEN;
-    sequence.inputs.compute(sequence.cache, once ? 1 : layers, stride, sequence.tail,
-                            sequence.seen);
+// What the records of all layers have in common.
+EvictionRecord Eviction::first_record(const Firing &firing, const Sequence &sequence) const {
     EvictionRecord common;
     common.sequence = sequence.stamp.number;
     common.tokens = sequence.seen;
@@ -138,28 +154,51 @@ void Eviction::decide(const Firing &firing, const Sequence &sequence, int64_t st
     common.pressure = sequence.clock.pressure();
     common.trigger = firing.trigger;
     common.heads = setup_.shape().kv_heads;
-    decisions_.resize(by_scores ? layers : 1, LayerDecision(setup_));
+    if (by_rule_) common.rule = key_rule_name;
+    return common;
+}
+
+// Makes the keep-list and the record of a layer that was decided on.
+void Eviction::read_layer(uint32_t layer, const EvictionRecord &common) {
+    const auto begin = Clock::now();
+    records_.push_back(common);
+    decision(layer).read(shares_.of_layer(layer), keep_[layer], records_.back());
+    records_.back().microseconds = asked_microseconds_[layer] + microseconds_since(begin);
+    records_.back().layer = layer;
+}
+
+// Makes the keep-lists and records of all layers.
+void Eviction::decide(const Firing &firing, const Sequence &sequence, int64_t stride) {
+    const uint32_t layers = setup_.shape().layers;
+    // What a policy says once holds for all layers.
+    const uint32_t asked = setup_.needs().granularity == KEEL_KEEP_TOKEN ? 1 : layers;
+    sequence.inputs.begin_eviction(sequence.cache,
+                                   {by_rule_ ? key_rule_needs : setup_.needs().needs, asked, stride,
+                                    sequence.tail, sequence.seen});
+    const EvictionRecord common = first_record(firing, sequence);
+    decisions_.resize(by_scores_ ? layers : 1, LayerDecision(setup_));
     asked_microseconds_.assign(layers, 0);
-    if (by_scores) {
-        for (uint32_t l = 0; l < layers; ++l)
+    const uint32_t together = sequence.inputs.layers_at_a_time();
+    for (uint32_t first = 0; first < asked; first += together) {
+        const uint32_t n = std::min(together, asked - first);
+        sequence.inputs.compute(sequence.cache, first, n);
+        for (uint32_t l = first; l < first + n; ++l) {
             asked_microseconds_[l] = ask(l, firing, sequence, stride);
-        shares_.share_by_scores(firing.target, sequence.cache, sequence.tokens, decisions_);
-    }
-    for (uint32_t l = 0; l < layers; ++l) {
-        if (once && l > 0) {
-            records_.push_back(records_.front());
-            records_.back().microseconds = 0;
-            keep_[l] = keep_[0];
-        } else {
-            const auto begin = Clock::now();
-            records_.push_back(common);
-            if (!by_scores) ask(l, firing, sequence, stride);
-            decision(l).read(shares_.of_layer(l), keep_[l], records_.back());
-            records_.back().microseconds = asked_microseconds_[l] + microseconds_since(begin);
+            if (!by_scores_) read_layer(l, common);
         }
-        records_.back().layer = l;
-        records_.back().held_max = sequence.cache.max_length(l);
     }
+    if (by_scores_) {
+        shares_.share_by_scores(firing.target, sequence.cache, sequence.tokens, decisions_);
+        for (uint32_t l = 0; l < layers; ++l) read_layer(l, common);
+    }
+    for (uint32_t l = asked; l < layers; ++l) {
+        records_.push_back(records_.front());
+        records_.back().microseconds = 0;
+        records_.back().layer = l;
+        keep_[l] = keep_[0];
+    }
+    for (EvictionRecord &record : records_)
+        record.held_max = sequence.cache.max_length(record.layer);
 }
 
 // Moves the cache to keep_, then the keys' rotations. Finishes the records, and drops those of

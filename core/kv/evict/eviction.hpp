@@ -58,19 +58,20 @@ class Eviction {
     // Takes over policy and allocator of a sequence that moves to another device.
     void take_over(Eviction &other);
 
-    // Bytes of the arrays for deciding evictions; frees these arrays.
+    // Bytes of the arrays for deciding evictions.
     uint64_t bytes() const;
     // An estimate of bytes() if the cache holds `held` slots per head. Needs no allocated memory.
     static uint64_t bytes(const PolicySetup &setup, int64_t held);
-    void release() { decisions_.clear(); }
+    void release(); // frees these arrays
 
   private:
     using Clock = std::chrono::steady_clock;
 
     bool has_excess(const Firing &firing, const KvCache &cache) const;
+    bool needs_rule(const Firing &firing, const Sequence &sequence) const;
     void decide(const Firing &firing, const Sequence &sequence, int64_t stride);
-    EvictionRecord decide_layer(uint32_t layer, const Firing &firing, const Sequence &sequence,
-                                int64_t stride);
+    EvictionRecord first_record(const Firing &firing, const Sequence &sequence) const;
+    void read_layer(uint32_t layer, const EvictionRecord &common);
     LayerDecision &decision(uint32_t layer);
     double ask(uint32_t layer, const Firing &firing, const Sequence &sequence, int64_t stride);
     void compact(const Firing &firing, const Sequence &sequence);
@@ -79,6 +80,8 @@ class Eviction {
     PolicySetup &setup_;
     std::unique_ptr<PolicyState> policy_;
     BudgetShares shares_;
+    bool by_rule_ = false;                 // the rule of key_rule.hpp decides in the policy's place
+    bool by_scores_ = false;               // the allocator weighs scores
     std::vector<LayerDecision> decisions_; // one, or with an allocator that weighs scores [layers]
     std::vector<double> asked_microseconds_; // [layers], with such an allocator; else 0
     std::vector<KeepLists> keep_;            // [layers]

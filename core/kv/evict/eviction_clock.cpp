@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 
 namespace keel {
 
@@ -35,15 +36,15 @@ BudgetNow EvictionClock::budget(int64_t seen) const {
 
 void EvictionClock::count(int64_t n) { since_every_n_ = std::max<int64_t>(0, since_every_n_ + n); }
 
-bool EvictionClock::fires_every_n() const {
+bool EvictionClock::fires_every_n(int64_t more) const {
     const std::optional<int64_t> &every_n = setup_.config().every_n;
-    return every_n && since_every_n_ >= *every_n;
+    return every_n && since_every_n_ + more >= *every_n;
 }
 
 // Do all heads together hold more slots than budget and slack?
-bool EvictionClock::is_over(const BudgetNow &budget, const KvCache &cache) const {
-    return cache.total_length() >
-           (budget.tokens + budget.slack) * static_cast<int64_t>(cache.rows());
+bool EvictionClock::is_over(const BudgetNow &budget, const KvCache &cache, int64_t more) const {
+    const auto rows = static_cast<int64_t>(cache.rows());
+    return cache.total_length() + more * rows > (budget.tokens + budget.slack) * rows;
 }
 
 std::optional<Firing> EvictionClock::before_append(StepKind kind, int64_t n, int64_t seen) const {
@@ -53,15 +54,16 @@ std::optional<Firing> EvictionClock::before_append(StepKind kind, int64_t n, int
     return Firing{KEEL_TRIGGER_INSERT, target};
 }
 
-std::optional<Firing> EvictionClock::due(StepKind kind, const KvCache &cache, int64_t seen) const {
+std::optional<Firing> EvictionClock::due(StepKind kind, const KvCache &cache, int64_t seen,
+                                         int64_t more) const {
     if (setup_.keeps_all()) return std::nullopt;
     const CacheConfig &config = setup_.config();
     const bool is_end = kind == StepKind::prefill_end;
-    const BudgetNow now = budget(seen);
+    const BudgetNow now = budget(seen + more);
     if (is_end && config.at_prefill_end) return Firing{KEEL_TRIGGER_PREFILL_END, now.tokens};
     if (setup_.prefill_only() || (!is_end && !may_act(kind))) return std::nullopt;
-    if (fires_every_n()) return Firing{KEEL_TRIGGER_EVERY_N, now.tokens};
-    if (!config.at_budget || !is_over(now, cache)) return std::nullopt;
+    if (fires_every_n(more)) return Firing{KEEL_TRIGGER_EVERY_N, now.tokens};
+    if (!config.at_budget || !is_over(now, cache, more)) return std::nullopt;
     return Firing{kind == StepKind::prefill_chunk ? KEEL_TRIGGER_CHUNK : KEEL_TRIGGER_BUDGET,
                   now.tokens};
 }
@@ -72,9 +74,22 @@ std::optional<Firing> EvictionClock::after_step(StepKind kind, const KvCache &ca
     return firing;
 }
 
+bool EvictionClock::expects(StepKind kind, const KvCache &cache, int64_t seen) {
+    looked_.reset();
+    if (setup_.keeps_all()) return false;
+    if (pressure_ && answers_pressure(kind)) looked_ = read_memory(kind, cache, seen);
+    const std::optional<Firing> firing =
+        looked_ && looked_->firing ? looked_->firing : due(kind, cache, seen);
+    return firing && cache.total_length() > firing->target * static_cast<int64_t>(cache.rows());
+}
+
 bool EvictionClock::will_fire_next(const KvCache &cache, int64_t seen) const {
+    if (setup_.keeps_all()) return false;
+    if (pressure_) return true;
     if (!may_act(StepKind::decode)) return false;
-    return pressure_.has_value() || due(StepKind::decode, cache, seen).has_value();
+    return due(StepKind::decode, cache, seen).has_value() ||
+           (setup_.needs(KEEL_NEED_WINDOW_SCORES) &&
+            due(StepKind::decode, cache, seen, 1).has_value());
 }
 
 int64_t EvictionClock::tokens_to_come(keel_trigger trigger, const KvCache &cache,
@@ -142,8 +157,14 @@ int64_t EvictionClock::chunk_that_fits(int64_t n, const KvCache &cache, int64_t 
 
 EvictionClock::PressureAnswer EvictionClock::look_at_memory(StepKind kind, const KvCache &cache,
                                                             int64_t seen) {
+    if (!pressure_ || !answers_pressure(kind)) return {};
+    if (looked_) return *std::exchange(looked_, std::nullopt);
+    return read_memory(kind, cache, seen);
+}
+
+EvictionClock::PressureAnswer EvictionClock::read_memory(StepKind kind, const KvCache &cache,
+                                                         int64_t seen) {
     PressureAnswer answer;
-    if (!pressure_ || (!may_act(kind) && kind != StepKind::prefill_end)) return answer;
     const int64_t whole =
         std::min(setup_.budget().at(seen, tokens_.prefix()).tokens, setup_.budget().capacity());
     answer.change = pressure_->poll(seen, whole);
@@ -155,7 +176,7 @@ EvictionClock::PressureAnswer EvictionClock::look_at_memory(StepKind kind, const
     const BudgetNow now = budget(seen);
     if (answer.change == PressureWatch::Change::tighter ||
         (pressure_->cap() && is_over(now, cache)))
-        answer.firing = Firing{KEEL_TRIGGER_PRESSURE, now.tokens};
+        answer.firing = Firing{KEEL_TRIGGER_PRESSURE, now.tokens, kind == StepKind::prefill_end};
     return answer;
 }
 
@@ -163,6 +184,7 @@ void EvictionClock::reset() {
     since_every_n_ = 0;
     if (pressure_) pressure_->restart();
     pressure_state_.reset();
+    looked_.reset();
 }
 
 void EvictionClock::copy_from(const EvictionClock &other, bool with_pressure) {

@@ -21,7 +21,8 @@ enum class StepKind {
 // An eviction that is due.
 struct Firing {
     keel_trigger trigger = KEEL_TRIGGER_BUDGET;
-    int64_t target = 0; // slots per head that may stay, on average over all layers and heads
+    int64_t target = 0;       // slots per head that may stay, on average over all layers and heads
+    bool ends_prompt = false; // after the last step of a prompt
 };
 
 // Says when a sequence's slots are evicted, and down to which budget. It evicts nothing itself.
@@ -43,7 +44,11 @@ class EvictionClock {
     std::optional<Firing> before_append(StepKind kind, int64_t n, int64_t seen) const;
     // The eviction that follows a step. A trigger that fires begins to count again.
     std::optional<Firing> after_step(StepKind kind, const KvCache &cache, int64_t seen);
-    // Could after_step() of a decode step evict, or look at the system's memory?
+    // Will slots go after this step, as far as the clock can tell? Call it when the step's slots
+    // were appended. Reads the system's memory for look_at_memory() of the same step.
+    bool expects(StepKind kind, const KvCache &cache, int64_t seen);
+    // Could after_step() of a decode step evict, or look at the system's memory? Or, for a policy
+    // that then needs scores of the step, after_step() of the decode step behind it?
     bool will_fire_next(const KvCache &cache, int64_t seen) const;
     // How many tokens may come between an eviction of `trigger` and the next one: as many as there
     // is room for, unless a trigger fires sooner.
@@ -55,7 +60,13 @@ class EvictionClock {
     // How many of n prompt tokens the next step can take, so that evictions make room for them.
     int64_t chunk_that_fits(int64_t n, const KvCache &cache, int64_t seen) const;
 
-    // Reads the system's memory if the config has the trigger for it. Call it before after_step().
+    // May memory pressure evict after such a step? Every policy answers it, also one that otherwise
+    // acts at the end of a prompt only.
+    bool answers_pressure(StepKind kind) const {
+        return kind != StepKind::prefill_chunk || may_act(kind);
+    }
+    // Reads the system's memory if the config has the trigger for it, unless expects() did so for
+    // this step. Call it before after_step().
     struct PressureAnswer {
         PressureWatch::Change change = PressureWatch::Change::none;
         std::optional<Firing> firing;
@@ -75,15 +86,19 @@ class EvictionClock {
     }
 
   private:
-    std::optional<Firing> due(StepKind kind, const KvCache &cache, int64_t seen) const;
-    bool fires_every_n() const;
-    bool is_over(const BudgetNow &budget, const KvCache &cache) const;
+    // What is due after a step, or after `more` further decoded tokens.
+    std::optional<Firing> due(StepKind kind, const KvCache &cache, int64_t seen,
+                              int64_t more = 0) const;
+    bool fires_every_n(int64_t more = 0) const;
+    bool is_over(const BudgetNow &budget, const KvCache &cache, int64_t more = 0) const;
+    PressureAnswer read_memory(StepKind kind, const KvCache &cache, int64_t seen);
 
     const PolicySetup &setup_;
     const ProtectedTokens &tokens_;
     int64_t since_every_n_ = 0;             // tokens since the trigger `every_n` fired
     std::optional<PressureWatch> pressure_; // none: memory is not watched
     std::shared_ptr<const PressureState> pressure_state_;
+    std::optional<PressureAnswer> looked_; // by expects(), for the step in the making
 };
 
 } // namespace keel

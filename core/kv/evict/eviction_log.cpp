@@ -171,6 +171,7 @@ std::string to_json(const EvictionRecord &r, const EvictionSource &source) {
         line += fmt::format(R"(,"windows":{{"layers":{},"of":{},"tokens":{}}})",
                             source.windowed_layers, source.all_layers, source.window);
     }
+    if (r.rule != nullptr) line += fmt::format(R"(,"rule":{})", quoted(r.rule));
     line += fmt::format(
         R"(,"layer":{},"heads":{},"budget":{},"held":{},"kept_min":{},"kept_max":{},"evicted":{},)"
         R"("evicted_max":{},)"

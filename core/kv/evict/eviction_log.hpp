@@ -29,6 +29,7 @@ struct EvictionRecord {
     double seconds = 0;    // since the cache was made or reset
     std::chrono::system_clock::time_point when{};
     keel_trigger trigger = KEEL_TRIGGER_BUDGET;
+    const char *rule = nullptr;    // that decided in the policy's place; NULL: the policy decided
     uint32_t layer = 0, heads = 0; // heads: KV heads
     int64_t held_max = 0;          // slots of the longest head before
     int64_t budget = 0; // slots per head that might stay, on average over all layers and heads

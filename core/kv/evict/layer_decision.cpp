@@ -1,6 +1,7 @@
 #include "kv/evict/layer_decision.hpp"
 
 #include "base/error.hpp"
+#include "kv/evict/key_rule.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -33,8 +34,9 @@ void LayerDecision::describe(const KvCache &cache, const ProtectedTokens &tokens
 }
 
 void LayerDecision::ask(const Question &question, const KvCache &cache,
-                        const ProtectedTokens &tokens, PolicyInputs &inputs, PolicyState &policy) {
+                        const ProtectedTokens &tokens, PolicyInputs &inputs, PolicyState *policy) {
     const KvShape &s = setup_->shape();
+    by_rule_ = policy == nullptr;
     layer_ = question.layer;
     stride_ = question.stride;
     describe(cache, tokens);
@@ -53,7 +55,7 @@ void LayerDecision::ask(const Question &question, const KvCache &cache,
     inputs.fill(cache, layer_, input);
 
     keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision)};
-    if (setup_->needs().output == KEEL_OUTPUT_SCORES) {
+    if (is_scored()) {
         // What a policy leaves out is found: NaN is an error.
         scores_.assign(cells, std::numeric_limits<float>::quiet_NaN());
         stay_.assign(cells, 0);
@@ -65,7 +67,12 @@ void LayerDecision::ask(const Question &question, const KvCache &cache,
         decision.keep = listed_.data();
         decision.keep_count = counts_.data();
     }
-    policy.decide(input, decision);
+    if (by_rule_) return score_by_keys(input, s.head_dim, has_shared_row(), scores_, stay_);
+    policy->decide(input, decision);
+}
+
+bool LayerDecision::is_scored() const {
+    return by_rule_ || setup_->needs().output == KEEL_OUTPUT_SCORES;
 }
 
 // Do all heads of the layer share one row of scores, or one keep-list?
@@ -81,7 +88,7 @@ HeadBudget LayerDecision::head_budget(uint32_t head, int32_t budget) const {
 void LayerDecision::read(std::span<const int32_t> budgets, KeepLists &keep,
                          EvictionRecord &record) {
     const uint32_t kv_heads = setup_->shape().kv_heads;
-    const bool scored = setup_->needs().output == KEEL_OUTPUT_SCORES;
+    const bool scored = is_scored();
     const uint32_t rows = has_shared_row() ? 1 : kv_heads;
     keep.resize(kv_heads);
     uint32_t h = 0;

@@ -28,9 +28,9 @@ class LayerDecision {
         int64_t stride = 0; // slots of the longest head of all layers
         std::span<const int32_t> budgets;
     };
-    // Asks the policy about a layer.
+    // Asks the policy about a layer; NULL: the rule of key_rule.hpp decides.
     void ask(const Question &question, const KvCache &cache, const ProtectedTokens &tokens,
-             PolicyInputs &inputs, PolicyState &policy);
+             PolicyInputs &inputs, PolicyState *policy);
     // Makes checked keep-lists from the answer, within the budgets [kv_heads]. (An allocator may
     // have made these budgets from the scores.) The record gets a summary of the scores.
     void read(std::span<const int32_t> budgets, KeepLists &keep, EvictionRecord &record);
@@ -55,10 +55,12 @@ class LayerDecision {
     void describe(const KvCache &cache, const ProtectedTokens &tokens);
     HeadBudget head_budget(uint32_t head, int32_t budget) const;
     bool has_shared_row() const;
+    bool is_scored() const;
 
     const PolicySetup *setup_;
     uint32_t layer_ = 0;
     int64_t stride_ = 0;
+    bool by_rule_ = false; // no policy was asked
     std::vector<int32_t> lengths_, positions_;
     std::vector<uint8_t> mask_, stay_,
         held_; // protected; what the policy lets stay; either of them

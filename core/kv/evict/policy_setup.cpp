@@ -1,6 +1,7 @@
 #include "kv/evict/policy_setup.hpp"
 
 #include "base/error.hpp"
+#include "kv/evict/cache_manager.hpp"
 #include "kv/evict/check_policy.hpp"
 #include "kv/evict/plugin_state.hpp"
 
@@ -80,7 +81,10 @@ PolicySetup::PolicySetup(Executor &executor, const KvShape &shape,
         const AllocatorState probe(config_.allocator, host_->table(), geometry_, needs);
         allocator_ = check_allocator(config_, shape_, needs_, needs);
     }
-    budget_.emplace(config_, needs_, shape_, allocator_, step);
+    Budget::State state;
+    if (config_.count_policy_state) state = [this](int64_t slots) { return state_bytes(slots); };
+    budget_.emplace(config_, needs_, shape_, allocator_, step, state);
+    if (state) check_state(config_, shape_, *budget_, state);
     if (!keeps_all()) check_budget(config_, shape_, needs_, allocator_, *budget_);
     if (may_move_keys()) {
         check_rotation();
@@ -98,6 +102,10 @@ void PolicySetup::settle_window() {
     if (shape_.window > 0) shape_.max_slots = std::min(shape_.max_slots, config_.windowed.slots);
     layout_.shape = shape_;
     layout_.windowed = config_.windowed;
+}
+
+uint64_t PolicySetup::state_bytes(int64_t slots) const {
+    return CacheManager::policy_bytes(*this, slots, slots);
 }
 
 void PolicySetup::check_rotation() const {
@@ -126,7 +134,7 @@ void PolicySetup::open_log() {
 
 TapForms PolicySetup::tap_forms() const {
     TapForms forms;
-    forms.queries = collected_.window > 0;
+    forms.queries = ring_use() != RingUse::none;
     forms.unrotated = collected_.stats.has_value();
     forms.scores = collected_.running.has_value();
     if (collected_.running) {
@@ -134,6 +142,22 @@ TapForms PolicySetup::tap_forms() const {
         forms.reduce_group = collected_.running->group;
     }
     return forms;
+}
+
+RingUse PolicySetup::ring_use() const {
+    if (collected_.window == 0) return RingUse::none;
+    // Forks under other policies evict when they like.
+    if (keeps_all() || collected_.window > Collected::of(needs_).window) return RingUse::always;
+    if (prefill_only()) return RingUse::none;
+    if (config_.at_insert) return acts_in_prefill() ? RingUse::always : RingUse::after_prompt;
+    const bool in_decode = config_.at_budget || config_.every_n;
+    return in_decode && needs_.window > 1 ? RingUse::after_prompt : RingUse::none;
+}
+
+bool PolicySetup::may_use_key_rule() const {
+    return config_.pressure && !keeps_all() &&
+           (needs(KEEL_NEED_WINDOW_SCORES) || needs(KEEL_NEED_CHUNK_SCORES) ||
+            needs(KEEL_NEED_REPLAY));
 }
 
 void PolicySetup::plan_ops() {
@@ -147,7 +171,9 @@ void PolicySetup::plan_ops() {
     if (!keeps_all()) gather_ = KvCache::plan_gather(executor_, shape_, sides);
     keel_policy_needs needs = needs_;
     if (keeps_all()) needs.needs = 0;
-    inputs_ = InputOps::plan(executor_, shape_, needs, collected_, logit_rules(), &tables);
+    if (may_use_key_rule()) needs.needs |= key_rule_needs;
+    inputs_ = InputOps::plan(executor_, shape_, needs, collected_, logit_rules(),
+                             ring_use() != RingUse::none, &tables);
 }
 
 std::vector<const PlannedOp *> PolicySetup::ops() const {

@@ -22,6 +22,14 @@ namespace keel {
 keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
                              const HostServices &host, std::vector<float> *projection = nullptr);
 
+// When a sequence keeps the queries of its last tokens (QueryRing). A step that an eviction follows
+// needs no kept queries if it has the policy's window itself.
+enum class RingUse {
+    none,         // only steps that have the whole window are followed by an eviction
+    after_prompt, // from a prompt's last step on: decode steps have one query each
+    always,       // evictions come before steps, or a fork under another policy evicts
+};
+
 // The part of cache management that all sequences of a pipeline share: the checked config, the
 // policy's needs, the planned ops. Made after the graph was planned and before buffers are
 // allocated, because fallbacks decide where the buffers are.
@@ -57,6 +65,16 @@ class PolicySetup {
     // these inputs are made.
     const Collected &collected() const { return collected_; }
     TapForms tap_forms() const;
+    RingUse ring_use() const;
+    // May memory pressure ask for an eviction that the policy cannot decide? See key_rule_needs.
+    bool may_use_key_rule() const;
+    // The most bytes that a sequence holds beside a cache of so many slots per head, as far as it
+    // can be told in advance.
+    uint64_t state_bytes(int64_t slots) const;
+    // Do decode steps leave anything for a policy?
+    bool collects_in_decode() const {
+        return ring_use() != RingUse::none || collected_.running || collected_.stats;
+    }
     EvictionLog *log() const { return log_.get(); } // of all sequences; NULL: none
     const std::shared_ptr<EvictionLog> &log_ptr() const { return log_; }
     uint64_t next_sequence() { return sequences_++; } // numbers sequences for the log

@@ -84,11 +84,17 @@ void PressureWatch::restart() {
 }
 
 void warn_of_pressure(const PressureState &state, const PressureConfig &config, int64_t slots,
-                      uint64_t freed) {
+                      uint64_t freed, const std::string &policy, const char *rule) {
     const bool is_last = state.level == config.levels.size();
+    std::string who;
+    if (rule != nullptr) {
+        who = fmt::format("; the rule of {} chose the slots, because what policy {} looks at is "
+                          "not available now",
+                          rule, policy);
+    }
     log().warn("memory is short: {}; the KV cache goes down to {} slots per head, {:.0f}% of its "
-               "budget: {} freed{}",
-               state.why, slots, 100 * state.share, format_bytes(freed),
+               "budget: {} freed{}{}",
+               state.why, slots, 100 * state.share, format_bytes(freed), who,
                is_last ? "; this is the last step, it cannot give back more" : "");
 }
 

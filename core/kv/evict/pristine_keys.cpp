@@ -21,7 +21,8 @@ bool PristineKeys::fits(const PolicySetup &setup, const KvCache &cache,
                         std::span<const KeepLists> keep, std::string *why) {
     const KvShape &s = setup.shape();
     if (s.max_bytes == 0) return true;
-    uint64_t wanted = cache.arena().bytes_in_use() - cache.bytes_in_use();
+    const KvArena &arena = cache.arena();
+    uint64_t wanted = arena.bytes_in_use() + arena.bytes_set_aside() - cache.bytes_in_use();
     for (const KeepLists &layer : keep) {
         size_t longest = 0;
         for (const auto &list : layer) {
@@ -207,7 +208,8 @@ void PristineKeys::load(StateReader &in, const KvCache &cache) {
             slots = std::max(slots, n);
         }
         const uint64_t bytes = s.kv_heads * static_cast<uint64_t>(slots) * row_bytes();
-        if (s.max_bytes != 0 && arena_.bytes_in_use() + bytes > s.max_bytes)
+        if (s.max_bytes != 0 &&
+            arena_.bytes_in_use() + arena_.bytes_set_aside() + bytes > s.max_bytes)
             in.fail("with the keys as they were before they were rotated the session is larger "
                     "than kv.max_mib");
         resize(layers_[l], slots);

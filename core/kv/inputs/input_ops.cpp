@@ -103,27 +103,30 @@ struct Planner {
                             unrotated != 0 ? tables : nullptr);
         }
         if (has(KEEL_NEED_WINDOW_SCORES)) {
-            const Tensor q = Tensor::shape(activation, {needs.window, s.heads, s.head_dim});
+            const Tensor q = step_queries(needs.window, s.heads);
             ops.window_scores = scores(q, kv.view(), KEEL_SCORES_CAUSAL, needs.reduce_queries,
                                        needs.reduce_group, false, Role::kv_window_scores);
         }
     }
 
+    // Queries of the last tokens, in a ring for all layers. A fork that takes them over reads them
+    // once.
+    void ring(InputOps &ops, int64_t window, bool is_filled) const {
+        const int64_t row = int64_t{s.heads} * s.head_dim, kept = std::min(window, steps);
+        const Tensor all = Tensor::shape(activation, {s.layers, window * row});
+        const Tensor ordered = Tensor::shape(activation, {1, window * row});
+        ops.order_queries = copy(all.rows(0, 1), ordered, Role::kv_order_queries);
+        if (!is_filled) return;
+        ops.keep_queries =
+            copy(step_queries(kept, s.heads),
+                 Tensor::shape(activation, {kept, s.heads, s.head_dim}), Role::kv_keep_queries);
+        if (executor.can_record())
+            ops.place_queries = copy(Tensor::shape(activation, {s.layers, row}),
+                                     all.columns(0, row), Role::kv_place_queries);
+    }
+
     void in_steps(InputOps &ops, const Collected &g) const {
-        const int64_t dim = s.head_dim, row = int64_t{s.heads} * dim;
-        if (g.window > 0) {
-            const int64_t kept = std::min<int64_t>(g.window, steps);
-            ops.keep_queries =
-                copy(step_queries(kept, s.heads), Tensor::shape(activation, {kept, s.heads, dim}),
-                     Role::kv_keep_queries);
-            const Tensor all = Tensor::shape(activation, {s.layers, 2 * int64_t{g.window} * row});
-            const int64_t moved = std::max<int64_t>(1, int64_t{g.window} - 1) * row;
-            ops.shift_queries = copy(all.columns(all.dim(1) - moved, moved), all.columns(0, moved),
-                                     Role::kv_shift_queries);
-            if (executor.can_record())
-                ops.place_queries = copy(Tensor::shape(activation, {s.layers, row}),
-                                         all.columns(0, row), Role::kv_place_queries);
-        }
+        const int64_t dim = s.head_dim;
         if (g.stats) {
             const Tensor q = Tensor::shape(KEEL_DTYPE_F32,
                                            {std::max(steps, InputOps::stats_rows), s.heads, dim});
@@ -143,6 +146,8 @@ struct Planner {
             keel_move_args args = {KEEL_HEADER(keel_move_args)};
             args.out = some.c();
             ops.clear_sums = executor.plan(KEEL_OP_ZERO, args, {.role = Role::kv_clear_sums});
+            const Tensor most = all.columns(0, s.max_slots);
+            ops.grow_sums = copy(most, most, Role::kv_grow_sums);
         }
         if (g.running || g.chunks || has(KEEL_NEED_REPLAY)) {
             const Tensor all =
@@ -184,11 +189,12 @@ int64_t step_tokens(Executor &executor, const KvShape &shape) {
 }
 
 InputOps InputOps::plan(Executor &executor, const KvShape &shape, const keel_policy_needs &needs,
-                        const Collected &collected, const LogitRules &rules,
+                        const Collected &collected, const LogitRules &rules, bool has_ring,
                         const keel_rope_tables *tables) {
     InputOps ops;
     const Planner planner(executor, shape, needs, rules);
     planner.from_cache(ops, tables);
+    if (collected.window > 0) planner.ring(ops, collected.window, has_ring);
     planner.in_steps(ops, collected);
     return ops;
 }
@@ -197,8 +203,8 @@ std::vector<const PlannedOp *> InputOps::list() const {
     std::vector<const PlannedOp *> out;
     for (const OpHandle *op :
          {&key_norms, &value_norms, &key_sum, &key_anchor, &key_project, &keys, &window_scores,
-          &read_sums, &keep_queries, &shift_queries, &place_queries, &query_stats, &piece_scores,
-          &head_scores, &clear_sums}) {
+          &read_sums, &order_queries, &keep_queries, &place_queries, &query_stats, &piece_scores,
+          &head_scores, &clear_sums, &grow_sums}) {
         if (*op) out.push_back(op->get());
     }
     return out;

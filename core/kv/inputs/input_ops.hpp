@@ -10,10 +10,10 @@ namespace keel {
 
 // The ops that policy inputs are made with, planned for what a policy needs; the others are none.
 struct InputOps {
-    // `rules` outlive the call. `tables`: a template of RoPE tables, for keys before RoPE. Throws
-    // what Executor::plan throws.
+    // `rules` outlive the call. `has_ring`: steps keep queries, see RingUse. `tables`: a template
+    // of RoPE tables, for keys before RoPE. Throws what Executor::plan throws.
     static InputOps plan(Executor &executor, const KvShape &shape, const keel_policy_needs &needs,
-                         const Collected &collected, const LogitRules &rules,
+                         const Collected &collected, const LogitRules &rules, bool has_ring,
                          const keel_rope_tables *tables);
 
     // When slots go, from the cache.
@@ -22,20 +22,21 @@ struct InputOps {
     OpHandle key_anchor;        // attention_scores of one query per KV head, logits
     OpHandle key_project, keys; // times the policy's matrix; as they are
     OpHandle window_scores;     // attention_scores of the last queries
-    OpHandle read_sums; // copies the part of the sums that is in use, so that one read gets it
+    OpHandle read_sums;     // copies the part of the sums that is in use, so that one read gets it
+    OpHandle order_queries; // copies kept queries of a layer, in order
     // In steps.
     OpHandle keep_queries;  // copies the last queries of a prefill step
-    OpHandle shift_queries; // moves queries to the front, all layers at once
-    OpHandle place_queries; // and a decode step's to their place; only where steps are recorded
+    OpHandle place_queries; // moves a decode step's to their place; only where steps are recorded
     OpHandle query_stats;
     // attention_scores over slot ranges, of a step's queries: chunk scores, a repetition.
     OpHandle piece_scores;
     OpHandle head_scores; // the same of one KV head, where heads differ in length
     OpHandle clear_sums;  // zeroes
+    OpHandle grow_sums;   // copies sums to other memory
 
     std::vector<const PlannedOp *> list() const;
 
-    static constexpr int64_t stats_rows = 32;   // decoded queries that are added up at a time
+    static constexpr int64_t stats_rows = 16;   // decoded queries that are added up at a time
     static constexpr int64_t clear_slots = 256; // slots that are zeroed at a time
     static constexpr int64_t most_ranges = 3;
 };

@@ -25,27 +25,18 @@ const keel_kv_view *KeyUnrotation::prepare(const KvCache &cache, uint32_t layer)
         frequencies_ = &frequencies;
         const auto n = std::max<int64_t>(1, std::ssize(distinct_));
         if (cos_.empty() || cos_.dim(0) < n) {
+            cos_ = sin_ = {};
             cos_ = Tensor::allocate(device, KEEL_DTYPE_F32, {n, half}, placement_);
             sin_ = Tensor::allocate(device, KEEL_DTYPE_F32, {n, half}, placement_);
         }
-        std::vector<float> cos, sin;
-        for (const int32_t position : distinct_) {
-            for (const double frequency : frequencies) {
-                cos.push_back(static_cast<float>(std::cos(position * frequency)));
-                sin.push_back(static_cast<float>(std::sin(position * frequency)));
-            }
-        }
-        if (!distinct_.empty()) {
-            cos_.rows(0, std::ssize(distinct_)).write(cos.data());
-            sin_.rows(0, std::ssize(distinct_)).write(sin.data());
-        }
+        write_tables(frequencies);
         tables_.cos = cos_.c();
         tables_.sin = sin_.c();
         tables_.mode = setup_.config().rope_mode;
         tables_.rot = static_cast<uint32_t>(2 * half);
     }
-    const int64_t slots = s.blocks_per_head() * s.block_slots;
-    if (rows_.empty())
+    const int64_t slots = cache.max_length();
+    if (rows_.empty() || rows_.dim(1) != slots)
         rows_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, placement_);
     std::vector<int32_t> rows(s.kv_heads * static_cast<size_t>(slots), 0);
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
@@ -60,6 +51,26 @@ const keel_kv_view *KeyUnrotation::prepare(const KvCache &cache, uint32_t layer)
     view_ = *cache.view(layer);
     view_.positions = rows_.c();
     return &view_;
+}
+
+// Some rows at a time: the tables are as long as the cache.
+void KeyUnrotation::write_tables(const std::vector<double> &frequencies) {
+    constexpr int64_t at_a_time = 256;
+    std::vector<float> cos, sin;
+    for (int64_t first = 0; first < std::ssize(distinct_); first += at_a_time) {
+        const int64_t n = std::min(at_a_time, std::ssize(distinct_) - first);
+        cos.clear();
+        sin.clear();
+        for (int64_t i = first; i < first + n; ++i) {
+            for (const double frequency : frequencies) {
+                const double angle = distinct_[static_cast<size_t>(i)] * frequency;
+                cos.push_back(static_cast<float>(std::cos(angle)));
+                sin.push_back(static_cast<float>(std::sin(angle)));
+            }
+        }
+        cos_.rows(first, n).write(cos.data());
+        sin_.rows(first, n).write(sin.data());
+    }
 }
 
 } // namespace keel

@@ -18,10 +18,15 @@ class KeyUnrotation {
     // The layer's view with rows of tables() in the place of positions. Both valid until the next
     // call.
     const keel_kv_view *prepare(const KvCache &cache, uint32_t layer);
-    uint64_t bytes() const { return held_bytes(cos_) + held_bytes(sin_) + held_bytes(rows_); }
+    uint64_t bytes() const {
+        return held_bytes(cos_) + held_bytes(sin_) + held_bytes(rows_) + held_bytes(distinct_) +
+               held_bytes(wanted_);
+    }
     const keel_rope_tables *tables() const { return &tables_; }
 
   private:
+    void write_tables(const std::vector<double> &frequencies);
+
     PolicySetup &setup_;
     keel_buffer_kind placement_;
     Tensor cos_, sin_; // f32 [positions, rot / 2]

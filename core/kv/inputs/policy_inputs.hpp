@@ -2,9 +2,9 @@
 
 #include "graph/step_tap.hpp"
 #include "kv/evict/policy_setup.hpp"
-#include "kv/inputs/query_ring.hpp"
 #include "kv/inputs/query_stats.hpp"
 #include "kv/inputs/slot_sums.hpp"
+#include "kv/inputs/window_scores.hpp"
 
 #include <memory>
 #include <span>
@@ -19,6 +19,9 @@ class KeyUnrotation;
 // needs. Some are collected while steps run (the setup's Collected), the others are computed from
 // the cache at an eviction. Evictions read them back, so they wait for the stream. It has
 // many members because each kind of input has its buffers and its state.
+//
+// Memory is small and short-lived: an eviction computes and reads inputs some layers at a time, and
+// what only the end of a prompt needs is freed after it.
 class PolicyInputs final : public StepTap {
   public:
     // `setup` outlives this. Memory is taken when it is first needed.
@@ -29,35 +32,52 @@ class PolicyInputs final : public StepTap {
 
     // ---- steps ----
 
-    // The n slots of a step's tokens were appended, its ops come next; the first token has the
-    // number `first`. Returns the tap for the graph's by-products; NULL: none are
-    // needed.
-    StepTap *begin_step(const KvCache &cache, int64_t first, int64_t n, bool is_prompt);
+    // The slots of a step's tokens were appended, its ops come next. Returns the tap for the
+    // graph's by-products; NULL: none are needed.
+    StepTap *begin_step(const KvCache &cache, const WindowScores::Step &step);
     Places places(uint32_t layer) override;
     void after_attention(uint32_t layer, const Tensor &q) override;
+    bool is_usual() const override { return !window_ || !window_->scores_step(); }
+    // A prompt ended, and its eviction too. Frees what no later eviction needs, and gives back the
+    // memory of sums whose slots were evicted.
+    void end_prompt(const KvCache &cache);
 
     // ---- an eviction ----
-    // Does one read anything from the device?
-    bool reads() const { return (setup_.needs().needs & ~uint64_t{KEEL_NEED_POSITIONS}) != 0; }
-    // Computes the policy's inputs for the first `layers` layers and reads them at once. Only keys
-    // are read layer by layer, in fill(). `stride`: the longest head. `tail`: newest tokens that
-    // are in all heads; `seen`: tokens so far.
-    void compute(const KvCache &cache, uint32_t layers, int64_t stride, int64_t tail, int64_t seen);
-    // Points `input` at what was computed of a layer. Valid until the next call.
+
+    struct Eviction {
+        uint64_t needs = 0; // KEEL_NEED_*; the policy's, or those of the rule in its place
+        uint32_t layers = 0;
+        int64_t stride = 0; // the longest head
+        int64_t tail = 0;   // newest tokens that are in all heads
+        int64_t seen = 0;   // tokens so far
+    };
+    // Does one with these needs read anything from the device?
+    static bool reads(uint64_t needs) { return (needs & ~uint64_t{KEEL_NEED_POSITIONS}) != 0; }
+    // Are there queries for window scores, with `tail` of the newest tokens in all heads?
+    bool has_queries(const KvCache &cache, int64_t tail);
+    // An eviction begins: compute() and fill() follow.
+    void begin_eviction(const KvCache &cache, const Eviction &eviction);
+    // How many layers to compute at a time, so that no array takes much memory.
+    uint32_t layers_at_a_time() const;
+    // Computes the inputs of `layers` layers from `first` on and reads them. Only keys and query
+    // statistics are read layer by layer, in fill().
+    void compute(const KvCache &cache, uint32_t first, uint32_t layers);
+    // Points `input` at what compute() made of a layer. Valid until the next call.
     void fill(const KvCache &cache, uint32_t layer, keel_policy_input &input);
     // Tensors that move along with a layer's slots.
-    std::span<const Tensor> companions(uint32_t layer) const;
+    std::vector<Tensor> companions(uint32_t layer) const;
     // After a compaction.
     void compacted(const KvCache &cache);
-    // Scores of a replay, f32 [layers * kv_heads, slots], all 0, for compute() to hand over.
-    const Tensor &repeat_scores();
+    // Scores of a replay, f32 [layers * kv_heads, slots], all 0, for an eviction to hand over.
+    // `slots`: as many as the longest head will have meanwhile.
+    const Tensor &repeat_scores(int64_t slots);
 
-    // Gives the arrays of the last eviction back. What is collected stays.
-    void release();
+    // An eviction is over. `again_soon`: the next one can use its arrays again.
+    void finish_eviction(bool again_soon);
     // Bytes in use on device and host: collected inputs, and the arrays of the last eviction.
     uint64_t bytes() const;
-    // An estimate of bytes() for a context of this many tokens, of which the cache holds `held`
-    // when slots are evicted. Needs no allocated memory.
+    // An estimate of the most that bytes() can be for a context of this many tokens, of which the
+    // cache holds `held` when slots are evicted. Needs no allocated memory.
     static uint64_t bytes(const PolicySetup &setup, int64_t context, int64_t held);
 
     // ---- a sequence's life ----
@@ -75,49 +95,51 @@ class PolicyInputs final : public StepTap {
     void load(StateReader &in, const KvCache &cache, int64_t seen);
 
   private:
-    // Rows of f32 for each layer, on the device and as last read.
-    struct Array {
-        Tensor device;
-        std::vector<float> host;
-    };
     struct Piece {
         int64_t begin, end; // tokens of the step
     };
-    bool needs(uint64_t bit) const { return (setup_.needs().needs & bit) != 0; }
-    Tensor room(Array &array, int64_t rows, int64_t columns);
+    bool needs(uint64_t bit) const { return (eviction_.needs & bit) != 0; }
+    Tensor room(ReadArray &array, int64_t rows, int64_t columns);
     void queue_keys(PlannedOp *op, uint64_t features, const KvCache &cache, uint32_t layer,
                     const Tensor &out);
     void queue_layer(const KvCache &cache, uint32_t layer);
-    void queue_window(const KvCache &cache, uint32_t layer);
     void queue_anchor(const KvCache &cache, uint32_t layer);
-    void read(Array &array, int64_t rows, int64_t columns);
+    void queue_sums(const SlotSums &sums, ReadArray &array);
+    void read_all();
+    void release();
     const keel_tensor *positions_of(int64_t first, int64_t n);
     void score_piece(uint32_t layer, const Tensor &q, const Piece &piece);
     const float *read_keys(PlannedOp *op, const KvCache &cache, uint32_t layer, int64_t columns,
-                           const Tensor &matrix, Array &array);
+                           const Tensor &matrix, ReadArray &array);
+    std::vector<SlotSums *> sums() const;
 
     PolicySetup &setup_;
     keel_buffer_kind placement_;
 
-    std::unique_ptr<QueryRing> ring_;
+    std::unique_ptr<WindowScores> window_;
     std::unique_ptr<SlotSums> running_, chunks_;
     std::unique_ptr<QueryStats> stats_;
-    std::vector<std::vector<Tensor>> companions_; // [layers]
 
     // Of the step in the making.
     const KvCache *step_cache_ = nullptr;
-    int64_t first_ = 0, step_ = 0; // first token, number of tokens
+    int64_t step_first_ = 0, step_ = 0; // first token, number of tokens
     QueryPositions query_positions_;
-    Tensor step_row_;
     keel_scores step_scores_ = {KEEL_HEADER(keel_scores)};
     std::vector<Piece> pieces_;
 
     // Of the eviction in the making.
-    uint32_t layers_ = 0;
-    int64_t stride_ = 0, queries_ = 0, seen_ = 0;
-    Array key_norms_, value_norms_, scores_, key_sum_, key_anchor_, query_sum_, query_second_,
-        chunk_scores_;
-    Array keys_, key_project_; // of one layer
+    Eviction eviction_;
+    uint32_t first_ = 0, layers_ = 0; // of compute()
+    int64_t queries_ = 0;
+    struct Inputs { // on the host, of the computed layers
+        const float *key_norms = nullptr, *value_norms = nullptr, *scores = nullptr,
+                    *key_sum = nullptr, *key_anchor = nullptr, *chunk_scores = nullptr;
+    };
+    Inputs read_;
+    ReadArray key_norms_, value_norms_, scores_, key_sum_, key_anchor_, chunk_scores_;
+    ReadArray keys_, key_project_;                // of one layer
+    std::vector<float> query_sum_, query_second_; // the same, if the host cannot see the device's
+    std::vector<float> no_scores_;                // zeros
     Tensor repeat_scores_, projection_, ranges_;
     std::unique_ptr<KeyUnrotation> unrotation_; // for keys before RoPE
 };

@@ -42,6 +42,12 @@ struct Collected {
     const char *merge(const Collected &other);
 };
 
+// The needs of the rule of policy `keydiff`, which works from the cache alone. The core uses it in
+// place of a policy whose inputs cannot be had under memory pressure.
+inline constexpr uint64_t key_rule_needs =
+    KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR | KEEL_NEED_KEY_NORMS;
+inline constexpr const char *key_rule_name = "keydiff";
+
 // Names as they stand in messages and docs: "window_scores"; "bit 40".
 std::string need_name(uint64_t bit);
 

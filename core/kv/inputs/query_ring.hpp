@@ -8,40 +8,44 @@
 
 namespace keel {
 
-// Rows of the last tokens, for each layer [rows, heads, head_dim], in order and contiguous, so that
-// an op can use them directly. The memory has twice the needed rows and is filled from front to
-// end. When it is full, one op moves the rows that are still needed to the front. If steps are
-// recorded, each decode step writes its row to the same fixed place. The row is copied to its own
-// place before the next step or before it is read.
+// The queries of the last tokens, for each layer [rows, heads, head_dim]. The rows are a ring: the
+// newest one replaces the oldest one. gather() brings them into order for an op. If steps are
+// recorded, each decode step writes its row to one fixed place. The row is copied to its place in
+// the ring before the next step or before it is read.
 class QueryRing {
   public:
-    // `rows` that are wanted; `shift` moves rows (KEEL_OP_COPY), may be NULL if one row is wanted;
-    // `place` brings a decode step's row to its own place, NULL: it is written there. Both outlive
-    // this.
-    QueryRing(Executor &executor, PlannedOp *shift, PlannedOp *place, keel_dtype dtype,
-              uint32_t layers, int64_t rows, uint32_t heads, uint32_t head_dim,
-              keel_buffer_kind placement);
+    // KEEL_OP_COPY, planned for the ring. They outlive it.
+    struct Ops {
+        PlannedOp *keep = nullptr;  // the last queries of a step of several tokens
+        PlannedOp *order = nullptr; // rows of one layer
+        PlannedOp *place = nullptr; // a decode step's row; NULL: steps are not recorded
+    };
+    // `rows`: capacity.
+    QueryRing(Executor &executor, const Ops &ops, keel_dtype dtype, uint32_t layers, int64_t rows,
+              uint32_t heads, uint32_t head_dim, keel_buffer_kind placement);
 
     int64_t capacity() const { return rows_; }
     // Rows of the last tokens that are there, at most the capacity.
     int64_t held() const { return held_; }
-    // Makes room for the rows of n more tokens, min(n, capacity) of which are kept, and counts them
-    // as there.
+    // A step of n tokens begins: counts the last min(n, capacity) of them as there.
     void begin(int64_t n);
     // Where a step of one token writes its row, [1, heads, head_dim].
     Tensor next(uint32_t layer) const;
-    // The last n rows of a layer, [n, heads, head_dim]. n at most held(). Behind begin(1) after
-    // place_last() alone.
-    Tensor last(uint32_t layer, int64_t n) const;
-    void place_last(); // queues what brings the last row to its place
+    // Queues copies of the last queries of a step of several tokens, q [n, heads, head_dim].
+    void keep(uint32_t layer, const Tensor &q);
+    // Queues copies of the layer's last n rows into `out` [n, heads, head_dim]. n is at most
+    // held(). Call place_last() before.
+    void gather(uint32_t layer, int64_t n, const Tensor &out);
+    void place_last(); // queues the copy of the last row to its place
     // The last n tokens were taken back.
     void drop(int64_t n);
     void clear() {
         held_ = end_ = 0;
         waits_ = false;
     }
-    // Takes what another ring of the same shape but for its capacity holds.
-    void copy_from(QueryRing &other);
+    // Takes the last rows that a ring of the same heads holds, whatever their type, on this device
+    // or another one.
+    void take_over(QueryRing &other);
     // Rows as bytes, [layers, held, heads, head_dim].
     std::vector<std::byte> read();
     void write(const std::vector<std::byte> &rows, int64_t held);
@@ -49,24 +53,26 @@ class QueryRing {
     // The value of bytes() for given sizes; needs no allocated memory. A row in the fixed place is
     // not counted.
     static uint64_t bytes(keel_dtype dtype, uint32_t layers, int64_t rows, uint64_t row_width) {
-        return 2 * layers * static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, row_width);
+        return layers * static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, row_width);
     }
     uint64_t row_bytes() const { return row_bytes_; } // of one layer
-    // Takes what a ring of the same shape on another device holds, whatever the type of its rows.
-    void take_over(QueryRing &other);
 
   private:
     void make();
+    // Calls run(from, count, done) for the runs of neighbouring rows that the last n rows lie in.
+    template <typename Run> void for_runs(int64_t n, const Run &run) const;
+    Tensor layer_rows(uint32_t layer, int64_t from, int64_t n) const;
+    void copy(PlannedOp &op, const Tensor &from, const Tensor &to) const;
 
     Executor &executor_;
-    PlannedOp *shift_, *place_;
+    Ops ops_;
     keel_dtype dtype_;
     uint32_t layers_, heads_, head_dim_;
-    int64_t rows_, held_ = 0, end_ = 0; // rows in use are end_ - held_ .. end_ - 1
+    int64_t rows_, held_ = 0, end_ = 0; // end_: the row after the newest one, below rows_
     uint64_t row_bytes_;
     keel_buffer_kind placement_;
-    Tensor all_;         // [layers, 2 * rows * heads * head_dim], made when first needed
-    Tensor step_;        // [layers, heads * head_dim]: a decode step's; only with place_
+    Tensor all_;         // [layers, rows * heads * head_dim], made when first needed
+    Tensor step_;        // [layers, heads * head_dim]: a decode step's; only with Ops::place
     bool waits_ = false; // the last row is in step_
 };
 

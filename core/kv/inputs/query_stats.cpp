@@ -16,20 +16,35 @@ void QueryStats::make() {
     const KvShape &s = shape_;
     const int64_t rows = int64_t{s.layers} * s.heads, dim = s.head_dim;
     Device &device = executor_.device();
-    sum_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows, dim}, placement_);
-    second_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows, dim, dim}, placement_);
-    waiting_rows_ = Tensor::allocate(device, KEEL_DTYPE_F32,
-                                     {s.layers, InputOps::stats_rows * s.heads * dim}, placement_);
-    step_queries_ = Tensor::allocate(device, KEEL_DTYPE_F32,
-                                     {step_tokens(executor_, s), s.heads, dim}, placement_);
+    const keel_buffer_kind kind = read_back_kind(device, placement_);
+    sum_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows, dim}, kind);
+    second_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows, dim, dim}, kind);
     clear();
+}
+
+// A prompt's queries are added layer by layer, a decoded token's wait with those after it.
+void QueryStats::make_room() {
+    const int64_t width = int64_t{shape_.heads} * shape_.head_dim;
+    Device &device = executor_.device();
+    if (step_ == 1) {
+        if (waiting_rows_.empty())
+            waiting_rows_ = Tensor::allocate(
+                device, KEEL_DTYPE_F32, {shape_.layers, InputOps::stats_rows * width}, placement_);
+        return;
+    }
+    waiting_rows_ = {};
+    if (!step_queries_.empty() && step_queries_.dim(0) >= step_) return;
+    step_queries_ = {};
+    step_queries_ = Tensor::allocate(device, KEEL_DTYPE_F32, {step_, shape_.heads, shape_.head_dim},
+                                     placement_);
 }
 
 uint64_t QueryStats::bytes(const KvShape &s, int64_t step_tokens) {
     const uint64_t dim = s.head_dim, heads = s.heads;
-    const uint64_t of_layer = heads * (dim + dim * dim + InputOps::stats_rows * dim);
-    const uint64_t of_step = static_cast<uint64_t>(step_tokens) * heads * dim;
-    return (s.layers * of_layer + of_step) * sizeof(float);
+    const uint64_t of_steps = heads * dim *
+                              std::max<uint64_t>(static_cast<uint64_t>(step_tokens),
+                                                 s.layers * uint64_t{InputOps::stats_rows});
+    return (s.layers * heads * (dim + dim * dim) + of_steps) * sizeof(float);
 }
 
 void QueryStats::clear() {
@@ -45,6 +60,7 @@ void QueryStats::begin(int64_t first, int64_t n) {
     left_out_ = std::clamp<int64_t>(skip_ - first, 0, n);
     if (n > 1 || waiting_ == InputOps::stats_rows) add_waiting();
     if (left_out_ == n) return;
+    make_room();
     count_ += n - left_out_;
     if (n == 1) ++waiting_;
 }

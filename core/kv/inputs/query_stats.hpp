@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kv/inputs/input_ops.hpp"
-#include "kv/inputs/query_ring.hpp"
+#include "kv/inputs/read_array.hpp"
 #include "kv/store/state_io.hpp"
 
 #include <memory>
@@ -37,7 +37,9 @@ class QueryStats {
                held_bytes(waiting_rows_);
     }
 
-    // The value of bytes() for a context of this many tokens. Needs no allocated memory.
+    // Frees the queries of a prompt's last step: they were added up.
+    void free_step() { step_queries_ = {}; }
+    // The largest value of bytes() with steps of this many tokens. Needs no allocated memory.
     static uint64_t bytes(const KvShape &shape, int64_t step_tokens);
 
     // How many of the last tokens can be taken back; `seen` tokens by now.
@@ -51,17 +53,18 @@ class QueryStats {
   private:
     void add(uint32_t layer, const Tensor &queries);
     void make();
+    void make_room();
 
     Executor &executor_;
     KvShape shape_;
     PlannedOp *op_;
     int64_t skip_, count_ = 0, step_ = 0, left_out_ = 0;
     keel_buffer_kind placement_;
-    Tensor sum_, second_,
-        step_queries_; // step_queries_ f32 [step tokens, heads, head_dim], one layer's at a time
+    Tensor sum_, second_;
+    Tensor step_queries_; // f32 [step tokens, heads, head_dim], one layer's at a time
     Tensor place_;
     int64_t waiting_ = 0; // rows of waiting_rows_ in use
-    Tensor waiting_rows_; // f32 [layers, stats_rows * heads * head_dim]
+    Tensor waiting_rows_; // f32 [layers, stats_rows * heads * head_dim]; made when decoding
 };
 
 } // namespace keel

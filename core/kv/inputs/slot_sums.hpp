@@ -8,42 +8,55 @@
 namespace keel {
 
 // One f32 per slot and KV head of all layers, summed up by the ops of steps; moves along when the
-// cache is compacted. New slots begin at 0.
+// cache is compacted. New slots begin at 0. The memory grows with the cache and shrinks on demand.
 class SlotSums {
   public:
-    // `clear` zeroes, `copy` copies (input_ops.hpp); they outlive this.
-    SlotSums(Executor &executor, const KvShape &shape, PlannedOp *clear, PlannedOp *copy,
-             keel_buffer_kind placement);
+    // KEEL_OP_ZERO and KEEL_OP_COPY, see input_ops.hpp. They outlive the sums.
+    struct Ops {
+        PlannedOp *clear = nullptr, *read = nullptr, *grow = nullptr;
+    };
+    SlotSums(Executor &executor, const KvShape &shape, const Ops &ops, keel_buffer_kind placement);
 
-    // After KvCache::append, before the step's ops: zeroes what new slots held.
+    // Makes room for the cache's slots and zeroes the new ones. Call it after KvCache::append and
+    // before the ops of a step that adds to the sums, and before a compaction.
     void begin(const KvCache &cache);
-    // f32 [kv_heads, slots]: for ops, and a side of KvCache::compact.
+    // f32 [kv_heads, slots]: for ops, and a side of KvCache::compact. Valid until begin() or fit().
     const Tensor &layer(uint32_t layer) const { return layers_[layer]; }
     // Call it after a compaction or truncate(): sums after the slots in use must be zeroed before
     // these slots are used again.
     void shrunk(const KvCache &cache);
-    // Queues a copy of the first `layers` layers' sums into `out` [layers * kv_heads, stride].
-    void copy_to(const Tensor &out) const;
+    // Gives memory back that the cache's slots do not need.
+    void fit(const KvCache &cache);
+    // Queues a copy of rows from `first` on into `out` [rows, stride].
+    void copy_to(int64_t first, const Tensor &out) const;
 
     uint64_t bytes() const { return held_bytes(all_) + held_bytes(clean_); }
     // Bytes of the sums for a cache of `slots` slots per head. Needs no allocated memory.
-    static uint64_t bytes(const KvShape &shape, uint64_t slots) {
-        return uint64_t{shape.layers} * shape.kv_heads * slots * sizeof(float);
+    static uint64_t bytes(const KvShape &shape, int64_t slots) {
+        return uint64_t{shape.layers} * shape.kv_heads *
+               static_cast<uint64_t>(capacity_for(shape, slots)) * sizeof(float);
     }
 
+    // The sums of the slots in use.
     void save(StateWriter &out, const KvCache &cache) const;
     void load(StateReader &in, const KvCache &cache);
     void copy_from(const SlotSums &other, const KvCache &cache);
     void clear();
 
   private:
+    // Slots of a row for a cache of this length. It is coarser than the bounds of steps that are
+    // recorded (LastingViews), so these fit too.
+    static int64_t capacity_for(const KvShape &shape, int64_t length);
+    void resize(int64_t slots);
     std::vector<float> read_row(size_t row, int64_t n) const;
     void write_row(size_t row, const std::vector<float> &values);
     void zero(int64_t row, int64_t rows, int64_t from, int64_t to);
 
     Executor &executor_;
-    PlannedOp *clear_, *copy_;
-    Tensor all_; // [layers * kv_heads, slots]
+    KvShape shape_;
+    Ops ops_;
+    keel_buffer_kind placement_;
+    Tensor all_; // [layers * kv_heads, slots]; empty until the first slot
     std::vector<Tensor> layers_;
     std::vector<int64_t> clean_; // [layers * kv_heads]: slots from the length to here hold zeros
 };

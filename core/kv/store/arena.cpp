@@ -54,7 +54,8 @@ int32_t KvArena::take_seat() {
 
 bool KvArena::can_take(uint64_t blocks) const {
     return shape_.max_bytes == 0 ||
-           (blocks_in_use_ + blocks) * shape_.block_bytes() + extra_bytes_ <= shape_.max_bytes;
+           (blocks_in_use_ + blocks) * shape_.block_bytes() + extra_bytes_ + aside_bytes_ <=
+               shape_.max_bytes;
 }
 
 void KvArena::count_extra(uint64_t now, uint64_t before) noexcept {

@@ -62,6 +62,10 @@ class KvArena {
     // The memory of a sequence besides its blocks is now `now` bytes and was `before`. It counts as
     // cache memory.
     void count_extra(uint64_t now, uint64_t before) noexcept;
+    // Bytes that blocks may not take, for memory of a sequence that does not count as cache memory:
+    // now `now`, before `before`.
+    void set_aside(uint64_t now, uint64_t before) noexcept { aside_bytes_ += now - before; }
+    uint64_t bytes_set_aside() const { return aside_bytes_; }
     uint64_t bytes_resident() const; // memory behind the arenas
     uint64_t peak_bytes() const { return peak_bytes_; }
 
@@ -83,7 +87,7 @@ class KvArena {
     keel_buffer_kind placement_;
     bool reserved_ = false;
     std::vector<Layer> layers_;
-    uint64_t blocks_in_use_ = 0, extra_bytes_ = 0, peak_bytes_ = 0;
+    uint64_t blocks_in_use_ = 0, extra_bytes_ = 0, peak_bytes_ = 0, aside_bytes_ = 0;
     OpHandle copy_k_, copy_v_; // planned when first needed
     std::vector<bool> seat_taken_;
     Tensor seat_tables_, seat_lengths_, seat_positions_;

@@ -1,0 +1,51 @@
+// The memory of a sequence beside its blocks, and what it does when the system runs short of
+// memory.
+#include "kv/evict/cache_manager.hpp"
+
+#include "device/device.hpp"
+
+namespace keel {
+
+uint64_t CacheManager::policy_bytes() const {
+    return (inputs_ ? inputs_->bytes() : 0) + (rerotation_ ? rerotation_->work_bytes() : 0) +
+           (eviction_ ? eviction_->bytes() : 0);
+}
+
+uint64_t CacheManager::policy_bytes(const PolicySetup &setup, int64_t context, int64_t held) {
+    const uint64_t inputs = PolicyInputs::bytes(setup, context, held);
+    if (setup.keeps_all()) return inputs;
+    return inputs + Eviction::bytes(setup, held) + Rerotation::work_bytes(setup, context, held);
+}
+
+// Prompts are far apart, and what was read of one is as large as the cache was. Evictions while
+// decoding come soon and use the memory again.
+void CacheManager::end_prompt() {
+    if (!inputs_) return;
+    peaks_.note(bytes_in_use(), policy_bytes());
+    if (eviction_) eviction_->release();
+    inputs_->end_prompt(*cache_);
+}
+
+std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
+    const EvictionClock::PressureAnswer answer = clock_.look_at_memory(kind, *cache_, seen_);
+    const uint64_t before = held_bytes();
+    std::span<const EvictionRecord> records;
+    if (answer.firing) records = run(*answer.firing);
+    if (answer.change == PressureWatch::Change::none) return records;
+    const int64_t slots = clock_.budget(seen_).tokens;
+    if (answer.change == PressureWatch::Change::looser) {
+        warn_of_relief(*answer.state, slots);
+        return records;
+    }
+    // What backend and allocator keep for later is given back to the system. Arenas that were
+    // outgrown are held by queued ops that move their rows.
+    setup_.executor().stream().wait();
+    setup_.executor().device().trim();
+    return_free_memory();
+    warn_of_pressure(*answer.state, *setup_.config().pressure, slots,
+                     std::max(before, held_bytes()) - held_bytes(), setup_.config().policy.name,
+                     records.empty() ? nullptr : records.front().rule);
+    return records;
+}
+
+} // namespace keel
