@@ -15,8 +15,8 @@ using namespace keel::test;
 
 namespace {
 
-struct Loaded {
-    explicit Loaded(const std::string &name, const std::vector<GivenParam> &given = {})
+struct LoadedRecipe {
+    explicit LoadedRecipe(const std::string &name, const std::vector<GivenParam> &given = {})
         : library(std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins" / (name + ".so"), {}),
           params(library.params().bind(given, {})) {}
     KvPlugin<keel_policy> policy() const {
@@ -85,7 +85,7 @@ TEST_CASE("snapkv and pyramid are PyramidKV: the window counts once, whatever it
         for (const int64_t prefix : {0, 4}) {
             for (const int64_t recent : {0, 12}) { // within the window, or around it
                 INFO("window " << window << ", prefix " << prefix << ", recent " << recent);
-                const Loaded snapkv("snapkv", {given("window", std::to_string(window))}),
+                const LoadedRecipe snapkv("snapkv", {given("window", std::to_string(window))}),
                     pyramid("pyramid");
                 CacheConfig config;
                 config.policy = snapkv.policy();
@@ -116,7 +116,7 @@ TEST_CASE("snapkv and pyramid are PyramidKV: the window counts once, whatever it
 TEST_CASE("Below the budget nothing is evicted, however an allocator would share it out") {
     const TempFolder folder;
     const std::string weights = folder.write("b.json", R"({"budgets": [1, 9, 9, 9, 9]})").string();
-    const Loaded knorm("knorm"), file("file", {given("path", weights)});
+    const LoadedRecipe knorm("knorm"), file("file", {given("path", weights)});
     CacheConfig config;
     config.policy = knorm.policy();
     config.allocator = file.allocator();
@@ -159,8 +159,8 @@ TEST_CASE("What policies make the core hold is counted, and told before it is th
     };
     for (const Case &c : cases) {
         INFO(c.policy << " " << c.allocator);
-        const Loaded policy(c.policy, c.params);
-        std::optional<Loaded> allocator;
+        const LoadedRecipe policy(c.policy, c.params);
+        std::optional<LoadedRecipe> allocator;
         CacheConfig config;
         config.policy = policy.policy();
         if (!c.allocator.empty()) config.allocator = allocator.emplace(c.allocator).allocator();
@@ -188,7 +188,7 @@ TEST_CASE(
         KvShape shape = recipe_shape(2);
         shape.head_dim = 32;
         shape.key_dtype = dtype;
-        const Loaded policy("keydiff");
+        const LoadedRecipe policy("keydiff");
         CacheConfig config;
         config.policy = policy.policy();
         config.rope_frequencies = std::vector<double>(16, 0.2);
@@ -231,7 +231,7 @@ TEST_CASE(
         };
         return t;
     }();
-    const Loaded policy("knorm");
+    const LoadedRecipe policy("knorm");
     CacheConfig config;
     config.policy = policy.policy();
     config.allocator = {"slow", &slow, nullptr, 0};
