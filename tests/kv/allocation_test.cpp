@@ -74,16 +74,16 @@ TEST_CASE("Collecting for a policy allocates nothing in decode steps, and queues
     step(StepKind::decode, 1);
     const auto before = rig.executor().stream().counters();
     uint64_t allocated = 0;
-    for (int token = 1; token < 16; ++token) {
+    for (int token = 1; token < 8; ++token) {
         const uint64_t so_far = allocations();
         step(StepKind::decode, 1);
         allocated += allocations() - so_far;
     }
     const auto after = rig.executor().stream().counters();
     CHECK(allocated == 0);
-    CHECK(after.ops == before.ops); // 16 queries are added up at a time
+    CHECK(after.ops == before.ops); // 8 queries are added up at a time
     CHECK(after.reads == before.reads);
-    for (int token = 16; token < 90; ++token) step(StepKind::decode, 1);
-    // Five sums in two layers; after 64 slots the running scores get more room, which is zeroed.
-    CHECK(rig.executor().stream().counters().ops - after.ops == 5 * 2 + 2);
+    for (int token = 8; token < 90; ++token) step(StepKind::decode, 1);
+    // Eleven sums in two layers; after 64 slots the running scores get more room, which is zeroed.
+    CHECK(rig.executor().stream().counters().ops - after.ops == 11 * 2 + 2);
 }

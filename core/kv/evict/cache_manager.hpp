@@ -83,7 +83,8 @@ class CacheManager {
     void append_ahead();
     void keep_ahead();
     void drop_ahead();
-    // Evicts now, down to the budget, without regard to the triggers. For experiments.
+    // Evicts now, down to the budget, without regard to the triggers. For experiments. Throws
+    // Error(usage) if the policy reads queries of a step and none are kept.
     std::span<const EvictionRecord> evict();
 
     // ---- what stays ----

@@ -21,7 +21,13 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
         throw_error(ErrorKind::internal, "a fork into a cache of another shape, under policy {}",
                     name);
     if (parent.seen > 0) {
-        if (const char *need = from.collected().missing(to.collected()); need != nullptr) {
+        const char *need = from.collected().missing(to.collected());
+        // A policy that acts once keeps no queries.
+        const bool reads_later = parent.evicted && to.prefill_only();
+        if (to.collected().window > 0 && &from != &to && !reads_later &&
+            from.ring_use() == RingUse::none)
+            need = "window_scores";
+        if (need != nullptr) {
             throw_error(ErrorKind::input,
                         "policy {} needs {}, which was not collected while the cache was filled "
                         "under policy {}; prefill under a setup that collects it",

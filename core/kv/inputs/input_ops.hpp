@@ -36,7 +36,7 @@ struct InputOps {
 
     std::vector<const PlannedOp *> list() const;
 
-    static constexpr int64_t stats_rows = 16;   // decoded queries that are added up at a time
+    static constexpr int64_t stats_rows = 8;    // decoded queries that are added up at a time
     static constexpr int64_t clear_slots = 256; // slots that are zeroed at a time
     static constexpr int64_t most_ranges = 3;
 };
