@@ -150,6 +150,50 @@ TEST_CASE("Fewer queries than the window are used where fewer of the newest toke
     CHECK(script.decided == 2);
 }
 
+TEST_CASE("A policy that acts once reads the queries of the last prompt and holds none between "
+          "prompts") {
+    for (const std::string &device : kv_devices()) {
+        INFO(device);
+        TappedRun *current = nullptr;
+        std::vector<int64_t> counts;
+        Script script = scattering(KEEL_NEED_WINDOW_SCORES, [&](const keel_policy_input &in) {
+            if (in.layer == 0) counts.push_back(in.query_count);
+            for (uint32_t h = 0; h < in.kv_heads; ++h) {
+                const auto positions = current->manager->cache().positions(in.layer, h);
+                std::vector<double> wanted(positions.size(), 0.0);
+                for (int64_t i = in.next_position - in.query_count; i < in.next_position; ++i) {
+                    std::vector<std::vector<bool>> visible;
+                    for (uint32_t head = 0; head < in.kv_heads; ++head) {
+                        std::vector<bool> sees;
+                        for (const int32_t position :
+                             current->manager->cache().positions(in.layer, head))
+                            sees.push_back(position <= i);
+                        visible.push_back(std::move(sees));
+                    }
+                    const auto p = current->probabilities(*current->manager, in.layer,
+                                                          current->query(i), visible);
+                    for (size_t j = 0; j < wanted.size(); ++j)
+                        wanted[j] += (p[h * 2][j] + p[h * 2 + 1][j]) / 2;
+                }
+                for (size_t j = 0; j < wanted.size(); ++j)
+                    check_close(in.scores[h * in.stride + static_cast<int64_t>(j)], wanted[j]);
+            }
+        });
+        script.needs.window = 6;
+        script.needs.flags = KEEL_POLICY_PREFILL_ONLY;
+        TappedRun run(device, inputs_shape(), with(script, slack_budget(20)));
+        current = &run;
+        run.step(20, StepKind::prefill_chunk);
+        CHECK(run.manager->policy_bytes() < 200);
+        run.step(20, StepKind::prefill_end);
+        CHECK(run.manager->policy_bytes() < 200);
+        for (int i = 0; i < 5; ++i) run.step(1, StepKind::decode);
+        CHECK(run.manager->policy_bytes() < 200);
+        run.step(4, StepKind::prefill_end); // a turn that is shorter than the window
+        CHECK(counts == std::vector<int64_t>{6, 4});
+    }
+}
+
 TEST_CASE("Running scores sum the attention of all queries and move with their slots: new slots "
           "begin at 0") {
     for (const std::string &device : kv_devices()) {
