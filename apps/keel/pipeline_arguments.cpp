@@ -16,7 +16,7 @@ Option &PipelineArguments::add_form(Command &command, std::string_view spelling,
     const size_t at = spelling.find("--");
     const std::string name(spelling.substr(at, spelling.find(' ') - at));
     const auto take = [this, name, key](const std::string &value) {
-        has_budget_ = has_budget_ || name == "--budget";
+        if (name == "--budget" || name == "--sinks") eviction_form_ = name;
         short_forms_.push_back(key + "=" + value);
         names_.of_key[key] = name;
     };
@@ -61,6 +61,7 @@ void PipelineArguments::add_pipeline_forms(Command &command) {
     add("--kv-max-mib MIB", "kv.max_mib", "Hard cap of the KV cache");
     add("--policy NAME", "policy.plugin", "What the KV cache forgets, see 'keel plugins list'");
     add("--budget N", "policy.budget.tokens", "Tokens that an eviction leaves");
+    add("--sinks N", "policy.protect.prefix", "First tokens that are never evicted (default: 4)");
     const auto be_strict = [this] { short_forms_.emplace_back("strict=true"); };
     command.flag("--strict", be_strict, "An op that the backend lacks is an error")
         .group(forms_group);
@@ -90,15 +91,16 @@ void PipelineArguments::check_contradictions(const pipeline::PipelineConfig &con
         throw_error(ErrorKind::usage,
                     "--greedy and {} = {} contradict each other; give one of them",
                     to_string(config.sampling.temperature.where), *config.sampling.temperature);
-    if (!has_budget_) return;
+    if (eviction_form_.empty()) return;
     const BoundPlugin policy = bind_plugin(config.policy, KEEL_PLUGIN_POLICY);
     if (!never_evicts(*policy.library, policy.params)) return;
     const SourceLocation &where = config.policy.plugin.where;
     throw_error(ErrorKind::usage,
-                "--budget and policy {0}{1} exclude each other: {0} evicts nothing; name a policy "
+                "{2} and policy {0}{1} exclude each other: {0} evicts nothing; name a policy "
                 "that does with "
-                "--policy ('keel plugins list' shows them), or leave --budget out",
-                policy.library->id(), where.line > 0 ? fmt::format(" ({})", to_string(where)) : "");
+                "--policy ('keel plugins list' shows them), or leave {2} out",
+                policy.library->id(), where.line > 0 ? fmt::format(" ({})", to_string(where)) : "",
+                eviction_form_);
 }
 
 pipeline::PipelineConfig PipelineArguments::load() const {

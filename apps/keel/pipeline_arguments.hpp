@@ -38,7 +38,8 @@ class PipelineArguments {
     void check_contradictions(const pipeline::PipelineConfig &config) const;
 
     std::string target_;
-    bool greedy_ = false, has_budget_ = false;
+    bool greedy_ = false;
+    std::string eviction_form_; // --budget or --sinks if one was given, which need eviction
     std::vector<std::string> sets_;
     pipeline::OverrideNames names_;        // of the short forms
     std::vector<std::string> short_forms_; // as --set takes them, in the order of the command line

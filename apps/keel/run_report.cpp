@@ -106,6 +106,18 @@ Json hybrid_json(Pipeline &p) {
 
 } // namespace
 
+namespace {
+
+Json policy_json(const PolicySetup &setup) {
+    const CacheConfig &config = setup.config();
+    Json json = {{"plugin", config.policy.name}};
+    if (setup.keeps_all()) return json;
+    json["protect"] = {{"prefix", config.protect_prefix}, {"recent", config.protect_recent}};
+    return json;
+}
+
+} // namespace
+
 Json explain_json(Pipeline &p) {
     return {{"hybrid", hybrid_json(p)},
             {"backend", p.device().plugin()},
@@ -122,6 +134,7 @@ Json explain_json(Pipeline &p) {
               {"bytes_per_token", p.engines().kv_bytes_per_token()},
               {"window_bytes", p.engines().held_window_bytes()},
               {"layers", layers_json(p.engine().split)}}},
+            {"policy", policy_json(p.policy_setup())},
             {"decode", rows_json(p.graph().ops(StepForm::decode))},
             {"prefill", rows_json(p.graph().ops(StepForm::prefill))},
             {"eviction", rows_json(p.policy_setup().ops())}};

@@ -120,10 +120,11 @@ void declare_protect(Schema &schema) {
     schema.sections.push_back({"policy.protect", "Tokens that stay whatever the policy says."});
     schema.keys.add(
         {.path = "policy.protect.prefix",
-         .doc = "First tokens that are never evicted (attention sinks).",
-         .example = "4",
+         .doc = "First tokens that are never evicted: attention sinks, without which most models "
+                "lose the text. Every policy that evicts keeps them. 0: none.",
+         .example = "16",
          .rule = {.minimum = 0, .maximum = max_tokens}},
-        [](auto &c) -> auto & { return c.policy.protect.prefix; }, 0);
+        [](auto &c) -> auto & { return c.policy.protect.prefix; }, 4);
     schema.keys.add(
         {.path = "policy.protect.recent",
          .doc = "Latest tokens that are never evicted.",

@@ -38,6 +38,15 @@ std::string kv_text(const Engine &engine) {
     return split.empty() ? text : text + "\nlayers: " + split;
 }
 
+// The policy and the tokens that it may not evict; empty if it never evicts.
+std::string policy_text(const PolicySetup &setup) {
+    if (setup.keeps_all()) return {};
+    const CacheConfig &config = setup.config();
+    return fmt::format("policy {}: never evicts the first {} and the latest {} tokens "
+                       "(policy.protect.prefix and .recent)\n",
+                       config.policy.name, config.protect_prefix, config.protect_recent);
+}
+
 std::string explain_engine(const Pipeline &pipeline, const Engine &engine) {
     const Device &device = engine.device();
     const Graph &graph = *engine.graph;
@@ -55,13 +64,14 @@ std::string explain_engine(const Pipeline &pipeline, const Engine &engine) {
                "{}backend {} on '{}': {}\nsync: {}\ndecode steps: {}\ngreedy steps are queued "
                "{}\nweights: {} ({} read per "
                "token)\n{}KV cache: keys "
-               "{}, values {}, {}\n",
+               "{}, values {}, {}\n{}",
                is_hybrid ? fmt::format("== {} ==\n", engine.name) : "", device.plugin(),
                device.device_info().name, device.info().description,
                to_string(engine.executor->stream().strategy()), replay_text(engine),
                ahead_text(engine), engine.weights->dtype_name(),
                format_bytes(engine.weights->bytes_per_token(device)), conversions,
-               keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype), kv_text(engine)) +
+               keel_dtype_name(kv.key_dtype), keel_dtype_name(kv.value_dtype), kv_text(engine),
+               policy_text(*engine.policy_setup)) +
            explain_table("decode, one token a step", explain_rows(graph.ops(StepForm::decode))) +
            explain_table(prefill_title, explain_rows(graph.ops(StepForm::prefill))) +
            (graph.taps().list().empty() ? std::string{}

@@ -95,6 +95,8 @@ TEST_CASE("Arguments that contradict each other are refused, and both are named"
          {"--budget and policy none exclude each other", "--policy"}},
         {{"bench", tiny, "--policy", "none", "--budget", "64"},
          {"--budget and policy none exclude each other"}},
+        {{"run", tiny, "-p", "a", "--sinks", "8"},
+         {"--sinks and policy none exclude each other", "leave --sinks out"}},
         // it is the policy that says so, whatever names it
         {{"run", tiny, "-p", "a", "--budget", "64", "--policy",
           std::string(KEEL_BINARY_DIR) + "/lib/keel/plugins/none.so"},
@@ -110,12 +112,31 @@ TEST_CASE("Arguments that contradict each other are refused, and both are named"
         0);
 }
 
+TEST_CASE("A budget that the first tokens fill is refused with the numbers and the keys") {
+    const auto refusal = [](const char *budget, std::vector<std::string> more) {
+        std::vector<std::string> args = {"run",      tiny,     "-p", "Once", "-n", "1", "--policy",
+                                         "snapkv",   "--set",  "policy.params.window=1",
+                                         "--budget", budget};
+        args.insert(args.end(), more.begin(), more.end());
+        const ProcessResult r = run_keel(args);
+        CHECK(r.code == (r.err.empty() ? 0 : 2));
+        return r.err;
+    };
+    const std::string eight = refusal("8", {"--sinks", "8"});
+    CHECK(contains(eight, "policy.budget.tokens: a budget of 8 slots leaves no room"));
+    CHECK(contains(eight, "policy.protect.prefix 8 + policy.protect.recent 0"));
+    CHECK(contains(eight, "at least 9"));
+    // nothing is lowered without a word, the default neither
+    CHECK(contains(refusal("4", {}), "policy.protect.prefix 4 + policy.protect.recent 0"));
+    CHECK(contains(refusal("64", {"--sinks", "-1"}), "--sinks: expected"));
+}
+
 TEST_CASE("A window and a budget that differ run with a warning that says what holds") {
     const auto warning = [](const char *budget, const char *window) {
         const ProcessResult r =
             run_keel({"run", tiny, "-p", "Once", "-n", "1", "--policy", "sliding_window",
                       "--budget", budget, "--set", std::string("policy.params.window=") + window,
-                      "--set", "policy.protect.prefix=4"});
+                      "--sinks", "4"});
         CHECK(r.code == 0);
         return r.err;
     };

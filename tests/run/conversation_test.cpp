@@ -221,7 +221,7 @@ TEST_CASE("the system prompt is never evicted while the rest goes") {
     Talk off({"policy.plugin=sliding_window", "policy.budget.tokens=96",
               "policy.protect.system_prompt=false"},
              rule);
-    CHECK(off.session.cache().protected_prefix() == 0);
+    CHECK(off.session.cache().protected_prefix() == 4); // the default of policy.protect.prefix
     CHECK_THAT(refusal_of([&] {
                    Talk small({"policy.plugin=sliding_window", "policy.budget.tokens=16"}, rule);
                }),

@@ -184,11 +184,13 @@ void check_budget(const CacheConfig &config, const KvShape &shape, const keel_po
     const int64_t pinned = pinned_slots(config);
     const int64_t least = config.protect_prefix + config.protect_recent + pinned + 1;
     if (budget.fixed() < least) {
-        throw_key_error(ErrorKind::input, budget.key(),
-                        "a budget of {} slots leaves no room beside policy.protect (prefix {} + "
-                        "recent {}{}); at least {}",
-                        budget.fixed(), config.protect_prefix, config.protect_recent,
-                        pinned > 0 ? fmt::format(" + spans {}", pinned) : "", least);
+        throw_key_error(
+            ErrorKind::input, budget.key(),
+            "a budget of {} slots leaves no room beside the protected tokens "
+            "(policy.protect.prefix {} + policy.protect.recent {}{}); raise the budget to "
+            "at least {}, or protect fewer tokens",
+            budget.fixed(), config.protect_prefix, config.protect_recent,
+            pinned > 0 ? fmt::format(" + policy.protect.spans {}", pinned) : "", least);
     }
     if (budget.fixed() < needs.least_budget) {
         throw_key_error(
