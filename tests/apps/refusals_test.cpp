@@ -114,9 +114,8 @@ TEST_CASE("Arguments that contradict each other are refused, and both are named"
 
 TEST_CASE("A budget that the first tokens fill is refused with the numbers and the keys") {
     const auto refusal = [](const char *budget, std::vector<std::string> more) {
-        std::vector<std::string> args = {"run",      tiny,     "-p", "Once", "-n", "1", "--policy",
-                                         "snapkv",   "--set",  "policy.params.window=1",
-                                         "--budget", budget};
+        std::vector<std::string> args = {
+            "run", tiny, "-p", "Once", "-n", "1", "--policy", "sliding_window", "--budget", budget};
         args.insert(args.end(), more.begin(), more.end());
         const ProcessResult r = run_keel(args);
         CHECK(r.code == (r.err.empty() ? 0 : 2));
@@ -133,10 +132,9 @@ TEST_CASE("A budget that the first tokens fill is refused with the numbers and t
 
 TEST_CASE("A window and a budget that differ run with a warning that says what holds") {
     const auto warning = [](const char *budget, const char *window) {
-        const ProcessResult r =
-            run_keel({"run", tiny, "-p", "Once", "-n", "1", "--policy", "sliding_window",
-                      "--budget", budget, "--set", std::string("policy.params.window=") + window,
-                      "--sinks", "4"});
+        const ProcessResult r = run_keel(
+            {"run", tiny, "-p", "Once", "-n", "1", "--policy", "sliding_window", "--budget", budget,
+             "--set", std::string("policy.params.window=") + window, "--sinks", "4"});
         CHECK(r.code == 0);
         return r.err;
     };

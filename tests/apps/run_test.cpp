@@ -232,14 +232,15 @@ TEST_CASE(
 
 TEST_CASE("A policy keeps the first 4 tokens unless --sinks or the config says otherwise") {
     const auto explained = [](std::vector<std::string> more) {
-        std::vector<std::string> args = {"run",      tiny, "--explain-only", "--policy", "random",
-                                         "--budget", "64"};
+        std::vector<std::string> args = {
+            "run", tiny, "--explain-only", "--policy", "sliding_window", "--budget", "64"};
         args.insert(args.end(), more.begin(), more.end());
-        return run_keel(args).out;
+        return run_keel(args);
     };
-    CHECK(contains(explained({}), "policy random: never evicts the first 4 and the latest 0"));
-    CHECK(contains(explained({"--sinks", "16"}), "never evicts the first 16 and"));
-    CHECK(contains(explained({"--sinks", "16", "--set", "policy.protect.prefix=0"}),
+    CHECK(contains(explained({}).out,
+                   "policy sliding_window: never evicts the first 4 and the latest 0"));
+    CHECK(contains(explained({"--sinks", "16"}).out, "never evicts the first 16 and"));
+    CHECK(contains(explained({"--sinks", "16", "--set", "policy.protect.prefix=0"}).out,
                    "never evicts the first 0 and"));
     CHECK(parse_json(explained({"--json"})).at("policy").at("protect").at("prefix") == 4);
 }
