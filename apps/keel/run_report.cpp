@@ -112,6 +112,7 @@ Json policy_json(const PolicySetup &setup) {
     const CacheConfig &config = setup.config();
     Json json = {{"plugin", config.policy.name}};
     if (setup.keeps_all()) return json;
+    json["allocator"] = config.allocator.name;
     json["protect"] = {{"prefix", config.protect_prefix}, {"recent", config.protect_recent}};
     return json;
 }

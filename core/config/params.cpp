@@ -9,7 +9,10 @@ namespace keel::pipeline {
 
 std::vector<RawParam *> path_params(PluginSection &section, keel_plugin_kind kind) {
     std::vector<RawParam *> found;
-    if (section.params.empty() || *section.plugin == "reference") return found;
+    // The allocators behind `auto` take no paths.
+    if (section.params.empty() || *section.plugin == "reference" ||
+        (kind == KEEL_PLUGIN_ALLOCATOR && *section.plugin == auto_allocator))
+        return found;
     const PluginLibrary &library =
         PluginRegistry::process().get(*section.plugin, kind, section.plugin.where);
     for (RawParam &param : section.params) {

@@ -273,10 +273,12 @@ void declare_policy(Schema &schema) {
     schema.keys.add(
         {.path = "policy.allocator.plugin",
          .doc = "Allocator that shares the budget out to layers and heads; loaded "
-                "only under a policy that evicts.",
+                "only under a policy that evicts. auto: adaptive with scope global and floor 0 "
+                "for a policy that keeps any number of slots per head and whose scores compare "
+                "across heads (kvzip), else uniform.",
          .example = "pyramid",
          .rule = {.is_plugin = true}},
-        [](auto &c) -> auto & { return c.policy.allocator.plugin; }, "uniform");
+        [](auto &c) -> auto & { return c.policy.allocator.plugin; }, auto_allocator);
     schema.keys.add_params(
         {.path = "policy.allocator.params",
          .doc = "The allocator's own parameters.",

@@ -73,6 +73,9 @@ struct TriggerSection {
     bool operator==(const TriggerSection &) const = default;
 };
 
+// policy.allocator.plugin: the allocator follows from what the policy says of itself.
+constexpr const char *auto_allocator = "auto";
+
 struct PolicySection : PluginSection {
     PluginSection allocator;
     BudgetSection budget;

@@ -110,6 +110,26 @@ void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_n
     }
 }
 
+// The allocator that the config names. For `auto`: a policy that keeps any number of slots per head
+// and whose scores compare across heads has one budget for all heads of the model, as KVzip's paper
+// has it. All others give each head the same budget.
+pipeline::PluginSection allocator_section(const pipeline::PolicySection &policy,
+                                          const keel_policy_needs &needs) {
+    pipeline::PluginSection section = policy.allocator;
+    if (*section.plugin != pipeline::auto_allocator) return section;
+    const bool is_global = needs.granularity == KEEL_KEEP_HEAD_RAGGED &&
+                           needs.output == KEEL_OUTPUT_SCORES &&
+                           (needs.flags & KEEL_POLICY_COMPARABLE) != 0;
+    section.plugin.value = is_global ? "adaptive" : "uniform";
+    if (!is_global) return section;
+    for (const auto &[key, text] : {std::pair{"scope", "global"}, std::pair{"floor", "0"}}) {
+        const bool is_given = std::ranges::any_of(
+            section.params, [key = key](const auto &param) { return param.key == key; });
+        if (!is_given) section.params.push_back({.key = key, .text = text});
+    }
+    return section;
+}
+
 } // namespace
 
 PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin policy,
@@ -127,7 +147,7 @@ PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin po
     if (!keeps_all) pipeline::check_eviction(section);
     check_triggers(section.trigger, needs, bound.policy.library->id());
     if (keeps_all) return bound;
-    bound.allocator = bind_plugin(section.allocator, KEEL_PLUGIN_ALLOCATOR);
+    bound.allocator = bind_plugin(allocator_section(section, needs), KEEL_PLUGIN_ALLOCATOR);
     const PluginLibrary &library = *bound.allocator.library;
     bound.cache.allocator = {library.id(), &library.allocator(), bound.allocator.params.data(),
                              bound.allocator.params.size(), bound.allocator.places};

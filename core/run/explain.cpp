@@ -42,9 +42,10 @@ std::string kv_text(const Engine &engine) {
 std::string policy_text(const PolicySetup &setup) {
     if (setup.keeps_all()) return {};
     const CacheConfig &config = setup.config();
-    return fmt::format("policy {}: never evicts the first {} and the latest {} tokens "
-                       "(policy.protect.prefix and .recent)\n",
-                       config.policy.name, config.protect_prefix, config.protect_recent);
+    return fmt::format("policy {}, allocator {}: never evicts the first {} and the latest {} "
+                       "tokens (policy.protect.prefix and .recent)\n",
+                       config.policy.name, config.allocator.name, config.protect_prefix,
+                       config.protect_recent);
 }
 
 std::string explain_engine(const Pipeline &pipeline, const Engine &engine) {

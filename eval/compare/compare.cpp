@@ -30,13 +30,11 @@ std::string value_text(const keel_param *p) {
 
 // Policies that choose otherwise keep other slots, and every op behind an eviction would differ for
 // that.
-void check_policies(const pipeline::PolicySection &a, const pipeline::PolicySection &b) {
-    const auto check = [](const char *section, const pipeline::PluginSection &x,
-                          const pipeline::PluginSection &y, keel_plugin_kind kind) {
-        if (x.plugin->empty() || *x.plugin != *y.plugin) return;
-        const BoundPlugin of_x = bind_plugin(x, kind), of_y = bind_plugin(y, kind);
-        for (const keel_param &p : of_x.params.rows()) {
-            const std::string first = value_text(&p), second = value_text(of_y.params.find(p.key));
+void check_policies(const PolicyBinding &a, const PolicyBinding &b) {
+    const auto check = [](const char *section, const BoundPlugin &x, const BoundPlugin &y) {
+        if (x.library == nullptr || x.library != y.library) return;
+        for (const keel_param &p : x.params.rows()) {
+            const std::string first = value_text(&p), second = value_text(y.params.find(p.key));
             if (first != second)
                 throw_error(ErrorKind::input,
                             "the two pipelines cannot be compared op by op: {}.params.{} is {} in "
@@ -46,8 +44,8 @@ void check_policies(const pipeline::PolicySection &a, const pipeline::PolicySect
                             section, p.key, first, second);
         }
     };
-    check("policy", a, b, KEEL_PLUGIN_POLICY);
-    check("policy.allocator", a.allocator, b.allocator, KEEL_PLUGIN_ALLOCATOR);
+    check("policy", a.policy, b.policy);
+    check("policy.allocator", a.allocator, b.allocator);
 }
 
 void check_models(Pipeline &a, Pipeline &b) {
@@ -66,7 +64,7 @@ void check_models(Pipeline &a, Pipeline &b) {
                     "--set policy.plugin=none for both compares the computation alone",
                     *a.config().policy.plugin, *b.config().policy.plugin);
     }
-    check_policies(a.config().policy, b.config().policy);
+    check_policies(a.policies().own(), b.policies().own());
 }
 
 void check_tokens(Pipeline &a, Pipeline &b, const CompareOptions &o) {

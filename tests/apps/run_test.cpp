@@ -237,8 +237,9 @@ TEST_CASE("A policy keeps the first 4 tokens unless --sinks or the config says o
         args.insert(args.end(), more.begin(), more.end());
         return run_keel(args);
     };
-    CHECK(contains(explained({}).out,
-                   "policy sliding_window: never evicts the first 4 and the latest 0"));
+    CHECK(contains(
+        explained({}).out,
+        "policy sliding_window, allocator uniform: never evicts the first 4 and the latest 0"));
     CHECK(contains(explained({"--sinks", "16"}).out, "never evicts the first 16 and"));
     CHECK(contains(explained({"--sinks", "16", "--set", "policy.protect.prefix=0"}).out,
                    "never evicts the first 0 and"));

@@ -30,7 +30,7 @@ TEST_CASE("two keys make a pipeline, the rest has defaults") {
     CHECK(c.kv.value_type() == KEEL_DTYPE_F16);
     CHECK(c.kv.max_bytes() == std::nullopt);
     CHECK(*c.policy.plugin == "none");
-    CHECK(*c.policy.allocator.plugin == "uniform");
+    CHECK(*c.policy.allocator.plugin == "auto");
     CHECK(c.policy.budget.kind() == BudgetKind::none);
     CHECK(*c.policy.budget.slack == std::nullopt);
     CHECK(*c.policy.positions == PositionMode::absolute);

@@ -92,7 +92,7 @@ TEST_CASE("the same plugin, named again, keeps the params") {
     CHECK(keys_of(with({"policy.plugin=snapkv"}).policy.params) == Texts{"window", "kernel"});
     // a default that is named is no change either
     const std::string plain = "model: m\nbackend: cpu\npolicy: {allocator: {params: {a: 1}}}\n";
-    const std::vector<std::string> same = {"policy.allocator.plugin=uniform"};
+    const std::vector<std::string> same = {"policy.allocator.plugin=auto"};
     CHECK(keys_of(parse_config(plain, "f", "/", same).policy.allocator.params) == Texts{"a"});
     const std::vector<std::string> other = {"policy.allocator.plugin=pyramid"};
     CHECK(parse_config(plain, "f", "/", other).policy.allocator.params.empty());

@@ -51,7 +51,7 @@ TEST_CASE("Each policy leaves of a text in a model the tokens that its paper's f
     for (const json &item : file.at("cases")) {
         const std::string policy =
             params_of(item) + ", budget: {tokens: " + std::to_string(file.at("budget").get<int>()) +
-            "}, allocator: " + params_of(item.at("allocator")) + "}}";
+            "}, allocator: " + params_of(item.at("allocator")) + "}, protect: {prefix: 0}}";
         INFO(policy);
         const std::string text =
             "model: {path: " + std::string(KEEL_SOURCE_DIR) +

@@ -65,6 +65,29 @@ TEST_CASE("under a policy that keeps all, by whatever name, budget, trigger and 
     }
 }
 
+TEST_CASE("allocator auto: kvzip shares one budget out over all heads, others give each the same") {
+    const Mini mini;
+    const auto allocator = [&](const std::string &policy, const std::string &allocator) {
+        const auto pipeline = mini.open("policy: {plugin: " + policy +
+                                        ", budget: {tokens: 64}, allocator: " + allocator + "}\n");
+        const BoundPlugin &bound = pipeline->policies().own().allocator;
+        std::string text = bound.library->id();
+        for (const char *key : {"scope", "floor"}) {
+            const keel_param *param = bound.params.find(key);
+            if (param != nullptr)
+                text += param->s != nullptr ? std::string(" ") + param->s
+                                            : fmt::format(" {}", param->f);
+        }
+        return text;
+    };
+    CHECK(allocator("kvzip", "auto") == "adaptive global 0");
+    CHECK(allocator("kvzip", "{params: {floor: 0.5}}") == "adaptive global 0.5");
+    CHECK(allocator("kvzip", "adaptive") == "adaptive layer 0.2");
+    CHECK(allocator("kvzip", "uniform") == "uniform");
+    CHECK(allocator("snapkv", "auto") == "uniform");
+    CHECK(allocator("sliding_window", "{plugin: auto}") == "uniform");
+}
+
 TEST_CASE("under a policy that evicts they are checked, with their lines") {
     const Mini mini;
     const auto pipeline =
