@@ -24,7 +24,7 @@ class ExpectedAttention {
         KEEL_BOOL_PARAM("value_norms", "true",
                         "weigh the expected attention with the value's L2 norm"),
         KEEL_FLOAT_PARAM(
-            "epsilon", "0", 0, 1,
+            "epsilon", "0.005", 0, 1,
             "added to the expected attention before it is weighed with the value's norm")};
 
     ExpectedAttention(const Setup &setup, keel_policy_needs &needs)

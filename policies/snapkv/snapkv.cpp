@@ -16,11 +16,11 @@ class SnapKv {
         "neighbours, and those queries' own tokens."};
     static constexpr keel_param_spec params[] = {
         KEEL_INT_PARAM(
-            "window", "32", 1, 65536,
+            "window", "16", 1, 65536,
             "observation window: last queries whose attention is read, and whose tokens stay"),
-        KEEL_INT_PARAM("kernel", "5", 1, 4095,
+        KEEL_INT_PARAM("kernel", "7", 1, 4095,
                        "width of the pooling over neighbouring slots, odd; 1: none"),
-        KEEL_CHOICE_PARAM("pool", "avg", poolings, "how neighbouring slots' scores are pooled"),
+        KEEL_CHOICE_PARAM("pool", "max", poolings, "how neighbouring slots' scores are pooled"),
         KEEL_CHOICE_PARAM("group", "mean", reductions,
                           "how the query heads of a KV head are reduced, before pooling; none: "
                           "each query head is "

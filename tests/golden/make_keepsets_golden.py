@@ -110,23 +110,24 @@ def main():
                      | kept(scores, stay, budgets))
 
     for method, params in [
-            (formulas.snapkv, {"window": 16, "kernel": 5}), (formulas.snapkv, {"window": 8, "kernel": 7, "pool": "max", "group": "none"}),
-            (formulas.h2o, {}), (formulas.h2o, {"score": "mean", "recent_share": 0.25}), (formulas.tova, {}), (formulas.keydiff, {}),
-            (formulas.knorm, {}), (formulas.expected_attention, {"n_future": 64}),
-            (formulas.expected_attention, {"n_future": 64, "covariance": False, "value_norms": False}),
+            (formulas.snapkv, {"window": 16, "kernel": 5, "pool": "avg"}), (formulas.snapkv, {"window": 8, "kernel": 7, "pool": "max", "group": "none"}),
+            (formulas.h2o, {"recent_share": 0.5}), (formulas.h2o, {"score": "mean", "recent_share": 0.25}), (formulas.tova, {}), (formulas.keydiff, {}),
+            (formulas.knorm, {}), (formulas.expected_attention, {"n_future": 64, "epsilon": 0.0}),
+            (formulas.expected_attention, {"n_future": 64, "covariance": False, "value_norms": False, "epsilon": 0.0}),
             (formulas.compactor, {"blend": 0.0, "chunk": 64})]:  # without the leverage, whose sketch is the plugin's own
         renamed = {("pool_kind" if k == "pool" else k): v for k, v in params.items()}
         scored = [method(s, BUDGET, **renamed) for s in layers]
         add(method.__name__, [x for x, _ in scored], list(scored[0][1]), {k: str(v).lower() for k, v in params.items()})
 
     window = 16
+    snapkv = {"window": str(window), "kernel": "5", "pool": "avg"}
     scored = [formulas.snapkv(s, BUDGET, window=window) for s in layers]
     scores, stay = [x for x, _ in scored], list(scored[0][1])
     flat = formulas.pyramid(len(layers), heads, TOKENS, BUDGET, window, 20)
-    add("snapkv", scores, stay, {"window": str(window)}, [flat[i:i + heads] for i in range(0, len(flat), heads)],
+    add("snapkv", scores, stay, snapkv, [flat[i:i + heads] for i in range(0, len(flat), heads)],
         {"plugin": "pyramid", "params": {}})
     flat = formulas.adaptive([x.tolist() for x in scores], [[set(stay)] * heads] * len(layers), BUDGET, 0.2, "layer", "none")
-    add("snapkv", scores, stay, {"window": str(window)}, [flat[i:i + heads] for i in range(0, len(flat), heads)],
+    add("snapkv", scores, stay, snapkv, [flat[i:i + heads] for i in range(0, len(flat), heads)],
         {"plugin": "adaptive", "params": {}})
 
     for chunk in (TOKENS, 64):  # in one piece, and in three

@@ -154,7 +154,7 @@ TEST_CASE("expected_attention refuses models whose layers differ in RoPE") {
 TEST_CASE("expected_attention without a counted query weighs values alone") {
     const TestModel model(1, 2, 1, 8);
     Scene scene(5, 2, 1, 8, 4, false, model.frequencies);
-    const LoadedPlugin plugin("expected_attention", {{"sinks", "2"}});
+    const LoadedPlugin plugin("expected_attention", {{"sinks", "2"}, {"epsilon", "0"}});
     PolicyRun run(plugin, model);
     keel_policy_input input = scene.input(run.needs, 3);
     const std::vector<float> nothing(2 * 8 * 8, 0.0f);
