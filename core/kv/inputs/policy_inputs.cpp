@@ -39,6 +39,9 @@ PolicyInputs::PolicyInputs(PolicySetup &setup, keel_buffer_kind placement)
     const SlotSums::Ops of_sums = {ops.clear_sums.get(), ops.read_sums.get(), ops.grow_sums.get()};
     if (g.running) running_ = std::make_unique<SlotSums>(ex, s, of_sums, placement);
     if (g.chunks) chunks_ = std::make_unique<SlotSums>(ex, s, of_sums, placement);
+    for (SlotSums *sums : {running_.get(), chunks_.get()}) {
+        if (sums != nullptr) sums_.push_back(sums);
+    }
     ranges_ = Tensor::shape(KEEL_DTYPE_I32, {1, 2});
 }
 
@@ -112,14 +115,7 @@ void PolicyInputs::end_prompt(const KvCache &cache) {
     release();
     if (window_) window_->end_prompt();
     if (stats_) stats_->free_step();
-    for (SlotSums *sums : this->sums()) sums->fit(cache);
-}
-
-std::vector<SlotSums *> PolicyInputs::sums() const {
-    std::vector<SlotSums *> all;
-    if (running_) all.push_back(running_.get());
-    if (chunks_) all.push_back(chunks_.get());
-    return all;
+    for (SlotSums *sums : sums_) sums->fit(cache);
 }
 
 // ---- an eviction --------------------------------------------------------------------------------
@@ -176,7 +172,7 @@ void PolicyInputs::begin_eviction(const KvCache &cache, const Eviction &eviction
     eviction_ = eviction;
     read_ = {};
     // Sums move with the slots, those of tokens that added nothing as well.
-    for (SlotSums *sums : this->sums()) sums->begin(cache);
+    for (SlotSums *sums : sums_) sums->begin(cache);
     if (needs(KEEL_NEED_WINDOW_SCORES)) queries_ = window_->prepare(eviction.tail, eviction.stride);
     if (stats_) {
         stats_->add_waiting();
@@ -307,12 +303,12 @@ void PolicyInputs::finish_eviction(bool again_soon) {
 
 std::vector<Tensor> PolicyInputs::companions(uint32_t layer) const {
     std::vector<Tensor> all;
-    for (const SlotSums *sums : this->sums()) all.push_back(sums->layer(layer));
+    for (const SlotSums *sums : sums_) all.push_back(sums->layer(layer));
     return all;
 }
 
 void PolicyInputs::compacted(const KvCache &cache) {
-    for (SlotSums *sums : this->sums()) sums->shrunk(cache);
+    for (SlotSums *sums : sums_) sums->shrunk(cache);
 }
 
 const Tensor &PolicyInputs::repeat_scores(int64_t slots) {

@@ -111,13 +111,13 @@ class PolicyInputs final : public StepTap {
     void score_piece(uint32_t layer, const Tensor &q, const Piece &piece);
     const float *read_keys(PlannedOp *op, const KvCache &cache, uint32_t layer, int64_t columns,
                            const Tensor &matrix, ReadArray &array);
-    std::vector<SlotSums *> sums() const;
 
     PolicySetup &setup_;
     keel_buffer_kind placement_;
 
     std::unique_ptr<WindowScores> window_;
     std::unique_ptr<SlotSums> running_, chunks_;
+    std::vector<SlotSums *> sums_; // those of running_ and chunks_ that there are
     std::unique_ptr<QueryStats> stats_;
 
     // Of the step in the making.

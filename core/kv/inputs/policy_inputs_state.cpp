@@ -78,7 +78,7 @@ uint64_t PolicyInputs::bytes() const {
         sum += array->bytes();
     for (const std::vector<float> *copy : {&query_sum_, &query_second_, &no_scores_})
         sum += held_bytes(*copy);
-    for (const SlotSums *sums : this->sums()) sum += sums->bytes();
+    for (const SlotSums *sums : sums_) sum += sums->bytes();
     if (window_) sum += window_->bytes();
     if (stats_) sum += stats_->bytes();
     if (unrotation_) sum += unrotation_->bytes();
