@@ -202,6 +202,7 @@ void share_cap(const pipeline::PipelineConfig &config, const EngineSet &set) {
         const uint64_t share = shape.layers == layers ? rest : rest / layers * shape.layers;
         shape.max_bytes =
             std::max<uint64_t>(1, engine->split.only_holds() ? engine->window_bytes() : share);
+        if (shape.layers == layers) shape.cap_beside = *cap - std::min(*cap, shape.max_bytes);
     }
 }
 

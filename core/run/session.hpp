@@ -36,8 +36,8 @@ class Session {
     // Error(resource) before anything happens if the tokens do not fit, and Error(runtime) with
     // layer and position if a number is not finite. False: it was cancelled
     // (HostServices::request_cancel) before all tokens were taken in, and there are no logits. Then
-    // the session and its pending token are as before. But if tokens were evicted meanwhile, the
-    // tokens that were taken in stay; see tokens().
+    // the session and its pending token are as before. But if tokens were evicted meanwhile, or
+    // layers with a window gave tokens back, the tokens that were taken in stay; see tokens().
     bool prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
                  const Progress &progress = {});
     // The prompt ends here, after prefill() was told that more of it follows. Policies that wait

@@ -169,6 +169,16 @@ std::string params_text(const BoundPlugin &plugin) {
     return "{" + text + "}";
 }
 
+// In which layers the cache holds a window only. model.context decides it, too.
+std::string held_text(const Pipeline &pipeline) {
+    const LayerSplit &split = pipeline.engine().split;
+    if (split.window() == 0) return "none held";
+    const bool is_held = split.windowed() > 0 || pipeline.policy_setup().shape().window > 0;
+    return is_held ? fmt::format("held in {} of {} layers", split.model_windowed(),
+                                 split.model_layers())
+                   : "none held";
+}
+
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 // What has to agree between the pipeline that saved and the one that goes on, with the names that
@@ -201,6 +211,7 @@ Facts facts_of(Pipeline &pipeline) {
     facts.emplace_back(
         "soft caps", fmt::format("attention {}, logits {}", m.attention_softcap, m.logit_softcap));
     facts.emplace_back("sliding window", window_text(m));
+    facts.emplace_back("attention windows", held_text(pipeline));
     facts.emplace_back("RoPE", rope_text(m));
     facts.emplace_back("tokenizer", tokenizer_fingerprint(pipeline.tokenizer()));
     facts.emplace_back("weights of type", pipeline.weights().dtype_name());

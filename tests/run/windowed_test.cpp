@@ -29,17 +29,6 @@ uint64_t uncut_bytes(const Pipeline &p, int64_t tokens) {
     return shape.bytes_of(tokens);
 }
 
-std::vector<int32_t> positions_of(const Session &session) {
-    std::vector<int32_t> all;
-    const KvCache &cache = session.cache().cache();
-    for (size_t row = 0; row < cache.rows(); ++row) {
-        const auto some = cache.row_positions(row);
-        all.insert(all.end(), some.begin(), some.end());
-        all.push_back(-1);
-    }
-    return all;
-}
-
 std::vector<int32_t> greedy_text(Session &session, int64_t prompt, int64_t tokens) {
     session.prefill(some_tokens(prompt));
     std::vector<int32_t> ids;
@@ -61,6 +50,14 @@ TEST_CASE("Layers that hold their window give the logits of an uncut cache") {
         CHECK(gap_to_uncut(session, uncut, {70, 130, 64, 140}, 150) < 1e-5);
         CHECK(session.kv_bytes() == held_bytes_of(*pipeline, session.tokens()));
         CHECK(session.kv_bytes() < uncut_bytes(*pipeline, session.tokens()));
+    }
+    for (const std::string kv : {"f16", "q8_0"}) {
+        INFO(kv);
+        const auto pipeline =
+            open(windowed_sets("gemma3", "cpu", {"kv.dtype=" + kv, "backend.params.compute=fast"}));
+        Session session(*pipeline);
+        UncutRun uncut(*pipeline);
+        CHECK(gap_to_uncut(session, uncut, {130, 140}, 70) < 1e-4);
     }
     const auto pipeline = open(windowed_sets("gemma2", "reference"));
     Session session(*pipeline);
@@ -132,6 +129,19 @@ TEST_CASE("A fork, a truncated sequence and a loaded session go on as the sequen
     }
 }
 
+TEST_CASE("A session that holds no windows is not loaded where windows are held") {
+    const TempFolder folder;
+    const auto narrow = open(windowed_sets("gemma3", "cpu", {"model.context=40"}));
+    Session session(*narrow);
+    session.prefill(some_tokens(30));
+    save_session(session, folder.path() / "a.session");
+    const auto wide = open(windowed_sets("gemma3", "cpu"));
+    Session loaded(*wide);
+    CHECK_THAT(
+        error_text([&] { load_session(loaded, folder.path() / "a.session"); }, ErrorKind::input),
+        Contains("saved with attention windows none held, this pipeline has held in 4 of 6"));
+}
+
 TEST_CASE("Several sequences of a model with windows write at once what each writes alone") {
     for (const std::string shape : {"gemma3", "mistral"}) {
         for (const std::string policy : {"none", "sliding_window"}) {
@@ -201,7 +211,14 @@ TEST_CASE("kv.max_mib holds the windows first, and the policy's layers have the 
     std::string why;
     CHECK(session.can_take(640));
     CHECK_FALSE(session.can_take(641, &why));
-    CHECK_THAT(why, Contains("kv.max_mib"));
+    CHECK_THAT(why, Contains("kv.max_mib = 8 (of which attention windows take 5.5)"));
+    // A repetition of the context has a copy of the windows beside them.
+    const auto repeating = open(windowed_sets(
+        "gemma3", "cpu", {"kv.max_mib=14", "policy.plugin=kvzip", "policy.budget.tokens=64"}));
+    Session repeated(*repeating);
+    repeated.prefill(some_tokens(300));
+    CHECK(repeated.cache().cache().max_length() == 64);
+    CHECK(repeated.stats().kv_peak_bytes <= 14 * 1048576);
     CHECK_THAT(error_text([&] { open(windowed_sets("gemma3", "cpu", {"kv.max_mib=5.6"})); },
                           ErrorKind::input),
                Contains("kv.max_mib") && Contains("windows of 40 tokens of 4 layers (5.500 MiB") &&

@@ -204,10 +204,9 @@ void check_budget(const CacheConfig &config, const KvShape &shape, const keel_po
     const int64_t capacity = budget.capacity();
     if (capacity < shape.max_slots && budget.fixed() >= capacity) {
         throw_key_error(ErrorKind::input, budget.key(),
-                        "a budget of {} slots does not fit: kv.max_mib = {:.1f} holds {} slots, "
+                        "a budget of {} slots does not fit: {} holds {} slots, "
                         "one of which the next token needs",
-                        budget.fixed(), static_cast<double>(shape.max_bytes) / bytes_per_mib,
-                        capacity);
+                        budget.fixed(), shape.cap_text(), capacity);
     }
 }
 

@@ -17,7 +17,10 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
                     to.shape().window > 0 ? name : from.config().policy.name,
                     std::max(from.shape().window, to.shape().window), name);
     }
-    if (!(to.shape() == from.shape()) || &to.executor() != &from.executor())
+    KvShape shape = to.shape(); // caps may differ
+    shape.max_bytes = from.shape().max_bytes;
+    shape.cap_beside = from.shape().cap_beside;
+    if (!(shape == from.shape()) || &to.executor() != &from.executor())
         throw_error(ErrorKind::internal, "a fork into a cache of another shape, under policy {}",
                     name);
     if (parent.seen > 0) {

@@ -33,12 +33,11 @@ bool PristineKeys::fits(const PolicySetup &setup, const KvCache &cache,
     }
     if (wanted <= s.max_bytes) return true;
     if (why != nullptr) {
-        *why =
-            fmt::format("rotating {} keys again keeps a copy of them as they were, {:.6g} MiB "
-                        "with the cache itself, which would pass kv.max_mib = {:.6g}; raise "
-                        "that key, lower policy.budget, or use policy.positions: absolute",
-                        keel_dtype_name(s.key_dtype), static_cast<double>(wanted) / bytes_per_mib,
-                        static_cast<double>(s.max_bytes) / bytes_per_mib);
+        *why = fmt::format("rotating {} keys again keeps a copy of them as they were, {:.6g} MiB "
+                           "with the cache itself, which would pass {}; raise "
+                           "that key, lower policy.budget, or use policy.positions: absolute",
+                           keel_dtype_name(s.key_dtype),
+                           static_cast<double>(wanted) / bytes_per_mib, s.cap_text());
     }
     return false;
 }

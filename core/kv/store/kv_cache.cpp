@@ -134,11 +134,10 @@ bool KvCache::fits(int64_t n, std::string *why) const {
     if (!arena_->can_take(blocks_wanted(n))) {
         if (why != nullptr) {
             *why = fmt::format(
-                "the KV cache holds {:.6g} MiB, {} more token(s) would pass kv.max_mib = {:.6g}; "
+                "the KV cache holds {:.6g} MiB, {} more token(s) would pass {}; "
                 "raise "
                 "that key, keep keys and values in a smaller kv.dtype, or let a policy evict",
-                static_cast<double>(arena_->bytes_in_use()) / bytes_per_mib, n,
-                static_cast<double>(shape().max_bytes) / bytes_per_mib);
+                static_cast<double>(arena_->bytes_in_use()) / bytes_per_mib, n, shape().cap_text());
         }
         return false;
     }

@@ -62,10 +62,10 @@ bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) con
     if (why != nullptr) {
         *why = fmt::format(
             "evicting from a cache that shares blocks with a fork copies {:.6g} MiB first, which "
-            "would pass kv.max_mib = {:.6g}; raise "
+            "would pass {}; raise "
             "that key, keep keys and values in a smaller kv.dtype, or let a policy evict",
             static_cast<double>(wanted * shape().block_bytes()) / bytes_per_mib,
-            static_cast<double>(shape().max_bytes) / bytes_per_mib);
+            shape().cap_text());
     }
     return false;
 }

@@ -87,11 +87,10 @@ void KvCache::reserve_like(const KvCache &from) {
     }
     if (!arena_->can_take(blocks)) {
         throw_error(ErrorKind::resource,
-                    "the cache takes {:.6g} MiB there, and kv.max_mib = {:.6g}; raise that key, or "
+                    "the cache takes {:.6g} MiB there, and {}; raise that key, or "
                     "keep keys "
                     "and values in a smaller kv.dtype",
-                    static_cast<double>(blocks * s.block_bytes()) / bytes_per_mib,
-                    static_cast<double>(s.max_bytes) / bytes_per_mib);
+                    static_cast<double>(blocks * s.block_bytes()) / bytes_per_mib, s.cap_text());
     }
     try {
         for (uint32_t l = 0; l < s.layers; ++l) {

@@ -84,9 +84,9 @@ void KvCache::load(StateReader &in, int64_t seen) {
         blocks += static_cast<uint64_t>(blocks_for(std::ssize(saved.back().positions)));
     }
     if (!arena_->can_take(blocks)) {
-        in.fail("the session needs {:.6g} MiB of KV cache, kv.max_mib is {:.6g}",
+        in.fail("the session needs {:.6g} MiB of KV cache, and {}",
                 static_cast<double>(blocks * shape().block_bytes()) / bytes_per_mib,
-                static_cast<double>(shape().max_bytes) / bytes_per_mib);
+                shape().cap_text());
     }
     try {
         for (size_t i = 0; i < heads_.size(); ++i)

@@ -1,5 +1,6 @@
 #include "kv/store/kv_shape.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 
 #include <algorithm>
@@ -16,6 +17,14 @@ int64_t KvShape::held_slots(int64_t tokens) const {
     if (window == 0) return tokens;
     const int64_t block = block_slots, unseen = std::max<int64_t>(0, tokens - window + 1);
     return tokens - std::max<int64_t>(0, unseen / block - 1) * block;
+}
+
+std::string KvShape::cap_text() const {
+    const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / bytes_per_mib; };
+    std::string text = fmt::format("kv.max_mib = {:.6g}", mib(max_bytes + cap_beside));
+    if (cap_beside > 0)
+        text += fmt::format(" (of which attention windows take {:.6g})", mib(cap_beside));
+    return text;
 }
 
 uint64_t KvShape::bytes_of(int64_t slots) const {

@@ -5,6 +5,7 @@
 #include <keel/kv.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace keel {
@@ -17,7 +18,8 @@ struct KvShape {
     int64_t max_slots = 0;     // of a head; tables hold whole blocks
     uint64_t max_bytes =
         0; // cap on blocks in use, K and V, all layers and forks; 0: none. Never passed
-    uint32_t sequences = 1; // the cache and the forks that may live at once
+    uint64_t cap_beside = 0; // of kv.max_mib, for layers with a window in another cache
+    uint32_t sequences = 1;  // the cache and the forks that may live at once
     // Above 0: all layers have an attention window of this many tokens, and a cache gives back the
     // blocks whose tokens no later query sees (KvCache::hold_window).
     int64_t window = 0;
@@ -39,6 +41,8 @@ struct KvShape {
     // Slots of a head after so many tokens, if nothing was evicted: all, or those that
     // KvCache::hold_window() leaves.
     int64_t held_slots(int64_t tokens) const;
+    // "kv.max_mib = 8", with what of it max_bytes does not contain. For messages.
+    std::string cap_text() const;
     uint64_t bytes_of(int64_t slots) const; // of whole blocks for so many slots in all heads
 
     // Memory that the books of one sequence take besides keys and values once it is full: block
