@@ -58,6 +58,17 @@ struct Lab {
         });
         return lines;
     }
+    // Records without the peak of their bytes. It depends on who reads the prompt: an arm that
+    // shares a prefill keeps its last queries until it evicts, and does not hold what the steps
+    // need.
+    static std::multiset<std::string> without_peaks(const std::multiset<std::string> &records) {
+        std::multiset<std::string> lines;
+        for (const std::string &line : records) {
+            const size_t at = line.find("\"peak_kv_bytes\":"), end = line.find(',', at);
+            lines.insert(at == std::string::npos ? line : line.substr(0, at) + line.substr(end));
+        }
+        return lines;
+    }
     static std::vector<AbItem> items(const fs::path &file) {
         std::vector<AbItem> all;
         read_ab_records(file, [&](AbRecord &&record, uint64_t) {

@@ -118,7 +118,7 @@ TEST_CASE("arms that share a prefill give to the bit what they give with one of 
     alone.share_prefill = false;
     const auto shared = lab.run(text, "shared"), own = lab.run(text, "own", alone);
     CHECK(shared.size() > 100);
-    CHECK(shared == own);
+    CHECK(Lab::without_peaks(shared) == Lab::without_peaks(own));
     CHECK(read_ab_header(lab.folder / "shared/results.jsonl").own_prefills.empty());
     CHECK(read_ab_header(lab.folder / "own/results.jsonl").own_prefills.size() == 8);
     // Each policy did something, and each in its own way.
@@ -128,10 +128,8 @@ TEST_CASE("arms that share a prefill give to the bit what they give with one of 
         CHECK((item.evictions > 0) == !keeps_all);
         CHECK(item.full_kv_bytes >= item.kv_bytes - item.policy_bytes);
         CHECK(item.peak_kv_bytes >= item.kv_bytes);
-        // What is collected while steps run lies there; what an eviction alone needs is given back
-        // behind it.
-        const bool collects = item.arm == "snapkv" || item.arm == "wide" || item.arm == "h2o" ||
-                              item.arm == "expected";
+        // Sums and statistics stay for later tokens; what an eviction alone needs is freed after it.
+        const bool collects = item.arm == "h2o" || item.arm == "expected";
         CHECK((item.policy_bytes > 0) == collects);
         if (!keeps_all) CHECK(item.kept_slots < 80);
         if (item.metric == "nll" && item.seed == 1)

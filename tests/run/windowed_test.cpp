@@ -213,8 +213,10 @@ TEST_CASE("kv.max_mib holds the windows first, and the policy's layers have the 
     CHECK_FALSE(session.can_take(641, &why));
     CHECK_THAT(why, Contains("kv.max_mib = 8 (of which attention windows take 5.5)"));
     // A repetition of the context has a copy of the windows beside them.
-    const auto repeating = open(windowed_sets(
-        "gemma3", "cpu", {"kv.max_mib=14", "policy.plugin=kvzip", "policy.budget.tokens=64"}));
+    const auto repeating =
+        open(windowed_sets("gemma3", "cpu",
+                           {"kv.max_mib=14", "policy.plugin=kvzip", "policy.allocator=uniform",
+                            "policy.budget.tokens=64"}));
     Session repeated(*repeating);
     repeated.prefill(some_tokens(300));
     CHECK(repeated.cache().cache().max_length() == 64);
