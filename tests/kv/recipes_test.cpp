@@ -1,5 +1,6 @@
 // Policies, allocators and the core together: budgets against a paper's formula, what it all takes
 // in memory and time.
+#include "kv/manager_run.hpp"
 #include "kv/tapped_run.hpp"
 #include "plugin/library.hpp"
 #include "support/temp_folder.hpp"
@@ -237,9 +238,8 @@ TEST_CASE(
     config.allocator = {"slow", &slow, nullptr, 0};
     config.budget_unit = BudgetUnit::tokens;
     config.budget = 40;
-    TappedRun run("reference", recipe_shape(3), config);
-    run.manager->append(60);
-    const auto records = run.manager->after_step(StepKind::prefill_end);
+    ManagerRun run("reference", recipe_shape(3), config);
+    const std::vector<EvictionRecord> records = run.step(60, StepKind::prefill_end);
     REQUIRE(records.size() == 3);
     double sum = 0;
     for (const EvictionRecord &r : records) {
