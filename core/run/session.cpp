@@ -105,10 +105,11 @@ bool Session::prefill_all(std::span<const int32_t> ids, bool is_prompt_end, uint
         }
         const int64_t n = sequence_.cache.next_chunk(total - done);
         const bool last = done + n == total;
+        const StepKind at_last = is_prompt_end ? StepKind::prefill_end : StepKind::prefill_pause;
         {
             const StepMeter::Span span(sequence_.meter, false);
             runner_.step(sequence_, ids.subspan(static_cast<size_t>(done), static_cast<size_t>(n)),
-                         last && is_prompt_end ? StepKind::prefill_end : StepKind::prefill_chunk,
+                         last ? at_last : StepKind::prefill_chunk,
                          last ? std::min<uint32_t>(rows, static_cast<uint32_t>(n)) : 0);
             if (!last) {
                 finish_step(); // does not wait: the next chunk is queued right after this one

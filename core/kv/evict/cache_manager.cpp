@@ -118,8 +118,9 @@ void CacheManager::count_append(int64_t n) {
 StepTap *CacheManager::begin_step(int64_t n, StepKind kind) {
     if (!inputs_) return nullptr;
     const bool evicts = clock_.expects(kind, *cache_, seen_);
-    return tap_.over(inputs_->begin_step(
-        *cache_, {seen_ - n, n, kind != StepKind::decode, kind == StepKind::prefill_end, evicts}));
+    const bool may_end = kind == StepKind::prefill_end || kind == StepKind::prefill_pause;
+    return tap_.over(
+        inputs_->begin_step(*cache_, {seen_ - n, n, kind != StepKind::decode, may_end, evicts}));
 }
 
 std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {

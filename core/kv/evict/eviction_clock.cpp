@@ -64,8 +64,8 @@ std::optional<Firing> EvictionClock::due(StepKind kind, const KvCache &cache, in
     if (setup_.prefill_only() || (!is_end && !may_act(kind))) return std::nullopt;
     if (fires_every_n(more)) return Firing{KEEL_TRIGGER_EVERY_N, now.tokens};
     if (!config.at_budget || !is_over(now, cache, more)) return std::nullopt;
-    return Firing{kind == StepKind::prefill_chunk ? KEEL_TRIGGER_CHUNK : KEEL_TRIGGER_BUDGET,
-                  now.tokens};
+    const bool in_prompt = kind == StepKind::prefill_chunk || kind == StepKind::prefill_pause;
+    return Firing{in_prompt ? KEEL_TRIGGER_CHUNK : KEEL_TRIGGER_BUDGET, now.tokens};
 }
 
 std::optional<Firing> EvictionClock::after_step(StepKind kind, const KvCache &cache, int64_t seen) {
@@ -78,8 +78,10 @@ bool EvictionClock::expects(StepKind kind, const KvCache &cache, int64_t seen) {
     looked_.reset();
     if (setup_.keeps_all()) return false;
     if (pressure_ && answers_pressure(kind)) looked_ = read_memory(kind, cache, seen);
-    const std::optional<Firing> firing =
+    std::optional<Firing> firing =
         looked_ && looked_->firing ? looked_->firing : due(kind, cache, seen);
+    if (!firing && kind == StepKind::prefill_pause)
+        firing = due(StepKind::prefill_end, cache, seen); // if the prompt ends here
     return firing && cache.total_length() > firing->target * static_cast<int64_t>(cache.rows());
 }
 

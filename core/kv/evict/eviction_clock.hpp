@@ -14,6 +14,7 @@ namespace keel {
 // A step is one forward pass.
 enum class StepKind {
     prefill_chunk, // more of the prompt follows
+    prefill_pause, // tokens of a prompt that may be its last: more follow, or the prompt ends
     prefill_end,   // the last chunk of a prompt
     decode,
 };
@@ -63,7 +64,8 @@ class EvictionClock {
     // May memory pressure evict after such a step? Every policy answers it, also one that otherwise
     // acts at the end of a prompt only.
     bool answers_pressure(StepKind kind) const {
-        return kind != StepKind::prefill_chunk || may_act(kind);
+        return (kind != StepKind::prefill_chunk && kind != StepKind::prefill_pause) ||
+               may_act(kind);
     }
     // Reads the system's memory if the config has the trigger for it, unless expects() did so for
     // this step. Call it before after_step().
