@@ -128,7 +128,8 @@ TEST_CASE("arms that share a prefill give to the bit what they give with one of 
         CHECK((item.evictions > 0) == !keeps_all);
         CHECK(item.full_kv_bytes >= item.kv_bytes - item.policy_bytes);
         CHECK(item.peak_kv_bytes >= item.kv_bytes);
-        // Sums and statistics stay for later tokens; what an eviction alone needs is freed after it.
+        // Sums and statistics stay for later tokens; what an eviction alone needs is freed after
+        // it.
         const bool collects = item.arm == "h2o" || item.arm == "expected";
         CHECK((item.policy_bytes > 0) == collects);
         if (!keeps_all) CHECK(item.kept_slots < 80);
