@@ -24,15 +24,16 @@ void declare_kv(Schema &schema) {
         [](auto &c) -> auto & { return c.kv.value_dtype; });
     schema.keys.add(
         {.path = "kv.max_mib",
-         .doc = "Hard cap of the cache in MiB, never passed; layers with a window take what they "
-                "need of it first; none: the context's size is the only bound.",
+         .doc = "Hard cap of the cache in MiB, never passed. Layers with an attention window get "
+                "the memory that they need first. none: only model.context limits the cache.",
          .example = "256",
          .rule = {.minimum = 0.001, .maximum = max_mib, .word = "none"}},
         [](auto &c) -> auto & { return c.kv.max_mib; });
     schema.keys.add(
         {.path = "kv.count_policy_state",
          .doc = "Whether kv.max_mib and policy.budget.mib include the memory that the policy "
-                "needs beside the cache. Each sequence then sets the most of it aside.",
+                "needs beside the cache. If true, each sequence reserves the largest size of "
+                "this memory.",
          .example = "true"},
         [](auto &c) -> auto & { return c.kv.count_policy_state; }, false);
 }

@@ -102,8 +102,8 @@ void declare_budget(Schema &schema) {
         [](auto &c) -> auto & { return c.policy.budget.ratio; });
     schema.keys.add(
         {.path = "policy.budget.mib",
-         .doc = "MiB that the cache holds in the layers on which the policy acts, together; slack "
-                "and a step's tokens included.",
+         .doc = "MiB that the cache may take in all layers on which the policy acts, with slack "
+                "and the tokens of a step.",
          .example = "32",
          .rule = {.minimum = 0.001, .maximum = max_mib}},
         [](auto &c) -> auto & { return c.policy.budget.mib; });
@@ -120,8 +120,8 @@ void declare_protect(Schema &schema) {
     schema.sections.push_back({"policy.protect", "Tokens that stay whatever the policy says."});
     schema.keys.add(
         {.path = "policy.protect.prefix",
-         .doc = "First tokens that are never evicted: attention sinks, without which most models "
-                "lose the text. Every policy that evicts keeps them. 0: none.",
+         .doc = "How many first tokens are never evicted. Every policy that evicts keeps them, "
+                "because most models fail without them (attention sinks). 0: none.",
          .example = "16",
          .rule = {.minimum = 0, .maximum = max_tokens}},
         [](auto &c) -> auto & { return c.policy.protect.prefix; }, 4);
@@ -274,8 +274,8 @@ void declare_policy(Schema &schema) {
         {.path = "policy.allocator.plugin",
          .doc = "Allocator that shares the budget out to layers and heads; loaded "
                 "only under a policy that evicts. auto: adaptive with scope global and floor 0 "
-                "for a policy that keeps any number of slots per head and whose scores compare "
-                "across heads (kvzip), else uniform.",
+                "if the policy may keep different numbers of slots per head and its scores compare "
+                "across heads (kvzip); else uniform.",
          .example = "pyramid",
          .rule = {.is_plugin = true}},
         [](auto &c) -> auto & { return c.policy.allocator.plugin; }, auto_allocator);
