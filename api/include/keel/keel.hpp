@@ -117,13 +117,14 @@ struct Result {
 struct Stats {
     uint64_t prefill_tokens = 0, decode_tokens = 0;
     double prefill_seconds = 0, decode_seconds = 0;
-    uint64_t kv_bytes = 0, kv_peak_bytes = 0; // of the cache alone
+    uint64_t kv_bytes = 0, kv_peak_bytes = 0; // of the cache alone: now, peak
     uint64_t evictions = 0;
-    // Memory of the policy beside the cache: what it collects, and what evictions need.
+    // Memory of the policy beside the cache (now, peak): its inputs and the arrays of evictions.
     uint64_t policy_bytes = 0, policy_peak_bytes = 0;
-    // The most of cache and policy at the same moment; at most the sum of the two peaks.
+    // The peak of cache plus policy. At most the sum of the two other peaks.
     uint64_t held_peak_bytes = 0;
-    // How much less the session holds now, of both, than before its evictions.
+    // What evictions saved: cache plus policy when an eviction began (the largest one counts),
+    // minus cache plus policy now.
     uint64_t freed_bytes = 0;
 };
 
@@ -176,12 +177,12 @@ class KEEL_API Session {
     Session(Session &&) noexcept;
     Session &operator=(Session &&) noexcept;
 
-    // Reads a prompt and writes on. A later call goes on behind what there is; its prompt may then
-    // be empty. An empty prompt in an empty session is the token that begins a text;
-    // ErrorKind::usage if the model names none. A prompt that does not fit is ErrorKind::resource,
-    // and nothing has changed then. Nor has it after Stop::cancelled without ids, unless `detail`
-    // says how much of the prompt stays (tokens were evicted meanwhile). parse_special: as for
-    // Pipeline::encode().
+    // Reads a prompt and generates. A later call continues the session; its prompt may be empty. In
+    // an empty session an empty prompt stands for the token that begins a text; if the model has no
+    // such token, ErrorKind::usage. A prompt that does not fit: ErrorKind::resource, and the
+    // session is unchanged. After Stop::cancelled without ids the session is unchanged too, except
+    // if tokens were evicted meanwhile: then `detail` says how much of the prompt stays.
+    // parse_special: as for Pipeline::encode().
     Result generate(std::string_view prompt, const Generation &options, bool parse_special = true);
     Result generate(std::string_view prompt); // with the pipeline's defaults
     Result generate(const std::vector<int32_t> &prompt, const Generation &options);

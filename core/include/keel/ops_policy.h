@@ -19,17 +19,19 @@ extern "C" {
 /* no softmax: scale * q . K (times the weight, with WEIGHTS) is reduced over the queries that
  * see the slot: MEAN divides by their number; seen by none, SUM and MEAN give 0 and MAX -inf */
 #define KEEL_SCORES_LOGITS 8u
-/* KEEL_ATTENTION_SOFTCAP's rule: logits = softcap * tanh(logits / softcap), before the softmax,
- * before LOGITS' reduction and before the weight. since 0.1 */
+/* As KEEL_ATTENTION_SOFTCAP: logits = softcap * tanh(logits / softcap). It is applied before the
+ * softmax (with LOGITS: before the reduction) and before the weight. since 0.1 */
 #define KEEL_SCORES_SOFTCAP 16u
-/* KEEL_ATTENTION_WINDOW's rule: query i sees slot j only when q_positions[i] - positions[h][j] <
- * window. It is a property of the model, and hides more slots beside CAUSAL and RANGES; the softmax
- * is over what is left. Not to be confused with scores->window. since 0.1 */
+/* As KEEL_ATTENTION_WINDOW: query i sees slot j of head h only if q_positions[i] -
+ * positions[h][j] < window. The window is a property of the model. A query sees a slot only if
+ * CAUSAL, RANGES and this bit all allow it, and the softmax is over the slots that it sees. This
+ * window is not scores->window. since 0.1 */
 #define KEEL_SCORES_WINDOW 32u
-/* The composed form of attention's scores, for queries that are given. All bits combine. A slot
- * outside the ranges gets 0 in all forms (with accumulate: SUM and MEAN leave it, MAX keeps the
- * larger). With scores->window only the last queries contribute. Bound 1e-5, s being the score
- * itself; LOGITS: s the sum of |terms| of the dot products, with SOFTCAP capped like the logit. */
+/* Attention scores as an op of its own, for the queries in `q`. All bits can be combined. A slot
+ * outside `ranges` scores 0. With accumulate, SUM and MEAN leave its old value; MAX stores
+ * max(old, 0). With scores->window only the last queries contribute. Bound 1e-5, where s is the
+ * score itself; with LOGITS the sum of |terms| of the dot products, to which SOFTCAP's formula is
+ * applied too. */
 typedef struct keel_attention_scores_args {
     KEEL_ARGS_HEAD;
     /* A [m, heads, head_dim], rotated */
@@ -42,11 +44,12 @@ typedef struct keel_attention_scores_args {
     const keel_scores *scores;
     float scale;
     uint32_t reserved;
-    /* i32 [m] or [m, kv_heads] with KEEL_SCORES_WINDOW, else NULL. since 0.1 */
+    /* Positions of the queries: i32 [m] or [m, kv_heads]. NULL without KEEL_SCORES_WINDOW.
+     * since 0.1 */
     const keel_tensor *q_positions;
-    /* tokens, with KEEL_SCORES_WINDOW. since 0.1 */
+    /* Length of the model's window in tokens. Used with KEEL_SCORES_WINDOW. since 0.1 */
     int64_t window;
-    /* with KEEL_SCORES_SOFTCAP. since 0.1 */
+    /* Cap of the logits. Used with KEEL_SCORES_SOFTCAP. since 0.1 */
     float softcap;
     uint32_t reserved_2;
 } keel_attention_scores_args;
