@@ -54,7 +54,7 @@ Budget::Budget(const CacheConfig &config, const keel_policy_needs &needs, const 
     }
 }
 
-// Blocks of each head that fit in so many bytes, beside the policy's state for them.
+// How many blocks of each head fit in `bytes`, together with the policy's state for these blocks.
 int64_t Budget::blocks_in(double bytes, const State &state) const {
     const auto row = static_cast<double>(block_row_bytes_);
     auto most = static_cast<int64_t>(std::min(std::floor(bytes / row), 0x1p30));
@@ -63,7 +63,7 @@ int64_t Budget::blocks_in(double bytes, const State &state) const {
         const auto slots = std::min(blocks * shape_.block_slots, shape_.max_slots);
         return static_cast<double>(blocks) * row + static_cast<double>(state(slots)) <= bytes;
     };
-    int64_t least = 0; // fits, or nothing does
+    int64_t least = 0; // fits, unless not even 0 blocks fit
     while (least < most) {
         const int64_t middle = least + (most - least + 1) / 2;
         if (fits(middle)) {

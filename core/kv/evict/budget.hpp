@@ -35,10 +35,11 @@ int64_t pinned_slots(const CacheConfig &config);
 // Turns the budget of the config into slots per head. It checks nothing: check_budget() does.
 class Budget {
   public:
-    // Bytes that the policy needs beside a cache of so many slots per head; rises with the slots.
+    // Bytes that the policy needs beside a cache of `slots` slots per head. Rises with `slots`.
     using State = std::function<uint64_t(int64_t slots)>;
     // The arguments must stay valid. `step_tokens`: the most tokens that one prefill step has.
-    // `state`: counts against KvShape::max_bytes and a budget in MiB; NULL: it does not.
+    // `state`: its bytes count against KvShape::max_bytes and a budget in MiB. NULL: the policy's
+    // memory does not count.
     Budget(const CacheConfig &config, const keel_policy_needs &needs, const KvShape &shape,
            const AllocatorForm &allocator, int64_t step_tokens, const State &state = {});
 
@@ -60,7 +61,7 @@ class Budget {
     // For mib_slots(): bytes of one block of each head of all layers, and the fewest blocks a head.
     uint64_t block_row_bytes() const { return block_row_bytes_; }
     int64_t least_blocks() const { return least_blocks_; }
-    // The bytes that a sequence sets aside for the policy: its state beside a full cache.
+    // Bytes that a sequence reserves for the policy: the policy's state beside a full cache.
     uint64_t set_aside() const { return set_aside_; }
     // The config key that the budget comes from, for messages.
     const std::string &key() const { return key_; }

@@ -62,9 +62,10 @@ struct CacheConfig {
     std::optional<int64_t> every_n;                                  // and every n tokens
     std::optional<PressureConfig> pressure;                          // and when memory is short
     std::shared_ptr<SystemMonitor> monitor;                          // who tells; NULL: the system
-    // Policies act on some layers of the model: on those that see everything, or on all layers if
-    // all have an attention window. They count these layers only. If several backends hold them:
-    // the number of the first one that this cache has, and how many the model has. 0: all of them.
+    // A policy acts on the layers of the model that have no attention window, or on all layers if
+    // all have one. Only these layers are counted here. If several backends hold them: the number
+    // of the first such layer in this cache, and how many the model has. model_layers 0: this cache
+    // has all of them.
     uint32_t first_layer = 0, model_layers = 0;
     // The number in the model of each layer on which the policy acts, for the log and for errors.
     // Empty: layer l is first_layer + l.
@@ -72,13 +73,14 @@ struct CacheConfig {
     uint32_t number_of(uint32_t layer) const {
         return layer_numbers.empty() ? first_layer + layer : layer_numbers[layer];
     }
-    bool other_backends = false; // which run layers of the model
-    WindowedLayers windowed;     // that have a cache of their own beside this one
-    // Of the model, for the log: layers with a window, all layers, the window in tokens. 0: none.
+    bool other_backends = false; // other backends run layers of the model too
+    WindowedLayers windowed;     // the layers with a window, which have a cache of their own
+    // For the log: how many layers of the model have a window, how many layers it has, and the
+    // window in tokens. 0: no layer has a window.
     uint32_t windowed_layers = 0, all_layers = 0;
     int64_t model_window = 0;
-    // The sequences are forked into policies that evict. So a model in which all layers have a
-    // window keeps all tokens, too.
+    // Sequences will be forked into policies that evict. So the cache keeps all tokens even if all
+    // layers of the model have a window.
     bool keeps_for_forks = false;
     std::vector<TokenRun> pinned; // further tokens that stay, by their numbers since the start
     uint64_t seed = 0;

@@ -163,7 +163,8 @@ std::span<const EvictionRecord> CacheManager::run(const Firing &firing) {
     const bool done =
         eviction_->run(firing, {*cache_, *inputs_, tokens_, clock_, rerotation_.get(), totals_,
                                 stamp_, seen_, tail_, [this] { return repeat_context(); }});
-    // Slots go when all is decided: what the policy looked at lay beside the whole cache.
+    // Slots are evicted only after everything was decided. Until then the policy's inputs were held
+    // beside the whole cache.
     peaks_.note(cache, policy_bytes());
     const bool again_soon = firing.trigger != KEEL_TRIGGER_PRESSURE;
     inputs_->finish_eviction(again_soon);

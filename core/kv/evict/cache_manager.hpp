@@ -17,7 +17,8 @@ namespace keel {
 
 // One sequence's cache under its policy, step by step. It owns the caches and the classes that
 // decide: EvictionClock (when), Eviction (which slots), ProtectedTokens (which slots stay). The
-// policy acts on the main cache of LayerCaches; layers with a window hold their window. A step is
+// policy acts on the main cache of LayerCaches. Layers with a window hold only its tokens.
+// A step:
 //
 //     n = manager.next_chunk(tokens_left, chunk);        // prefill; decode: n = 1
 //     manager.before_append(n, kind);                    // may evict to make room
@@ -36,11 +37,12 @@ class CacheManager {
   public:
     // `setup` must stay valid. `placement` is Executor::placement() once all ops are planned.
     CacheManager(PolicySetup &setup, keel_buffer_kind placement);
-    // For one of several sequences whose blocks share arenas (of the setup's executor and layout).
+    // For one of several sequences that share arenas. The arenas have the setup's executor and
+    // layout.
     CacheManager(PolicySetup &setup, const KvArenas &arenas);
     ~CacheManager();
 
-    // Of the layers on which the policy acts.
+    // The cache of the layers on which the policy acts.
     KvCache &cache() { return *cache_; }
     const KvCache &cache() const { return *cache_; }
     LayerCaches &caches() { return caches_; } // of all layers
@@ -84,7 +86,7 @@ class CacheManager {
     void keep_ahead();
     void drop_ahead();
     // Evicts now, down to the budget, without regard to the triggers. For experiments. Throws
-    // Error(usage) if the policy reads queries of a step and none are kept.
+    // Error(usage) if the policy needs the last queries and none are kept.
     std::span<const EvictionRecord> evict();
 
     // ---- what stays ----
@@ -108,8 +110,8 @@ class CacheManager {
 
     // Takes the last n tokens back. Throws Error(usage) if some of them were evicted already, if
     // they are part of sums that the policy reads (running_scores, query_stats, chunk_scores), or
-    // if layers with a window gave back what the tokens before them see. All tokens can always be
-    // taken back.
+    // if layers with a window freed keys that would be in the window again. All tokens can always
+    // be taken back.
     void truncate(int64_t n);
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
     // An empty cache; the policy begins again, and the protected prefix is the config's.
@@ -172,8 +174,8 @@ class CacheManager {
     // The maximum of held_bytes() since the sequence began, also during evictions. It is at most
     // the sum of the two other peaks, which may be of different moments.
     uint64_t held_peak_bytes() const { return std::max(peaks_.held, held_bytes()); }
-    // How much less the sequence holds now than before its evictions: the most that it held when
-    // one of them began, minus held_bytes(). 0 without evictions.
+    // What evictions saved: the maximum of held_bytes() at the beginnings of evictions, minus
+    // held_bytes() now. 0 without evictions.
     uint64_t freed_bytes() const {
         const uint64_t now = held_bytes();
         return std::max(peaks_.evicting, now) - now;
@@ -184,16 +186,17 @@ class CacheManager {
     uint64_t evictions() const { return totals_.evictions; } // times that slots were evicted
     // Slots of the head that lost the most, summed over evictions.
     uint64_t evicted_slots() const { return totals_.evicted_slots; }
-    // Of blocks that they gave back, summed over evictions. A block that was taken again and given
-    // back again counts twice, so this can be more than the cache ever held. See freed_bytes().
+    // Bytes of the blocks that evictions freed, summed over evictions. A block that was used and
+    // freed again counts twice, so the sum can be larger than the cache ever was. See
+    // freed_bytes().
     uint64_t evicted_bytes() const { return totals_.evicted_bytes; }
 
   private:
-    // The most bytes since the sequence began.
+    // Maxima since the sequence began, in bytes.
     struct Peaks {
         uint64_t cache = 0, policy = 0;
-        uint64_t held = 0;     // of both at the same moment
-        uint64_t evicting = 0; // of both when an eviction began
+        uint64_t held = 0;     // cache plus policy
+        uint64_t evicting = 0; // cache plus policy, at the beginnings of evictions
 
         void note(uint64_t cache_bytes, uint64_t policy_bytes) {
             cache = std::max(cache, cache_bytes);
@@ -227,7 +230,7 @@ class CacheManager {
     SequenceStamp stamp_;
     int64_t seen_ = 0;       // tokens since the start
     int64_t tail_ = 0;       // newest tokens that are in all heads: may be taken back
-    uint64_t set_aside_ = 0; // bytes that blocks leave to the policy
+    uint64_t set_aside_ = 0; // bytes that are reserved for the policy
     EvictionTotals totals_;
     Peaks peaks_;
     std::vector<int32_t> positions_; // of the tokens to come

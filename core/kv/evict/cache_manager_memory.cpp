@@ -17,8 +17,9 @@ uint64_t CacheManager::policy_bytes(const PolicySetup &setup, int64_t context, i
     return inputs + Eviction::bytes(setup, held) + Rerotation::work_bytes(setup, context, held);
 }
 
-// Prompts are far apart, and what was read of one is as large as the cache was. Evictions while
-// decoding come soon and use the memory again.
+// Frees the arrays of the prompt's eviction: they are as large as the cache was, and the next
+// prompt may come much later. Evictions while decoding keep their arrays, because the next eviction
+// comes soon.
 void CacheManager::end_prompt() {
     if (!inputs_) return;
     peaks_.note(bytes_in_use(), policy_bytes());
@@ -37,8 +38,8 @@ std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
         warn_of_relief(*answer.state, slots);
         return records;
     }
-    // What backend and allocator keep for later is given back to the system. Arenas that were
-    // outgrown are held by queued ops that move their rows.
+    // Returns to the system the memory that backend and allocator keep for later. First waits for
+    // the stream, because queued ops still hold outgrown arenas, whose rows they move.
     setup_.executor().stream().wait();
     setup_.executor().device().trim();
     return_free_memory();

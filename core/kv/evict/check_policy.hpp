@@ -24,8 +24,8 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
 // Checks that the budget is large enough for the protected slots and small enough for the cache.
 void check_budget(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs,
                   const AllocatorForm &allocator, const Budget &budget);
-// Checks that the policy's state, which counts, leaves a block for each head under kv.max_mib and
-// in a budget in MiB.
+// For kv.count_policy_state: checks that the policy's state leaves room for a block of each head
+// under kv.max_mib and in a budget in MiB.
 void check_state(const CacheConfig &config, const KvShape &shape, const Budget &budget,
                  const Budget::State &state);
 // Is there room beside a protected prefix of this many slots? `what` names it in the error: "the

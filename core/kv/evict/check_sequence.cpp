@@ -17,7 +17,7 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
                     to.shape().window > 0 ? name : from.config().policy.name,
                     std::max(from.shape().window, to.shape().window), name);
     }
-    KvShape shape = to.shape(); // caps may differ
+    KvShape shape = to.shape(); // the caps of the two may differ
     shape.max_bytes = from.shape().max_bytes;
     shape.cap_beside = from.shape().cap_beside;
     if (!(shape == from.shape()) || &to.executor() != &from.executor())

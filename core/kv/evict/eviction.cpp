@@ -81,7 +81,7 @@ bool Eviction::run(const Firing &firing, const Sequence &sequence) {
     auto began = Clock::now();
     records_.clear();
     by_rule_ = needs_rule(firing, sequence);
-    // The rule's scores do not compare across heads, so they are not weighed.
+    // The scores of the key rule do not compare across heads, so the allocator gets no scores.
     by_scores_ = setup_.allocator().by_scores && !by_rule_;
     // An allocator that weighs scores is asked when they are there.
     if (setup_.allocator().by_scores) {
@@ -111,8 +111,9 @@ bool Eviction::run(const Firing &firing, const Sequence &sequence) {
     return true;
 }
 
-// Memory pressure comes at any time. A repetition would take more memory then, decoded tokens have
-// no attention within pieces of the prompt, and queries may be gone.
+// Memory pressure comes at any time, so the policy's inputs may not be available: a repetition
+// would take more memory, decoded tokens have no chunk_scores, and the last queries may have been
+// freed.
 bool Eviction::needs_rule(const Firing &firing, const Sequence &sequence) const {
     if (firing.trigger != KEEL_TRIGGER_PRESSURE || !setup_.may_use_key_rule()) return false;
     if (setup_.needs(KEEL_NEED_REPLAY)) return true;
@@ -143,7 +144,7 @@ double Eviction::ask(uint32_t layer, const Firing &firing, const Sequence &seque
     return microseconds_since(begin);
 }
 
-// What the records of all layers have in common.
+// The fields that are equal in the records of all layers.
 EvictionRecord Eviction::first_record(const Firing &firing, const Sequence &sequence) const {
     EvictionRecord common;
     common.sequence = sequence.stamp.number;

@@ -80,7 +80,7 @@ class Eviction {
     PolicySetup &setup_;
     std::unique_ptr<PolicyState> policy_;
     BudgetShares shares_;
-    bool by_rule_ = false;                 // the rule of key_rule.hpp decides in the policy's place
+    bool by_rule_ = false;                 // the rule of key_rule.hpp decides, not the policy
     bool by_scores_ = false;               // the allocator weighs scores
     std::vector<LayerDecision> decisions_; // one, or with an allocator that weighs scores [layers]
     std::vector<double> asked_microseconds_; // [layers], with such an allocator; else 0

@@ -81,7 +81,7 @@ bool EvictionClock::expects(StepKind kind, const KvCache &cache, int64_t seen) {
     std::optional<Firing> firing =
         looked_ && looked_->firing ? looked_->firing : due(kind, cache, seen);
     if (!firing && kind == StepKind::prefill_pause)
-        firing = due(StepKind::prefill_end, cache, seen); // if the prompt ends here
+        firing = due(StepKind::prefill_end, cache, seen); // the prompt may end here
     return firing && cache.total_length() > firing->target * static_cast<int64_t>(cache.rows());
 }
 

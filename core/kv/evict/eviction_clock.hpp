@@ -14,7 +14,7 @@ namespace keel {
 // A step is one forward pass.
 enum class StepKind {
     prefill_chunk, // more of the prompt follows
-    prefill_pause, // tokens of a prompt that may be its last: more follow, or the prompt ends
+    prefill_pause, // a part of a prompt: more of the prompt may follow, or it may end here
     prefill_end,   // the last chunk of a prompt
     decode,
 };
@@ -45,11 +45,13 @@ class EvictionClock {
     std::optional<Firing> before_append(StepKind kind, int64_t n, int64_t seen) const;
     // The eviction that follows a step. A trigger that fires begins to count again.
     std::optional<Firing> after_step(StepKind kind, const KvCache &cache, int64_t seen);
-    // Will slots go after this step, as far as the clock can tell? Call it when the step's slots
-    // were appended. Reads the system's memory for look_at_memory() of the same step.
+    // Will slots be evicted after this step, as far as the clock can tell? Call it after the step's
+    // slots were appended. Reads the system's memory; look_at_memory() of the same step then uses
+    // this reading.
     bool expects(StepKind kind, const KvCache &cache, int64_t seen);
-    // Could after_step() of a decode step evict, or look at the system's memory? Or, for a policy
-    // that then needs scores of the step, after_step() of the decode step behind it?
+    // Could after_step() of the current decode step evict, or read the system's memory? If the
+    // policy needs window scores: could after_step() of the next decode step evict? (That step
+    // would then compute scores.)
     bool will_fire_next(const KvCache &cache, int64_t seen) const;
     // How many tokens may come between an eviction of `trigger` and the next one: as many as there
     // is room for, unless a trigger fires sooner.
@@ -61,8 +63,8 @@ class EvictionClock {
     // How many of n prompt tokens the next step can take, so that evictions make room for them.
     int64_t chunk_that_fits(int64_t n, const KvCache &cache, int64_t seen) const;
 
-    // May memory pressure evict after such a step? Every policy answers it, also one that otherwise
-    // acts at the end of a prompt only.
+    // May memory pressure evict after such a step? Every policy evicts under pressure, even one
+    // that otherwise acts only at the end of a prompt.
     bool answers_pressure(StepKind kind) const {
         return (kind != StepKind::prefill_chunk && kind != StepKind::prefill_pause) ||
                may_act(kind);
@@ -100,7 +102,7 @@ class EvictionClock {
     int64_t since_every_n_ = 0;             // tokens since the trigger `every_n` fired
     std::optional<PressureWatch> pressure_; // none: memory is not watched
     std::shared_ptr<const PressureState> pressure_state_;
-    std::optional<PressureAnswer> looked_; // by expects(), for the step in the making
+    std::optional<PressureAnswer> looked_; // the reading of expects(), for the current step
 };
 
 } // namespace keel

@@ -29,7 +29,7 @@ struct EvictionRecord {
     double seconds = 0;    // since the cache was made or reset
     std::chrono::system_clock::time_point when{};
     keel_trigger trigger = KEEL_TRIGGER_BUDGET;
-    const char *rule = nullptr;    // that decided in the policy's place; NULL: the policy decided
+    const char *rule = nullptr; // the rule that decided instead of the policy; NULL: the policy did
     uint32_t layer = 0, heads = 0; // heads: KV heads
     int64_t held_max = 0;          // slots of the longest head before
     int64_t budget = 0; // slots per head that might stay, on average over all layers and heads
@@ -64,8 +64,8 @@ struct EvictionSource {
     std::string policy;
     std::string allocator = {};        // empty: none
     std::string allocator_params = {}; // as JSON, {"beta":20}
-    // Of the model: layers that hold a window only, and on which the policy does not act; all
-    // layers; the window in tokens. 0: there are no such layers.
+    // Of the model: the number of layers that hold only a window, and on which the policy does not
+    // act; the number of all layers; the window in tokens. 0: no layer holds only a window.
     uint32_t windowed_layers = 0, all_layers = 0;
     int64_t window = 0;
 };

@@ -7,10 +7,10 @@
 
 namespace keel {
 
-// The rule of policy `keydiff`: scores each slot by how little its key points where the keys of its
-// head point, and lets the first 4 slots stay. It needs key_rule_needs. Writes `scores` and `stay`
-// [kv_heads, stride]. With `shared` the heads of the layer keep the same slots: row 0 is the mean
-// over the heads.
+// The rule of policy `keydiff`: the score of a slot is minus the cosine between its key and the sum
+// of its head's normalized keys. The first 4 slots always stay. `input` has the inputs of
+// key_rule_needs. Writes `scores` and `stay`, both [kv_heads, stride]. With `shared` all heads of
+// the layer keep the same slots: row 0 of `scores` is the mean over the heads.
 void score_by_keys(const keel_policy_input &input, uint32_t head_dim, bool shared,
                    std::vector<float> &scores, std::vector<uint8_t> &stay);
 

@@ -60,7 +60,7 @@ class LayerDecision {
     const PolicySetup *setup_;
     uint32_t layer_ = 0;
     int64_t stride_ = 0;
-    bool by_rule_ = false; // no policy was asked
+    bool by_rule_ = false; // the rule of key_rule.hpp decided
     std::vector<int32_t> lengths_, positions_;
     std::vector<uint8_t> mask_, stay_,
         held_; // protected; what the policy lets stay; either of them

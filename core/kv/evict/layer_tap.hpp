@@ -10,8 +10,8 @@
 
 namespace keel {
 
-// Hands the by-products of an engine's layers to a policy that acts on some of them. The policy's
-// tap counts only those; layers with a window leave nothing.
+// Passes the by-products of an engine's layers to the policy's tap if the policy acts on the layer.
+// The policy's tap numbers only these layers, from 0. Layers with a window have no by-products.
 class LayerTap final : public StepTap {
   public:
     explicit LayerTap(const std::vector<bool> &has_window);
@@ -23,11 +23,13 @@ class LayerTap final : public StepTap {
     void after_attention(uint32_t layer, const Tensor &q) override;
 
   private:
-    std::vector<int32_t> numbers_; // [layers of the engine], -1: has a window. Empty: all the same
+    // [layers of the engine]: the layer's number for the policy's tap; -1: the layer has a window.
+    // Empty: the numbers are those of the engine.
+    std::vector<int32_t> numbers_;
     StepTap *tap_ = nullptr;
 };
 
-// Runs the repetitions of a context on all layers: of those with a window on a copy of their cache.
+// Runs the repetitions of a context on all layers. Layers with a window use a copy of their cache.
 class LayerRepeat final : public SequenceForward {
   public:
     // All arguments outlive this. `seen`: the position at which each repetition begins.

@@ -94,8 +94,8 @@ PolicySetup::PolicySetup(Executor &executor, const KvShape &shape,
     open_log();
 }
 
-// If all layers have a window: a cache that keeps all holds the window only. A policy that evicts
-// decides about all tokens.
+// If all layers have a window: under a policy that keeps all, the cache holds only the window.
+// Under a policy that evicts, the policy decides about all tokens.
 void PolicySetup::settle_window() {
     layout_.max_tokens = shape_.max_slots;
     if (!keeps_all() || config_.keeps_for_forks) shape_.window = 0;
@@ -153,7 +153,7 @@ TapForms PolicySetup::tap_forms() const {
 
 RingUse PolicySetup::ring_use() const {
     if (collected_.window == 0) return RingUse::none;
-    // Forks under other policies evict when they like.
+    // A fork under another policy may evict at any time.
     if (keeps_all() || collected_.window > Collected::of(needs_).window) return RingUse::always;
     if (prefill_only()) return RingUse::none;
     if (config_.at_insert) return acts_in_prefill() ? RingUse::always : RingUse::after_prompt;

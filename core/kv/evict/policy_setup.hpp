@@ -22,12 +22,12 @@ namespace keel {
 keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
                              const HostServices &host, std::vector<float> *projection = nullptr);
 
-// When a sequence keeps the queries of its last tokens (QueryRing). A step that an eviction follows
-// needs no kept queries if it has the policy's window itself.
+// When a sequence keeps the queries of its last tokens (QueryRing). A step before an eviction needs
+// no kept queries if the step itself has all queries of the policy's window.
 enum class RingUse {
-    none,         // only steps that have the whole window are followed by an eviction
-    after_prompt, // from a prompt's last step on: decode steps have one query each
-    always,       // evictions come before steps, or a fork under another policy evicts
+    none,         // each step before an eviction has all queries of the window
+    after_prompt, // from a prompt's last step on, because a decode step has only one query
+    always,       // evictions may come before steps, or a fork under another policy may evict
 };
 
 // The part of cache management that all sequences of a pipeline share: the checked config, the
@@ -68,10 +68,10 @@ class PolicySetup {
     RingUse ring_use() const;
     // May memory pressure ask for an eviction that the policy cannot decide? See key_rule_needs.
     bool may_use_key_rule() const;
-    // The most bytes that a sequence holds beside a cache of so many slots per head, as far as it
-    // can be told in advance.
+    // An estimate of the most bytes that a sequence holds for the policy beside a cache of `slots`
+    // slots per head.
     uint64_t state_bytes(int64_t slots) const;
-    // Do decode steps leave anything for a policy?
+    // Do decode steps record anything for a policy?
     bool collects_in_decode() const {
         return ring_use() != RingUse::none || collected_.running || collected_.stats;
     }

@@ -67,7 +67,7 @@ class PressureWatch {
 };
 
 // Warns that the cache shrinks to `slots` per head, which freed `freed` bytes, or that it may grow
-// to `slots` again. `rule`: what decided in place of policy `policy`; NULL: the policy did.
+// to `slots` again. `rule`: the rule that decided instead of policy `policy`; NULL: the policy did.
 void warn_of_pressure(const PressureState &state, const PressureConfig &config, int64_t slots,
                       uint64_t freed, const std::string &policy, const char *rule);
 void warn_of_relief(const PressureState &state, int64_t slots);

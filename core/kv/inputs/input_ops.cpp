@@ -62,7 +62,7 @@ struct Planner {
         args.scores = &reduction;
         args.scale = 1;
         const Tensor positions = Tensor::shape(KEEL_DTYPE_I32, {q.dim(0)});
-        // Without softmax it is no attention of the model.
+        // Scores without softmax are no attention of the model: its logit rules do not apply.
         if ((features & KEEL_SCORES_LOGITS) == 0) rules.add_to(args, positions.c());
         return executor.plan(KEEL_OP_ATTENTION_SCORES, args, {.role = role});
     }
@@ -109,8 +109,8 @@ struct Planner {
         }
     }
 
-    // Queries of the last tokens, in a ring for all layers. A fork that takes them over reads them
-    // once.
+    // Queries of the last tokens, in a ring for all layers. `is_filled`: steps write to the ring.
+    // If not, the ring only takes over the queries of another sequence, and an eviction reads them.
     void ring(InputOps &ops, int64_t window, bool is_filled) const {
         const int64_t row = int64_t{s.heads} * s.head_dim, kept = std::min(window, steps);
         const Tensor all = Tensor::shape(activation, {s.layers, window * row});

@@ -22,11 +22,11 @@ struct InputOps {
     OpHandle key_anchor;        // attention_scores of one query per KV head, logits
     OpHandle key_project, keys; // times the policy's matrix; as they are
     OpHandle window_scores;     // attention_scores of the last queries
-    OpHandle read_sums;     // copies the part of the sums that is in use, so that one read gets it
-    OpHandle order_queries; // copies kept queries of a layer, in order
+    OpHandle read_sums;         // copies the part of the sums in use, so that one read is enough
+    OpHandle order_queries;     // copies kept queries of a layer, in order
     // In steps.
     OpHandle keep_queries;  // copies the last queries of a prefill step
-    OpHandle place_queries; // moves a decode step's to their place; only where steps are recorded
+    OpHandle place_queries; // moves a decode step's query to its place; only if steps are recorded
     OpHandle query_stats;
     // attention_scores over slot ranges, of a step's queries: chunk scores, a repetition.
     OpHandle piece_scores;

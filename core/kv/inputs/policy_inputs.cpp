@@ -9,7 +9,7 @@
 namespace keel {
 namespace {
 
-// Numbers of an array that an eviction computes at a time: 256 KiB, or one layer's.
+// How many numbers of an array an eviction computes at a time (256 KiB). At least one layer.
 constexpr int64_t numbers_at_a_time = int64_t{64} << 10;
 
 int64_t window_rows(const PolicySetup &setup) {
@@ -55,7 +55,8 @@ StepTap *PolicyInputs::begin_step(const KvCache &cache, const WindowScores::Step
     if (running_) running_->begin(cache);
     if (stats_) stats_->begin(step.first, step.n);
     pieces_.clear();
-    // Sums of decoded tokens stay 0: the next prompt, or an eviction, zeroes them.
+    // Decoded tokens add nothing to chunk scores, so their sums are not touched here: the next
+    // prompt or eviction sets them to 0.
     if (chunks_ && step.is_prompt) {
         chunks_->begin(cache);
         const int64_t chunk = setup_.collected().chunks->tokens;
@@ -89,7 +90,7 @@ void PolicyInputs::after_attention(uint32_t layer, const Tensor &q) {
     for (const Piece &piece : pieces_) score_piece(layer, q, piece);
 }
 
-// Of the queries of tokens first..first + n - 1; NULL if no rule needs them.
+// The positions of the queries of tokens first..first + n - 1; NULL if no rule needs them.
 const keel_tensor *PolicyInputs::positions_of(int64_t first, int64_t n) {
     if (setup_.logit_rules().window == 0) return nullptr;
     return query_positions_.write(setup_.executor(), placement_, first, n);
@@ -171,12 +172,12 @@ bool PolicyInputs::has_queries(const KvCache &cache, int64_t tail) {
 void PolicyInputs::begin_eviction(const KvCache &cache, const Eviction &eviction) {
     eviction_ = eviction;
     read_ = {};
-    // Sums move with the slots, those of tokens that added nothing as well.
+    // Sums move with the slots. So the slots of tokens that added nothing need sums too.
     for (SlotSums *sums : sums_) sums->begin(cache);
     if (needs(KEEL_NEED_WINDOW_SCORES)) queries_ = window_->prepare(eviction.tail, eviction.stride);
     if (stats_) {
         stats_->add_waiting();
-        stats_->free_step(); // an eviction takes memory itself
+        stats_->free_step(); // the eviction needs memory itself
     }
 }
 
@@ -184,7 +185,7 @@ uint32_t PolicyInputs::layers_at_a_time() const {
     return layers_at_a_time_of(setup_, eviction_.layers, eviction_.stride);
 }
 
-// Queues a copy of what is summed up for the computed layers.
+// Queues a copy of the sums of the layers that are computed now.
 void PolicyInputs::queue_sums(const SlotSums &sums, ReadArray &array) {
     const int64_t heads = setup_.shape().kv_heads;
     sums.copy_to(first_ * heads, room(array, layers_ * heads, eviction_.stride));
@@ -216,7 +217,7 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t first, uint32_t layers
     read_all();
 }
 
-// The first read waits for all that compute() queued.
+// The first read waits for everything that compute() queued.
 void PolicyInputs::read_all() {
     const int64_t rows = int64_t{layers_} * setup_.shape().kv_heads;
     const auto read = [&](uint64_t bits, ReadArray &array, const float *&to) {
@@ -231,7 +232,7 @@ void PolicyInputs::read_all() {
     if (!needs(KEEL_NEED_WINDOW_SCORES)) return;
     if (queries_ > 0) {
         read_.scores = window_->read(first_, layers_);
-    } else { // the newest tokens have gone: nobody asks for any slot
+    } else { // no queries: the newest tokens were evicted, so all scores are 0
         no_scores_.assign(static_cast<size_t>(layers_ * window_->rows() * eviction_.stride), 0.0F);
         read_.scores = no_scores_.data();
     }
@@ -295,7 +296,8 @@ void PolicyInputs::fill(const KvCache &cache, uint32_t layer, keel_policy_input 
         read_keys(ops.key_project.get(), cache, layer, columns, projection_, key_project_);
 }
 
-// Scores that a step computed are of all layers and serve one eviction.
+// Scores that a step computed have all layers and are used by one eviction only, so they are freed
+// in any case.
 void PolicyInputs::finish_eviction(bool again_soon) {
     if (!again_soon) return release();
     if (window_) window_->release();

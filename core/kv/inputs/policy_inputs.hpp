@@ -20,8 +20,8 @@ class KeyUnrotation;
 // the cache at an eviction. Evictions read them back, so they wait for the stream. It has
 // many members because each kind of input has its buffers and its state.
 //
-// Memory is small and short-lived: an eviction computes and reads inputs some layers at a time, and
-// what only the end of a prompt needs is freed after it.
+// It uses little memory, for a short time: an eviction computes and reads the inputs of some layers
+// at a time, and memory that only the end of a prompt needs is freed after it.
 class PolicyInputs final : public StepTap {
   public:
     // `setup` outlives this. Memory is taken when it is first needed.
@@ -32,28 +32,28 @@ class PolicyInputs final : public StepTap {
 
     // ---- steps ----
 
-    // The slots of a step's tokens were appended, its ops come next. Returns the tap for the
-    // graph's by-products; NULL: none are needed.
+    // A step begins. Call it after the slots of its tokens were appended and before its ops.
+    // Returns the tap for the graph's by-products; NULL: none are needed.
     StepTap *begin_step(const KvCache &cache, const WindowScores::Step &step);
     Places places(uint32_t layer) override;
     void after_attention(uint32_t layer, const Tensor &q) override;
     bool is_usual() const override { return !window_ || !window_->scores_step(); }
-    // A prompt ended, and its eviction too. Frees what no later eviction needs, and gives back the
-    // memory of sums whose slots were evicted.
+    // Call it after a prompt and its eviction. Frees the inputs that no later eviction needs, and
+    // the memory of sums whose slots were evicted.
     void end_prompt(const KvCache &cache);
 
     // ---- an eviction ----
 
     struct Eviction {
-        uint64_t needs = 0; // KEEL_NEED_*; the policy's, or those of the rule in its place
+        uint64_t needs = 0; // KEEL_NEED_*, of the policy or of the rule that replaces it
         uint32_t layers = 0;
-        int64_t stride = 0; // the longest head
+        int64_t stride = 0; // slots of the longest head
         int64_t tail = 0;   // newest tokens that are in all heads
         int64_t seen = 0;   // tokens so far
     };
-    // Does one with these needs read anything from the device?
+    // Does an eviction with these needs read anything from the device?
     static bool reads(uint64_t needs) { return (needs & ~uint64_t{KEEL_NEED_POSITIONS}) != 0; }
-    // Are there queries for window scores, with `tail` of the newest tokens in all heads?
+    // Are there queries for window scores? `tail`: how many of the newest tokens are in all heads.
     bool has_queries(const KvCache &cache, int64_t tail);
     // An eviction begins: compute() and fill() follow.
     void begin_eviction(const KvCache &cache, const Eviction &eviction);
@@ -68,11 +68,11 @@ class PolicyInputs final : public StepTap {
     std::vector<Tensor> companions(uint32_t layer) const;
     // After a compaction.
     void compacted(const KvCache &cache);
-    // Scores of a replay, f32 [layers * kv_heads, slots], all 0, for an eviction to hand over.
-    // `slots`: as many as the longest head will have meanwhile.
+    // An array for the scores of a replay, f32 [layers * kv_heads, slots], all 0. The eviction
+    // passes the scores to the policy. `slots`: the most slots that a head has during the replay.
     const Tensor &repeat_scores(int64_t slots);
 
-    // An eviction is over. `again_soon`: the next one can use its arrays again.
+    // An eviction ended. `again_soon`: keeps its arrays for the next eviction, else frees them.
     void finish_eviction(bool again_soon);
     // Bytes in use on device and host: collected inputs, and the arrays of the last eviction.
     uint64_t bytes() const;
@@ -117,7 +117,7 @@ class PolicyInputs final : public StepTap {
 
     std::unique_ptr<WindowScores> window_;
     std::unique_ptr<SlotSums> running_, chunks_;
-    std::vector<SlotSums *> sums_; // those of running_ and chunks_ that there are
+    std::vector<SlotSums *> sums_; // running_ and chunks_, without NULL
     std::unique_ptr<QueryStats> stats_;
 
     // Of the step in the making.
@@ -129,7 +129,7 @@ class PolicyInputs final : public StepTap {
 
     // Of the eviction in the making.
     Eviction eviction_;
-    uint32_t first_ = 0, layers_ = 0; // of compute()
+    uint32_t first_ = 0, layers_ = 0; // the arguments of compute()
     int64_t queries_ = 0;
     struct Inputs { // on the host, of the computed layers
         const float *key_norms = nullptr, *value_norms = nullptr, *scores = nullptr,

@@ -1,4 +1,5 @@
-// What a sequence collected for its policy: its memory, and when it is cut, copied, saved and read.
+// The inputs that a sequence collected: their memory, and how they are truncated, copied, saved and
+// loaded.
 #include "kv/inputs/key_unrotation.hpp"
 #include "kv/inputs/policy_inputs.hpp"
 

@@ -42,8 +42,8 @@ struct Collected {
     const char *merge(const Collected &other);
 };
 
-// The needs of the rule of policy `keydiff`, which works from the cache alone. The core uses it in
-// place of a policy whose inputs cannot be had under memory pressure.
+// The needs of the rule of policy `keydiff`, which needs only the cache. Under memory pressure the
+// core uses this rule instead of a policy whose inputs are not available.
 inline constexpr uint64_t key_rule_needs =
     KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR | KEEL_NEED_KEY_NORMS;
 inline constexpr const char *key_rule_name = "keydiff";

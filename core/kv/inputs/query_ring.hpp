@@ -18,16 +18,16 @@ class QueryRing {
     struct Ops {
         PlannedOp *keep = nullptr;  // the last queries of a step of several tokens
         PlannedOp *order = nullptr; // rows of one layer
-        PlannedOp *place = nullptr; // a decode step's row; NULL: steps are not recorded
+        PlannedOp *place = nullptr; // the row of a decode step; NULL: steps are not recorded
     };
     // `rows`: capacity.
     QueryRing(Executor &executor, const Ops &ops, keel_dtype dtype, uint32_t layers, int64_t rows,
               uint32_t heads, uint32_t head_dim, keel_buffer_kind placement);
 
     int64_t capacity() const { return rows_; }
-    // Rows of the last tokens that are there, at most the capacity.
+    // How many rows of the last tokens the ring holds, at most the capacity.
     int64_t held() const { return held_; }
-    // A step of n tokens begins: counts the last min(n, capacity) of them as there.
+    // A step of n tokens begins: counts its last min(n, capacity) tokens as held.
     void begin(int64_t n);
     // Where a step of one token writes its row, [1, heads, head_dim].
     Tensor next(uint32_t layer) const;
@@ -43,8 +43,8 @@ class QueryRing {
         held_ = end_ = 0;
         waits_ = false;
     }
-    // Takes the last rows that a ring of the same heads holds, whatever their type, on this device
-    // or another one.
+    // Copies the last rows of another ring. It must have the same heads. It may have another type
+    // and be on another device.
     void take_over(QueryRing &other);
     // Rows as bytes, [layers, held, heads, head_dim].
     std::vector<std::byte> read();
@@ -59,7 +59,8 @@ class QueryRing {
 
   private:
     void make();
-    // Calls run(from, count, done) for the runs of neighbouring rows that the last n rows lie in.
+    // The last n rows are one or two runs of contiguous rows in the ring. Calls run(from, count,
+    // done) for each run.
     template <typename Run> void for_runs(int64_t n, const Run &run) const;
     Tensor layer_rows(uint32_t layer, int64_t from, int64_t n) const;
     void copy(PlannedOp &op, const Tensor &from, const Tensor &to) const;
@@ -72,7 +73,7 @@ class QueryRing {
     uint64_t row_bytes_;
     keel_buffer_kind placement_;
     Tensor all_;         // [layers, rows * heads * head_dim], made when first needed
-    Tensor step_;        // [layers, heads * head_dim]: a decode step's; only with Ops::place
+    Tensor step_;        // [layers, heads * head_dim]: of a decode step; only with Ops::place
     bool waits_ = false; // the last row is in step_
 };
 

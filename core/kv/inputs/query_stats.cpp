@@ -22,7 +22,8 @@ void QueryStats::make() {
     clear();
 }
 
-// A prompt's queries are added layer by layer, a decoded token's wait with those after it.
+// Queries of a prompt are added up layer by layer. The query of a decoded token waits until there
+// are stats_rows of them.
 void QueryStats::make_room() {
     const int64_t width = int64_t{shape_.heads} * shape_.head_dim;
     Device &device = executor_.device();

@@ -37,7 +37,7 @@ class QueryStats {
                held_bytes(waiting_rows_);
     }
 
-    // Frees the queries of a prompt's last step: they were added up.
+    // Frees the queries of a prompt's last step. They were added up before.
     void free_step() { step_queries_ = {}; }
     // The largest value of bytes() with steps of this many tokens. Needs no allocated memory.
     static uint64_t bytes(const KvShape &shape, int64_t step_tokens);

@@ -22,7 +22,7 @@ int64_t SlotSums::capacity_for(const KvShape &shape, int64_t length) {
     return std::min((length + step - 1) / step * step, shape.blocks_per_head() * shape.block_slots);
 }
 
-// Sums of slots that have a place in both are kept.
+// Keeps the sums of slots that are in both the old and the new memory.
 void SlotSums::resize(int64_t slots) {
     const auto rows = std::ssize(clean_);
     const Tensor old = all_;

@@ -20,12 +20,13 @@ class SlotSums {
     // Makes room for the cache's slots and zeroes the new ones. Call it after KvCache::append and
     // before the ops of a step that adds to the sums, and before a compaction.
     void begin(const KvCache &cache);
-    // f32 [kv_heads, slots]: for ops, and a side of KvCache::compact. Valid until begin() or fit().
+    // f32 [kv_heads, slots], for ops and as a companion for KvCache::compact. Valid until begin()
+    // or fit().
     const Tensor &layer(uint32_t layer) const { return layers_[layer]; }
     // Call it after a compaction or truncate(): sums after the slots in use must be zeroed before
     // these slots are used again.
     void shrunk(const KvCache &cache);
-    // Gives memory back that the cache's slots do not need.
+    // Frees memory that the cache's slots do not need.
     void fit(const KvCache &cache);
     // Queues a copy of rows from `first` on into `out` [rows, stride].
     void copy_to(int64_t first, const Tensor &out) const;
@@ -44,8 +45,8 @@ class SlotSums {
     void clear();
 
   private:
-    // Slots of a row for a cache of this length. It is coarser than the bounds of steps that are
-    // recorded (LastingViews), so these fit too.
+    // Slots of a row for a cache of this length. The number is rounded up at least as far as the
+    // bounds of recorded steps (LastingViews), so these steps fit too.
     static int64_t capacity_for(const KvShape &shape, int64_t length);
     void resize(int64_t slots);
     std::vector<float> read_row(size_t row, int64_t n) const;

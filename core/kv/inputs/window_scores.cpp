@@ -88,8 +88,8 @@ int64_t WindowScores::prepare(int64_t tail, int64_t stride) {
     queries_ = 0;
     if (!ring_) return queries_;
     ring_->place_last();
-    // A query's own token and those after it have to be there: what it sees is told by its distance
-    // from the end.
+    // A query's own token and all later tokens have to be in all heads, because the op takes a
+    // query's place from its distance to the end.
     return queries_ = std::min({window, ring_->held(), tail});
 }
 
@@ -155,7 +155,7 @@ void WindowScores::load(StateReader &in, int64_t seen) {
     const auto rows = in.take(
         setup_.shape().layers * static_cast<uint64_t>(held) * ring().row_bytes(), "last queries");
     ring().write({rows.begin(), rows.end()}, held);
-    if (setup_.ring_use() == RingUse::none) ring_.reset(); // a file of an earlier version has them
+    if (setup_.ring_use() == RingUse::none) ring_.reset(); // files of earlier versions have queries
 }
 
 uint64_t WindowScores::bytes() const {

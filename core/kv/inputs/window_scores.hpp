@@ -9,9 +9,9 @@
 
 namespace keel {
 
-// The attention of a sequence's last queries over the slots: KEEL_NEED_WINDOW_SCORES. If an
-// eviction follows a step that has the queries, the step computes the scores layer by layer. So no
-// query outlives its layer. Otherwise the queries are kept in a ring, see RingUse.
+// The attention of a sequence's last queries over the slots: KEEL_NEED_WINDOW_SCORES. If the step
+// before an eviction has all these queries, it computes the scores layer by layer, so the queries
+// need not be kept. Otherwise they are kept in a ring, see RingUse.
 class WindowScores {
   public:
     // `setup` outlives this.
@@ -22,9 +22,9 @@ class WindowScores {
     struct Step {
         int64_t first = 0, n = 0; // the first token, and how many; their slots were appended
         bool is_prompt = false, is_prompt_end = false;
-        bool evicts = false; // slots go after the step
+        bool evicts = false; // slots are evicted after the step
     };
-    // A step begins. False: it leaves nothing here.
+    // A step begins. False: nothing is kept and no scores are computed in this step.
     bool begin(const KvCache &cache, const Step &step);
     // Does the step compute scores?
     bool scores_step() const { return scores_step_; }
@@ -35,16 +35,16 @@ class WindowScores {
     void take(const KvCache &cache, uint32_t layer, const Tensor &q);
 
     // ---- an eviction ----
-    // How many queries the scores of this eviction are of; 0: there are none. `tail`: newest tokens
-    // that are in all heads.
+    // Returns the number of queries from which this eviction's scores are computed; 0: none are
+    // available. `tail`: how many of the newest tokens are in all heads.
     int64_t prepare(int64_t tail, int64_t stride);
     // Queues the scores of `layers` layers from `first` on. Call it after prepare(). `seen`: tokens
     // since the start.
     void queue(const KvCache &cache, uint32_t first, uint32_t layers, int64_t stride, int64_t seen);
     // The layers' scores [layers * rows(), stride] on the host. Valid until the next call.
     const float *read(uint32_t first, uint32_t layers);
-    int64_t rows() const; // of a layer
-    // Frees what served one eviction.
+    int64_t rows() const; // rows of scores per layer
+    // Frees the memory of one eviction.
     void release();
     // A prompt ended. Frees the queries too if no later eviction can read them.
     void end_prompt();
@@ -56,7 +56,7 @@ class WindowScores {
     void save(StateWriter &out);
     void load(StateReader &in, int64_t seen);
     uint64_t bytes() const;
-    // An estimate of bytes(): `held` slots per head when slots go. Needs no allocated memory.
+    // An estimate of bytes(): `held` slots per head at an eviction. Needs no allocated memory.
     static uint64_t bytes(const PolicySetup &setup, int64_t held);
 
   private:
@@ -70,10 +70,11 @@ class WindowScores {
     std::unique_ptr<QueryRing> ring_; // NULL: no queries are kept
     Tensor row_;
 
-    // Of the step in the making.
+    // Of the current step.
     int64_t first_ = 0, step_ = 0; // first token, number of tokens
     bool keeps_step_ = false, scores_step_ = false;
-    // Scores of the last step for all layers, or of some layers in an eviction.
+    // Scores that the last step computed, for all layers; or scores that an eviction computes, for
+    // some layers.
     ReadArray scores_;
     int64_t stride_ = 0, queries_ = 0;
     QueryPositions positions_;

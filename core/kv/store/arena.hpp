@@ -62,8 +62,8 @@ class KvArena {
     // The memory of a sequence besides its blocks is now `now` bytes and was `before`. It counts as
     // cache memory.
     void count_extra(uint64_t now, uint64_t before) noexcept;
-    // Bytes that blocks may not take, for memory of a sequence that does not count as cache memory:
-    // now `now`, before `before`.
+    // Reserves bytes that blocks may not take, for memory of a sequence that does not count as
+    // cache memory. The sequence's reserve is now `now` bytes and was `before`.
     void set_aside(uint64_t now, uint64_t before) noexcept { aside_bytes_ += now - before; }
     uint64_t bytes_set_aside() const { return aside_bytes_; }
     uint64_t bytes_resident() const; // memory behind the arenas

@@ -69,11 +69,11 @@ class KvCache {
     void append(std::span<const int32_t> positions, int64_t n);
     // Takes the last n tokens of every head back; blocks that become empty are given back.
     void truncate(int64_t n);
-    // With KvShape::window: gives back whole blocks at the front whose tokens a query at position
-    // `next` or later does not see. One more block stays, so that a few tokens can be taken back.
-    // No rows are copied. All heads hold the same positions.
+    // With KvShape::window: frees the first blocks if queries from position `next` on see none of
+    // their tokens. The last such block stays, so that a few tokens can be taken back. Copies no
+    // rows. All heads must hold the same positions.
     void hold_window(int64_t next);
-    // Position of the first key that is held; 0 if the cache is empty.
+    // Position of the first key in the cache; 0 if the cache is empty.
     int64_t first_position() const {
         return heads_.front().positions.empty() ? 0 : heads_.front().positions.front();
     }

@@ -18,9 +18,9 @@ struct KvShape {
     int64_t max_slots = 0;     // of a head; tables hold whole blocks
     uint64_t max_bytes =
         0; // cap on blocks in use, K and V, all layers and forks; 0: none. Never passed
-    uint64_t cap_beside = 0; // of kv.max_mib, for layers with a window in another cache
+    uint64_t cap_beside = 0; // bytes of kv.max_mib that the cache of windowed layers takes
     uint32_t sequences = 1;  // the cache and the forks that may live at once
-    // Above 0: all layers have an attention window of this many tokens, and a cache gives back the
+    // Above 0: all layers have an attention window of this many tokens, and the cache frees the
     // blocks whose tokens no later query sees (KvCache::hold_window).
     int64_t window = 0;
 
@@ -38,12 +38,12 @@ struct KvShape {
     }
     uint64_t block_bytes() const { return key_block_bytes() + value_block_bytes(); } // K and V
     uint64_t bytes_per_token() const; // of all layers and heads, blocks' slack not counted
-    // Slots of a head after so many tokens, if nothing was evicted: all, or those that
+    // Slots of a head after `tokens` tokens without evictions: all, or with a window those that
     // KvCache::hold_window() leaves.
     int64_t held_slots(int64_t tokens) const;
-    // "kv.max_mib = 8", with what of it max_bytes does not contain. For messages.
+    // For messages: "kv.max_mib = 8", or "kv.max_mib = 8 (of which attention windows take 2)".
     std::string cap_text() const;
-    uint64_t bytes_of(int64_t slots) const; // of whole blocks for so many slots in all heads
+    uint64_t bytes_of(int64_t slots) const; // of whole blocks for `slots` slots in all heads
 
     // Memory that the books of one sequence take besides keys and values once it is full: block
     // tables and positions on the device and on the host, the lists of an eviction, the owners of
@@ -58,23 +58,23 @@ struct KvShape {
 };
 
 // The most slots of a head that a cache with a window holds: the window, the tokens of a step, and
-// two blocks. One of them is partly outside of the window; the other one is kept so that a few
+// two blocks. One block may be partly outside of the window. The other block is kept so that a few
 // tokens can be taken back.
 int64_t window_slots(int64_t window, int64_t step_tokens, uint32_t block_slots);
 
-// The layers of an engine that have an attention window, if other layers of it have none. They
-// have a cache of their own.
+// The layers of an engine that have an attention window, if the engine also has layers without one.
+// They have a cache of their own.
 struct WindowedLayers {
     KvShape shape;                // layers 0: there are none
     std::vector<bool> has_window; // [layers of the engine]; empty: there are none
-    // Slots of a head that hold the window, see window_slots(). It is also set if all layers of
-    // the engine have a window.
+    // Slots of a head that are enough for the window, see window_slots(). `slots` is also set if
+    // all layers of the engine have a window.
     int64_t slots = 0;
 };
 
 // The caches that one sequence has on an engine.
 struct KvLayout {
-    KvShape shape; // of the layers that see everything; or of all layers, if they are all alike
+    KvShape shape; // of the layers without a window; or of all layers, if all or none have one
     WindowedLayers windowed;
     int64_t max_tokens = 0; // of a sequence, if `shape` has a window
 };

@@ -7,7 +7,7 @@
 namespace keel {
 namespace {
 
-// One list for all layers of an engine: each kind of layer in its own order.
+// One list of the views of all layers of an engine, made from the lists of the two caches.
 template <typename View>
 void interleave(const std::vector<bool> &has_window, std::span<View const> main,
                 std::span<View const> window, std::vector<View> &out) {
@@ -141,7 +141,8 @@ void LayerCaches::load(StateReader &in, int64_t seen) {
     check_window(in, *window_);
 }
 
-// All heads hold the newest tokens without a gap, and at least those that the next query sees.
+// Checks that all heads hold the newest tokens without a gap, and all tokens that the next query
+// sees.
 void LayerCaches::check_window(const StateReader &in, const KvCache &cache) const {
     const int64_t needed = std::min(tokens_, cache.shape().window - 1);
     const int64_t length = cache.row_length(0);

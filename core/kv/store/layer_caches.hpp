@@ -11,8 +11,8 @@
 
 namespace keel {
 
-// Memory that several sequences share: for the layers of KvLayout::shape, and for the windowed
-// layers (NULL: there are none).
+// Memory that several sequences share. `main`: for the layers of KvLayout::shape. `window`: for the
+// windowed layers; NULL: there are none.
 struct KvArenas {
     std::shared_ptr<KvArena> main, window;
 };
@@ -31,7 +31,8 @@ class LayerCaches {
     // end_repeat().
     std::span<const keel_kv_view *const> views() const { return views_; }
 
-    // As the functions of KvCache. A cache with a window has room for any step.
+    // Like the functions of KvCache with the same names. A cache with a window always has slots for
+    // a step.
     bool fits(int64_t n, std::string *why = nullptr) const;
     bool has_slots(int64_t n) const;
     void append(std::span<const int32_t> positions, int64_t n);
@@ -42,20 +43,21 @@ class LayerCaches {
     void save(StateWriter &out) const;
     void load(StateReader &in, int64_t seen);
     void reserve_like(const LayerCaches &from);
-    // Takes the rows of `from` over, layer by layer, and frees each layer there. After
+    // Moves the rows of `from` here, layer by layer, and frees each layer in `from`. Call it after
     // reserve_like(). Returns the bytes written.
     uint64_t take_rows(LayerCaches &from);
 
-    // Gives back the blocks with keys that no later query sees. Call it after each step.
+    // Frees the blocks with keys that no later query sees. Call it after each step.
     void hold_windows();
-    // Whether the last n tokens can be taken back: no query after them may need keys that were
-    // given back. All tokens can always be taken back.
+    // Whether the last n tokens can be taken back: the next query must not need keys that were
+    // freed. All tokens can always be taken back.
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
 
     // For a policy that makes the model repeat its context. The repeated tokens are appended to the
-    // main cache and taken back again; in the window cache they would push the window out. So
-    // begin_repeat() puts a new copy in the place of the window cache, append_repeated() appends
-    // to that copy, hold_repeated() lets it hold the window, end_repeat() drops it.
+    // main cache and taken back later. The window cache could not take them back, because it frees
+    // older keys. So begin_repeat() replaces the window cache by a copy, append_repeated() appends
+    // to the copy, hold_repeated() frees what left the copy's window, and end_repeat() brings the
+    // window cache back.
     void begin_repeat();
     void append_repeated(std::span<const int32_t> positions);
     void hold_repeated(int64_t next);
@@ -71,14 +73,14 @@ class LayerCaches {
     void check_window(const StateReader &in, const KvCache &cache) const;
 
     std::unique_ptr<KvCache> main_, window_;
-    std::unique_ptr<KvCache> kept_window_; // while a copy is in its place
+    std::unique_ptr<KvCache> kept_window_; // the window cache, while a copy replaces it
     std::vector<bool> has_window_;         // [layers of the engine]; empty: no second cache
     int64_t max_tokens_ = 0;               // if main_ has a window
     int64_t tokens_ = 0;                   // since the start
     std::vector<const keel_kv_view *> views_;
 };
 
-// The caches of a step's sequences, as BatchView has those of one arena.
+// Views of the caches of a step's sequences. BatchView does the same for one arena.
 class LayerBatchView {
   public:
     LayerBatchView(const KvArenas &arenas, const KvLayout &layout, uint32_t most);
