@@ -23,8 +23,8 @@ struct JsonLimits {
 
 class JsonNode;
 
-// An error about a value of a JSON document. Its message is "PLACE: PATH: TEXT", where PLACE is the
-// document's name with the line and PATH the value's path, a.b[3], empty for the root.
+// An error about a value of a JSON document. Its message is "PLACE: PATH: TEXT". PLACE is the name
+// of the document with the line. PATH is the value's path, like a.b[3]; it is empty for the root.
 class JsonError : public Error {
   public:
     JsonError(std::string place, std::string path, std::string text);

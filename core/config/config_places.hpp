@@ -17,11 +17,12 @@ inline PluginPlaces places_of(const pipeline::PluginSection &section) {
     return places;
 }
 
-// Where the config gives a key; `otherwise` if it does not.
+// The place of a key in the config; `otherwise` if the config does not give the key.
 const SourceLocation &place_of(const pipeline::PipelineConfig &config, std::string_view key,
                                const SourceLocation &otherwise);
 
-// Adds the place in the config to an error of `action`: that of the error's key, else `otherwise`.
+// Runs `action`. Adds a place in the config to its errors: the place of the error's key;
+// `otherwise` if the config does not give the key.
 template <typename Action>
 auto at_its_line(const pipeline::PipelineConfig &config, const SourceLocation &otherwise,
                  Action &&action) {

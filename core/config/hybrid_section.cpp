@@ -78,8 +78,8 @@ void check_switch(const HybridSection &hybrid) {
                       "warmup_tokens", "tokens or command");
 }
 
-// Refuses settings of a switch that never happens. A resolved pipeline spells out the defaults,
-// which need no switch.
+// Refuses settings of a switch that never happens. Defaults are not refused, because a resolved
+// pipeline writes them out.
 void check_no_switch(const SwitchSection &s, std::string_view why) {
     const auto refuse = [&](const SourceLocation &where, std::string_view key,
                             std::string_view purpose) {

@@ -9,7 +9,7 @@ namespace keel::pipeline {
 
 std::vector<RawParam *> path_params(PluginSection &section, keel_plugin_kind kind) {
     std::vector<RawParam *> found;
-    // The allocators behind `auto` take no paths.
+    // The allocators that `auto` chooses have no parameters that are paths.
     if (section.params.empty() || *section.plugin == "reference" ||
         (kind == KEEL_PLUGIN_ALLOCATOR && *section.plugin == auto_allocator))
         return found;

@@ -73,7 +73,7 @@ struct TriggerSection {
     bool operator==(const TriggerSection &) const = default;
 };
 
-// policy.allocator.plugin: the allocator follows from what the policy says of itself.
+// A value of policy.allocator.plugin: the policy's properties decide which allocator is used.
 constexpr const char *auto_allocator = "auto";
 
 struct PolicySection : PluginSection {

@@ -19,8 +19,9 @@ namespace keel::yaml {
 void check_keys(const pipeline::YamlNode &map, std::string_view in,
                 const std::vector<std::string> &known);
 
-// The entry `key` of a map. If it is missing or null, the error names the entry that is probably a
-// misspelling of it, or else shows `example`. `in`: "a task".
+// The entry `key` of a map. If it is missing or null, throws an error. The error names an entry
+// that is probably a misspelling of `key`, else it shows `example`. `in`: what the map is, "a
+// task".
 const pipeline::YamlEntry &required(const pipeline::YamlNode &map, std::string_view key,
                                     std::string_view in, std::string_view example);
 

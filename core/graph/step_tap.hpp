@@ -23,7 +23,8 @@ class StepTap {
     // The layer's attention was queued. q: its queries A [m, heads, head_dim], rotated, good for
     // ops that are queued now.
     virtual void after_attention(uint32_t layer, const Tensor &q) = 0;
-    // Does the step queue the same ops as those before and after it? If not, it is not recorded.
+    // Does the step queue the same ops as the steps before and after it? If not, it is not
+    // recorded.
     virtual bool is_usual() const { return true; }
 
   protected:

@@ -17,13 +17,13 @@ struct PluginPlaces {
     std::vector<std::pair<std::string, SourceLocation>>
         params; // those that the config gives: key, place of the value
 
-    // What to look at for a plugin's message: the first parameter whose key stands in the message
-    // as a word, else the plugin. (A plugin says what is wrong in words only.)
+    // The place in the config that a plugin's message is about: that of the first parameter whose
+    // key is a word of the message, else that of the plugin. (A plugin gives no place, only words.)
     const SourceLocation &of(std::string_view message) const;
     // "FILE:LINE:COLUMN: " in front of an error with that message; empty if nothing is known.
     std::string prefix(std::string_view message) const { return prefix(of(message)); }
     static std::string prefix(const SourceLocation &at);
-    // Throws Error(plugin) at of(message), with the text in front of which the place stands.
+    // Throws Error(plugin). Its text is the formatted text after the place of(message).
     template <typename... Args>
     [[noreturn]] void fail(std::string_view message, fmt::format_string<Args...> format,
                            Args &&...args) const {

@@ -110,9 +110,9 @@ void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_n
     }
 }
 
-// The allocator that the config names. For `auto`: a policy that keeps any number of slots per head
-// and whose scores compare across heads has one budget for all heads of the model, as KVzip's paper
-// has it. All others give each head the same budget.
+// The allocator that the config names. For `auto`: one budget for all heads of the model, as in
+// KVzip's paper, if the policy may keep different numbers of slots per head and its scores compare
+// across heads. Else each head gets the same budget.
 pipeline::PluginSection allocator_section(const pipeline::PolicySection &policy,
                                           const keel_policy_needs &needs) {
     pipeline::PluginSection section = policy.allocator;

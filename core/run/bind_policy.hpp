@@ -26,12 +26,13 @@ struct PolicyBinding {
 };
 
 // Binds the allocator and the settings of config.policy to its policy, which bind_plugin() has
-// bound. Throws Error(input) if the section asks for something that the policy cannot do. `engine`:
-// one with layers on which the policy acts. The policy is asked for its needs there.
+// bound. Throws Error(input) if the section asks for something that the policy cannot do. `engine`
+// has layers on which the policy acts; the policy is asked for its needs with their geometry.
 PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin policy,
                           const PolicyContext &context, const Engine &engine);
-// The settings for the caches of an engine: which of the model's layers they hold, and which of
-// these have a window. If no policy acts on a layer of the engine, the settings are without policy.
+// The settings for the caches of an engine: which layers of the model these caches hold, and which
+// of these layers have a window. If the policy acts on no layer of the engine, the settings have no
+// policy.
 CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine);
 // Warns of each key of the section that has no effect, because the policy never evicts.
 void warn_without_effect(const pipeline::PolicySection &section, const std::string &policy);

@@ -28,9 +28,9 @@ struct Engine {
     std::string name; // what messages and reports call it: of the hybrid section, else the plugin's
     LayerRange part;  // layers that it runs
     std::unique_ptr<Executor> executor;
-    LayerSplit split;        // of its layers, by what they see
+    LayerSplit split;        // which of its layers have a window
     KvShape kv_shape;        // of the layers on which a policy acts
-    WindowedLayers windowed; // that have a cache of their own
+    WindowedLayers windowed; // its layers that have a cache of their own
     std::unique_ptr<KvTemplate> kv_template;
     std::unique_ptr<BatchTemplate> batch_template; // NULL: sequences take steps one by one
     std::unique_ptr<ModelWeights> weights;
@@ -47,13 +47,13 @@ struct Engine {
     bool uses_system_memory() const { return keel::uses_system_memory(device()); }
     // Of the memory that its weights and cache lie in: a device's own, or the system's.
     MemoryInfo memory() const { return memory_of(device()); }
-    // What the layers that hold their window, and on which no policy acts, hold at most in all
+    // The most bytes in the layers that hold only their window and on which no policy acts, for all
     // sequences together.
     uint64_t window_bytes() const;
-    // What layers hold of their windows at most in one sequence under the config's policy, see
-    // LayerSplit; 0: no layer holds its window.
+    // The most bytes in the layers that hold only their window, for one sequence under the config's
+    // policy. 0: there are no such layers. See LayerSplit.
     uint64_t held_window_bytes() const;
-    // What each token adds in the layers that do not hold a window.
+    // The bytes that each token adds in the other layers.
     uint64_t bytes_per_token() const;
     // What its books and RoPE tables take for a context, before a single token is there.
     uint64_t table_bytes(const ModelConfig &model, int64_t context) const;

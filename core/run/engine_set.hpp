@@ -30,7 +30,7 @@ class EngineSet {
     const std::unique_ptr<Engine> &back() const { return engines_.back(); }
     Engine &decode() const { return *engines_[decode_]; }
     Engine &prefill() const { return *engines_[prefill_]; }
-    // decode(), or the first engine with layers on which policies act.
+    // decode() if policies act on its layers; else the first engine with such layers.
     Engine &acting() const;
     Engine *find(std::string_view name) const; // NULL: no engine has that name
     // The device of each engine, without repetition.
@@ -54,8 +54,8 @@ class EngineSet {
     uint32_t step_tokens() const;            // of a prefill step at most, on any engine
     uint64_t weight_bytes() const;           // held on all devices
     uint64_t weight_bytes_per_token() const; // that a decode step reads
-    // What a token adds to the caches of all layers but those that hold their window, and what
-    // these hold at most.
+    // The bytes that a token adds in the layers that hold all tokens, and the most bytes in the
+    // layers that hold only their window.
     uint64_t kv_bytes_per_token() const;
     uint64_t held_window_bytes() const;
 

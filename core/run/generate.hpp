@@ -107,15 +107,18 @@ class Generation {
     bool plain_greedy_, stopped_ = false, runs_ahead_ = false;
 };
 
-// Prefills the prompt and generates. An empty prompt for an empty session is the token that begins
-// a text (Tokenizer::bos_id()); if the model names none, that is Error(usage). A prompt that does
-// not fit is Error(resource); everything after the first token ends in a result. A session that has
-// a pending token (of an earlier generate(), or loaded) goes on with it: in front of the prompt,
-// or, where the prompt is empty, alone: the ids that come are exactly those that the earlier
-// generation would have gone on with (under the same random numbers). The texts of the two need not
-// join: a character whose bytes the end cut in two is U+FFFD in both. Afterwards the last token is
-// pending. A generation that is cancelled before its prompt was read has no ids and leaves the
-// session as Session::prefill says.
+// Prefills the prompt and generates. In an empty session an empty prompt stands for the token that
+// begins a text (Tokenizer::bos_id()). Throws Error(usage) if the model has no such token, and
+// Error(resource) if the prompt does not fit. After the first token, every end is a result.
+//
+// A session may have a pending token, of an earlier generate() or a saved session. It is read
+// before the prompt. If the prompt is empty, the new ids are those with which the earlier
+// generation would have continued (under the same random numbers). But the two texts need not join:
+// if the end of the first text cut a character in two, both texts have U+FFFD there. Afterwards the
+// last token is pending.
+//
+// A generation that was cancelled before its prompt was read has no ids. Session::prefill says what
+// then stays in the session.
 GenerateResult generate(Session &session, std::span<const int32_t> prompt,
                         const GenerateOptions &options);
 

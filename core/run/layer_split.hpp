@@ -9,33 +9,33 @@
 
 namespace keel {
 
-// Which layers of a model have an attention window, as far as it matters for a context: a window
-// that is no shorter than the context is none. Policies act on the layers that see everything. In
-// a model without such layers they act on all layers. Layers on which no policy acts hold the
-// tokens of their window only.
+// Which layers of a model have an attention window. A window that is at least as long as the
+// context does not count. Policies act on the layers without a window. If a model has no such
+// layers, policies act on all layers. Layers on which no policy acts hold only the tokens of their
+// window.
 class LayerSplit {
   public:
     LayerSplit() = default;
-    // Of the layers `part` of the model.
+    // For the layers `part` of the model.
     LayerSplit(const ModelConfig &model, const LayerRange &part, int64_t context);
-    // Of all layers.
+    // For all layers.
     LayerSplit(const ModelConfig &model, int64_t context)
         : LayerSplit(model, LayerRange{0, model.layers}, context) {}
 
-    int64_t window() const { return window_; } // of some layers of the model, tokens; 0: none
+    int64_t window() const { return window_; } // of layers of the model, in tokens; 0: none has one
     // Whether all layers of the part have the window. They then share one cache.
     bool all_windowed() const { return window_ > 0 && has_window_.empty() && part_windowed_ > 0; }
-    // Whether policies act on no layer of the part: other parts have the layers that see
-    // everything.
+    // Whether policies act on no layer of the part, because the layers without a window are in
+    // other parts.
     bool only_holds() const { return all_windowed() && model_windowed_ < model_layers_; }
-    // By layer of the part; empty unless it has both kinds of layers.
+    // [layers of the part]; empty unless the part has layers with and without a window.
     const std::vector<bool> &has_window() const { return has_window_; }
-    uint32_t windowed() const { return has_window_.empty() ? 0 : part_windowed_; } // layers
-    // Layers of the part in the main cache, and their numbers in the model.
+    uint32_t windowed() const { return has_window_.empty() ? 0 : part_windowed_; }
+    // How many layers of the part are in the main cache, and their numbers in the model.
     uint32_t acts_on() const { return static_cast<uint32_t>(numbers_.size()); }
     const std::vector<uint32_t> &numbers() const { return numbers_; }
-    // Of the layers on which policies act: how many other parts have before this one, and how many
-    // the model has.
+    // How many layers on which policies act are in the parts before this one, and how many the
+    // model has.
     uint32_t first() const { return first_; }
     uint32_t of_model() const {
         return model_windowed_ == model_layers_ ? model_layers_ : model_layers_ - model_windowed_;

@@ -17,9 +17,9 @@ struct MemoryNeed {
     uint64_t total() const { return weights + cache + work; }
 };
 
-// What the cache of a sequence takes that keeps all tokens, without the slack of blocks. Each token
-// adds `per_token` bytes in the layers that see everything. Layers with a window hold
-// `window_slots` tokens at most, of `per_windowed_token` bytes each.
+// The bytes that the cache of one sequence takes if nothing is evicted, without the unused parts of
+// blocks. Each token adds `per_token` bytes in the layers without a window. Layers with a window
+// hold at most `window_slots` tokens, of `per_windowed_token` bytes each.
 struct KvBytes {
     uint64_t per_token = 0, per_windowed_token = 0;
     int64_t window_slots = 0;
@@ -28,7 +28,7 @@ struct KvBytes {
     }
     uint64_t of(int64_t tokens) const;
 };
-// All 0 if the model's heads are no multiple of the types' blocks. `chunk`: as in memory_need().
+// All 0 if head_dim is no multiple of the types' blocks. `chunk`: as in memory_need().
 KvBytes kv_bytes(const ModelConfig &model, keel_dtype key, keel_dtype value, int64_t context,
                  int64_t chunk = 512);
 

@@ -134,7 +134,7 @@ class Opening {
     EngineSet set_;
 };
 
-// What the layers of an engine have in common.
+// The shape that all layers of an engine have.
 KvShape make_kv_shape(const pipeline::PipelineConfig &config, const ModelConfig &m,
                       const Engine &engine, uint32_t sequences) {
     KvShape shape;
@@ -156,7 +156,7 @@ KvShape make_kv_shape(const pipeline::PipelineConfig &config, const ModelConfig 
     return shape;
 }
 
-// The cache of the layers with a window beside layers without, or none.
+// The layers with a window, if the engine also has layers without one; else none.
 WindowedLayers make_windowed(const Engine &engine, int64_t slots) {
     WindowedLayers windowed;
     if (engine.split.window() == 0) return windowed;
@@ -171,8 +171,8 @@ WindowedLayers make_windowed(const Engine &engine, int64_t slots) {
     return windowed;
 }
 
-// Slots of a head that hold the window on any of the engines, because a sequence may move from one
-// to another.
+// The slots of a head that are enough for the window on every engine: a sequence may move from
+// one to another.
 int64_t most_window_slots(const EngineSet &set) {
     int64_t most = 0;
     uint32_t chunk = 0, block = 0;
@@ -185,8 +185,9 @@ int64_t most_window_slots(const EngineSet &set) {
     return most;
 }
 
-// kv.max_mib caps all layers together. Layers with a window take what they need; the others share
-// the rest. A cap that is too low leaves 1 byte, so that MemoryPlan::check_cap refuses it.
+// kv.max_mib caps all layers together. Layers with a window get the bytes that they need; the other
+// layers share the rest. If nothing is left, the rest is set to 1 byte, and MemoryPlan::check_cap
+// refuses the cap.
 void share_cap(const pipeline::PipelineConfig &config, const EngineSet &set) {
     const std::optional<uint64_t> cap = config.kv.max_bytes();
     if (!cap) return;

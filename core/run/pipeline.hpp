@@ -38,9 +38,9 @@ struct PipelineOptions {
     // Reports memory pressure. NULL: the system's monitor. For tests.
     std::shared_ptr<SystemMonitor> monitor;
     uint32_t sequences = 1; // sessions and their forks that share the cache's memory at once
-    // Policies will be added, and sessions forked into them. So if all layers of the model have an
-    // attention window, sequences under a policy that keeps all keep all tokens, and not only
-    // those in the window.
+    // Policies will be added, and sessions will be forked into them. So a sequence under a policy
+    // that keeps all must have all tokens, even if all layers of the model have an attention
+    // window.
     bool several_policies = false;
     // Sequences that take steps together at most, see SessionBatch. Above 1, the config may have
     // neither a hybrid nor kv.max_mib.
@@ -88,7 +88,7 @@ class Pipeline {
     ModelWeights &weights() { return *engine().weights; }
     Graph &graph() { return *engine().graph; }
     const KvShape &kv_shape() const { return engine().kv_shape; }
-    // Of an engine with layers on which the policy acts.
+    // The setup of an engine with layers on which the policy acts.
     PolicySetup &policy_setup() const { return *engines_.acting().policy_setup; }
     keel_buffer_kind placement() const { return engine().placement(); } // of buffers that ops share
     int64_t context() const { return engine().kv_shape.max_slots; }

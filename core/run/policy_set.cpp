@@ -55,7 +55,8 @@ void PolicySet::check_window_cap(const Engine &engine) const {
                 static_cast<double>(needed) / bytes_per_mib, **config_.kv.max_mib);
 }
 
-// Tokens outside of the window count against the budget, and no query sees them.
+// Warns of a budget above the window: the tokens outside of the window would count against the
+// budget, but no query sees them.
 void PolicySet::compare_window(const Engine &engine) const {
     const PolicySetup &plan = *engine.policy_setup;
     const int64_t window = plan.config().attention_window;

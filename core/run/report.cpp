@@ -8,7 +8,7 @@
 namespace keel {
 namespace {
 
-// What the sequence holds: "cache 4.2 MiB + policy 0.1 MiB (peak 10.1 MiB, 5.8 MiB freed)".
+// The memory of the sequence: "cache 4.2 MiB + policy 0.1 MiB (peak 10.1 MiB, 5.8 MiB freed)".
 std::string held_text(const SessionStats &s) {
     std::string text = "cache " + format_bytes(s.kv_bytes);
     if (s.policy_peak_bytes > 0) text += " + policy " + format_bytes(s.policy_bytes);

@@ -29,7 +29,7 @@ class SequenceCache {
     Engine &first_engine() const { return *stages_.front().engine; }
     Engine &last_engine() const { return *stages_.back().engine; } // has the logits
     CacheManager &first() const { return *stages_.front().cache; }
-    // The first stage on whose layers the policy acts. Without such a stage the first one.
+    // The first stage on whose layers the policy acts. If there is none: the first stage.
     CacheManager &acting() const;
     // Adds a stage with an empty cache.
     void add(Engine &engine, PolicySetup &plan);

@@ -76,13 +76,14 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
     if (&to == &from) return true;
     BackendMove m = describe(to, why);
     Trace *trace = from.executor->stream().trace();
-    Clock::time_point start = Clock::now(); // of the move without the warm-up
+    Clock::time_point start = Clock::now(); // of the move, after the warm-up
     const double begin = trace != nullptr ? trace->now() : 0;
     CacheManager &old = sequence_.cache.first();
     std::unique_ptr<CacheManager> fresh;
     try {
         finish_step();
-        // Before the warm-up, because it says whether the cache can go there.
+        // Allocated before the warm-up, because a move without memory for the cache must not warm
+        // up.
         fresh = old.begin_move(*to.policy_setup, to.placement());
         const Clock::time_point allocated = Clock::now();
         m.warmup_tokens = warm_up(to, warmup_tokens, sequence_.pipeline.host());

@@ -18,8 +18,8 @@ class SequenceMover {
     int64_t tokens() const { return sequence_.text.size(); }
     // Allocates a cache on the engine `to`, runs `warmup_tokens` dummy tokens there, then moves
     // keys and values. So the kernels of `to` are compiled before the sequence arrives. False: the
-    // move failed, the sequence stays where it is, and a warning says why. Without memory for the
-    // cache no dummy token runs.
+    // move failed, the sequence stays where it is, and a warning says why. If there is no memory
+    // for the cache, the move fails before any dummy token runs.
     bool move(Engine &to, BackendMove::Why why, int64_t warmup_tokens = 0);
     // The device of the current engine was lost. The sequence keeps its first `tokens` tokens,
     // which are read again on the first of `candidates` that can do it. Returns that engine. Throws

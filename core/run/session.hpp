@@ -36,8 +36,8 @@ class Session {
     // Error(resource) before anything happens if the tokens do not fit, and Error(runtime) with
     // layer and position if a number is not finite. False: it was cancelled
     // (HostServices::request_cancel) before all tokens were taken in, and there are no logits. Then
-    // the session and its pending token are as before. But if tokens were evicted meanwhile, or
-    // layers with a window gave tokens back, the tokens that were taken in stay; see tokens().
+    // the session and its pending token are as before. But if meanwhile tokens were evicted, or
+    // keys that left a window were freed, the tokens that were taken in stay; see tokens().
     bool prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
                  const Progress &progress = {});
     // The prompt ends here, after prefill() was told that more of it follows. Policies that wait
@@ -92,7 +92,7 @@ class Session {
     }
     uint64_t kv_bytes() const { return sequence_.cache.bytes_in_use(); }
     uint64_t policy_bytes() const { return sequence_.cache.policy_bytes(); }
-    // All that the sequence holds now: kv_bytes() and policy_bytes(). The most that it held.
+    // kv_bytes() plus policy_bytes(): now, and the peak.
     uint64_t held_bytes() const { return kv_bytes() + policy_bytes(); }
     uint64_t held_peak_bytes() const { return sequence_.cache.held_peak_bytes(); }
     const SessionStats &stats() { return sequence_.meter.read(sequence_.cache); }

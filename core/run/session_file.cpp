@@ -169,7 +169,7 @@ std::string params_text(const BoundPlugin &plugin) {
     return "{" + text + "}";
 }
 
-// In which layers the cache holds a window only. model.context decides it, too.
+// In how many layers the cache holds only a window. model.context decides this too.
 std::string held_text(const Pipeline &pipeline) {
     const LayerSplit &split = pipeline.engine().split;
     if (split.window() == 0) return "none held";

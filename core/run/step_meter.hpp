@@ -16,15 +16,15 @@ struct SessionStats {
     double prefill_seconds = 0, decode_seconds = 0; // in steps, evictions included
     uint64_t evictions = 0;      // times that a trigger fired and slots were evicted
     uint64_t evicted_tokens = 0; // of the head that lost the most, summed over evictions
-    uint64_t evicted_bytes = 0;  // of blocks that were given back, summed over evictions
+    uint64_t evicted_bytes = 0;  // of blocks that evictions freed, summed over evictions
     double eviction_seconds = 0; // part of the steps' seconds, see CacheManager::eviction_us
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
     // Memory of the policy, beside the cache. See CacheManager::policy_bytes.
     uint64_t policy_bytes = 0, policy_peak_bytes = 0;
-    // The most that the sequence held of both at the same moment. If layers are split between
-    // backends, the sum over the backends.
+    // The peak of cache plus policy. If layers are split between backends: the sum of the backends'
+    // peaks.
     uint64_t held_peak_bytes = 0;
-    // How much less it holds now than before its evictions. See CacheManager::freed_bytes.
+    // What evictions saved. See CacheManager::freed_bytes.
     uint64_t freed_bytes = 0;
     Stream::Counters stream;        // of all steps, discarded steps included
     Stream::Counters decode_stream; // of decode steps alone, discarded steps included

@@ -26,7 +26,8 @@ void StepRunner::run(std::span<const SequenceRows *const> rows, LayerBatchView *
         caches_.clear();
         for (const SequenceRows *r : rows) {
             const StageStep &stage = r->stages[s];
-            if (view != nullptr) stage.caches->refresh(); // the arena may have grown for another
+            if (view != nullptr)
+                stage.caches->refresh(); // the arenas may have grown for another sequence
             caches_.push_back(stage.caches);
             Segment segment{.positions = r->positions,
                             .kv = stage.caches->views(),

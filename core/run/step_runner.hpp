@@ -18,7 +18,7 @@ class StepRunner {
     // Queues one step with these rows on all engines that hold layers. The rows' slots exist
     // already. Each element belongs to another sequence; all have the same engines. Their logits
     // follow each other in this order. `view`: a view of the arenas that the caches share; NULL:
-    // they share none.
+    // the caches share no arenas.
     void run(std::span<const SequenceRows *const> rows, LayerBatchView *view = nullptr);
     void run(const SequenceRows &rows);
 

@@ -99,8 +99,8 @@ class Tokenizer {
     // The tokens that begin and end a text, where the files name them.
     std::optional<std::int32_t> bos_id() const noexcept { return bos_; }
     std::optional<std::int32_t> eos_id() const noexcept { return eos_; }
-    // Whether encode() puts bos_id() in front of a text. Some models name such a token but use it
-    // in their chat template only.
+    // Whether encode() puts bos_id() in front of a text. Some models have such a token but use it
+    // only in their chat template.
     bool adds_bos() const;
     // All ids that end a generation, ascending: those of generation_config.json, config.json and
     // tokenizer_config.json together, because instruct models name the end of a turn in one and the
