@@ -254,7 +254,7 @@ class Bench {
         const SessionBatch::Stats stats_before = batch.stats();
         std::vector<std::unique_ptr<Session>> owned;
         std::vector<Session *> sessions;
-        uint64_t held = 0, most = 0; // of the sessions whose prompts were read
+        uint64_t held = 0, most = 0; // bytes now and peak, of the sessions whose prompts were read
         for (size_t i = 0; i < n; ++i) {
             owned.push_back(batch.make_session());
             sessions.push_back(owned.back().get());

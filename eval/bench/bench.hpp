@@ -36,9 +36,9 @@ struct PrefillResult {
     Spread rate;                   // tokens per second
     double flop = 0;               // of the whole prompt: matrix products and attention
     double flops = 0;              // per second, at the median rate
-    std::optional<double> of_peak; // share of the f32 peak that was measured beside it, if all
-                                   // products are limited by it (f32_peak_limits())
-    // The most bytes that cache and policy held together while the prompt was read.
+    std::optional<double> of_peak; // share of the measured f32 peak, if this peak limits all
+                                   // products (f32_peak_limits())
+    // The peak of cache plus policy while the prompt was read.
     uint64_t held_peak_bytes = 0;
 };
 
@@ -48,9 +48,9 @@ struct DecodeResult {
     Spread rate;                  // tokens per second, of all sequences together
     std::optional<double> of_one; // median over the repeats of the ratio to one sequence at the
                                   // same depth, if that was measured
-    uint64_t kv_bytes = 0;        // that the caches held at the end
-    uint64_t policy_bytes = 0;    // that the policy held beside them at the end
-    uint64_t held_peak_bytes = 0; // the most of both together, from the prompt on
+    uint64_t kv_bytes = 0;        // of the caches at the end
+    uint64_t policy_bytes = 0;    // of the policy beside the caches at the end
+    uint64_t held_peak_bytes = 0; // the peak of caches plus policy, from the prompt on
     uint64_t kv_read_per_token =
         0; // bytes of K and V that attention reads, averaged over the tokens
     double bytes_per_second =
@@ -78,7 +78,7 @@ struct BenchReport {
     uint64_t memory_bytes = 0; // that this process may use
     std::string model, architecture, weights, policy;
     uint64_t parameters = 0, weight_bytes_per_token = 0, weight_bytes = 0, kv_bytes_per_token = 0;
-    uint64_t kv_window_bytes = 0; // of layers that hold their window, at most
+    uint64_t kv_window_bytes = 0; // the most bytes in layers that hold only their window
     keel_dtype key_dtype = KEEL_DTYPE_NONE, value_dtype = KEEL_DTYPE_NONE;
     uint64_t fallbacks = 0; // planned ops, the cache's too, that the backend does not run itself
     double load_seconds = 0;

@@ -20,9 +20,9 @@ struct OpWork {
 // cache (kv_gather, kv_rerotate), and scores over ranges of slots, are not counted.
 OpWork op_work(Device &device, const PlannedOp &op, const keel_op_args *args);
 
-// Whether the peak of f32 multiply-adds that the bench measures (probes/flops.hpp) is a limit of
-// the op: it runs on the processor, and in f32. A kernel that is named "fast" multiplies in 8 or 16
-// bits, so it may be faster than that peak.
+// Whether the peak of f32 multiply-adds that the bench measures (probes/flops.hpp) limits the op.
+// It does if the op runs on the processor in f32. A kernel named "fast" multiplies in 8 or 16 bits,
+// so it may be faster than this peak.
 bool f32_peak_limits(const Device &device, const PlannedOp &op);
 
 // The calls of a part of the model ("down", of all layers) with one kernel.
@@ -30,7 +30,7 @@ struct OpTotal {
     std::string part, op, kernel;
     uint64_t calls = 0;
     double seconds = 0, flop = 0, bytes = 0; // of all calls
-    bool f32_peak_limits = false;            // see the function
+    bool f32_peak_limits = false;            // see the function of this name
 
     double flops() const { return seconds > 0 ? flop / seconds : 0; }             // per second
     double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; } // as flops

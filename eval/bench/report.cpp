@@ -75,7 +75,7 @@ std::string prefill_table(const BenchReport &r) {
     return aligned_table(rows);
 }
 
-// Cache and policy together.
+// The bytes of caches plus policy.
 std::string held_text(const DecodeResult &d) { return format_bytes(d.kv_bytes + d.policy_bytes); }
 
 std::string decode_table(const BenchReport &r) {
@@ -127,9 +127,10 @@ std::string probe_text(const BenchReport &r) {
                            giga(r.read_prefetched), format_bytes(r.probe_bytes));
     }
     return out +
-           fmt::format("  f32 multiply-add {} GFLOP/s: no limit, and no share, of kernels named "
-                       "fast and of GPUs\n",
-                       giga(r.peak_flops));
+           fmt::format(
+               "  f32 multiply-add {} GFLOP/s; not the limit of kernels named fast and of GPUs, "
+               "so they have no share\n",
+               giga(r.peak_flops));
 }
 
 Json spread_json(const Spread &s) {

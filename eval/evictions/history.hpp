@@ -31,7 +31,7 @@ struct LogLine {
     std::optional<std::array<double, 5>> scores; // min, quartiles, max
     double pressure_share = 1;
     std::string pressure; // why memory was short; empty: it was not
-    // Of the model, see EvictionSource; 0: all layers see everything.
+    // Of the model, see EvictionSource. 0: no layer holds only a window.
     uint32_t windowed_layers = 0, all_layers = 0;
     int64_t window = 0;
 };
@@ -99,15 +99,15 @@ struct LogTotals {
         std::vector<double> head_kept_sum; // [heads]; empty: not in the log
     };
     uint64_t evictions = 0, sequences = 0;
-    // Of blocks that were given back: summed over evictions (blocks that were taken again count
-    // again), and of the eviction that gave back the most.
+    // Bytes of freed blocks: summed over evictions (a block that was used and freed again counts
+    // again), and of the eviction that freed the most.
     uint64_t freed_bytes = 0, freed_most = 0;
     uint64_t slots = 0,
              slots_in_all =
                  0; // of the head that lost most, summed over evictions; of all layers and heads
     std::vector<std::pair<std::string, uint64_t>> triggers; // by count
     std::vector<std::string> policies, allocators;
-    // On which layers the policy acts, in words; empty: on all.
+    // Text that says on which layers the policy acts; empty: on all.
     std::string acts_on;
     uint32_t windowed_layers = 0, all_layers = 0;
     int64_t window = 0;

@@ -21,7 +21,7 @@ std::string summary(const LogTotals &t) {
         triggers += fmt::format("{}{} {}", triggers.empty() ? "" : ", ", name, count);
     const std::string allocators = fmt::format("{}", fmt::join(t.allocators, ", "));
     return fmt::format("{} in {}, policy {}{} | triggers: {} | {} tokens evicted (of the head that "
-                       "lost most) | blocks given back: at most {} by one eviction, {} in sum "
+                       "lost most) | blocks freed: at most {} by one eviction, {} in sum "
                        "| time of an eviction: median {:.0f} µs, p99 {:.0f} µs, longest {:.0f} µs"
                        "{}{}",
                        counted(t.evictions, "eviction"), counted(t.sequences, "sequence"),

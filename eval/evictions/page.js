@@ -63,5 +63,5 @@ dataTable(section("Layers"), rowsOf(data.layers), [
   {name: "kept mean", key: l => l.mean, text: l => l.mean.toFixed(1), right: true},
   {name: "kept max", key: l => l.max, right: true},
   {name: "given back", key: l => l.freed, text: l => bytes(l.freed), right: true,
-    title: "blocks, summed over evictions: blocks that were taken again count again"},
+    title: "bytes of freed blocks, summed over evictions; a block that was used again counts again"},
 ], 1000);

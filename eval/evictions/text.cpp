@@ -124,8 +124,8 @@ std::string log_text(const LogHistory &history, const LogView &view) {
         triggers += fmt::format("{}{} {}", triggers.empty() ? "" : ", ", name, count);
     out += fmt::format(
         "triggers: {}\nevicted: {} tokens (of the head that lost most), {} keys of all heads\n"
-        "blocks given back: at most {} by one eviction, {} in sum (blocks that were taken again "
-        "count again)\n"
+        "blocks freed: at most {} by one eviction, {} in sum (a block that was used again counts "
+        "again)\n"
         "time of an eviction: median {:.0f} us, p99 {:.0f} us, longest {:.0f} us, all {:.1f} ms\n",
         triggers, t.slots, t.slots_in_all, format_bytes(t.freed_most), format_bytes(t.freed_bytes),
         t.us_median, t.us_p99, t.us_max, t.us_total / 1000);
@@ -175,7 +175,7 @@ nlohmann::ordered_json log_json(const LogHistory &history) {
     json["sequences"] = t.sequences;
     json["policies"] = t.policies;
     json["allocators"] = t.allocators;
-    json["windows"] = nullptr; // all layers see everything
+    json["windows"] = nullptr; // no layer holds only a window
     if (t.windowed_layers > 0)
         json["windows"] = {
             {"layers", t.windowed_layers}, {"of", t.all_layers}, {"tokens", t.window}};

@@ -15,7 +15,7 @@ namespace keel {
 struct WindowCache {
     uint64_t evictions = 0;
     int64_t slots = 0;                       // of the longest head
-    uint64_t kv_bytes = 0, policy_bytes = 0; // of the cache, and of the policy beside it
+    uint64_t kv_bytes = 0, policy_bytes = 0; // of the cache; of the policy beside it
 };
 WindowCache window_cache(Session &session);
 
@@ -40,8 +40,8 @@ struct PerplexityReport {
         token_nll; // of each scored token, in the order of the text; pairs two runs over one text
     double seconds = 0; // of taking tokens in and scoring them
     uint64_t evictions = 0;
-    uint64_t kv_peak_bytes = 0;   // of the caches of all windows that were side by side
-    uint64_t held_peak_bytes = 0; // of the cache and the policy of one window together
+    uint64_t kv_peak_bytes = 0;   // of the caches of all windows that were in memory at once
+    uint64_t held_peak_bytes = 0; // of cache plus policy of one window
     std::vector<PerplexityWindow> windows;
 
     double perplexity() const;

@@ -54,7 +54,7 @@ struct AbHeader {
         contrasts; // arms, at equal budgets; empty: all pairs
     std::vector<std::string>
         sweeps; // arms that run under several budgets of their own, to draw a curve
-    // Arm and budget of those that read each prompt by themselves, where others share a prefill.
+    // Arm and budget of each cell that reads every prompt itself. The others share prefills.
     std::vector<std::pair<std::string, std::string>> own_prefills;
     AbStatistics statistics;
     uint32_t shard = 1, shards = 1; // this file holds shard `shard` of `shards`
@@ -88,9 +88,9 @@ struct AbItem : AbPlace {
     double value = 0;   // finite
     int64_t length = 0; // tokens of the prompt
     double depth = -1;  // of the needle, 0 to 1; below 0: none
-    // Cache and policy_bytes together, when scored; what the reference's cache would hold; what the
-    // arm's own would if it kept all (0: as the reference's); the most of cache and policy at the
-    // same moment.
+    // kv_bytes: cache plus policy_bytes while the item was scored. full_kv_bytes: what the
+    // reference's cache would hold. own_full_kv_bytes: what the arm's cache would hold without
+    // evictions; 0: the same as full_kv_bytes. peak_kv_bytes: the peak of cache plus policy.
     uint64_t kv_bytes = 0, full_kv_bytes = 0, own_full_kv_bytes = 0, peak_kv_bytes = 0;
     uint64_t policy_bytes = 0; // that the policy makes the core hold beside the cache
     double kept_slots = 0;     // mean over layers and heads

@@ -195,9 +195,9 @@ function verdictTable(host, list, withBytes, limit) {
       text: c => c.test + (c.size > 1 ? `, ${c.size} contrasts` : "")},
   ];
   const held = {name: "bytes held", key: c => c.bytes, text: c => bytes(c.bytes), right: true,
-    title: "by both, cache and policy together, while they are scored"};
+    title: "bytes of cache plus policy that both arms hold while items are scored"};
   const peaks = {name: "peaks", text: c => bytes(c.peakA) + ", " + bytes(c.peakB),
-    title: "the most that A and B held, cache and policy together"};
+    title: "the peaks of A and B, cache plus policy"};
   if (withBytes) columns.splice(3, 0, held, peaks);
   dataTable(host, list, columns, limit);
 }
@@ -244,7 +244,7 @@ function showQuality() {
   const questions = primaryFirst(unique(usable.map(question)));
   if (questions.length === 0) return;
   const made = section("Quality against bytes held", "Mean over the items with its interval. " +
-    "Bytes are of cache and policy together. A ring marks the Pareto front: no other arm is as " +
+    "Bytes are those of cache plus policy. A ring marks the Pareto front: no other arm is as " +
     "good with fewer bytes.");
   const [bar, host] = controls(made, "plot"), hidden = new Set();
   const moments = ["while scored", "at the peak"];
@@ -281,13 +281,13 @@ function showQuality() {
 function showEqualBytes() {
   const equal = contrasts.filter(c => c.kind === 2);
   if (equal.length + data.apart.length === 0) return;
-  const made = section("At equal bytes", "Two arms that hold equally much while they are " +
-    "scored, cache and policy together. Between an arm's budgets its items are interpolated " +
+  const made = section("At equal bytes", "Compares two arms that hold the same bytes (cache plus " +
+    "policy) while items are scored. Between two budgets of an arm, its items are interpolated " +
     "linearly in bytes.");
   if (equal.length) verdictTable(made, equal, true, 25);
   if (data.apart.length === 0) return;
   const lines = data.apart.map(text => el("li", {text}));
-  const title = `${lines.length} pairs are not compared: they never hold equally much`;
+  const title = `${lines.length} pairs are not compared: they never hold the same bytes`;
   made.append(el("details", {}, el("summary", {text: title}), el("ul", {}, ...lines)));
 }
 
@@ -386,8 +386,8 @@ function showTimelines() {
     return {...place, points: points.map(([tokens, held, evicted]) => ({x: tokens, y: held,
       mark: evicted > 0, title: `${name}: ${evicted} slots evicted at token ${tokens}`}))};
   });
-  showLines("Bytes held over time", "Cache and policy together, of one item of each. A " +
-    "triangle: an eviction.", rows, asked,
+  showLines("Bytes held over time", "Bytes of cache plus policy, for one item of each. A " +
+    "triangle is an eviction.", rows, asked,
   () => ({xName: "tokens", yName: "bytes held", yBytes: true, zero: true}));
 }
 function showCurves() {
@@ -469,11 +469,11 @@ function showCells() {
     {name: "bytes held", key: c => c.bytes, text: c => bytes(c.bytes), right: true,
       title: "cache and policy together, while items were scored"},
     {name: "of the policy", key: c => c.policyBytes, text: c => bytes(c.policyBytes), right: true,
-      title: "the part of them that the policy made the core hold beside the cache"},
+      title: "the part of these bytes that the core held for the policy, beside the cache"},
     {name: "saved", key: saved, right: true,
       text: c => isGiven(saved(c)) ? (100 * saved(c)).toFixed(1) + "%" : "-"},
     {name: "peak", key: c => c.peak, text: c => bytes(c.peak), right: true,
-      title: "the most of cache and policy at the same moment, prefill included"},
+      title: "the peak of cache plus policy, prefill included"},
     {name: "evictions", key: c => c.evicts, text: c => num(c.evicts), right: true,
       title: "a mean over the items"},
     {name: "µs each", key: each, text: c => num(each(c)), right: true},
@@ -508,9 +508,9 @@ function showHelp() {
     "“Equal in every item” is a count; it proves no more than its interval does. “Within margin” " +
     "means that the interval excludes a loss as large as the margin " +
     `(${statistics.margin}).`,
-    "Bytes held are those of the cache and of what the policy makes the core hold beside it, " +
-    "while an item was scored, as a mean over the items. The peak is the most of both together " +
-    "at any moment, with the prompt before the eviction and a replay.",
+    "Bytes held: the cache plus the memory that the core holds for the policy, while an item was " +
+    "scored, as a mean over the items. Peak: the largest sum of both at any moment, with the " +
+    "prompt before the eviction and a replay.",
   ]) made.append(el("p", {class: "note", text}));
 }
 

@@ -38,7 +38,7 @@ class AbArms {
         // What the policy makes the core hold, behind the prompt: a copy for a question lacks the
         // arrays that evictions between chunks leave.
         uint64_t policy_bytes = 0;
-        // The most that was held of cache and policy together up to here. A copy begins anew.
+        // The peak of cache plus policy up to here. In a copy of the session the peak starts again.
         uint64_t peak_bytes = 0;
         int32_t next =
             0; // the most likely token behind the prompt, from before the eviction at its end

@@ -86,7 +86,7 @@ struct AbRunner::Measured {
     size_t run_;
     Session &session_;
     uint64_t opened_policy_bytes_;
-    uint64_t peak_; // of cache and policy together
+    uint64_t peak_; // of cache plus policy
     double bytes_ = 0, policy_ = 0, full_ = 0, own_full_ = 0, kept_ = 0;
     uint64_t samples_ = 0;
     uint64_t evictions_before_ = 0;

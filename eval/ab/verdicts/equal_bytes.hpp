@@ -8,16 +8,16 @@
 #include <vector>
 
 // Compares arms at equal sizes in bytes, because a token costs more bytes in an f16 cache than in a
-// q4_0 cache, and policies hold data beside it. The size is what cache and policy hold together
-// while items are scored.
+// q4_0 cache, and policies hold data beside it. The size is the bytes of cache plus policy while
+// items are scored.
 namespace keel {
 
-// Two arms that never hold equally much: nothing can be said.
+// Two arms whose ranges of bytes do not overlap, so they are not compared.
 struct AbApart {
-    std::string a, a_budget, b, b_budget, protocol, task; // budgets: as of AbContrast
+    std::string a, a_budget, b, b_budget, protocol, task; // budgets: as in AbContrast
     Interval a_bytes, b_bytes;
 
-    // Bytes between the two ranges, and the share of the smaller size.
+    // Bytes between the two ranges, and these as a share of the smaller range's upper end.
     double gap_bytes() const;
     double gap_share() const;
 };
@@ -27,9 +27,9 @@ struct AbEqualBytes {
     std::vector<AbApart> apart;
 };
 
-// An arm at a size in bytes. Between two of its budgets each item's number is taken between its
-// two, linearly in bytes (its logarithm for ratios), and so is the peak; then the items are those
-// that both cells have.
+// An arm at a size in bytes. Between two budgets, each item's number is interpolated between its
+// numbers at these budgets, linearly in bytes (for ratios, their logarithms). The peak is
+// interpolated too. Only items that both cells have count.
 struct AbAtBytes {
     std::vector<AbPoint> points;
     std::string budget; // "tokens:64", or "tokens:64 to tokens:128"

@@ -336,7 +336,7 @@ class Builder {
         note_peaks();
     }
 
-    // "snapkv at tokens:128 (prefill of its own)", where it reads its prompts by itself.
+    // "snapkv at tokens:128"; with " (prefill of its own)" if the arm does not share a prefill.
     std::string prefill_text(const std::string &arm, const std::string &budget) const {
         const auto &own = table_.header.own_prefills;
         const bool is_own =
@@ -344,8 +344,8 @@ class Builder {
         return ab_arm_text(arm, budget) + (is_own ? " (prefill of its own)" : "");
     }
 
-    // Arms that hold equally much while they are scored may have held more before: of those that
-    // differ the most it is said by how much.
+    // Arms that hold the same bytes while items are scored may have had different peaks before.
+    // Adds a note about the pair whose peaks differ most.
     void note_peaks() {
         constexpr double alike = 1.1;
         double most = alike;

@@ -22,8 +22,8 @@ struct AbCellSummary {
     std::optional<Interval> interval; // of the mean; Wilson's, widened for items that share
                                       // documents, where all are 0 or 1
     double median = 0, p25 = 0, p75 = 0, p99 = 0;
-    // No other arm has as much quality for fewer bytes, held while items were scored; or at the
-    // peak.
+    // Is the cell on the Pareto front, so that no other arm has the same quality with fewer bytes?
+    // By the bytes while items were scored, and by the peak.
     bool on_front = false, on_peak_front = false;
 };
 

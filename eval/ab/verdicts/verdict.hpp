@@ -37,12 +37,12 @@ struct AbContrast {
         runs,        // the same cell of two experiments
     };
     Kind kind = Kind::reference;
-    // Of equal_bytes a budget may be a range: "tokens:64 to tokens:128".
+    // For equal_bytes a budget may be a range: "tokens:64 to tokens:128".
     std::string a, a_budget, b, b_budget, protocol, task, metric;
     AbMetric meaning;
     std::string family;                        // of Holm's adjustment
-    double at_bytes = 0;                       // equal_bytes: what both hold while they are scored
-    double a_peak_bytes = 0, b_peak_bytes = 0; // equal_bytes: the most that each held
+    double at_bytes = 0;                       // equal_bytes: bytes of both while scored
+    double a_peak_bytes = 0, b_peak_bytes = 0; // equal_bytes: the peak of each
     int64_t length =
         -1; // of speeds: tokens before, each compared on its own; below 0: all lengths together
     bool implied =
@@ -107,9 +107,9 @@ void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &sta
 // could have seen 0.08"
 std::string verdict_line(const AbContrast &contrast);
 
-// "5.9 KiB", of a mean.
+// "5.9 KiB". For means, so `bytes` need not be an integer.
 std::string ab_bytes_text(double bytes);
-// "snapkv at tokens:128"; without a budget, or with all that there is, "full".
+// "snapkv at tokens:128". Only the arm, "full", if the budget is empty or "full".
 std::string ab_arm_text(const std::string &arm, const std::string &budget);
 // " (question_blind)"; empty without a protocol.
 std::string ab_protocol_text(const std::string &protocol);

@@ -70,7 +70,7 @@ class Finder {
                             beside(cell)));
     }
 
-    // What a policy holds while it reads a prompt and decides may be more than it saves.
+    // While a prompt is read, a policy may hold more memory than its evictions save later.
     void look_at_peak(const AbCell &cell) {
         if (cell.budget == "full" || !cell.kind.is_quality()) return;
         const auto full =

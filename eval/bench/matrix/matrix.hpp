@@ -60,9 +60,9 @@ struct MatrixRun {
     // What tells runs apart that may give different numbers: settings, lengths, and `circumstances`
     // (version, machine, the model's files); 16 hex digits.
     std::string key(const BenchMatrix &matrix, const std::string &circumstances) const;
-    // The message of an error of this run, with its place in the matrix and the run's name in
-    // front. The place is that of the item that sets the key which is wrong (an error at "--set
-    // KEY"), or of the model. Else it is that of the choice written last.
+    // The message of an error of this run, after its place in the matrix and the run's name. The
+    // place is that of the item that sets the wrong key (for an error at "--set KEY"), or that of
+    // the model. For other errors it is the place of the run's last choice in the file.
     std::string fault(const Error &error) const;
     std::string
     file_name(const std::string &key) const; // "tiny-cpu-f16-none-128-0123456789abcdef.json"

@@ -21,8 +21,8 @@ struct BenchLine {
     std::optional<int64_t> prefill_tokens, depth;
     int64_t sequences = 1;                    // that decoded at once
     std::optional<BenchRate> prefill, decode; // tokens per second, of all sequences together
-    // Cache and policy together: at the end of the decode, and at most. Results of older versions
-    // tell the cache alone at the end, and nothing of the most.
+    // Cache plus policy: at the end of the decode, and the peak. Results of older versions have
+    // only the cache at the end, and no peak.
     std::optional<double> held_bytes, held_peak_bytes;
     std::optional<double> peak_bytes, load_seconds, read_bandwidth; // peak: of the process
 };
