@@ -10,7 +10,7 @@ endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING PATTERN "*.yaml")
 # configs/ name the model as ../models/tiny
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/keel/models)
-# The pages of docs/, and what they link, in the folders that the source tree has.
+# The pages of docs/ and the files that they link, in the same folders as in the source tree.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/policies DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING REGEX "/policies/[a-z0-9_]+/README.md$")
 foreach(project backend policy policy_cpp)

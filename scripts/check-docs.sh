@@ -2,11 +2,11 @@
 # Checks docs/ against an installation: the links of the installed pages, and the projects that pages print.
 #   check-docs.sh [BUILD]
 # BUILD (default: build/release) is installed to a temporary folder, as docs/plugins.md says.
-# In the pages that are listed below, the first line of a fenced block tells what the block is:
-#   // PROJECT/FILE, or # PROJECT/FILE   the text of this file, without that line
-#   # in PROJECT/                        commands that run in the project's folder; PREFIX is the installation
-# A block without such a line is not checked. If a page links a file, as [FILE](PATH), and the project's
-# CMakeLists.txt names FILE, then PATH is copied to the project.
+# In the pages listed below, the first line of a fenced block says what the block is:
+#   // PROJECT/FILE, or # PROJECT/FILE   the rest of the block is the text of this file
+#   # in PROJECT/                        commands, which run in the project's folder; PREFIX is the installation
+# Other blocks are not checked. If the project's CMakeLists.txt names FILE and the page links it as
+# [FILE](PATH), then PATH is copied to the project.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/release}

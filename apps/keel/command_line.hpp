@@ -10,7 +10,7 @@ namespace keel::cli {
 // Nothing is checked yet; usage.hpp does that.
 struct CommandLine {
     const Command *command = nullptr;
-    bool is_standard = false; // `command` is the `standard` of the command that the words name
+    bool is_standard = false; // no subcommand was named, so `command` is the group's `standard`
     Words words;              // after the command's name, as the user wrote them
     std::map<const Option *, Words> values; // of options that are given; a flag's value is "true"
     Words unknown;                          // words that belong to no option

@@ -204,7 +204,7 @@ Json architecture_json(const ModelConfig &m) {
             {"eos_ids", m.eos_ids}};
 }
 
-// Which layers hold only the tokens of their window; null: none.
+// How many layers hold only the tokens of their window; null: no layer.
 Json layer_split_json(const LayerSplit &split) {
     if (split.window() == 0) return nullptr;
     return {{"window", split.window()},

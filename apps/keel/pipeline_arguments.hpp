@@ -39,7 +39,8 @@ class PipelineArguments {
 
     std::string target_;
     bool greedy_ = false;
-    std::string eviction_form_; // --budget or --sinks if one was given, which need eviction
+    // The option that needs a policy that evicts: --budget or --sinks. Empty: neither was given.
+    std::string eviction_form_;
     std::vector<std::string> sets_;
     pipeline::OverrideNames names_;        // of the short forms
     std::vector<std::string> short_forms_; // as --set takes them, in the order of the command line

@@ -40,7 +40,7 @@ std::optional<std::string> data_folder() {
     try {
         const auto folder = executable_path().parent_path().parent_path() / "share" / "keel";
         if (std::filesystem::is_directory(folder)) return folder.string();
-    } catch (const std::exception &) { // the system tells no path: as for a program that was built
+    } catch (const std::exception &) { // the path is unknown: as if not installed
     }
     return std::nullopt;
 }

@@ -24,11 +24,11 @@ using Examples = std::vector<std::pair<std::string, std::string>>; // a shell li
 Command &add_command(Command &above, Program &program, const std::string &name,
                      const std::string &doc, const Examples &examples);
 
-// The folder of docs/, configs/ and models/ in an installation; nullopt for a program that was
-// built and not installed.
+// The folder with docs/, configs/ and models/ of an installed program; nullopt if the program is
+// not installed.
 std::optional<std::string> data_folder();
-// A help text names pages as in the source tree: docs/PAGE.md. In an installation it names the
-// installed pages.
+// Help texts name pages as docs/PAGE.md, as in the source tree. For an installed program, replaces
+// docs/ by the folder of the installed pages.
 std::string with_installed_docs(std::string help);
 
 // Standard output as JSON, two spaces deep; bytes that are not UTF-8 become U+FFFD.

@@ -109,7 +109,8 @@ void save(const RunOptions &o, Session &session, const GenerateResult &result) {
     save_session(session, o.save_session, {result.random, {}});
 }
 
-// Whether a prompt has the template's mark of a question, so that it was written for an answer.
+// Whether a prompt contains the template's mark that begins a user's turn. The prompt then already
+// follows the template.
 bool has_turns(const std::string &prompt, const ChatTemplate &chat) {
     std::string mark = chat.format().user_open;
     for (const char *name : {"{bos}", "{eos}"}) mark = replaced(std::move(mark), name, "");
@@ -117,13 +118,14 @@ bool has_turns(const std::string &prompt, const ChatTemplate &chat) {
     return !mark.empty() && prompt.find(mark) != std::string::npos;
 }
 
-// A model that was trained to answer goes on with the prompt's text here.
+// Tells the user of 'keel chat' if the model has a chat template, because 'keel run' only continues
+// the prompt's text.
 void hint_at_chat(const std::string &model, const std::string &prompt) {
     if (!log().should_log(LogLevel::info)) return;
     FoundChatTemplate chat;
     try {
         chat = load_chat_template(model);
-    } catch (const Error &e) { // 'keel chat' says the same as an error
+    } catch (const Error &e) { // 'keel chat' reports this as an error
         log().debug("no chat template: {}", e.what());
     }
     if (chat.jinja.empty() || (chat.known && has_turns(prompt, *chat.known))) return;

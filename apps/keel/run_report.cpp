@@ -69,7 +69,7 @@ std::string quoted(std::string_view piece) {
 
 namespace {
 
-// The layers on which a policy acts, and those that hold a window; null: all are alike.
+// How many layers the policy acts on, and how many hold a window; null: no layer has a window.
 Json layers_json(const LayerSplit &split) {
     if (split.window() == 0) return nullptr;
     return {{"all", split.model_layers()},

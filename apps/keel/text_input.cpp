@@ -24,7 +24,7 @@ std::string without_last_newline(std::string text) {
     return text;
 }
 
-// All that comes to the end, but at most max_text_bytes. `name`: in errors.
+// Reads `fd` to its end, at most max_text_bytes. `name`: the name of the input, for errors.
 std::string read_stream(int fd, const std::string &name) {
     std::string text;
     char piece[65536];
@@ -43,8 +43,8 @@ std::string read_stream(int fd, const std::string &name) {
 
 std::string read_stdin() { return read_stream(STDIN_FILENO, "standard input"); }
 
-// A pipe or device, as <(command) of a shell and /dev/stdin are: it has no size, and cannot be
-// mapped.
+// Whether the file is a pipe or a device, like <(command) in a shell or /dev/stdin. It has no size
+// and cannot be mapped.
 bool is_stream(const std::string &path) {
     std::error_code ignored;
     const auto status = std::filesystem::status(path, ignored);

@@ -7,8 +7,9 @@ namespace keel::cli {
 
 inline constexpr uint64_t max_text_bytes = uint64_t{256} << 20;
 
-// All of a file, a pipe or a device, or of standard input for "-"; one newline at its end is left
-// out, as editors and echo put one there. Throws Error(input), also for more than max_text_bytes.
+// The text of a file, a pipe or a device; "-": of standard input. One newline at the end is
+// removed, because editors and echo add one. Throws Error(input) if the text cannot be read or has
+// more than max_text_bytes.
 std::string read_text(const std::string &path);
 // The same for a text that a model is measured on: an empty one is Error(input) with the file's
 // name.

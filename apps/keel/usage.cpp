@@ -165,8 +165,7 @@ void check_company(const CommandLine &line, const Option &option) {
     }
 }
 
-// 'keel ab nonsense --help' is not about a file: a word that is neither a command nor a file is
-// probably a misspelled command.
+// For 'keel ab WORD --help': if WORD is not a file, it is probably a misspelled command.
 void refuse_missing_target(const CommandLine &line) {
     for (const Option &option : line.command->options) {
         const auto given = line.values.find(&option);

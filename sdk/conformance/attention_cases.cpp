@@ -87,7 +87,7 @@ int add_scores(Scene &scene, Rng &rng, const Reduction &r, const CacheShape &cac
     return scene.add(std::move(out));
 }
 
-// q_positions of m queries after the longest head: of each head where m is odd, else of all.
+// q_positions of m queries after the longest head. If m is odd: for each head; else: for all heads.
 int add_q_positions(Scene &scene, const CacheShape &cache, int64_t m) {
     const auto kv_heads = static_cast<int64_t>(cache.lengths.size());
     const int32_t longest = *std::max_element(cache.lengths.begin(), cache.lengths.end());
@@ -443,14 +443,14 @@ void scores_case(Suite &suite, const ScoresShape &s) {
         a.scale = 0.2F;
         a.q_positions = stage.tensor(q_positions);
         a.window = (s.features & KEEL_SCORES_WINDOW) != 0 ? s.window : 0;
-        // low, so that it bends logits of random tensors
+        // so low that it changes the logits of random tensors
         a.softcap = (s.features & KEEL_SCORES_SOFTCAP) != 0 ? 0.5F : 0.0F;
         return stage.run(KEEL_OP_ATTENTION_SCORES, a);
     };
     suite.check(std::move(c));
 }
 
-// Soft-capped logits and a window of the model, with each set of the other bits.
+// Soft-capped logits and a model's window, with every combination of the other bits.
 void capped_and_windowed(Suite &suite) {
     constexpr keel_reduce of_queries[] = {KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, KEEL_REDUCE_MAX};
     constexpr keel_reduce of_group[] = {KEEL_REDUCE_NONE, KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN,
@@ -476,7 +476,7 @@ void capped_and_windowed(Suite &suite) {
         scores_case(suite,
                     {.m = 0, .group = 2, .cache = spare_cache({20, 26}, 16), .features = features});
     }
-    // Windows that hide nothing, whole tiles of slots, or all.
+    // Windows that hide no slot, whole tiles of slots, or all slots.
     const uint64_t window = KEEL_SCORES_CAUSAL | KEEL_SCORES_WINDOW;
     for (const int64_t size : {0, 1, 33, 100, 1000})
         for (const int64_t m : {1, 2, 40})
@@ -489,7 +489,7 @@ void capped_and_windowed(Suite &suite) {
                                     .reduction = {0, KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, 1},
                                     .ranges = {2, 9, 200, 1000},
                                     .window = size});
-    // A query that is no number changes no slot outside of its window.
+    // A NaN in a query must not change slots outside of the query's window.
     for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MAX})
         for (const int64_t m : {1, 6})
             scores_case(suite, {.m = m,

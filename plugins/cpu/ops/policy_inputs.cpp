@@ -26,7 +26,7 @@ keel_status check_attention_scores(keel_ctx *ctx, const keel_attention_scores_ar
 
 Scoring scoring_of(const keel_attention_scores_args *args, int64_t group) {
     if ((args->features & KEEL_SCORES_LOGITS) != 0) return Scoring::logits;
-    // the same softmax over the same slots as attention's own
+    // the same softmax over the same slots as in attention
     const bool plain = (args->features & (KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS)) == 0;
     return plain ? keel_cpu::scoring_of(args->q->shape[0], group) : Scoring::several;
 }

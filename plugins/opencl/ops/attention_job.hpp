@@ -36,7 +36,7 @@ struct ScoresJob {
     uint32_t contributing; // of the queries, the last ones
 };
 
-// A window of the model as the kernels take it.
+// A window of the model, in the form that the kernels take.
 inline int32_t window_of(int64_t window) {
     return static_cast<int32_t>(std::clamp<int64_t>(window, INT32_MIN, INT32_MAX));
 }
