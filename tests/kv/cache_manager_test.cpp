@@ -607,7 +607,7 @@ TEST_CASE("A policy with a budget of its own takes slack") {
     CHECK(run.plan->budget().at(0).tokens == 32);
     script.needs.own_budget = 0;
     CHECK_THAT(refusal(test_shape(), script, config),
-               Catch::StartsWith("policy.budget.slack: expected a budget beside it"));
+               Catch::StartsWith("policy.budget.slack: expected a budget beside slack"));
 }
 
 TEST_CASE(

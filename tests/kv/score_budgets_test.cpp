@@ -189,7 +189,7 @@ TEST_CASE(
     Script script = telling(KEEL_KEEP_TOKEN);
     sharer.flags = 0;
     CHECK_THAT(refusal(script, sharer),
-               Contains("sharer shares out by scores") && Contains("for all layers"));
+               Contains("sharer divides the budget by scores") && Contains("for all layers"));
     script = telling();
     script.needs.output = KEEL_OUTPUT_KEEP;
     CHECK_THAT(refusal(script, sharer), Contains("policy scripted gives keep-lists"));

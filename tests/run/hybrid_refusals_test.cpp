@@ -14,7 +14,7 @@ TEST_CASE("policies that look at one layer for all of them cannot have layers on
                    Pipeline p(two({layers, "policy=snapkv", "policy.budget.tokens=64",
                                    "policy.allocator=pyramid"}));
                }),
-               Contains("policy.allocator: pyramid shares the budget out over layers"));
+               Contains("policy.allocator: pyramid divides the budget among all layers"));
     CHECK_THAT(error_text([&] {
                    Pipeline p(two({layers, "policy=kvzip", "policy.budget.tokens=64"}));
                }),

@@ -91,8 +91,8 @@ void BudgetShares::check_agreement() const {
             const KvPlugin<keel_allocator> &allocator = setup_.config().allocator;
             allocator.places.fail(
                 "",
-                "budget allocator {} gave layer {} head {} {} slots and the one before "
-                "{}; policy {} keeps as many in both",
+                "budget allocator {} gave layer {} head {} {} slots and the head before {} slots; "
+                "policy {} needs the same number in both",
                 allocator.name, i / kv_heads, i % kv_heads, budgets_[i], budgets_[i - 1],
                 setup_.config().policy.name);
         }

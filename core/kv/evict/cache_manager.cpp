@@ -151,8 +151,8 @@ std::span<const EvictionRecord> CacheManager::evict() {
     if (setup_.keeps_all()) return {};
     if (setup_.needs(KEEL_NEED_WINDOW_SCORES) && !inputs_->has_queries(*cache_, tail_)) {
         throw_error(ErrorKind::usage,
-                    "policy {} reads the queries of a step that an eviction follows, and they are "
-                    "gone; evict with a trigger",
+                    "policy {} needs the last queries, but none are kept now; evict with a "
+                    "trigger",
                     setup_.config().policy.name);
     }
     return run({KEEL_TRIGGER_BUDGET, clock_.budget(seen_).tokens});

@@ -22,18 +22,17 @@ void check_part(const CacheConfig &config, const KvShape &shape, const keel_poli
         (needs.needs & ~KEEL_NEED_POSITIONS) != 0) {
         throw_key_error(
             ErrorKind::input, "hybrid.layers",
-            "policy {} decides for all layers by what it sees in the first, "
-            "and here two backends hold them; choose a policy that decides layer by layer, "
+            "policy {} decides for all layers by the inputs of the first layer, but "
+            "two backends hold the layers; choose a policy that decides layer by layer, "
             "or leave the layers on one backend",
             name);
     }
     if (config.other_backends && (needs.needs & KEEL_NEED_REPLAY) != 0) {
-        throw_key_error(
-            ErrorKind::input, "hybrid.layers",
-            "policy {} has the model repeat its context, which layers on "
-            "two backends cannot do in this version; choose another policy, or leave the "
-            "layers on one backend",
-            name);
+        throw_key_error(ErrorKind::input, "hybrid.layers",
+                        "policy {} makes the model repeat its context; in this version this is not "
+                        "possible with layers on two backends; choose another policy, or leave the "
+                        "layers on one backend",
+                        name);
     }
 }
 
@@ -64,8 +63,9 @@ void check_policy(const CacheConfig &config, const KvShape &shape, const keel_po
         config.protect_prefix + config.protect_recent + pinned_slots(config) >=
             (int64_t{1} << 30)) {
         throw_key_error(ErrorKind::input, "policy.protect",
-                        "prefix {} and recent {} are no numbers of tokens", config.protect_prefix,
-                        config.protect_recent);
+                        "expected prefix and recent of 0 or more, together with pins below 2^30; "
+                        "found prefix {} and recent {}",
+                        config.protect_prefix, config.protect_recent);
     }
     check_triggers(config, needs);
 }
@@ -84,24 +84,24 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
     form.by_scores = (allocator.needs & KEEL_ALLOCATOR_NEED_SCORES) != 0;
     if (form.by_scores &&
         (policy.output != KEEL_OUTPUT_SCORES || policy.granularity == KEEL_KEEP_TOKEN)) {
-        throw_key_error(
-            ErrorKind::input, "policy.allocator",
-            "{} shares out by scores, policy {} gives {}; choose uniform", name, config.policy.name,
-            policy.output != KEEL_OUTPUT_SCORES ? "keep-lists" : "one set of them for all layers");
+        throw_key_error(ErrorKind::input, "policy.allocator",
+                        "{} divides the budget by scores, but policy {} gives {}; choose uniform",
+                        name, config.policy.name,
+                        policy.output != KEEL_OUTPUT_SCORES ? "keep-lists"
+                                                            : "one set of scores for all layers");
     }
     if ((allocator.flags & KEEL_ALLOCATOR_COMPARES) != 0 &&
         (policy.flags & KEEL_POLICY_COMPARABLE) == 0) {
-        throw_key_error(
-            ErrorKind::input, "policy.allocator",
-            "{} weighs the scores of one head against another's, and those of "
-            "policy {} do not compare across heads; set policy.allocator.params.normalize",
-            name, config.policy.name);
+        throw_key_error(ErrorKind::input, "policy.allocator",
+                        "{} compares the scores of different heads, but scores of policy {} "
+                        "do not compare across heads; set policy.allocator.params.normalize",
+                        name, config.policy.name);
     }
     if (is_part(config, shape) && allocator.flags != 0) {
         throw_key_error(
             ErrorKind::input, "policy.allocator",
-            "{} shares the budget out over layers that hybrid.layers "
-            "puts on two backends, each with a cache of its own; choose uniform, or leave "
+            "{} divides the budget among all layers, but hybrid.layers puts the layers on "
+            "two backends, each with a cache of its own; choose uniform, or leave "
             "the layers on one backend",
             name);
     }
@@ -115,16 +115,16 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
     }
     if ((allocator.flags & KEEL_ALLOCATOR_BY_LAYER) != 0 && policy.granularity == KEEL_KEEP_TOKEN) {
         throw_key_error(ErrorKind::input, "policy.allocator",
-                        "{} gives layers different budgets, policy {} keeps the same "
-                        "slots in all of them; choose uniform",
+                        "{} gives layers different budgets, but policy {} keeps the same "
+                        "slots in all layers; choose uniform",
                         name, config.policy.name);
     }
     form.ragged = (allocator.flags & KEEL_ALLOCATOR_RAGGED) != 0;
     form.uneven = (allocator.flags & (KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_BY_LAYER)) != 0;
     if (form.ragged && policy.granularity < KEEL_KEEP_HEAD_EQUAL) {
         throw_key_error(ErrorKind::input, "policy.allocator",
-                        "{} gives the heads of a layer different budgets, policy {} "
-                        "keeps the same slots in all of them",
+                        "{} gives the heads of a layer different budgets, but policy {} "
+                        "keeps the same slots in all heads; choose another allocator",
                         name, config.policy.name);
     }
     return form;
@@ -139,7 +139,7 @@ void check_budget_unit(const CacheConfig &config, const KvShape &shape,
     if (config.budget_unit == BudgetUnit::none) {
         if (needs.own_budget == 0 && config.slack) {
             throw_key_error(ErrorKind::input, "policy.budget.slack",
-                            "expected a budget beside it, found none; policy {} "
+                            "expected a budget beside slack, found none; policy {} "
                             "needs one of policy.budget.tokens, .ratio and .mib",
                             config.policy.name);
         }
@@ -157,8 +157,8 @@ void check_budget_unit(const CacheConfig &config, const KvShape &shape,
         if (allocator.ragged && keeps_pristine(config, needs, shape)) {
             throw_key_error(
                 ErrorKind::input, "policy.budget.mib",
-                "{} keys that are rotated again keep copies as long as a "
-                "layer's longest head, which a budget in MiB does not bound under allocator {}; "
+                "{} keys that are rotated again need copies as long as the layer's longest head; "
+                "under allocator {} a budget in MiB cannot limit that length; "
                 "use policy.budget.tokens, policy.positions: absolute, or a kv.key_dtype of f16",
                 keel_dtype_name(shape.key_dtype), config.allocator.name);
         }
@@ -166,7 +166,7 @@ void check_budget_unit(const CacheConfig &config, const KvShape &shape,
                              static_cast<double>(budget.block_row_bytes());
         if (budget.mib_slots() <= 0) {
             throw_key_error(ErrorKind::input, "policy.budget.mib",
-                            "{} MiB do not hold {} of {} slots for each head; at "
+                            "{} MiB cannot hold {} of {} slots for each head; raise it to at "
                             "least {:.3f}",
                             config.budget,
                             budget.least_blocks() > 1 ? "two blocks (heads may differ in length)"
@@ -204,8 +204,8 @@ void check_budget(const CacheConfig &config, const KvShape &shape, const keel_po
     const int64_t capacity = budget.capacity();
     if (capacity < shape.max_slots && budget.fixed() >= capacity) {
         throw_key_error(ErrorKind::input, budget.key(),
-                        "a budget of {} slots does not fit: {} holds {} slots, "
-                        "one of which the next token needs",
+                        "a budget of {} slots does not fit: {} holds {} slots, and the next token "
+                        "needs one of them",
                         budget.fixed(), shape.cap_text(), capacity);
     }
 }
@@ -221,7 +221,7 @@ void check_state(const CacheConfig &config, const KvShape &shape, const Budget &
     const auto refuse = [&](const char *key, double found) {
         throw_key_error(
             ErrorKind::input, key,
-            "{:.3f} MiB have no room for the state of policy {} ({:.3f} MiB) and {} of "
+            "{:.3f} MiB cannot hold the state of policy {} ({:.3f} MiB) and {} of "
             "{} slots for each head ({:.3f} MiB); raise it to {:.3f} or more, or set "
             "kv.count_policy_state to false",
             found, config.policy.name, static_cast<double>(beside) / bytes_per_mib,

@@ -11,8 +11,8 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
     const std::string &name = to.config().policy.name;
     if (to.shape().window != from.shape().window) {
         throw_error(ErrorKind::input,
-                    "policy {} acts on layers with a window, and under policy {} the cache holds "
-                    "that window only ({} tokens): prefill under policy {}",
+                    "policy {} needs all tokens of layers with a window, but under policy {} the "
+                    "cache holds only the window ({} tokens); prefill under policy {}",
                     to.shape().window > 0 ? from.config().policy.name : name,
                     to.shape().window > 0 ? name : from.config().policy.name,
                     std::max(from.shape().window, to.shape().window), name);
@@ -48,15 +48,15 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
     if (moves != to.may_move_keys() || (moves && parent.prefix != to.config().protect_prefix)) {
         throw_key_error(
             ErrorKind::input, "policy.positions",
-            "policies {} and {} treat the positions of a cache that "
-            "slots are gone from differently; fork it before the first eviction, or give "
-            "both the same policy.positions and policy.protect",
+            "slots were evicted already, and policies {} and {} treat positions differently; "
+            "fork before the first eviction, or give both the same policy.positions and "
+            "policy.protect",
             from.config().policy.name, name);
     }
     if (!to.config().pinned.empty()) {
         throw_key_error(ErrorKind::input, "policy.protect",
-                        "tokens cannot be pinned under policy {} in a cache that slots "
-                        "are gone from; fork it before the first eviction",
+                        "tokens cannot be pinned under policy {} after slots were evicted; "
+                        "fork before the first eviction",
                         name);
     }
 }

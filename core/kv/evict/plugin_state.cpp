@@ -98,7 +98,7 @@ void PolicyState::save(StateWriter &out) const {
     keel_status status = plugin_.table->save(state_, nullptr, &size);
     if (status != KEEL_OK) fail(status, "could not say how large its state is");
     if (size > max_state_bytes) {
-        plugin_.places.fail("", "policy {} wants to save {} bytes, at most {} are taken",
+        plugin_.places.fail("", "policy {} wants to save {} bytes, at most {} are allowed",
                             plugin_.name, size, max_state_bytes);
     }
     std::vector<std::byte> state(static_cast<size_t>(size));

@@ -88,7 +88,7 @@ void warn_of_pressure(const PressureState &state, const PressureConfig &config, 
     const bool is_last = state.level == config.levels.size();
     std::string who;
     if (rule != nullptr) {
-        who = fmt::format("; the rule of {} chose the slots, because what policy {} looks at is "
+        who = fmt::format("; the rule of {} chose the slots, because the inputs of policy {} are "
                           "not available now",
                           rule, policy);
     }

@@ -33,8 +33,8 @@ bool PristineKeys::fits(const PolicySetup &setup, const KvCache &cache,
     }
     if (wanted <= s.max_bytes) return true;
     if (why != nullptr) {
-        *why = fmt::format("rotating {} keys again keeps a copy of them as they were, {:.6g} MiB "
-                           "with the cache itself, which would pass {}; raise "
+        *why = fmt::format("{} keys that are rotated again need a copy; with the copy the cache "
+                           "would take {:.6g} MiB, which is above {}; raise "
                            "that key, lower policy.budget, or use policy.positions: absolute",
                            keel_dtype_name(s.key_dtype),
                            static_cast<double>(wanted) / bytes_per_mib, s.cap_text());

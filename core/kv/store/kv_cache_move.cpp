@@ -87,9 +87,8 @@ void KvCache::reserve_like(const KvCache &from) {
     }
     if (!arena_->can_take(blocks)) {
         throw_error(ErrorKind::resource,
-                    "the cache takes {:.6g} MiB there, and {}; raise that key, or "
-                    "keep keys "
-                    "and values in a smaller kv.dtype",
+                    "the cache takes {:.6g} MiB on the new backend, but {}; raise that key, or "
+                    "use a smaller kv.dtype",
                     static_cast<double>(blocks * s.block_bytes()) / bytes_per_mib, s.cap_text());
     }
     try {

@@ -84,7 +84,7 @@ void KvCache::load(StateReader &in, int64_t seen) {
         blocks += static_cast<uint64_t>(blocks_for(std::ssize(saved.back().positions)));
     }
     if (!arena_->can_take(blocks)) {
-        in.fail("the session needs {:.6g} MiB of KV cache, and {}",
+        in.fail("the session needs {:.6g} MiB of KV cache, but {}",
                 static_cast<double>(blocks * shape().block_bytes()) / bytes_per_mib,
                 shape().cap_text());
     }

@@ -114,7 +114,8 @@ bool LayerCaches::can_truncate(int64_t n, std::string *why) const {
         if (first <= std::max<int64_t>(0, tokens_ - n - window + 1)) continue;
         if (why != nullptr) {
             *why = fmt::format("{} tokens cannot be taken back: layers with an attention window of "
-                               "{} tokens still hold what {} of them need, or all tokens",
+                               "{} tokens have freed older keys; take back at most {} tokens, or "
+                               "all",
                                n, window, std::max<int64_t>(0, tokens_ - window + 1 - first));
         }
         return false;
@@ -152,8 +153,8 @@ void LayerCaches::check_window(const StateReader &in, const KvCache &cache) cons
                                               positions.front() == tokens_ - length);
         if (cache.row_length(row) == length && length >= needed && is_whole) continue;
         in.fail(
-            "a head of a layer with a window of {} tokens holds {} of {} tokens, not its newest "
-            "ones",
+            "expected each head of a layer with a window of {} tokens to hold the newest tokens, "
+            "found {} of {} tokens in a head",
             cache.shape().window, cache.row_length(row), tokens_);
     }
 }
