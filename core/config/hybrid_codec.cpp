@@ -138,7 +138,7 @@ void read_range(const Field &field, const YamlNode &node, LayerShare &share) {
     constexpr int64_t most = 65535;
     const auto refuse = [&] {
         throw_at(node.where(), ErrorKind::input,
-                 "expected FIRST-LAST, layers from 0 to {} of which both belong to it, for "
+                 "expected FIRST-LAST, two layers from 0 to {} (the range includes both), for "
                  "'range' in '{}', found {}",
                  most, field.path, describe(node));
     };

@@ -106,13 +106,14 @@ void check_turns(const HybridSection &hybrid) {
     if (*hybrid.switching.to == decode &&
         (prefill == decode || !hybrid.switching.has(SwitchTrigger::pressure))) {
         throw_at(hybrid.switching.to.where, ErrorKind::input,
-                 "'hybrid.switch.to' names {}, where decode runs already", decode);
+                 "'hybrid.switch.to': {} already runs decode; name another backend, or remove "
+                 "'hybrid.switch'",
+                 decode);
     }
     if (prefill == decode && hybrid.switching.on->empty()) {
         throw_at(turns_where(hybrid), ErrorKind::input,
-                 "{} reads and writes, and nothing ever switches; name another backend for "
-                 "prefill or "
-                 "decode, or say in 'hybrid.switch' when to switch",
+                 "{} runs both prefill and decode, and nothing switches; name another backend for "
+                 "prefill or decode, or say in 'hybrid.switch' when to switch",
                  decode);
     }
 }
@@ -137,7 +138,7 @@ void check_layers(const HybridSection &hybrid) {
                      "expected the range in 'hybrid.layers' to begin at layer {}, found {}-{}; {}",
                      next, share.first, share.last,
                      share.first < next ? "layers would be on two backends"
-                                        : "the layers before it would be nowhere");
+                                        : "the layers before it would have no backend");
         }
         next = share.last + 1;
     }

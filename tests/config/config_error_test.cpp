@@ -92,9 +92,9 @@ TEST_CASE("a hybrid says what is wrong with it") {
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"prefill: a, decode: c",
          "f.yaml:2:68:" + names + "'hybrid.decode', found 'c'; did you mean 'a'?"},
-        {"prefill: a",
-         "f.yaml:2:57: a reads and writes, and nothing ever switches; name another backend for "
-         "prefill or decode, or say in 'hybrid.switch' when to switch"},
+        {"prefill: a", "f.yaml:2:57: a runs both prefill and decode, and nothing switches; name "
+                       "another backend for prefill or decode, or say in 'hybrid.switch' when to "
+                       "switch"},
         {"layers: [{range: 0-1, on: a}, {range: 1-2, on: b}]",
          "f.yaml:2:86: expected the range in 'hybrid.layers' to begin at layer 2, found 1-2; "
          "layers would be "
@@ -102,14 +102,12 @@ TEST_CASE("a hybrid says what is wrong with it") {
          "two backends"},
         {"layers: [{range: 0-1, on: a}, {range: 3-4, on: b}]",
          "f.yaml:2:86: expected the range in 'hybrid.layers' to begin at layer 2, found 3-4; the "
-         "layers "
-         "before it "
-         "would be nowhere"},
+         "layers before it would have no backend"},
         {"layers: [{range: 0-1, on: a}]",
          "f.yaml:2:29: backend b has no part in 'hybrid.layers'; give it one, or remove it"},
         {"layers: [{range: x, on: a}]",
-         "f.yaml:2:65: expected FIRST-LAST, layers from 0 to 65535 of which both "
-         "belong to it, for 'range' in 'hybrid.layers', found 'x'"},
+         "f.yaml:2:65: expected FIRST-LAST, two layers from 0 to 65535 (the range includes both), "
+         "for 'range' in 'hybrid.layers', found 'x'"},
         {"layers: [{range: 0-1}]",
          "f.yaml:2:57: expected the keys range and on in 'hybrid.layers', found no on"},
         {"ffn_split: {a: 0.5, b: 0.5}", "f.yaml:2:48: unknown key 'ffn_split' in 'hybrid'; known "
@@ -130,7 +128,8 @@ TEST_CASE("a hybrid says what is wrong with it") {
          "beside 'hybrid.switch.available_mib', found none "
          "of it; add it to the list"},
         {"switch: {on: tokens, after_tokens: 5, to: a}",
-         "f.yaml:2:90: 'hybrid.switch.to' names a, where decode runs already"},
+         "f.yaml:2:90: 'hybrid.switch.to': a already runs decode; name another backend, or "
+         "remove 'hybrid.switch'"},
         {"prefill: a, layers: [{range: 0-1, on: a}, {range: 2, on: b}]",
          "f.yaml:2:68: 'hybrid' cannot combine prefill, decode and switch with layers in this "
          "version; keep "
