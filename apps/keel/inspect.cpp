@@ -134,7 +134,7 @@ void add_memory(Rows &rows, const Report &r) {
         rows.push_back(
             {first ? "KV cache" : "",
              m.head_dim % keel_dtype_block(dtype) != 0
-                 ? fmt::format("{:<5} not possible: heads of {} are no whole blocks",
+                 ? fmt::format("{:<5} not possible: {} values per head do not fill whole blocks",
                                keel_dtype_name(dtype), m.head_dim)
                  : fmt::format("{:<5} {}, {} for {} tokens", keel_dtype_name(dtype),
                                kv_bytes_text(bytes), format_bytes(bytes.of(m.max_positions)),

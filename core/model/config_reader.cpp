@@ -78,7 +78,7 @@ void ConfigReader::only(std::initializer_list<std::string_view> keys) const {
     for (const auto &[key, value] : object_.members()) {
         if (value.is_null() || std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
         const std::vector<std::string> known(keys.begin(), keys.end());
-        fail(key, fmt::format("unknown key, its effect would be lost{}; known here: {}",
+        fail(key, fmt::format("unknown key, so its effect would be lost{}; known keys: {}",
                               did_you_mean(key, known), fmt::join(keys, ", ")));
     }
 }

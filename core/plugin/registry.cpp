@@ -111,8 +111,8 @@ fs::path find_plugin(const std::string &name_or_path, const SourceLocation &at,
         const fs::path path = name_or_path;
         if (!path.is_absolute()) {
             throw_at(at, ErrorKind::plugin,
-                     "plugin '{}': the path is relative to nothing; write it absolute, or "
-                     "give a name",
+                     "plugin '{}': the path is relative, but a plugin's path has to be absolute; "
+                     "write it absolute, or give a plugin's name",
                      printable(name_or_path));
         }
         return path.lexically_normal();

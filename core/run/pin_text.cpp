@@ -24,9 +24,8 @@ TokenRun find_text(const Tokenizer &tokenizer, std::span<const int32_t> prompt,
     }
     if (all.find(text, at + 1) != std::string::npos) {
         throw_key_error(ErrorKind::usage, key,
-                        "expected a part that stands once in the prompt, found '{}' more than "
-                        "once; give more of "
-                        "the text around it",
+                        "expected a part that occurs once in the prompt, found '{}' more than "
+                        "once; add more of the text around it",
                         printable(text, 120));
     }
     const auto token_at = [&](size_t byte) { // that holds this byte

@@ -78,8 +78,8 @@ void Pipeline::check_batch() const {
     refuse_hybrid(config_, "several sequences at once");
     if (*config_.kv.max_mib) {
         throw_at(config_.kv.max_mib.where, ErrorKind::input,
-                 "'kv.max_mib' caps the cache of one sequence, and {} are to be there at once; "
-                 "leave it out, or give each a policy.budget",
+                 "'kv.max_mib' caps the cache of one sequence, but {} sequences run at once; "
+                 "remove the key, or limit each sequence by policy.budget",
                  batch_);
     }
 }

@@ -294,9 +294,8 @@ void check_policy(Session &session) {
 void check_savable(const Pipeline &pipeline) {
     if (pipeline.mode() == pipeline::HybridMode::by_layers)
         throw_at(pipeline.config().hybrid.layers.where, ErrorKind::input,
-                 "a session whose layers lie on several backends cannot be saved in this "
-                 "version; name one "
-                 "backend, or backends that take turns");
+                 "a session whose layers are on several backends cannot be saved in this "
+                 "version; name one backend, or backends that take turns");
     for (const auto &engine : pipeline.engines()) {
         const KvShape &own = engine->kv_shape, &first = pipeline.engines().front()->kv_shape;
         if (own.key_dtype != first.key_dtype || own.value_dtype != first.value_dtype)

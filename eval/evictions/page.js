@@ -63,5 +63,5 @@ dataTable(section("Layers"), rowsOf(data.layers), [
   {name: "kept mean", key: l => l.mean, text: l => l.mean.toFixed(1), right: true},
   {name: "kept max", key: l => l.max, right: true},
   {name: "given back", key: l => l.freed, text: l => bytes(l.freed), right: true,
-    title: "bytes of freed blocks, summed over evictions; a block that was used again counts again"},
+    title: "bytes of freed blocks, summed; a block that was used and freed again counts again"},
 ], 1000);

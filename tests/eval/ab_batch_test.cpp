@@ -188,7 +188,7 @@ TEST_CASE("what a batch is not for is refused by name, or said") {
 
     CHECK(contains(found, "arm 'capped' at "));
     CHECK(contains(found,
-                   "'kv.max_mib' caps the cache of one sequence, and 2 are to be there at once"));
+                   "'kv.max_mib' caps the cache of one sequence, but 2 sequences run at once"));
     // Nothing evicts while text is written: continuations are read many tokens at a time.
     const std::string continuation =
         "{kind: continuation, text: " + tiny + "/heldout.txt, prefix: 96, score: 10, documents: 2}";

@@ -103,8 +103,8 @@ TEST_CASE("an arm that held more at its peak than the reference ever did is warn
         records.emplace_back(large);
     }
     const auto loaded = load_ab(folder, ab_header(), records);
-    CHECK(warned(loaded->summary, "at the peak 8.8 KiB were held, cache and policy together, where "
-                                  "the reference never held more than 7.8 KiB"));
+    CHECK(warned(loaded->summary, "at the peak the arm held 8.8 KiB (cache plus policy); the "
+                                  "reference never held more than 7.8 KiB"));
     for (const AbWarning &w : loaded->summary.warnings)
         if (contains(w.text, "at the peak")) CHECK(w.arm == "snapkv");
 }

@@ -362,7 +362,7 @@ class Builder {
         const bool a_more = c.a_peak_bytes > c.b_peak_bytes;
         const std::string a = prefill_text(c.a, c.a_budget), b = prefill_text(c.b, c.b_budget);
         out_.notes.push_back(fmt::format(
-            "at equal bytes arms hold equally much while they are scored, not at the peak: on "
+            "arms that hold the same bytes while items are scored can differ at the peak: on "
             "{}{}, where both hold {}, {} held up to {}, {:.0f}% more than {} with {}",
             printable(c.task, 60), ab_protocol_text(c.protocol), ab_bytes_text(c.at_bytes),
             a_more ? a : b, ab_bytes_text(std::max(c.a_peak_bytes, c.b_peak_bytes)),

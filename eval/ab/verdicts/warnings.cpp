@@ -84,8 +84,8 @@ class Finder {
         if (static_cast<double>(cell.peak_kv_bytes) <= much_more * static_cast<double>(peak))
             return;
         add(cell.arm, cell.budget, cell.protocol, cell.task,
-            fmt::format("at the peak {} were held, cache and policy together, where the reference "
-                        "never held more than {}",
+            fmt::format("at the peak the arm held {} (cache plus policy); the reference never held "
+                        "more than {}",
                         format_bytes(cell.peak_kv_bytes), format_bytes(peak)));
     }
 
