@@ -61,7 +61,8 @@ void PipelineArguments::add_pipeline_forms(Command &command) {
     add("--kv-max-mib MIB", "kv.max_mib", "Hard cap of the KV cache");
     add("--policy NAME", "policy.plugin", "What the KV cache forgets, see 'keel plugins list'");
     add("--budget N", "policy.budget.tokens", "Tokens that an eviction leaves");
-    add("--sinks N", "policy.protect.prefix", "First tokens that are never evicted (default: 4)");
+    add("--sinks N", "policy.protect.prefix",
+        "How many first tokens are never evicted (default: 4)");
     const auto be_strict = [this] { short_forms_.emplace_back("strict=true"); };
     command.flag("--strict", be_strict, "An op that the backend lacks is an error")
         .group(forms_group);

@@ -171,7 +171,7 @@ void Eviction::read_layer(uint32_t layer, const EvictionRecord &common) {
 // Makes the keep-lists and records of all layers.
 void Eviction::decide(const Firing &firing, const Sequence &sequence, int64_t stride) {
     const uint32_t layers = setup_.shape().layers;
-    // What a policy says once holds for all layers.
+    // A policy with granularity TOKEN is asked once, for all layers.
     const uint32_t asked = setup_.needs().granularity == KEEL_KEEP_TOKEN ? 1 : layers;
     sequence.inputs.begin_eviction(sequence.cache,
                                    {by_rule_ ? key_rule_needs : setup_.needs().needs, asked, stride,

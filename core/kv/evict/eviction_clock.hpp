@@ -90,7 +90,7 @@ class EvictionClock {
     }
 
   private:
-    // What is due after a step, or after `more` further decoded tokens.
+    // The eviction that is due after a step. `more`: after this many further decoded tokens.
     std::optional<Firing> due(StepKind kind, const KvCache &cache, int64_t seen,
                               int64_t more = 0) const;
     bool fires_every_n(int64_t more = 0) const;

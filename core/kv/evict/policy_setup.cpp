@@ -100,7 +100,7 @@ void PolicySetup::settle_window() {
     layout_.max_tokens = shape_.max_slots;
     if (!keeps_all() || config_.keeps_for_forks) shape_.window = 0;
     if (shape_.window > 0) shape_.max_slots = std::min(shape_.max_slots, config_.windowed.slots);
-    // While the context is repeated there is a copy of the windows.
+    // A repetition of the context works on a copy of the windows, so room for it is reserved.
     if (needs(KEEL_NEED_REPLAY) && shape_.max_bytes > 0) {
         const uint64_t copy = config_.windowed.shape.bytes_of(config_.windowed.shape.max_slots);
         const uint64_t rest = shape_.max_bytes > copy ? shape_.max_bytes - copy : 1;

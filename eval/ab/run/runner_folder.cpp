@@ -103,9 +103,9 @@ void AbRunner::fill_header() {
         {"context", fmt::format("{}", p.context())},
         {"decoding", "greedy"}};
     if (const std::string split = p.engine().split.text(); !split.empty())
-        h.facts.emplace_back("layers",
-                             fmt::format("{}. Maps count the policy's layers ({}) from 0", split,
-                                         fmt::join(p.engine().split.numbers(), ", ")));
+        h.facts.emplace_back(
+            "layers", fmt::format("{}. Keep maps number only the policy's layers ({}), from 0",
+                                  split, fmt::join(p.engine().split.numbers(), ", ")));
     for (const Task &t : tasks_) {
         if (t.items && !t.items->has_question())
             h.facts.emplace_back(t.task->name, t.one_by_one ? "scored token by token"

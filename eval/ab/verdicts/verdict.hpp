@@ -40,7 +40,7 @@ struct AbContrast {
     // For equal_bytes a budget may be a range: "tokens:64 to tokens:128".
     std::string a, a_budget, b, b_budget, protocol, task, metric;
     AbMetric meaning;
-    std::string family;                        // of Holm's adjustment
+    std::string family;                        // for Holm's adjustment
     double at_bytes = 0;                       // equal_bytes: bytes of both while scored
     double a_peak_bytes = 0, b_peak_bytes = 0; // equal_bytes: the peak of each
     int64_t length =
