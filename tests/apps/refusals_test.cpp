@@ -125,7 +125,7 @@ TEST_CASE("A budget that the first tokens fill is refused with the numbers and t
     CHECK(contains(eight, "policy.budget.tokens: a budget of 8 slots leaves no room"));
     CHECK(contains(eight, "policy.protect.prefix 8 + policy.protect.recent 0"));
     CHECK(contains(eight, "at least 9"));
-    // nothing is lowered without a word, the default neither
+    // Keel lowers no value silently, not even a default
     CHECK(contains(refusal("4", {}), "policy.protect.prefix 4 + policy.protect.recent 0"));
     CHECK(contains(refusal("64", {"--sinks", "-1"}), "--sinks: expected"));
 }

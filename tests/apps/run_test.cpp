@@ -62,7 +62,8 @@ TEST_CASE("The bytes of a run are those of cache and policy, and freed is what i
     CHECK(bytes("held_peak_bytes") <= bytes("kv_peak_bytes") + bytes("policy_peak_bytes"));
     CHECK(bytes("freed_bytes") > 0);
     CHECK(bytes("freed_bytes") <= bytes("held_peak_bytes") - bytes("held_bytes"));
-    CHECK(bytes("evicted_bytes") > bytes("freed_bytes")); // blocks that came and went
+    CHECK(bytes("evicted_bytes") >
+          bytes("freed_bytes")); // it also counts blocks that were used again
     const ProcessResult r = run_keel(args);
     INFO(r.err);
     CHECK(contains(r.err, " | cache 384.0 KiB + policy "));

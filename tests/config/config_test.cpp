@@ -108,7 +108,7 @@ generation: {prompt: "a\nb", max_tokens: 5, stop: ["x", y z]}
     CHECK(*c.policy.protect.recent == 8);
     CHECK_FALSE(*c.policy.protect.system_prompt);
     CHECK(*parse(shortest).policy.protect.system_prompt);
-    CHECK(*parse(shortest).policy.protect.prefix == 4); // attention sinks, without a word
+    CHECK(*parse(shortest).policy.protect.prefix == 4); // attention sinks, by default
     CHECK(*c.policy.positions == PositionMode::rerotated);
     CHECK(c.policy.trigger.has(Trigger::insert));
     CHECK_FALSE(c.policy.trigger.has(Trigger::budget));

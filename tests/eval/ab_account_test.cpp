@@ -98,7 +98,7 @@ TEST_CASE("bytes are those of the whole sequence: copies of quantized keys, a re
         CHECK(items[arm].kv_bytes == line.points.back()[1]);
         for (const auto &point : line.points) CHECK(point[1] <= items[arm].peak_kv_bytes);
     }
-    // The peak is that of the eviction: what h2o decides with lies beside the whole prompt.
+    // The peak is during the eviction: h2o's inputs are held beside the whole prompt.
     uint64_t most = 0;
     for (const auto &point : lines["h2o"].points) most = std::max(most, point[1]);
     CHECK(items["h2o"].peak_kv_bytes > most);

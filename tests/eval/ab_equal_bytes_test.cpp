@@ -1,4 +1,5 @@
-// Arms by the bytes that cache and policy hold together: at equal sizes, at the peak, on the front.
+// Arms compared by the bytes of cache plus policy: at equal sizes, at the peak, and on the Pareto
+// front.
 #include "ab_results.hpp"
 #include "eval/ab/verdicts/equal_bytes.hpp"
 #include "eval/ab/verdicts/summary.hpp"
@@ -46,7 +47,7 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
     CHECK(c->mean_b == Approx(3.3 + 0.0095));
     CHECK(c->effect == Approx(-0.2));
     CHECK(c->verdict == AbVerdict::better);
-    // Of q4cache all that it held while it was scored; of window between its two budgets.
+    // q4cache: its bytes while it was scored. window: interpolated between its two budgets.
     CHECK(c->a_budget == "full");
     CHECK(c->a_peak_bytes == 3000);
     CHECK(c->b_budget == "tokens:128 to tokens:256");
@@ -61,7 +62,7 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
         "tokens:256 held up to 10.7 KiB, 267% more than q4cache (prefill of its own) with 2.9 "
         "KiB"));
     CHECK(contains(text, "2.9 KiB, 10.7 KiB")); // the column of peaks
-    // 6000 bytes are beyond all that the window was given: nothing is said.
+    // No budget of `window` reaches 6000 bytes, so the two are not compared.
     CHECK(find_contrast(loaded->summary.equal_bytes, "snapkv", "window", "nll") == nullptr);
     const auto apart = [&](const AbApart &one) { return one.a == "snapkv" && one.b == "window"; };
     const auto &list = loaded->summary.apart;
@@ -73,10 +74,10 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
     AbApart other = list.front();
     other.protocol = "question_blind";
     CHECK(contains(apart_text(other), " on continuation (question_blind): "));
-    // On the front: the cheapest, and whoever is better than all that are cheaper.
+    // On the front: the cheapest cell, and each cell that is better than all cheaper ones.
     for (const AbCellSummary &cell : loaded->summary.cells)
         CHECK(cell.on_front == (cell.cell->arm != "full" && cell.cell->budget != "tokens:256"));
-    // At the peak only a smaller type of the cache saves anything.
+    // At the peak, only a smaller type of the cache saves memory.
     for (const AbCellSummary &cell : loaded->summary.cells)
         CHECK(cell.on_peak_front == (cell.cell->arm == "q4cache" || cell.cell->arm == "snapkv"));
 }

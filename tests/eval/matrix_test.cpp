@@ -177,7 +177,7 @@ TEST_CASE("a report shows runs and plain results, and nothing in them reaches th
     CHECK(lines[0].prefill->median == 12.5);
     CHECK(lines[0].prefill->share == 0.5);
     CHECK_FALSE(lines[0].decode->share);
-    CHECK(lines[0].held_bytes == 4096); // of an older version: the cache alone
+    CHECK(lines[0].held_bytes == 4096); // results of an older version have only the cache
     CHECK_FALSE(lines[0].held_peak_bytes);
     CHECK(lines[1].depth == 64);
     CHECK(lines[1].held_bytes == 9000);

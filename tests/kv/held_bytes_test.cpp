@@ -1,4 +1,5 @@
-// What a sequence holds: its cache and the policy's data, now, at the peak, and before evictions.
+// The bytes of a sequence, its cache plus the policy's data: now, at the peak, and before
+// evictions.
 #include "kv/manager_run.hpp"
 
 #include <catch2/catch.hpp>
@@ -36,11 +37,12 @@ TEST_CASE("Freed is what a sequence holds less than before the eviction, with th
     CHECK(manager.held_bytes() == manager.bytes_in_use() + manager.policy_bytes());
     CHECK(manager.freed_bytes() == before - manager.held_bytes());
     CHECK(manager.freed_bytes() == manager.evicted_bytes());
-    // The arrays that the eviction decided with lay beside the whole cache.
+    // The arrays for the decision were held beside the whole cache.
     CHECK(manager.policy_peak_bytes() > 0);
     CHECK(manager.held_peak_bytes() == before + manager.policy_peak_bytes());
 
-    // Blocks come and go. That is a large sum, but the sequence holds no less for it.
+    // Blocks are freed and used again. Their sum is large, but the sequence holds no less than
+    // before.
     for (int i = 0; i < 300; ++i) run.step(1, StepKind::decode);
     REQUIRE(manager.evictions() > 20);
     CHECK(manager.evicted_bytes() > before);

@@ -80,7 +80,7 @@ TEST_CASE("A cache with a window gives back the blocks whose tokens no later que
             seen += n;
             cache->hold_window(seen);
             check_newest(rig, *cache, seen);
-            // The next query sees the tokens after seen - window. A block more stays.
+            // The next query sees the tokens after seen - window. One more block stays.
             CHECK(cache->first_position() <= std::max<int64_t>(0, seen - window + 1));
             CHECK(cache->max_length() < window + 2 * int64_t{shape.block_slots});
             for (uint32_t l = 0; l < shape.layers; ++l) {

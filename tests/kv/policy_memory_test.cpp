@@ -27,7 +27,7 @@ KvShape smollm2_shape() {
     return shape;
 }
 
-// A step's ops as far as they fill what a policy collects. Keys and values stay zeros.
+// Those ops of a step that write inputs of a policy. Keys and values stay zeros.
 class HollowModel final : public SequenceForward {
   public:
     HollowModel(CacheManager &manager, const KvShape &shape, const Executor &executor)

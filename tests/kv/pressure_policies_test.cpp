@@ -1,5 +1,5 @@
-// Every policy under memory pressure: those that act at the end of a prompt too, by their own rule
-// or by the one that works from the cache alone.
+// Every policy under memory pressure, also those that act at the end of a prompt. They decide by
+// their own rule, or by the rule that needs only the cache.
 #include "kv/tapped_run.hpp"
 #include "plugin/library.hpp"
 #include "support/temp_folder.hpp"
@@ -89,7 +89,7 @@ Left under_pressure(const std::string &name, const std::string &device) {
         const auto positions = cache.row_positions(row);
         left.positions.emplace_back(positions.begin(), positions.end());
     }
-    run.step(1, StepKind::decode); // it goes on
+    run.step(1, StepKind::decode); // the sequence continues
     return left;
 }
 

@@ -175,7 +175,7 @@ TEST_CASE("What policies make the core hold is counted, and told before it is th
         const uint64_t told = CacheManager::policy_bytes(*run.plan, shape.max_slots, 100);
         CHECK(held >= c.least);
         CHECK(told + told / 4 >= held); // a buffer that is used again may be larger by that
-        // The queries of a step are told for a step of 256 tokens, and these have 32.
+        // The estimate is for steps of 256 tokens, and these steps have 32.
         const uint64_t steps = c.policy == "expected_attention" ? 224 * 4 * 16 * f32 : 0;
         CHECK(told <= 2 * held + 8192 + steps);
         if (c.policy == "none") CHECK(told == 0);

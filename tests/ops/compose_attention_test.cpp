@@ -1,4 +1,4 @@
-// Attention that leaves scores, from a backend that has parts of it.
+// Attention with scores, on a backend that has only some of the ops for it.
 #include "ops/executor.hpp"
 #include "support/wrapping_backend.hpp"
 

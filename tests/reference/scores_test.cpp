@@ -164,7 +164,7 @@ TEST_CASE("scores of soft-capped logits under a window are what attention leaves
                       reduced(
                           [&](int64_t i, int64_t h, int64_t j) {
                               const double p = naive.probability(i, h, j);
-                              return std::isnan(p) ? 0 : p; // nothing seen
+                              return std::isnan(p) ? 0 : p; // the query sees no slot
                           },
                           cache, old, m, heads, KEEL_REDUCE_MEAN, KEEL_REDUCE_SUM, 2, true));
     }

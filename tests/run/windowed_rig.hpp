@@ -1,5 +1,5 @@
 // Models with attention windows, made at test time: miniatures of tests/golden with the tokenizer
-// of models/tiny, in shapes that matter for the cache.
+// of models/tiny. Their shapes are those that the cache treats differently.
 #pragma once
 
 #include "run/generate.hpp"
@@ -18,7 +18,7 @@
 
 namespace keel::test {
 
-// `layers` layers: the miniature's own, again and again.
+// Makes `layers` layers by repeating those of the miniature.
 inline Miniature with_layers(Miniature m, int64_t layers) {
     const int64_t own = m.config.at("num_hidden_layers");
     const std::string prefix = "model.layers.";
@@ -109,7 +109,7 @@ inline Sets windowed_sets(const std::string &shape, const std::string &backend, 
     return sets;
 }
 
-// Tokens of a text that repeats nothing, any number of them.
+// Any number of tokens of a text without repetitions.
 inline std::vector<int32_t> some_tokens(int64_t n) {
     std::vector<int32_t> ids;
     uint32_t state = 12345;
@@ -120,7 +120,7 @@ inline std::vector<int32_t> some_tokens(int64_t n) {
     return ids;
 }
 
-// The same model without any of this: one cache that keeps all tokens of all layers.
+// The same model with one cache that keeps all tokens in all layers.
 class UncutRun {
   public:
     explicit UncutRun(Pipeline &pipeline) : pipeline_(pipeline) {
@@ -130,7 +130,7 @@ class UncutRun {
         shape.max_bytes = 0;
         cache_ = std::make_unique<KvCache>(pipeline.executor(), shape, pipeline.placement());
     }
-    // Takes tokens in, in one step. The logits of the last one.
+    // Takes tokens in, in one step. Returns the logits of the last one.
     std::vector<float> step(std::span<const int32_t> ids) {
         std::vector<int32_t> positions(ids.size());
         std::iota(positions.begin(), positions.end(), static_cast<int32_t>(cache_->max_length()));

@@ -1,5 +1,5 @@
-// Models whose layers have attention windows: they compute what an uncut cache gives, hold their
-// window only, and every part of a sequence's life carries both caches.
+// Models whose layers have attention windows. Their logits equal those of a cache that keeps all
+// tokens, they hold only their window, and forks, saves and moves include both caches.
 #include "windowed_rig.hpp"
 
 #include "run/memory_need.hpp"
@@ -17,7 +17,7 @@ std::unique_ptr<Pipeline> open(const Sets &sets, PipelineOptions options = {}) {
     return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets), options);
 }
 
-// What a sequence of so many tokens holds under a policy that keeps all.
+// The bytes that a sequence of `tokens` tokens holds under a policy that keeps all.
 uint64_t held_bytes_of(const Pipeline &p, int64_t tokens) {
     const KvShape &main = p.policy_setup().shape(), &windowed = p.engine().windowed.shape;
     return main.bytes_of(main.held_slots(tokens)) + windowed.bytes_of(windowed.held_slots(tokens));
@@ -75,7 +75,7 @@ TEST_CASE("After 2,000 tokens a window costs what it did after 500") {
     CHECK(window.max_length() < 40 + 2 * 64);
     CHECK(session.cache().cache().max_length() == 2000);
     CHECK(session.kv_bytes() == held_bytes_of(*pipeline, 2000));
-    // 2 of 6 layers hold all of it.
+    // 2 of 6 layers hold all tokens.
     CHECK(session.kv_bytes() < 2 * uncut_bytes(*pipeline, 2000) / 5);
     CHECK(session.stats().kv_peak_bytes <=
           session.cache().cache().bytes_in_use() + pipeline->engine().window_bytes());
@@ -112,7 +112,7 @@ TEST_CASE("A fork, a truncated sequence and a loaded session go on as the sequen
         CHECK(loaded.kv_bytes() == held_bytes_of(*pipeline, 330));
         loaded.decode(expected.front());
         const float first = loaded.logits()[7];
-        // A few tokens back, and the same again.
+        // Takes a few tokens back, then appends the same tokens again.
         loaded.truncate(1);
         loaded.decode(expected.front());
         CHECK(loaded.logits()[7] == Approx(first).margin(1e-5));

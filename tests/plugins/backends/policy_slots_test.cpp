@@ -58,7 +58,7 @@ class Model {
             ids.push_back((i * 7919 + 13) % static_cast<int>(pipeline_->model().vocab_size - 300) +
                           280);
         session.prefill(ids);
-        session.decode(ids.front()); // ends the step before it
+        session.decode(ids.front()); // ends the previous step
         std::vector<Slots> all = {slots_of(session)};
         const auto decode = [&] {
             for (size_t i = 0; i < 5; ++i) session.decode(ids[i]);
@@ -66,7 +66,8 @@ class Model {
         };
         decode();
         monitor_->is_short = true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(120)); // memory is read so often
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds(120)); // memory is read at most every 100 ms
         decode();
         return all;
     }

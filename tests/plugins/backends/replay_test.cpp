@@ -74,7 +74,7 @@ void check_replays(const std::string &backend, const std::vector<Cell> &cells) {
         const GenerateResult result = text_of(replayed, 41);
         CHECK(result.ids == expected.ids);
         CHECK(result.stats.decode_tokens == 40);
-        // A step that an eviction follows computes tova's scores too, so it is recorded anew.
+        // A step before an eviction computes tova's scores too, so it is recorded again.
         CHECK(result.stats.decode_stream.replays >= (cell.policy == "tova" ? 31 : 34));
         CHECK(result.stats.decode_stream.replays < 40);
         CHECK(result.stats.no_replay.empty());
