@@ -11,7 +11,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATA
 # configs/ name the model as ../models/tiny
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/keel/models)
 # The pages of docs/ and the files that they link, in the same folders as in the source tree.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/policies DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING REGEX "/policies/[a-z0-9_]+/README.md$")
 foreach(project backend policy policy_cpp)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/tests/install/${project} DESTINATION ${CMAKE_INSTALL_DATADIR}/keel/tests/install)

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Checks docs/ against an installation: the links of the installed pages, and the projects that pages print.
+# Checks docs/ against an installation: the links of the installed pages, the projects that pages print,
+# and the tutorials' commands.
 #   check-docs.sh [BUILD]
 # BUILD (default: build/release) is installed to a temporary folder, as docs/plugins.md says.
 # In the pages listed below, the first line of a fenced block says what the block is:
 #   // PROJECT/FILE, or # PROJECT/FILE   the rest of the block is the text of this file
 #   # in PROJECT/                        commands, which run in the project's folder; PREFIX is the installation
-# Other blocks are not checked. If the project's CMakeLists.txt names FILE and the page links it as
+# Other blocks are not checked. All blocks of commands (sh) of a tutorial are run in their order, in this
+# folder, as a reader would copy them. If the project's CMakeLists.txt names FILE and the page links it as
 # [FILE](PATH), then PATH is copied to the project.
 set -eu
 cd "$(dirname "$0")/.."
@@ -65,4 +67,13 @@ for page in $pages; do
         grep -q '^100% tests passed' "$folder/log" || fail "$page: $name: expected ctest to run its tests, it ran none"
     done
 done
-echo "links, and the projects of $pages: ok"
+for page in docs/tutorial/*.md; do
+    printf '%s\n' "$page"
+    rm -rf build/tutorial
+    awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on' "$page" >"$folder/commands.sh"
+    [ -s "$folder/commands.sh" ] || fail "$page: expected blocks of commands (\`\`\`sh), found none"
+    sh -eux "$folder/commands.sh" >"$folder/log" 2>&1 </dev/null ||
+        { cat "$folder/log"; fail "$page: a command failed, see above"; }
+done
+
+echo "links, the projects of $pages, and the tutorials: ok"
