@@ -144,6 +144,7 @@ PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin po
     });
     bound.cache.protect_system_prompt = context.has_system_prompt && *section.protect.system_prompt;
     const bool keeps_all = (needs.flags & KEEL_POLICY_KEEPS_ALL) != 0;
+    bound.cache.evicts = !keeps_all;
     if (!keeps_all) pipeline::check_eviction(section);
     check_triggers(section.trigger, needs, bound.policy.library->id());
     if (keeps_all) return bound;

@@ -29,14 +29,19 @@ MemoryInfo memory_of(const Device &device) {
 }
 
 uint64_t Engine::window_bytes() const {
-    KvShape s = split.only_holds() ? kv_shape : windowed.shape;
-    return s.bytes_of(std::min(windowed.slots, kv_shape.max_slots)) * kv_shape.sequences;
+    const KvShape &s = split.only_holds() ? kv_shape : windowed.shape;
+    return s.bytes_of(windowed.slots) * kv_shape.sequences;
 }
 
 uint64_t Engine::held_window_bytes() const {
     const KvShape &main = policy_setup->shape();
-    const uint64_t windows = windowed.shape.bytes_of(windowed.shape.max_slots);
-    return main.window > 0 ? main.bytes_of(main.max_slots) : windows;
+    if (main.window > 0) return main.bytes_of(main.max_slots);
+    return windowed.shape.bytes_of(most_window_slots(kv_shape.max_slots));
+}
+
+int64_t Engine::most_window_slots(int64_t context) const {
+    const int64_t slots = windowed.shape.max_slots;
+    return policy_setup->config().evicts ? slots : std::min(slots, context);
 }
 
 uint64_t Engine::bytes_per_token() const {
@@ -56,6 +61,7 @@ void Engine::load(const std::shared_ptr<const ModelSource> &source, const LoadOp
     const uint32_t chunk = prefill_chunk();
     weights = std::make_unique<ModelWeights>(*executor, source, options);
     KvShape largest = kv_shape;
+    largest.max_slots = std::max(largest.max_slots, windowed.slots);
     largest.sequences = std::max(largest.sequences, windowed.shape.sequences);
     kv_template = std::make_unique<KvTemplate>(largest);
     GraphOptions g;

@@ -53,6 +53,9 @@ struct Engine {
     // The most bytes in the layers that hold only their window, for one sequence under the config's
     // policy. 0: there are no such layers. See LayerSplit.
     uint64_t held_window_bytes() const;
+    // Slots of a head in the cache of the windowed layers, for one sequence and a context of this
+    // many tokens. A sequence from which slots are evicted passes the context.
+    int64_t most_window_slots(int64_t context) const;
     // The bytes that each token adds in the other layers.
     uint64_t bytes_per_token() const;
     // What its books and RoPE tables take for a context, before a single token is there.

@@ -87,9 +87,8 @@ MemoryNeed MemoryPlan::need(const std::vector<const Engine *> &engines, int64_t 
             memory_need(source_, *config_.model.weights, shape.key_dtype, shape.value_dtype,
                         context, chunk, e->device().info().weight_dtypes);
         const int64_t held = std::min(context, e->policy_setup->budget().peak(chunk));
-        const KvShape &windows = e->windowed.shape;
         const uint64_t cache =
-            shape.bytes_of(held) + windows.bytes_of(std::min(context, windows.max_slots));
+            shape.bytes_of(held) + e->windowed.shape.bytes_of(e->most_window_slots(context));
         all.weights += mode == HybridMode::none
                            ? n.weights
                            : keel::weight_bytes(source_, load_options(*e)).loaded;

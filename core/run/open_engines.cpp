@@ -166,7 +166,8 @@ WindowedLayers make_windowed(const Engine &engine, int64_t slots) {
     windowed.shape = engine.kv_shape;
     windowed.shape.layers = engine.split.windowed();
     windowed.shape.window = engine.split.window();
-    windowed.shape.max_slots = std::min(windowed.slots, engine.kv_shape.max_slots);
+    // Also if that is more than the context: a sequence from which slots are evicted passes it.
+    windowed.shape.max_slots = slots;
     windowed.shape.sequences = engine.kv_shape.sequences + 1; // for a repetition of the context
     return windowed;
 }

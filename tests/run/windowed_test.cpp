@@ -273,6 +273,30 @@ TEST_CASE("A cache that holds its window is not forked into a policy that evicts
     CHECK(fork->cache().cache().max_length() == 32);
 }
 
+TEST_CASE("A sequence from which slots are evicted passes the context, and windows stay whole") {
+    // 100 tokens are less than the window with its blocks and the tokens of a step.
+    const Sets small = {"model.context=100", "policy.plugin=h2o", "policy.budget.tokens=48"};
+    const auto pipeline = open(windowed_sets("gemma3", "cpu", small));
+    Session session(*pipeline);
+    const std::vector<int32_t> text = greedy_text(session, 90, 200);
+    const KvCache &window = *session.cache().caches().window();
+    CHECK(window.max_length() == window.shape().held_slots(290));
+
+    Sets apart = windowed_sets("gemma3", "cpu", small); // the first backend has only windows
+    std::erase_if(apart, [](const std::string &set) { return set.starts_with("backend."); });
+    apart.emplace_back("hybrid.backends={a: {plugin: cpu, params: {threads: 1, compute: exact}}, "
+                       "b: {plugin: cpu, params: {threads: 1, compute: exact}}}");
+    apart.emplace_back("hybrid.layers=[{range: 0-1, on: a}, {range: 2-5, on: b}]");
+    const auto layers = open(apart);
+    Session other(*layers);
+    CHECK(greedy_text(other, 90, 200) == text);
+
+    const auto none = open(windowed_sets("gemma3", "cpu", {"model.context=100"}));
+    Session full(*none);
+    CHECK(full.can_take(100));
+    CHECK_FALSE(full.can_take(101));
+}
+
 TEST_CASE("The memory of a model with windows is planned with what the windows hold") {
     const auto source = open_model_source(windowed_folder("gemma3"));
     const KvBytes bytes = kv_bytes(source->config(), KEEL_DTYPE_F16, KEEL_DTYPE_F16, 4096);

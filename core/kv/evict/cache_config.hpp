@@ -82,6 +82,9 @@ struct CacheConfig {
     // Sequences will be forked into policies that evict. So the cache keeps all tokens even if all
     // layers of the model have a window.
     bool keeps_for_forks = false;
+    // Slots are evicted, here or in a cache of other layers. A sequence may then have more tokens
+    // than KvShape::max_slots, and layers with a window hold their window of them.
+    bool evicts = false;
     std::vector<TokenRun> pinned; // further tokens that stay, by their numbers since the start
     uint64_t seed = 0;
     std::string log; // path of the eviction log; empty: none

@@ -97,9 +97,10 @@ PolicySetup::PolicySetup(Executor &executor, const KvShape &shape,
 // If all layers have a window: under a policy that keeps all, the cache holds only the window.
 // Under a policy that evicts, the policy decides about all tokens.
 void PolicySetup::settle_window() {
-    layout_.max_tokens = shape_.max_slots;
+    layout_.max_tokens = config_.evicts ? KvShape::most_slots : shape_.max_slots;
     if (!keeps_all() || config_.keeps_for_forks) shape_.window = 0;
-    if (shape_.window > 0) shape_.max_slots = std::min(shape_.max_slots, config_.windowed.slots);
+    if (shape_.window > 0)
+        shape_.max_slots = std::min<int64_t>(layout_.max_tokens, config_.windowed.slots);
     // A repetition of the context works on a copy of the windows, so room for it is reserved.
     if (needs(KEEL_NEED_REPLAY) && shape_.max_bytes > 0) {
         const uint64_t copy = config_.windowed.shape.bytes_of(config_.windowed.shape.max_slots);
