@@ -267,3 +267,14 @@ TEST_CASE("Gemma 3 270M's cache takes 105 MiB for 32k tokens in f16") {
     CHECK(most == 9600 * 1024);                                                       // 9.38 MiB
     CHECK(windowed.bytes_of(windowed.max_slots) == 15 * 18 * windowed.block_bytes()); // in a step
 }
+
+TEST_CASE("A step that a policy calls unusual is unusual beside layers with a window, too") {
+    struct Unusual final : StepTap {
+        Places places(uint32_t) override { return {}; }
+        void after_attention(uint32_t, const Tensor &) override {}
+        bool is_usual() const override { return false; }
+    } tap;
+    CHECK_FALSE(LayerTap({}).over(&tap)->is_usual());
+    LayerTap mixed({true, false});
+    CHECK_FALSE(mixed.over(&tap)->is_usual());
+}

@@ -21,6 +21,7 @@ class LayerTap final : public StepTap {
 
     Places places(uint32_t layer) override;
     void after_attention(uint32_t layer, const Tensor &q) override;
+    bool is_usual() const override { return tap_->is_usual(); }
 
   private:
     // [layers of the engine]: the layer's number for the policy's tap; -1: the layer has a window.
