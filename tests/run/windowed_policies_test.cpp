@@ -1,6 +1,8 @@
 // Each shipped policy on each shape of model that docs/models.md names in its table.
 #include "windowed_policies.hpp"
 
+#include "run/session_file.hpp"
+
 #include <set>
 
 using namespace keel;
@@ -66,6 +68,57 @@ TEST_CASE("Policies keep on every shape of model what they keep by the reference
         INFO(policy << " on " << shape);
         const KeptByPolicy cpu(policy, shape, "cpu", 64), reference(policy, shape, "reference", 64);
         CHECK(cpu.share_of(reference) > 0.97); // near ties may go either way
+    }
+}
+
+TEST_CASE("A prompt that pauses is evicted by the queries of its end") {
+    const auto kept = [](Session &session) {
+        std::vector<std::vector<int32_t>> all;
+        const KvCache &cache = session.cache().cache();
+        for (size_t row = 0; row < cache.rows(); ++row)
+            all.emplace_back(cache.row_positions(row).begin(), cache.row_positions(row).end());
+        return all;
+    };
+    const std::vector<int32_t> ids = some_tokens(120);
+    for (const auto &[policy, shape] : {std::pair{"snapkv", "llama"}, std::pair{"snapkv", "gemma3"},
+                                        std::pair{"tova", "llama"}}) {
+        INFO(policy << " on " << shape);
+        Sets more = {std::string("policy.plugin=") + policy, "policy.budget.tokens=32"};
+        if (policy == std::string("snapkv")) more.emplace_back("policy.params.window=8");
+        PipelineOptions options;
+        options.sequences = 2;
+        Pipeline pipeline(pipeline::config_from_overrides(windowed_sets(shape, "cpu", more)),
+                          options);
+        Session session(pipeline);
+        session.prefill(ids);
+        session.logits();
+        const auto expected = kept(session);
+        const uint64_t at_end = session.cache().policy_bytes();
+
+        session.reset();
+        session.prefill(ids, false);
+        const TempFolder folder;
+        save_session(session, folder.path() / "a.session");
+        const auto fork = session.fork();
+        session.end_prompt();
+        CHECK(kept(session) == expected);
+        CHECK(session.cache().policy_bytes() == at_end); // the queries are gone
+        fork->end_prompt();
+        CHECK(kept(*fork) == expected);
+
+        session.reset();
+        load_session(session, folder.path() / "a.session");
+        session.end_prompt();
+        CHECK(kept(session) == expected);
+
+        session.reset(); // the last parts are shorter than the policy's window
+        for (const auto &[first, n] : {std::pair{0, 117}, std::pair{117, 1}, std::pair{118, 2}})
+            session.prefill(
+                std::span(ids).subspan(static_cast<size_t>(first), static_cast<size_t>(n)),
+                first == 118 && shape == std::string("gemma3"));
+        if (shape != std::string("gemma3")) session.end_prompt();
+        session.logits();
+        CHECK(kept(session) == expected);
     }
 }
 

@@ -78,10 +78,8 @@ bool EvictionClock::expects(StepKind kind, const KvCache &cache, int64_t seen) {
     looked_.reset();
     if (setup_.keeps_all()) return false;
     if (pressure_ && answers_pressure(kind)) looked_ = read_memory(kind, cache, seen);
-    std::optional<Firing> firing =
+    const std::optional<Firing> firing =
         looked_ && looked_->firing ? looked_->firing : due(kind, cache, seen);
-    if (!firing && kind == StepKind::prefill_pause)
-        firing = due(StepKind::prefill_end, cache, seen); // the prompt may end here
     return firing && cache.total_length() > firing->target * static_cast<int64_t>(cache.rows());
 }
 

@@ -25,7 +25,7 @@ keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
 // When a sequence keeps the queries of its last tokens (QueryRing). A step before an eviction needs
 // no kept queries if the step itself has all queries of the policy's window.
 enum class RingUse {
-    none,         // each step before an eviction has all queries of the window
+    none,         // only at a pause in a prompt: each step before an eviction has the whole window
     after_prompt, // from a prompt's last step on, because a decode step has only one query
     always,       // evictions may come before steps, or a fork under another policy may evict
 };

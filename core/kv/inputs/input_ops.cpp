@@ -109,18 +109,17 @@ struct Planner {
         }
     }
 
-    // Queries of the last tokens, in a ring for all layers. `is_filled`: steps write to the ring.
-    // If not, the ring only takes over the queries of another sequence, and an eviction reads them.
-    void ring(InputOps &ops, int64_t window, bool is_filled) const {
+    // Queries of the last tokens, in a ring for all layers. `in_decode`: decode steps write theirs
+    // there, too.
+    void ring(InputOps &ops, int64_t window, bool in_decode) const {
         const int64_t row = int64_t{s.heads} * s.head_dim, kept = std::min(window, steps);
         const Tensor all = Tensor::shape(activation, {s.layers, window * row});
         const Tensor ordered = Tensor::shape(activation, {1, window * row});
         ops.order_queries = copy(all.rows(0, 1), ordered, Role::kv_order_queries);
-        if (!is_filled) return;
         ops.keep_queries =
             copy(step_queries(kept, s.heads),
                  Tensor::shape(activation, {kept, s.heads, s.head_dim}), Role::kv_keep_queries);
-        if (executor.can_record())
+        if (in_decode && executor.can_record())
             ops.place_queries = copy(Tensor::shape(activation, {s.layers, row}),
                                      all.columns(0, row), Role::kv_place_queries);
     }

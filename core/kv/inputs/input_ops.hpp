@@ -10,8 +10,8 @@ namespace keel {
 
 // The ops that policy inputs are made with, planned for what a policy needs; the others are none.
 struct InputOps {
-    // `rules` outlive the call. `has_ring`: steps keep queries, see RingUse. `tables`: a template
-    // of RoPE tables, for keys before RoPE. Throws what Executor::plan throws.
+    // `rules` outlive the call. `has_ring`: decode steps keep queries, see RingUse. `tables`: a
+    // template of RoPE tables, for keys before RoPE. Throws what Executor::plan throws.
     static InputOps plan(Executor &executor, const KvShape &shape, const keel_policy_needs &needs,
                          const Collected &collected, const LogitRules &rules, bool has_ring,
                          const keel_rope_tables *tables);

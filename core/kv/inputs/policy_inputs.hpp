@@ -37,7 +37,7 @@ class PolicyInputs final : public StepTap {
     StepTap *begin_step(const KvCache &cache, const WindowScores::Step &step);
     Places places(uint32_t layer) override;
     void after_attention(uint32_t layer, const Tensor &q) override;
-    bool is_usual() const override { return !window_ || !window_->scores_step(); }
+    bool is_usual() const override { return !window_ || window_->is_usual(); }
     // Call it after a prompt and its eviction. Frees the inputs that no later eviction needs, and
     // the memory of sums whose slots were evicted.
     void end_prompt(const KvCache &cache);

@@ -29,9 +29,10 @@ bool WindowScores::begin(const KvCache &cache, const Step &step) {
     first_ = step.first;
     step_ = step.n;
     const RingUse use = setup_.ring_use();
-    const bool began = step.is_prompt_end || !step.is_prompt || (ring_ && ring_->held() > 0);
-    keeps_step_ = use == RingUse::always || (use == RingUse::after_prompt && began);
-    if (use == RingUse::none) ring_.reset();
+    const bool pauses = step.is_pause || (step.is_prompt && ring_ && ring_->held() > 0);
+    const bool began = step.is_prompt_end || !step.is_prompt;
+    keeps_step_ = use == RingUse::always || (use == RingUse::after_prompt && began) || pauses;
+    if (!keeps_step_) ring_.reset();
     if (keeps_step_) ring().begin(step_);
     scores_step_ = step.evicts && setup_.needs(KEEL_NEED_WINDOW_SCORES) &&
                    (!keeps_step_ || ring_->held() <= std::min(step_, ring_->capacity()));
@@ -44,13 +45,13 @@ bool WindowScores::begin(const KvCache &cache, const Step &step) {
 }
 
 const Tensor *WindowScores::place(uint32_t layer) {
-    if (!keeps_step_ || step_ != 1) return nullptr;
+    if (!keeps_step_ || step_ != 1 || !has_place()) return nullptr;
     row_ = ring_->next(layer);
     return &row_;
 }
 
 void WindowScores::take(const KvCache &cache, uint32_t layer, const Tensor &q) {
-    if (keeps_step_ && step_ > 1) ring_->keep(layer, q);
+    if (keeps_step_ && (step_ > 1 || !has_place())) ring_->keep(layer, q);
     if (!scores_step_ || (layer > 0 && setup_.needs().granularity == KEEL_KEEP_TOKEN)) return;
     const int64_t n = std::min<int64_t>(step_, setup_.needs().window);
     queue_scores(cache, layer, q.rows(step_ - n, n), first_ + step_ - n,
@@ -154,8 +155,7 @@ void WindowScores::load(StateReader &in, int64_t seen) {
         in.get_count("last queries", 0, std::min<int64_t>(seen, setup_.collected().window));
     const auto rows = in.take(
         setup_.shape().layers * static_cast<uint64_t>(held) * ring().row_bytes(), "last queries");
-    ring().write({rows.begin(), rows.end()}, held);
-    if (setup_.ring_use() == RingUse::none) ring_.reset(); // files of earlier versions have queries
+    if (held > 0) ring().write({rows.begin(), rows.end()}, held);
 }
 
 uint64_t WindowScores::bytes() const {

@@ -11,7 +11,8 @@ namespace keel {
 
 // The attention of a sequence's last queries over the slots: KEEL_NEED_WINDOW_SCORES. If the step
 // before an eviction has all these queries, it computes the scores layer by layer, so the queries
-// need not be kept. Otherwise they are kept in a ring, see RingUse.
+// need not be kept. Otherwise they are kept in a ring, see RingUse. They are also
+// kept from a pause in a prompt to the prompt's end.
 class WindowScores {
   public:
     // `setup` outlives this.
@@ -22,12 +23,14 @@ class WindowScores {
     struct Step {
         int64_t first = 0, n = 0; // the first token, and how many; their slots were appended
         bool is_prompt = false, is_prompt_end = false;
+        // The prompt may end without a further step, or go on, see StepKind::prefill_pause.
+        bool is_pause = false;
         bool evicts = false; // slots are evicted after the step
     };
     // A step begins. False: nothing is kept and no scores are computed in this step.
     bool begin(const KvCache &cache, const Step &step);
-    // Does the step compute scores?
-    bool scores_step() const { return scores_step_; }
+    // Does the step queue what all decode steps do?
+    bool is_usual() const { return !scores_step_ && (!keeps_step_ || has_place()); }
     // Where a step of one token writes the layer's queries; NULL: they are not kept. Valid until
     // the next call.
     const Tensor *place(uint32_t layer);
@@ -61,6 +64,8 @@ class WindowScores {
 
   private:
     QueryRing &ring();
+    // Do decode steps write their queries into the ring themselves?
+    bool has_place() const { return setup_.ring_use() != RingUse::none; }
     // `first`: the token of the first query.
     void queue_scores(const KvCache &cache, uint32_t layer, const Tensor &q, int64_t first,
                       const Tensor &out);
