@@ -381,6 +381,48 @@ TEST_CASE("Chunk scores are the attention of a piece's queries within the piece,
     }
 }
 
+TEST_CASE("Chunk scores of a second prompt are right where heads differ in length") {
+    for (const std::string &device : kv_devices()) {
+        INFO(device);
+        TappedRun *current = nullptr;
+        int64_t compared = 0;
+        bool differ = false;
+        Script script = scattering(KEEL_NEED_CHUNK_SCORES, [&](const keel_policy_input &in) {
+            if (in.next_position != 90) return;
+            differ = differ || in.lengths[0] != in.lengths[1];
+            for (uint32_t h = 0; h < in.kv_heads; ++h) {
+                const auto positions = current->manager->cache().positions(in.layer, h);
+                for (size_t j = positions.size() - 15; j < positions.size(); ++j) {
+                    const int32_t begin = positions[j] < 80 ? 75 : 80, end = begin < 80 ? 80 : 90;
+                    std::vector<bool> piece;
+                    for (const int32_t token : positions)
+                        piece.push_back(token >= begin && token < end);
+                    double sum = 0;
+                    for (int32_t query = begin; query < end; ++query) {
+                        std::vector<std::vector<bool>> visible(2);
+                        for (uint32_t other = 0; other < 2; ++other)
+                            visible[other].resize(
+                                current->manager->cache().positions(in.layer, other).size());
+                        visible[h] = piece;
+                        const auto p = current->probabilities(*current->manager, in.layer,
+                                                              current->query(query), visible);
+                        sum += (p[h * 2][j] + p[h * 2 + 1][j]) / 2;
+                    }
+                    check_close(in.chunk_scores[h * in.stride + static_cast<int64_t>(j)], sum);
+                    ++compared;
+                }
+            }
+        });
+        script.needs.chunk = 10;
+        TappedRun run(device, inputs_shape(), with(script, slack_budget(30)));
+        current = &run;
+        drive(run, 20);
+        run.step(15, StepKind::prefill_end);
+        CHECK(compared == 2 * 2 * 15);
+        CHECK(differ);
+    }
+}
+
 namespace {
 
 // Stands for a session: instruction tokens 1000.., or 2000.. from words on.

@@ -5,10 +5,12 @@
 namespace keel {
 namespace {
 
-// One row of a view's table.
+// One row of a view's i32 books.
 keel_tensor row_of(const keel_tensor &all, uint32_t row) {
     keel_tensor one = all;
-    one.offset += row * static_cast<uint64_t>(all.stride[0]);
+    // The innermost dimension has no stride.
+    const auto stride = all.rank == 1 ? sizeof(int32_t) : static_cast<uint64_t>(all.stride[0]);
+    one.offset += row * stride;
     one.shape[0] = 1;
     return one;
 }
