@@ -4,7 +4,7 @@ namespace keel {
 
 const SourceLocation &place_of(const pipeline::PipelineConfig &config, std::string_view key,
                                const SourceLocation &otherwise) {
-    const auto *declared = pipeline::find_key(key);
+    const auto *declared = pipeline::find_key(key.substr(0, key.find(' ')));
     const SourceLocation *at = declared != nullptr ? declared->where(config) : nullptr;
     return at != nullptr ? *at : otherwise;
 }

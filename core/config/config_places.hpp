@@ -17,7 +17,8 @@ inline PluginPlaces places_of(const pipeline::PluginSection &section) {
     return places;
 }
 
-// The place of a key in the config; `otherwise` if the config does not give the key.
+// The place of a key in the config; `otherwise` if the config does not give the key. Words may
+// follow the key after a space.
 const SourceLocation &place_of(const pipeline::PipelineConfig &config, std::string_view key,
                                const SourceLocation &otherwise);
 

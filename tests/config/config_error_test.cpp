@@ -1,4 +1,5 @@
 #include "config/config.hpp"
+#include "config/config_places.hpp"
 #include "support/error_text.hpp"
 
 #include <catch2/catch.hpp>
@@ -315,4 +316,21 @@ TEST_CASE("a hostile value cannot reach the terminal raw or fill it") {
     const std::string text = refused("strict: \"\\e[31m" + std::string(5000, 'x') + "\"");
     CHECK(text.find('\x1b') == std::string::npos);
     CHECK(text.size() < 300);
+}
+
+TEST_CASE("an error about a key gets the key's place, also with a remark behind the key") {
+    const auto config = parse_config("model: m\nbackend: cpu\npolicy:\n  plugin: p\n  budget:\n"
+                                     "    mib: 1\n",
+                                     "f.yaml", "/folder");
+    const auto placed = [&](const char *key) {
+        return error_text([&] {
+            at_its_line(config, config.policy.plugin.where,
+                        [&] { throw_key_error(ErrorKind::input, key, "too small"); });
+        });
+    };
+    CHECK(placed("policy.budget.mib") == "f.yaml:6:10: policy.budget.mib: too small");
+    CHECK(placed("policy.budget.mib (room for 3 slots)") ==
+          "f.yaml:6:10: policy.budget.mib (room for 3 slots): too small");
+    CHECK(placed("policy.params (policy p asks for 3 slots)") ==
+          "f.yaml:4:11: policy.params (policy p asks for 3 slots): too small");
 }
