@@ -96,10 +96,13 @@ Held measure(const std::string &name) {
         held.prompt = std::max(
             held.prompt, model.step(n, left > 0 ? StepKind::prefill_chunk : StepKind::prefill_end));
     }
+    CHECK(manager.policy_peak_bytes() >= held.prompt);
+    CHECK(manager.held_peak_bytes() >= manager.held_bytes() + manager.freed_bytes());
     held.prompt = std::max(held.prompt, manager.policy_peak_bytes());
     held.after = manager.policy_bytes();
     for (int64_t i = 0; i < decoded_tokens; ++i)
         held.decoding = std::max(held.decoding, model.step(1, StepKind::decode));
+    CHECK(manager.policy_peak_bytes() >= held.decoding);
     const uint64_t told = CacheManager::policy_bytes(setup, prompt_tokens, prompt_tokens);
     INFO(name << ": " << told << " bytes are told before, " << held.prompt << " are held");
     CHECK(told + told / 4 >= held.prompt);

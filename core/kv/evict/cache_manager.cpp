@@ -128,6 +128,7 @@ StepTap *CacheManager::begin_step(int64_t n, StepKind kind) {
 }
 
 std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
+    peaks_.note(bytes_in_use(), policy_bytes()); // with what the step collected for the policy
     caches_.hold_windows();
     std::span<const EvictionRecord> records = answer_pressure(kind);
     if (records.empty()) {
