@@ -178,6 +178,17 @@ TEST_CASE("eviction is followed: the same slots go on both sides") {
     CHECK(row(r, "kv: compaction").calls > 0);
 }
 
+TEST_CASE("a cache whose memory grows is compared with one whose memory is reserved") {
+    Pipeline a(tiny(KEEL_WRONG_BACKEND)); // wrong while decoding only
+    Pipeline b(tiny("reference"));
+    CompareOptions options = few(0);
+    options.prompt.assign(200, 17);
+    const CompareReport r = compare_pipelines(a, b, options);
+    INFO(compare_table(r));
+    CHECK(r.passed());
+    CHECK(r.tokens == 200);
+}
+
 TEST_CASE("pipelines that do not do the same are refused") {
     Pipeline a(tiny("cpu"));
     PipelineOptions no_tokenizer;

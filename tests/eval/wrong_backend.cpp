@@ -1,5 +1,6 @@
 // The reference backend, but one number of models/tiny is wrong: in every decode step, element 17
-// of what layer 3's down projection adds to the residual stream.
+// of what layer 3's down projection adds to the residual stream. It reserves no memory, so that
+// the cache's memory grows while a prompt is read.
 
 #include "reference/reference.hpp"
 
@@ -32,6 +33,7 @@ extern "C" KEEL_EXPORT const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_
     static const keel_backend table = [] {
         keel_backend t = *keel::reference_backend();
         t.matmul = matmul;
+        t.buffer_commit = nullptr;
         return t;
     }();
     static const keel_plugin plugin = [] {
