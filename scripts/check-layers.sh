@@ -5,6 +5,8 @@
 # A layer is the longest folder of the table that holds the file. Headers of the SDK (<keel/...>) are
 # open to all layers; plugins see nothing else of the core. CMake holds the core and eval to their
 # links as well; this table is stricter, because it does not follow links of links.
+#
+# A name without a slash is a folder of core/, except in the first column.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
@@ -37,12 +39,44 @@ plugins/gpu: plugins/common
 plugins/cpu: plugins/common
 plugins/opencl: plugins/common plugins/gpu
 plugins/vulkan: plugins/common plugins/gpu
+api: base config run
+apps/keel: base platform plugin reference device ops text model convert config run eval/page eval/scoring eval/compare eval/replay eval/bench eval/evictions eval/ab
+sdk/conformance: numbers reference
+sdk/policy_check: base plugin
+tests/abi:
+tests/api: tests/support
+tests/apps: reference tests/eval tests/support
+tests/bad_plugins: base platform plugin tests/support
+tests/base: base tests/support
+tests/config: base platform config tests/support
+tests/conformance: reference sdk/conformance
+tests/device: reference device ops tests/support
+tests/eval: base platform plugin reference device text config run eval/stats eval/page eval/scoring eval/compare eval/replay eval/bench eval/evictions eval/ab tests/support
+tests/fuzz: base format text model config kv run eval/replay eval/bench eval/evictions eval/ab tests/support
+tests/graph: device ops graph kv tests/support
+tests/install: plugin
+tests/kv: base platform plugin reference ops kv tests/support
+tests/model: numbers platform format model run tests/run tests/support
+tests/numbers: numbers tests/support
+tests/ops: base platform ops tests/support
+tests/platform: platform tests/support
+tests/plugin: base plugin tests/support
+tests/plugins: base numbers plugin device run plugins/cpu plugins/gpu plugins/opencl plugins/vulkan sdk/conformance tests/run tests/support
+tests/policies: plugin kv sdk/policy_check tests/support
+tests/reference: numbers reference sdk/conformance
+tests/run: base platform format plugin text model convert graph kv config run sdk/conformance tests/kv tests/support
+tests/support: base numbers format plugin reference device ops graph kv config run sdk/conformance
+tests/text: base format text tests/support
 '
-sources=$(git ls-files core eval plugins 2>/dev/null || true)
-[ -n "$sources" ] || sources=$(find core eval plugins -type f)
+folders='core eval plugins api apps sdk tests'
+# shellcheck disable=SC2086 # a list of folders
+sources=$(git ls-files $folders 2>/dev/null || true)
+# shellcheck disable=SC2086
+[ -n "$sources" ] || sources=$(find $folders -type f)
+sources=$(printf '%s\n' "$sources" | grep -E '\.(c|h|cpp|hpp|inl)$')
 # shellcheck disable=SC2086 # a list of files
-wrong=$(printf '%s\n' "$sources" | grep -E '\.(c|h|cpp|hpp|inl)$' | grep -v '^core/include/' |
-    xargs grep -Hn '^ *#include "' | awk -v table="$allowed" '
+wrong=$(printf '%s\n' "$sources" | grep -vE '^(core|api)/include/' |
+    xargs grep -Hn '^ *#include "' | awk -v table="$allowed" -v sources="$sources" '
     BEGIN {
         rows = split(table, row, "\n")
         for (i = 1; i <= rows; ++i) {
@@ -51,24 +85,43 @@ wrong=$(printf '%s\n' "$sources" | grep -E '\.(c|h|cpp|hpp|inl)$' | grep -v '^co
             names = split(part[2], name, " ")
             for (k = 1; k <= names; ++k) may[part[1], name[k]] = 1
         }
+        count = split(sources, list, "\n")
+        for (i = 1; i <= count; ++i) is_file[list[i]] = 1
+        # Where an include is looked for, by the first folder of the file that has it.
+        roots["core"] = roots["eval"] = roots["api"] = roots["apps"] = ". core/"
+        roots["plugins"] = "plugins/"
+        roots["sdk"] = "sdk/ core/"
+        roots["tests"] = "tests/ sdk/ plugins/ . core/"
     }
     # The layer of a path that begins at the root of the tree, or "".
     function layer_of(path,    parts, piece) {
         parts = split(path, piece, "/")
-        return parts > 2 && ((piece[1] "/" piece[2]) in layers) ? piece[1] "/" piece[2] : ""
+        if (parts > 2 && ((piece[1] "/" piece[2]) in layers)) return piece[1] "/" piece[2]
+        return parts > 1 && (piece[1] in layers) ? piece[1] : ""
+    }
+    # The layer of an include: of the first root that has the file; of generated files, of the first
+    # root that has the folder.
+    function target_layer(top, target,    i, count, root, path, to, first) {
+        count = split(roots[top], root, " ")
+        for (i = 1; i <= count; ++i) {
+            path = root[i] == "." ? target : root[i] target
+            to = layer_of(path)
+            if (to == "") continue
+            if (path in is_file) return to
+            if (first == "") first = to
+        }
+        return first
     }
     {
         file = $0; sub(/:.*/, "", file)
         target = $0; sub(/^[^"]*"/, "", target); sub(/".*/, "", target)
         from = layer_of(file)
         if (from == "") { print $0 ": the file is in no layer of scripts/check-layers.sh"; next }
-        if (from ~ /^plugins\// && target ~ /\//) {
-            to = layer_of("plugins/" target)
-            if (to == "") { print $0 ": plugins include no layer of the core"; next }
-        } else {
-            to = target ~ /^eval\// ? layer_of(target) : layer_of("core/" target)
-        }
-        if (to == "" || to == from) next
+        if (target !~ /\//) next # in its own folder
+        top = from; sub(/\/.*/, "", top)
+        to = target_layer(top, target)
+        if (to == from) next
+        if (to == "") { print $0 ": " (top == "plugins" ? "plugins include no layer of the core" : from " may include layers of this tree only"); next }
         short = to; sub(/^core\//, "", short)
         if (!((from, short) in may)) print $0 ": " from " may not include " to
     }')

@@ -4,12 +4,20 @@ set -eu
 scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree/core/base" "$tree/core/kv/store" "$tree/eval/stats" "$tree/plugins/cpu" "$tree/scripts"
+mkdir -p "$tree/core/base" "$tree/core/kv/store" "$tree/core/run" "$tree/eval/stats" "$tree/plugins/cpu" "$tree/scripts" \
+    "$tree/api" "$tree/apps/keel" "$tree/sdk/policy_check" "$tree/tests/kv" "$tree/tests/base"
 fresh() {
     printf '#pragma once\n' >"$tree/core/base/error.hpp"
     printf '#include "base/error.hpp"\n' >"$tree/core/kv/store/arena.cpp"
     printf '#include "eval/stats/spread.hpp"\n' >"$tree/eval/stats/spread.cpp"
     printf '#include "cpu/context.hpp"\n#include "kernels.inc"\n' >"$tree/plugins/cpu/context.cpp"
+    printf '#include "kv/store/arena.hpp"\n' >"$tree/core/run/session.hpp"
+    printf '#include "run/session.hpp"\n' >"$tree/api/keel.cpp"
+    printf '#include "eval/stats/spread.hpp"\n' >"$tree/eval/stats/spread.hpp"
+    printf '#include "eval/ab/run.hpp"\n#include "usage.hpp"\n' >"$tree/apps/keel/main.cpp"
+    printf '#include "policy_check/check.hpp"\n' >"$tree/sdk/policy_check/check.cpp"
+    printf '#include "kv/store/arena.hpp"\n#include "support/skip.hpp"\n' >"$tree/tests/kv/rig.hpp"
+    printf '#include "base/error.hpp"\n' >"$tree/tests/base/error_test.cpp"
     rm -f "$tree/scripts/long_files.txt"
 }
 # refused SCRIPT TEXT: the script fails and prints TEXT
@@ -41,6 +49,27 @@ mkdir -p "$tree/core/odd"
 printf '#include "base/error.hpp"\n' >"$tree/core/odd/odd.cpp"
 refused check-layers.sh 'core/odd/odd.cpp:1:#include "base/error.hpp": the file is in no layer'
 rm -r "$tree/core/odd"
+printf '#include "eval/stats/spread.hpp"\n' >"$tree/api/keel.cpp"
+refused check-layers.sh 'api may not include eval/stats'
+fresh
+printf '#include "kv/store/arena.hpp"\n' >"$tree/apps/keel/main.cpp"
+refused check-layers.sh 'apps/keel may not include core/kv'
+printf '#include "cpu/context.hpp"\n' >"$tree/apps/keel/main.cpp"
+refused check-layers.sh 'apps/keel may include layers of this tree only'
+fresh
+printf '#include "run/session.hpp"\n' >"$tree/sdk/policy_check/check.cpp"
+refused check-layers.sh 'sdk/policy_check may not include core/run'
+fresh
+# A header of another folder of tests/, with the name of a layer of the core.
+printf '#include "kv/rig.hpp"\n' >"$tree/tests/base/error_test.cpp"
+refused check-layers.sh 'tests/base may not include tests/kv'
+printf '#include "run/session.hpp"\n' >"$tree/tests/kv/rig.hpp"
+refused check-layers.sh 'tests/kv may not include core/run'
+fresh
+mkdir -p "$tree/tests/odd"
+printf '#include "base/error.hpp"\n' >"$tree/tests/odd/odd_test.cpp"
+refused check-layers.sh 'tests/odd/odd_test.cpp:1:#include "base/error.hpp": the file is in no layer'
+rm -r "$tree/tests/odd"
 
 printf '// %0101d\n' 0 >"$tree/core/base/error.hpp"
 refused check-sizes.sh 'core/base/error.hpp:1'
