@@ -1,5 +1,6 @@
 #include "config/schema.hpp"
 
+#include "base/defaults.hpp"
 #include "base/error.hpp"
 
 #include <algorithm>
@@ -208,7 +209,8 @@ void declare_pressure(Schema &schema) {
                 "effect.",
          .example = "64",
          .rule = {.minimum = 1, .maximum = max_tokens}},
-        [](auto &c) -> auto & { return c.policy.trigger.pressure.cooldown; }, 16);
+        [](auto &c) -> auto & { return c.policy.trigger.pressure.cooldown; },
+        defaults::pressure_cooldown);
 }
 
 } // namespace

@@ -6,7 +6,7 @@ namespace keel::pipeline {
 
 void check_sync(SyncSection &sync) {
     if (*sync.strategy == SyncStrategy::batched) {
-        if (!*sync.ops) sync.ops.value = SyncSection::default_ops;
+        if (!*sync.ops) sync.ops.value = defaults::ops_per_submit;
     } else if (*sync.ops) {
         throw_at(sync.ops.where, ErrorKind::input,
                  "expected the strategy batched beside 'sync.ops', found another; write "
@@ -29,7 +29,7 @@ void declare_sync(Schema &schema) {
         {.path = "sync.ops",
          .doc = fmt::format("Ops per submission; belongs to the strategy batched, where {} is the "
                             "default.",
-                            SyncSection::default_ops),
+                            defaults::ops_per_submit),
          .example = "25",
          .rule = {.minimum = 1, .maximum = 1000000}},
         [](auto &c) -> auto & { return c.sync.ops; });

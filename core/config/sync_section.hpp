@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/defaults.hpp"
 #include "config/setting.hpp"
 #include "config/words.hpp"
 
@@ -29,13 +30,12 @@ template <> struct Words<StepAhead> {
 };
 
 struct SyncSection {
-    static constexpr int64_t default_ops = 50;
     Setting<SyncStrategy> strategy;
     Setting<std::optional<int64_t>> ops; // only with batched
     Setting<StepReplay> replay;
     Setting<StepAhead> ahead;
 
-    int64_t ops_per_submit() const { return ops->value_or(default_ops); }
+    int64_t ops_per_submit() const { return ops->value_or(defaults::ops_per_submit); }
     bool operator==(const SyncSection &) const = default;
 };
 

@@ -50,7 +50,8 @@ void Stream::set_strategy(const SyncStrategy &wanted) {
         switch (info.sync) {
         case KEEL_SYNC_EAGER: strategy_ = {SyncStrategy::Kind::eager, 0}; break;
         case KEEL_SYNC_BATCHED:
-            strategy_ = {SyncStrategy::Kind::batched, info.sync_ops > 0 ? info.sync_ops : 50};
+            strategy_ = {SyncStrategy::Kind::batched,
+                         info.sync_ops > 0 ? info.sync_ops : defaults::ops_per_submit};
             break;
         default: strategy_ = {SyncStrategy::Kind::lazy, 0};
         }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/defaults.hpp"
+
 #include <keel/ext/draft/read_later.h>
 #include <keel/ext/draft/stream_counts.h>
 
@@ -34,7 +36,7 @@ struct SyncStrategy {
         batched,   // submit every `ops` ops
     };
     Kind kind = Kind::automatic;
-    uint32_t ops = 50; // batched only
+    uint32_t ops = defaults::ops_per_submit; // batched only
 };
 
 std::string to_string(const SyncStrategy &);

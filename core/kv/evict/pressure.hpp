@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/defaults.hpp"
 #include "platform/system_monitor.hpp"
 
 #include <chrono>
@@ -19,9 +20,9 @@ struct PressureConfig {
     std::optional<uint64_t> critical;
     // Percent of the time that tasks wait for memory (PSI); nullopt: not read.
     std::optional<double> stalled;
-    std::vector<double> levels;              // shares of the budget, falling
-    int64_t cooldown = 16;                   // least number of tokens between two levels
-    std::chrono::milliseconds interval{100}; // the least time between two readings
+    std::vector<double> levels;                     // shares of the budget, falling
+    int64_t cooldown = defaults::pressure_cooldown; // least number of tokens between two levels
+    std::chrono::milliseconds interval{100};        // the least time between two readings
 };
 
 // The level that a watch has reached, and the reading that led to it.
