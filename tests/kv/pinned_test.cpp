@@ -35,7 +35,7 @@ bool holds(const std::vector<int32_t> &all, int32_t from, int32_t to) {
     return true;
 }
 
-std::vector<double> frequencies() {
+std::vector<double> pin_frequencies() {
     std::vector<double> out;
     for (int i = 0; i < 16; ++i) out.push_back(std::pow(10000.0, -i / 16.0));
     return out;
@@ -79,7 +79,7 @@ TEST_CASE("A pin follows its tokens where keys are rotated") {
         Script script = newest_are_best();
         CacheConfig config = budget_of(script, 40);
         config.positions = KvPositions::rerotated;
-        config.rope_frequencies = frequencies();
+        config.rope_frequencies = pin_frequencies();
         config.trained_context = 256;
         config.protect_prefix = 1;
         ManagerRun run(device, pin_shape(), config);
@@ -117,7 +117,7 @@ TEST_CASE("What is in the cache can be pinned as long as it is there") {
 
     // With rotated keys only what came since the last eviction.
     config.positions = KvPositions::rerotated;
-    config.rope_frequencies = frequencies();
+    config.rope_frequencies = pin_frequencies();
     ManagerRun turned("reference", pin_shape(), config);
     turned.step(60, StepKind::prefill_end);
     turned.step(2, StepKind::decode);
@@ -150,7 +150,7 @@ TEST_CASE("Quantized keys that are pinned are rotated without piling up rounding
         CacheConfig config = budget_of(script, 40);
         config.slack = 1;
         config.positions = KvPositions::rerotated;
-        config.rope_frequencies = frequencies();
+        config.rope_frequencies = pin_frequencies();
         config.pinned = {{3, 5}};
         ManagerRun run("reference", pin_shape(dtype), config);
         run.manager->pin(10, 12, "/pin");

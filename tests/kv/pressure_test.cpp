@@ -46,7 +46,7 @@ PressureConfig at_each_step() {
     return config;
 }
 
-KvShape small_shape() { return kv_shape(256, KEEL_DTYPE_F16, 2); }
+KvShape pressure_shape() { return kv_shape(256, KEEL_DTYPE_F16, 2); }
 
 struct Watched {
     explicit Watched(CacheConfig config = {}, uint32_t flags = KEEL_POLICY_BLOCKWISE)
@@ -57,7 +57,7 @@ struct Watched {
         config.slack = 0;
         if (!config.pressure) config.pressure = at_each_step();
         config.monitor = monitor;
-        run = std::make_unique<ManagerRun>("reference", small_shape(), config);
+        run = std::make_unique<ManagerRun>("reference", pressure_shape(), config);
     }
     int64_t length() const { return run->manager->cache().max_length(); }
     std::vector<EvictionRecord> decode() { return run->step(1, StepKind::decode); }
@@ -266,7 +266,7 @@ TEST_CASE(
 
 TEST_CASE("What an eviction frees is memory of the system again") {
     if (KEEL_SANITIZER_HERE != KEEL_SANITIZER_NONE) skip("a sanitizer holds freed memory back");
-    KvShape shape = small_shape();
+    KvShape shape = pressure_shape();
     shape.heads = shape.kv_heads = 4;
     shape.head_dim = 256;
     shape.key_dtype = shape.value_dtype = KEEL_DTYPE_F32;

@@ -2,6 +2,7 @@
 // it could go wrong.
 #include "kv/evict/keep_lists.hpp"
 #include "kv/manager_run.hpp"
+#include "kv/scripted_allocator.hpp"
 #include "support/error_text.hpp"
 
 #include <catch2/catch.hpp>
@@ -16,41 +17,7 @@ namespace {
 
 KvShape scores_shape() { return kv_shape(96, KEEL_DTYPE_F32); }
 
-// An allocator that lives in the test.
-struct Sharer {
-    uint64_t needs = KEEL_ALLOCATOR_NEED_SCORES;
-    uint32_t flags = KEEL_ALLOCATOR_RAGGED;
-    std::function<void(const keel_allocator_input &, int32_t *)> allocate;
-};
-
-Sharer *&current_sharer() {
-    static Sharer *sharer = nullptr;
-    return sharer;
-}
-
-KvPlugin<keel_allocator> shared_by(Sharer &sharer) {
-    static const keel_allocator table = [] {
-        keel_allocator t = {KEEL_HEADER(keel_allocator)};
-        t.create = [](const keel_host *, const keel_geometry *, const keel_param *const *, uint32_t,
-                      keel_allocator_needs *needs, keel_allocator_state **out) -> keel_status {
-            needs->needs = current_sharer()->needs;
-            needs->flags = current_sharer()->flags;
-            *out = reinterpret_cast<keel_allocator_state *>(current_sharer());
-            return KEEL_OK;
-        };
-        t.destroy = [](keel_allocator_state *) {};
-        t.allocate = [](keel_allocator_state *state, const keel_allocator_input *in,
-                        int32_t *budgets) -> keel_status {
-            reinterpret_cast<Sharer *>(state)->allocate(*in, budgets);
-            return KEEL_OK;
-        };
-        return t;
-    }();
-    current_sharer() = &sharer;
-    return {"sharer", &table, nullptr, 0};
-}
-
-CacheConfig budget_of(Script &script, double tokens) {
+CacheConfig token_budget(Script &script, double tokens) {
     CacheConfig config;
     config.policy = scripted(script);
     config.budget_unit = BudgetUnit::tokens;
@@ -109,7 +76,7 @@ TEST_CASE("An allocator gets the scores of all layers and what is protected, and
                 }
             }
         };
-        CacheConfig config = budget_of(script, 30);
+        CacheConfig config = token_budget(script, 30);
         config.protect_prefix = 2;
         config.protect_recent = 3;
         config.allocator = shared_by(sharer);
@@ -145,7 +112,7 @@ TEST_CASE("A layer's one row of scores reaches an allocator for each head") {
             budgets[l * 2] = budgets[l * 2 + 1] = l == 0 ? 10 : 50;
         }
     };
-    CacheConfig config = budget_of(script, 30);
+    CacheConfig config = token_budget(script, 30);
     config.allocator = shared_by(sharer);
     ManagerRun run("reference", scores_shape(), config);
     run.step(60, StepKind::prefill_end);
@@ -161,7 +128,7 @@ TEST_CASE("Allocators whose answer would break a promise are refused") {
             budgets[0] = first;
             budgets[1] = budgets[2] = budgets[3] = others;
         };
-        CacheConfig config = budget_of(script, 30);
+        CacheConfig config = token_budget(script, 30);
         config.protect_recent = 5;
         config.allocator = shared_by(sharer);
         ManagerRun run("reference", scores_shape(), config);
@@ -223,11 +190,11 @@ TEST_CASE("A budget below what a policy can work with is refused with the key an
     Script script = telling();
     script.needs.least_budget = 40;
     CHECK_THAT(
-        error_text([&] { ManagerRun("reference", scores_shape(), budget_of(script, 39)); },
+        error_text([&] { ManagerRun("reference", scores_shape(), token_budget(script, 39)); },
                    ErrorKind::input),
         Contains("policy.budget.tokens: policy scripted needs a budget of at least 40 slots") &&
             Contains("found 39"));
-    CacheConfig config = budget_of(script, 0.1);
+    CacheConfig config = token_budget(script, 0.1);
     config.budget_unit = BudgetUnit::ratio;
     ManagerRun run("reference", scores_shape(), config);
     CHECK(run.plan->budget().at(60).tokens == 40); // a ratio never comes to less
@@ -239,7 +206,7 @@ TEST_CASE("Scores follow a model's soft-cap and window") {
     script.needs.needs = KEEL_NEED_WINDOW_SCORES;
     script.needs.window = 8;
     script.needs.reduce_queries = script.needs.reduce_group = KEEL_REDUCE_MEAN;
-    CacheConfig config = budget_of(script, 30);
+    CacheConfig config = token_budget(script, 30);
     config.attention_window = 64;
     config.attention_softcap = 50;
     const ManagerRun run("reference", scores_shape(), config);
@@ -256,8 +223,9 @@ TEST_CASE("Needs that contradict each other or themselves are refused by name") 
     const auto refusal = [](const std::function<void(keel_policy_needs &)> &change) {
         Script script = telling();
         change(script.needs);
-        return error_text([&] { ManagerRun("reference", scores_shape(), budget_of(script, 30)); },
-                          ErrorKind::plugin);
+        return error_text(
+            [&] { ManagerRun("reference", scores_shape(), token_budget(script, 30)); },
+            ErrorKind::plugin);
     };
     CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_WINDOW_SCORES; }),
                Contains("window_scores of 0 queries"));
