@@ -1,0 +1,173 @@
+// A sequence that goes to another engine, stays because it cannot, or is read again there.
+#include "run/sequence_mover.hpp"
+
+#include "mini_run.hpp"
+#include "support/error_text.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <numeric>
+
+using namespace keel;
+using namespace keel::test;
+using Catch::Matchers::Contains;
+using Why = BackendMove::Why;
+
+namespace {
+
+// A sequence on backend a that may go to backend b. One of the two fails on demand; if it is b, it
+// takes 8 tokens in a step.
+struct Moving {
+    explicit Moving(const std::string &failing = "b")
+        : pipeline(mini_hybrid({"model.context=96", "hybrid.prefill=a", "hybrid.decode=b"}),
+                   options(failing)),
+          sequence(pipeline), ahead(sequence), mover(sequence, runner, ahead),
+          a(*pipeline.engines().find("a")), b(*pipeline.engines().find("b")) {
+        sequence.cache.add(a, *a.policy_setup);
+        ids.resize(10);
+        std::iota(ids.begin(), ids.end(), 20);
+    }
+    PipelineOptions options(const std::string &failing) {
+        if (failing == "b") cpu.backend.prefill_chunk = 8;
+        return mini_options(with(cpu, failing));
+    }
+    void read_prompt() {
+        runner.step(sequence, ids, StepKind::prefill_end, 0);
+        sequence.cache.finish_step();
+    }
+    // The logits after one more token.
+    std::vector<float> next_logits() {
+        const int32_t id = 7;
+        runner.step(sequence, {&id, 1}, StepKind::decode, 1);
+        const auto logits = sequence.results.read_logits(256);
+        return {logits.begin(), logits.end()};
+    }
+    const std::vector<BackendMove> &moves() { return sequence.meter.read(sequence.cache).moves; }
+    std::vector<int32_t> text() const {
+        const auto tokens = sequence.text.tokens();
+        return {tokens.begin(), tokens.end()};
+    }
+
+    FailingCpu cpu;
+    Pipeline pipeline;
+    Sequence sequence;
+    StepRunner runner;
+    AheadStep ahead;
+    SequenceMover mover;
+    Engine &a, &b;
+    std::vector<int32_t> ids;
+};
+
+// What follows the ten tokens on a backend that never moved.
+const std::vector<float> &undisturbed() {
+    static const std::vector<float> logits = [] {
+        Moving m;
+        m.read_prompt();
+        return m.next_logits();
+    }();
+    return logits;
+}
+
+} // namespace
+
+TEST_CASE("a move brings tokens, keys and values, and is noted") {
+    Moving m;
+    m.read_prompt();
+    CHECK(m.mover.move(m.a, Why::command)); // it is there
+    CHECK(m.moves().empty());
+    CHECK(m.mover.move(m.b, Why::phase, 3));
+    CHECK(&m.mover.current_engine() == &m.b);
+    REQUIRE(m.moves().size() == 1);
+    const BackendMove &move = m.moves()[0];
+    CHECK(move.from == "a");
+    CHECK(move.to == "b");
+    CHECK(move.why == Why::phase);
+    CHECK(move.tokens == 10);
+    CHECK(move.warmup_tokens == 3);
+    CHECK(move.refused.empty());
+    // 10 tokens in 2 layers with 2 heads of 16 + 16 elements in f16.
+    CHECK(move.bytes == 10 * 2 * 2 * (16 + 16) * 2);
+    CHECK(is_close(m.next_logits(), undisturbed()));
+}
+
+TEST_CASE("a sequence without tokens moves without a note") {
+    Moving m;
+    CHECK(m.mover.move(m.b, Why::phase));
+    CHECK(&m.mover.current_engine() == &m.b);
+    CHECK(m.moves().empty());
+}
+
+TEST_CASE("a backend without memory for the cache is refused, and runs no dummy token") {
+    Moving m;
+    m.read_prompt();
+    m.cpu.backend.clear_calls();
+    m.cpu.backend.max_buffer_bytes = 0;
+    CHECK_FALSE(m.mover.move(m.b, Why::tokens, 3));
+    CHECK(m.cpu.backend.count("matmul") == 0);
+    CHECK(&m.mover.current_engine() == &m.a);
+    REQUIRE(m.moves().size() == 1);
+    CHECK_FALSE(m.moves()[0].refused.empty());
+    CHECK(m.moves()[0].warmup_tokens == 0);
+    CHECK(is_close(m.next_logits(), undisturbed()));
+}
+
+TEST_CASE("a move that fails halfway reads the tokens again where the sequence was") {
+    Moving m;
+    m.read_prompt();
+    m.sequence.text.set_pending(99);
+    m.cpu.backend.fail_nth(1, KEEL_E_INTERNAL, "buffer_write");
+    CHECK_FALSE(m.mover.move(m.b, Why::tokens));
+    REQUIRE(m.cpu.backend.fault_fired());
+    CHECK(&m.mover.current_engine() == &m.a);
+    CHECK(m.text() == m.ids);
+    CHECK(m.sequence.text.pending() == 99);
+    CHECK(m.sequence.cache.first().tokens_seen() == 10);
+    REQUIRE(m.moves().size() == 1);
+    CHECK_FALSE(m.moves()[0].refused.empty());
+    CHECK(is_close(m.next_logits(), undisturbed()));
+}
+
+TEST_CASE("after a lost device the first tokens are read again on the next one that can") {
+    Moving m("a");
+    m.read_prompt();
+    m.cpu.backend.fail_nth(1, KEEL_E_DEVICE_LOST, "matmul");
+    const std::string lost = error_text([&] { m.next_logits(); }, ErrorKind::runtime);
+    REQUIRE(m.a.is_lost());
+    const std::vector<Engine *> candidates = {&m.a, &m.b};
+    Engine &engine = m.mover.reread(candidates, 10, Error(ErrorKind::runtime, lost));
+    CHECK(&engine == &m.b);
+    CHECK(m.text() == m.ids); // without the token of the step that was lost
+    REQUIRE(m.moves().size() == 1);
+    CHECK(m.moves()[0].why == Why::lost);
+    CHECK(m.moves()[0].tokens == 10);
+    CHECK(m.moves()[0].reread_tokens == 10);
+    CHECK(m.moves()[0].to == "b");
+    CHECK(is_close(m.next_logits(), undisturbed()));
+}
+
+TEST_CASE("if no other backend can go on, the error says so, and the text is kept") {
+    Moving m("a");
+    m.read_prompt();
+    m.cpu.backend.fail_nth(1, KEEL_E_DEVICE_LOST, "matmul");
+    const std::string lost = error_text([&] { m.next_logits(); }, ErrorKind::runtime);
+    const std::vector<Engine *> candidates = {&m.a};
+    CHECK_THAT(error_text([&] { m.mover.reread(candidates, 10, Error(ErrorKind::runtime, lost)); },
+                          ErrorKind::runtime),
+               Contains(lost) && Contains("at token 11 on device '") &&
+                   Contains("no other backend can go on"));
+    CHECK(m.text() == m.ids);
+    CHECK(m.moves().empty());
+}
+
+TEST_CASE("a step that is run again is cut into the steps that the engine takes") {
+    Moving m;
+    REQUIRE(m.mover.move(m.b, Why::phase));
+    m.cpu.backend.clear_calls();
+    std::vector<int32_t> many(20, 33);
+    m.mover.retake(many, StepKind::prefill_end, 1);
+    CHECK(m.sequence.text.size() == 20); // in steps of 8, 8 and 4
+    CHECK(m.cpu.backend.count("embed") == 3);
+    CHECK(m.sequence.results.rows() == 1);
+    CHECK(m.sequence.step.ids.size() == 4);
+    CHECK(m.sequence.step.kind == StepKind::prefill_end);
+}
