@@ -1,39 +1,16 @@
 // Budgets per layer, or per layer and head, from a JSON file: curves that were measured, labels of
 // heads.
+#include "bounded_json.hpp"
+
 #include <keel/sdk_policy.hpp>
 
-#include <nlohmann/json.hpp>
-
-#include <fstream>
 #include <string>
 
 namespace {
 
 using namespace keel::sdk;
+using keel_file::refuse;
 using nlohmann::json;
-
-constexpr size_t max_bytes = size_t{16} << 20;
-
-[[noreturn]] void refuse(const std::string &path, const std::string &what) {
-    throw Failure(KEEL_E_INVALID_ARG, "%s: %s",
-                  path.size() > 120 ? ("..." + path.substr(path.size() - 117)).c_str()
-                                    : path.c_str(),
-                  what.c_str());
-}
-
-std::string read_file(const std::string &path) {
-    std::ifstream in(path, std::ios::binary);
-    if (!in)
-        refuse(path, "cannot be opened; a relative path is taken from the folder that the program "
-                     "was started in");
-    std::string text(max_bytes + 1, '\0');
-    in.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (in.bad()) refuse(path, "cannot be read; expected a JSON file");
-    text.resize(static_cast<size_t>(in.gcount()));
-    if (text.size() > max_bytes)
-        refuse(path, "is larger than the 16 MiB that a budget file may have");
-    return text;
-}
 
 class File {
   public:
@@ -47,17 +24,7 @@ class File {
     File(const Setup &setup, keel_allocator_needs &needs)
         : path_(setup.params.text("path")), layers_(setup.geometry.layers),
           heads_(setup.geometry.kv_heads) {
-        json document;
-        try {
-            document = json::parse(read_file(path_));
-        } catch (const json::exception &error) {
-            // "[json.exception.parse_error.101] parse error at ..."
-            const std::string text = error.what();
-            const size_t end = text.find("] ");
-            refuse(path_,
-                   "no JSON: " +
-                       (end == std::string::npos ? text : text.substr(end + 2)).substr(0, 100));
-        }
+        const json document = keel_file::read_bounded_json(path_);
         if (!document.is_object()) refuse(path_, "expected an object with \"budgets\"");
         for (const auto &[key, value] : document.items()) {
             if (key != "budgets" && key != "unit" && key != "comment")

@@ -143,10 +143,11 @@ TEST_CASE("file names what is wrong with a file, and where") {
         const LoadedPlugin plugin("file", {{"path", folder.write("b.json", text).string()}});
         const AllocatorRun run(plugin, model);
         CHECK(run.status == KEEL_E_INVALID_ARG);
-        CHECK_THAT(run.error, Contains("b.json: "));
+        CHECK_THAT(run.error, Contains("b.json:"));
         return run.error;
     };
-    CHECK_THAT(error_of("{\"budgets\": [1, "), Contains("no JSON") && Contains("line 1"));
+    CHECK_THAT(error_of("{\"budgets\": [1, "), Contains("b.json:1:17: not valid JSON: "));
+    CHECK_THAT(error_of("{\n\"budgets\": x}"), Contains("b.json:2:12: not valid JSON: "));
     CHECK_THAT(error_of("[1, 2]"), Contains("expected an object"));
     CHECK_THAT(error_of("{}"), Contains("budgets: expected a list"));
     CHECK_THAT(error_of(R"({"budgets": [1, 2, 3]})"), Contains("3 layers, the model has 2"));
@@ -165,7 +166,16 @@ TEST_CASE("file names what is wrong with a file, and where") {
     CHECK_THAT(error_of(R"({"budgets": [1.5, 1], "unit": "share"})"),
                Contains("1.25") && Contains("at most 1"));
     CHECK_THAT(error_of(std::string(17u << 20, ' ')), Contains("16 MiB"));
-    CHECK_THAT(error_of(std::string(100000, '[')), Contains("no JSON"));
+    CHECK_THAT(error_of("\n" + std::string(100000, '[')),
+               Contains("b.json:2: expected at most 32 nested levels"));
+    std::string many = "{\"budgets\": [1, 1],\n\"comment\": [1";
+    for (int i = 0; i < 200000; ++i) many += ",1";
+    CHECK_THAT(error_of(many + "]}"), Contains("b.json:2: expected at most 200000 values"));
+    CHECK_THAT(error_of(R"({"budgets": [1, 1], "budgets": [2, 1]})"),
+               Contains("b.json: the key \"budgets\" stands twice"));
+    // Brackets and commas in a text do not count, also after an escaped quote.
+    CHECK_THAT(error_of(R"({"comment": "\")" + std::string(100, '[') + R"(", "budgets": 1})"),
+               Contains("b.json: budgets: expected a list"));
 
     const LoadedPlugin missing("file", {{"path", (folder / "none.json").string()}});
     CHECK_THAT(AllocatorRun(missing, model).error, Contains("none.json: cannot be opened"));
