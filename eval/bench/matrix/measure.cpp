@@ -1,6 +1,8 @@
 #include "eval/bench/matrix/measure.hpp"
 
 #include "base/error.hpp"
+#include "base/json_reader.hpp"
+#include "base/log.hpp"
 #include "eval/bench/matrix/child_process.hpp"
 #include "platform/clock.hpp"
 #include "platform/machine.hpp"
@@ -97,6 +99,24 @@ Json run_json(const MatrixRun &run, const std::string &key,
             {"result", std::move(result)}};
 }
 
+constexpr uint64_t largest_result = uint64_t{8} << 20;
+constexpr JsonLimits result_limits = {.bytes = largest_result};
+
+// Whether a file of a folder of results is the result with this key. A damaged file is none, and a
+// warning says why.
+bool is_result_of(const fs::path &file, const std::string &key) {
+    try {
+        const std::string text = read_text_file(file, largest_result);
+        const JsonDocument document(text, file.string(), result_limits);
+        const JsonNode json = document.object();
+        const auto found = json.find("key");
+        return found && found->is_text() && found->text() == key && json.has("result");
+    } catch (const Error &error) {
+        log().warn("{}; the run is measured again", error.what());
+        return false;
+    }
+}
+
 } // namespace
 
 MatrixMeasurement::MatrixMeasurement(const BenchMatrix &matrix, fs::path folder,
@@ -145,18 +165,21 @@ bool MatrixMeasurement::is_done(const MatrixRun &run) const {
     const std::string key = key_of(run);
     const fs::path file = folder_ / run.file_name(key);
     std::error_code error;
-    if (!fs::is_regular_file(file, error)) return false;
-    constexpr uint64_t largest = uint64_t{8} << 20;
-    const Json json = Json::parse(read_text_file(file, largest), nullptr, false);
-    return json.is_object() && json.value("key", Json()) == key && json.contains("result");
+    return fs::is_regular_file(file, error) && is_result_of(file, key);
 }
 
 int MatrixMeasurement::measure(const MatrixRun &run) const {
     const std::vector<std::string> arguments = arguments_of(run, matrix_);
     const ChildResult child = run_child(program_.path, arguments, program_.interrupted);
     if (child.code != 0) return child.code;
-    Json result = Json::parse(child.out, nullptr, false);
-    if (!result.is_object()) return -1;
+    try {
+        JsonDocument(child.out, "output of keel bench", result_limits).object();
+    } catch (const Error &error) {
+        log().warn("{}: {}", run.name(), error.what());
+        return -1;
+    }
+    // JsonDocument sorts the members of objects. The file keeps the order of keel bench --json.
+    Json result = Json::parse(child.out);
     const std::string key = key_of(run);
     const Json json = run_json(run, key, arguments, program_, std::move(result));
     write_whole_file(folder_ / run.file_name(key),
