@@ -308,4 +308,9 @@ TEST_CASE("A cap that the policy's state alone would break is refused with the n
     shape.max_bytes = 40000;
     CHECK_THAT(error_text([&] { ManagerRun("reference", shape, config); }, ErrorKind::input),
                Contains("kv.max_mib: 0.038 MiB") && Contains("raise it to"));
+    shape.max_bytes = 200000;
+    ManagerRun run("reference", shape, config);
+    std::string why;
+    CHECK_FALSE(run.manager->caches().main().fits(400, &why));
+    CHECK_THAT(why, Contains("MiB are set aside for the policy's state (kv.count_policy_state)"));
 }

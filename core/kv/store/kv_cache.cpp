@@ -133,11 +133,19 @@ bool KvCache::fits(int64_t n, std::string *why) const {
     }
     if (!arena_->can_take(blocks_wanted(n))) {
         if (why != nullptr) {
+            const auto mib = [](uint64_t bytes) {
+                return static_cast<double>(bytes) / bytes_per_mib;
+            };
+            const uint64_t aside = arena_->bytes_set_aside();
             *why = fmt::format(
-                "the KV cache holds {:.6g} MiB, {} more token(s) would pass {}; "
-                "raise "
-                "that key, keep keys and values in a smaller kv.dtype, or let a policy evict",
-                static_cast<double>(arena_->bytes_in_use()) / bytes_per_mib, n, shape().cap_text());
+                "the KV cache holds {:.6g} MiB{}, {} more token(s) would pass {}; raise that key, "
+                "keep keys and values in a smaller kv.dtype, or let a policy evict",
+                mib(arena_->bytes_in_use()),
+                aside > 0 ? fmt::format(" and {:.3f} MiB are set aside for the policy's state "
+                                        "(kv.count_policy_state)",
+                                        mib(aside))
+                          : "",
+                n, shape().cap_text());
         }
         return false;
     }

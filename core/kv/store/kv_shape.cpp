@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace keel {
 
@@ -20,7 +21,9 @@ int64_t KvShape::held_slots(int64_t tokens) const {
 }
 
 std::string KvShape::cap_text() const {
-    const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / bytes_per_mib; };
+    const auto mib = [](uint64_t bytes) { // 0.1 MiB is no whole number of bytes
+        return std::round(1e4 * static_cast<double>(bytes) / bytes_per_mib) / 1e4;
+    };
     std::string text = fmt::format("kv.max_mib = {:.6g}", mib(max_bytes + cap_beside));
     if (cap_beside > 0)
         text += fmt::format(" (of which attention windows take {:.6g})", mib(cap_beside));
