@@ -191,11 +191,14 @@ CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine) {
     return c;
 }
 
-void warn_without_effect(const pipeline::PolicySection &p, const std::string &policy) {
+void warn_without_effect(const pipeline::PipelineConfig &config, const std::string &policy) {
+    const pipeline::PolicySection &p = config.policy;
     const auto say = [&](const char *key, const SourceLocation &where) {
         log().warn("{}{} has no effect: policy {} never evicts",
                    where.line > 0 ? to_string(where) + ": " : "", key, policy);
     };
+    const auto &count = config.kv.count_policy_state;
+    if (*count) say("kv.count_policy_state", count.where);
     if (p.budget.kind() != pipeline::BudgetKind::none) say("policy.budget", p.budget.where());
     if (!p.allocator.plugin.is_default()) say("policy.allocator", p.allocator.plugin.where);
     if (p.log->has_value()) say("policy.log", p.log.where);

@@ -34,7 +34,7 @@ PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin po
 // of these layers have a window. If the policy acts on no layer of the engine, the settings have no
 // policy.
 CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine);
-// Warns of each key of the section that has no effect, because the policy never evicts.
-void warn_without_effect(const pipeline::PolicySection &section, const std::string &policy);
+// Warns of each key that has no effect because the policy never evicts.
+void warn_without_effect(const pipeline::PipelineConfig &config, const std::string &policy);
 
 } // namespace keel

@@ -16,7 +16,7 @@ PolicySet::PolicySet(const pipeline::PipelineConfig &config, BoundPlugin policy,
       own_(bind_policy(config, std::move(policy), context_, engines.acting())) {
     own_.cache.keeps_for_forks = context_.several_policies;
     if (own_.allocator.library == nullptr && !quiet)
-        warn_without_effect(config.policy, own_.policy.library->id());
+        warn_without_effect(config, own_.policy.library->id());
 }
 
 void PolicySet::make_own_plans() {
@@ -36,6 +36,7 @@ void PolicySet::make_own_plans() {
 void PolicySet::check_own() const {
     check_trained_context(*engines_.acting().policy_setup);
     compare_budgets();
+    compare_limits();
     for (const auto &engine : engines_) {
         check_window_cap(*engine);
         compare_window(*engine);
@@ -103,6 +104,27 @@ void PolicySet::compare_budgets() const {
         "of {}; both hold, so an eviction leaves {}",
         where.line > 0 ? to_string(where) + ": " : "", key, budget, own_.policy.library->id(),
         needs.own_budget, *p.protect.prefix, std::min(own, budget));
+}
+
+void PolicySet::compare_limits() const {
+    const PolicySetup &plan = *engines_.acting().policy_setup;
+    if (plan.keeps_all()) return;
+    const auto kind = config_.policy.budget.kind();
+    const auto &count = config_.kv.count_policy_state;
+    const auto place = [](const SourceLocation &where) {
+        return where.line > 0 ? to_string(where) + ": " : std::string{};
+    };
+    if (*count && !config_.kv.max_mib->has_value() && kind != pipeline::BudgetKind::mib)
+        log().warn("{}kv.count_policy_state has no effect without kv.max_mib or policy.budget.mib",
+                   place(count.where));
+    const auto &trigger = config_.policy.trigger;
+    const bool evicts_below_budget =
+        trigger.has(pipeline::Trigger::insert) || trigger.has(pipeline::Trigger::pressure);
+    if (kind == pipeline::BudgetKind::tokens && !evicts_below_budget &&
+        plan.budget().fixed() >= plan.shape().max_slots)
+        log().warn("{}policy.budget.tokens is {} and model.context {}, so nothing will be evicted",
+                   place(config_.policy.budget.where()), plan.budget().fixed(),
+                   plan.shape().max_slots);
 }
 
 // Plans what steps run for the policy.

@@ -47,6 +47,7 @@ class PolicySet {
     PolicySetup &keep(std::unique_ptr<Added> added);
     void check_trained_context(const PolicySetup &plan) const;
     void compare_budgets() const;
+    void compare_limits() const;
     void check_window_cap(const Engine &engine) const;
     void compare_window(const Engine &engine) const;
 

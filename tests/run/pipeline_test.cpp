@@ -155,6 +155,18 @@ TEST_CASE("what was asked for beside a policy that keeps all gets a warning with
                              "f.yaml:7:17: policy.trigger.on has no effect"})
         CHECK_THAT(told, Contains(line));
     CHECK(std::count(told.begin(), told.end(), '\n') == 5);
+    CHECK_THAT(warnings("kv: {count_policy_state: true}\n"),
+               Contains("f.yaml:3:26: kv.count_policy_state has no effect: policy none"));
+    const std::string window = "policy: {plugin: sliding_window, budget: {tokens: 64}}\n";
+    CHECK(warnings(window) == "");
+    CHECK_THAT(warnings(window + "kv: {count_policy_state: true}\n"),
+               Contains("kv.count_policy_state has no effect without kv.max_mib"));
+    CHECK(warnings(window + "kv: {count_policy_state: true, max_mib: 1}\n") == "");
+    CHECK_THAT(warnings("policy: {plugin: sliding_window, budget: {tokens: 100000}}\n"),
+               Contains("f.yaml:3:51: policy.budget.tokens is 100000 and model.context ") &&
+                   Contains("so nothing will be evicted"));
+    CHECK(warnings("policy: {plugin: sliding_window, budget: {tokens: 100000}, "
+                   "trigger: {on: [insert]}}\n") == "");
 }
 
 TEST_CASE("a trigger that the policy can never answer is refused with its line") {
