@@ -221,6 +221,15 @@ TEST_CASE("kv.max_mib holds the windows first, and the policy's layers have the 
     repeated.prefill(some_tokens(300));
     CHECK(repeated.cache().cache().max_length() == 64);
     CHECK(repeated.stats().kv_peak_bytes <= 14 * 1048576);
+    CHECK_THAT(error_text(
+                   [&] {
+                       open(windowed_sets(
+                           "gemma3", "cpu",
+                           {"kv.max_mib=6", "policy.plugin=kvzip", "policy.budget.tokens=64"}));
+                   },
+                   ErrorKind::input),
+               Contains("held twice") && Contains("expected 11.250 MiB or more") &&
+                   Contains("found 6.000"));
     CHECK_THAT(error_text([&] { open(windowed_sets("gemma3", "cpu", {"kv.max_mib=5.6"})); },
                           ErrorKind::input),
                Contains("kv.max_mib") && Contains("windows of 40 tokens of 4 layers (5.500 MiB") &&

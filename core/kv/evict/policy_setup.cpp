@@ -1,5 +1,6 @@
 #include "kv/evict/policy_setup.hpp"
 
+#include "base/display.hpp"
 #include "base/error.hpp"
 #include "kv/evict/cache_manager.hpp"
 #include "kv/evict/check_policy.hpp"
@@ -27,6 +28,18 @@ keel_geometry geometry_of(const KvShape &shape, const CacheConfig &config) {
                                    ? config.attention_scale
                                    : 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
     return geometry;
+}
+
+void check_repeat_cap(const CacheConfig &config, const KvShape &shape, uint64_t windows) {
+    const uint64_t least = windows + shape.bytes_of(1);
+    if (windows == 0 || shape.max_bytes >= least) return;
+    const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / bytes_per_mib; };
+    throw_key_error(ErrorKind::input, "kv.max_mib",
+                    "policy {} has the model repeat the prompt, and the attention windows "
+                    "({:.3f} MiB) are held twice meanwhile; expected {:.3f} MiB or more, a block "
+                    "for each head in the other layers included, found {:.3f}",
+                    config.policy.name, mib(windows), mib(shape.cap_beside + least),
+                    mib(shape.cap_beside + shape.max_bytes));
 }
 
 } // namespace
@@ -104,9 +117,9 @@ void PolicySetup::settle_window() {
     // A repetition of the context works on a copy of the windows, so room for it is reserved.
     if (needs(KEEL_NEED_REPLAY) && shape_.max_bytes > 0) {
         const uint64_t copy = config_.windowed.shape.bytes_of(config_.windowed.shape.max_slots);
-        const uint64_t rest = shape_.max_bytes > copy ? shape_.max_bytes - copy : 1;
-        shape_.cap_beside += shape_.max_bytes - rest;
-        shape_.max_bytes = rest;
+        check_repeat_cap(config_, shape_, copy);
+        shape_.cap_beside += copy;
+        shape_.max_bytes -= copy;
     }
     layout_.shape = shape_;
     layout_.windowed = config_.windowed;
