@@ -4,8 +4,10 @@
 #include "plugin/host.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 namespace keel::cli {
 namespace {
@@ -65,7 +67,14 @@ keel_status ask_needs(const PluginLibrary &library, const ParamValues &params,
                       keel_policy_needs &needs) {
     const HostServices host;
     const keel_policy &table = library.policy();
-    keel_geometry geometry = {KEEL_HEADER(keel_geometry), 16, 32, 8, 64, 8192, 0};
+    constexpr uint32_t head_dim = 64;
+    std::vector<double> frequencies; // of a Llama
+    for (uint32_t i = 0; i < head_dim / 2; ++i)
+        frequencies.push_back(std::pow(1e4, -2.0 * i / head_dim));
+    keel_geometry geometry = {KEEL_HEADER(keel_geometry), 16, 32, 8, head_dim, 8192};
+    geometry.rot = head_dim;
+    geometry.rope_frequencies = frequencies.data();
+    geometry.attention_scale = 0.125F;
     keel_policy_state *state = nullptr;
     HostServices::drop_error();
     const keel_status status =

@@ -225,6 +225,9 @@ TEST_CASE("plugins list and show tell what can be named in a pipeline") {
     CHECK(policy.contains("granularity"));
     CHECK(contains(run_keel({"plugins", "show", "sliding_window"}).out, "window"));
     CHECK(contains(failure(run_keel({"plugins", "show", "sliding_windw"})), "sliding_window"));
+    const auto statistics = run_keel({"plugins", "show", "expected_attention"});
+    CHECK(contains(statistics.out, "granularity"));
+    CHECK_FALSE(contains(statistics.out, "failed"));
 }
 
 TEST_CASE("A broken plugin is listed with its reason and does not hide the others") {
