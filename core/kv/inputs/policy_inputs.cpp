@@ -19,11 +19,6 @@ int64_t window_rows(const PolicySetup &setup) {
     return per_query_head ? s.heads : s.kv_heads;
 }
 
-uint32_t layers_at_a_time_of(const PolicySetup &setup, uint32_t layers, int64_t stride) {
-    const int64_t of_layer = std::max<int64_t>(1, window_rows(setup) * stride);
-    return static_cast<uint32_t>(std::clamp<int64_t>(numbers_at_a_time / of_layer, 1, layers));
-}
-
 } // namespace
 
 PolicyInputs::PolicyInputs(PolicySetup &setup, keel_buffer_kind placement)
@@ -181,8 +176,13 @@ void PolicyInputs::begin_eviction(const KvCache &cache, const Eviction &eviction
     }
 }
 
+uint32_t PolicyInputs::layers_at_a_time(const PolicySetup &setup, uint32_t layers, int64_t stride) {
+    const int64_t of_layer = std::max<int64_t>(1, window_rows(setup) * stride);
+    return static_cast<uint32_t>(std::clamp<int64_t>(numbers_at_a_time / of_layer, 1, layers));
+}
+
 uint32_t PolicyInputs::layers_at_a_time() const {
-    return layers_at_a_time_of(setup_, eviction_.layers, eviction_.stride);
+    return layers_at_a_time(setup_, eviction_.layers, eviction_.stride);
 }
 
 // Queues a copy of the sums of the layers that are computed now.

@@ -98,6 +98,8 @@ class PolicyInputs final : public StepTap {
     struct Piece {
         int64_t begin, end; // tokens of the step
     };
+    // For evictions of `layers` layers whose longest head has `stride` slots.
+    static uint32_t layers_at_a_time(const PolicySetup &setup, uint32_t layers, int64_t stride);
     bool needs(uint64_t bit) const { return (eviction_.needs & bit) != 0; }
     Tensor room(ReadArray &array, int64_t rows, int64_t columns);
     void queue_keys(PlannedOp *op, uint64_t features, const KvCache &cache, uint32_t layer,

@@ -99,7 +99,7 @@ uint64_t PolicyInputs::bytes(const PolicySetup &setup, int64_t context, int64_t 
         collected += QueryStats::bytes(s, std::min(step_tokens(setup.executor(), s), context));
     if (setup.keeps_all()) return collected;
     const uint64_t n = static_cast<uint64_t>(held), layer_cells = s.kv_heads * n;
-    const uint64_t layers = layers_at_a_time_of(setup, s.layers, held);
+    const uint64_t layers = layers_at_a_time(setup, s.layers, held);
     const uint64_t rows = layers * s.kv_heads, cells = rows * n;
     const uint64_t columns = setup.needs().projection_cols;
     uint64_t needs = setup.needs().needs;

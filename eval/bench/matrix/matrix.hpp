@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/error.hpp"
 #include "base/location.hpp"
 
 #include <cstdint>
