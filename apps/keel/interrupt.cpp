@@ -1,5 +1,7 @@
 #include "interrupt.hpp"
 
+#include "console.hpp"
+
 #include <atomic>
 #include <csignal>
 #include <unistd.h>

@@ -3,6 +3,7 @@
 
 #include "graph/step_rig.hpp"
 #include "kv/store/batch_view.hpp"
+#include "support/wrapping_backend.hpp"
 
 #include <catch2/catch.hpp>
 
