@@ -201,6 +201,25 @@ TEST_CASE("A budget below what a policy can work with is refused with the key an
     CHECK(run.plan->budget().at(1000).tokens == 100);
 }
 
+TEST_CASE("A budget that protected slots and the policy's own slots fill is refused") {
+    Script script = telling();
+    script.needs.needs = KEEL_NEED_WINDOW_SCORES;
+    script.needs.window = 16;
+    script.needs.reduce_queries = script.needs.reduce_group = KEEL_REDUCE_MEAN;
+    script.needs.least_budget = 17; // the 16 newest slots and one more
+    CacheConfig config = token_budget(script, 46);
+    config.protect_prefix = 30;
+    CHECK_THAT(
+        error_text([&] { ManagerRun("reference", scores_shape(), config); }, ErrorKind::input),
+        Contains("policy.budget.tokens: a budget of 46 slots leaves policy scripted no "
+                 "choice: 30 slots are protected") &&
+            Contains("46 are taken; raise the budget to at least 47"));
+    config.budget = 47;
+    CHECK(ManagerRun("reference", scores_shape(), config).plan->budget().at(60).tokens == 47);
+    config.protect_recent = 10; // among the 16 newest
+    CHECK(ManagerRun("reference", scores_shape(), config).plan->budget().at(60).tokens == 47);
+}
+
 TEST_CASE("Scores follow a model's soft-cap and window") {
     Script script = telling();
     script.needs.needs = KEEL_NEED_WINDOW_SCORES;

@@ -1,23 +1,11 @@
 #include "kv/evict/budget_shares.hpp"
 
 #include "base/error.hpp"
+#include "kv/inputs/policy_needs.hpp"
 
 #include <algorithm>
 
 namespace keel {
-namespace {
-
-// Slots of a head that are not chosen by scores: what is protected, and what the policy keeps of
-// itself. That is its least budget but one slot: the newest slots as far as the policy looks at the
-// newest tokens, and else slots at the front.
-int64_t fixed_slots(const keel_policy_needs &needs, const ProtectedTokens &tokens) {
-    const int64_t own = std::max<int64_t>(0, int64_t{needs.least_budget} - 1);
-    const int64_t newest = std::min<int64_t>(own, needs.window);
-    return std::max(tokens.prefix(), own - newest) + std::max(tokens.recent(), newest) +
-           tokens.pinned();
-}
-
-} // namespace
 
 BudgetShares::BudgetShares(const PolicySetup &setup) : setup_(setup) {
     if (setup.config().allocator.table == nullptr) return;
@@ -72,7 +60,8 @@ void BudgetShares::ask(keel_allocator_input &input, const KvCache &cache,
     const int64_t least = std::max<int64_t>(tokens.slots(), needs.least_budget);
     input.protected_slots =
         std::min<int64_t>(input.budget, std::max<int64_t>(input.protected_slots, least));
-    input.fixed_slots = std::min<int64_t>(input.budget, fixed_slots(needs, tokens));
+    input.fixed_slots = std::min<int64_t>(
+        input.budget, fixed_slots(needs, tokens.prefix(), tokens.recent(), tokens.pinned()));
     input.lengths = lengths_.data();
     allocator_->allocate(input, budgets_);
     check_agreement();

@@ -198,6 +198,16 @@ void check_budget(const CacheConfig &config, const KvShape &shape, const keel_po
             "policy {} needs a budget of at least {} slots with these parameters, found {}",
             config.policy.name, needs.least_budget, budget.fixed());
     }
+    const int64_t fixed = fixed_slots(needs, config.protect_prefix, config.protect_recent, pinned);
+    if (config.budget_unit != BudgetUnit::ratio && budget.fixed() <= fixed) {
+        throw_key_error(
+            ErrorKind::input, budget.key(),
+            "a budget of {} slots leaves policy {} no choice: {} slots are protected "
+            "(policy.protect), and with those that the policy always keeps {} are taken; raise "
+            "the budget to at least {}, or protect fewer tokens",
+            budget.fixed(), config.policy.name,
+            config.protect_prefix + config.protect_recent + pinned, fixed, fixed + 1);
+    }
     if (config.slack && *config.slack < 0)
         throw_key_error(ErrorKind::input, "policy.budget.slack", "expected 0 or more, found {}",
                         *config.slack);

@@ -159,6 +159,13 @@ const char *Collected::merge(const Collected &other) {
     return nullptr;
 }
 
+int64_t fixed_slots(const keel_policy_needs &needs, int64_t prefix, int64_t recent,
+                    int64_t pinned) {
+    const int64_t own = std::max<int64_t>(0, int64_t{needs.least_budget} - 1);
+    const int64_t newest = std::min<int64_t>(own, needs.window);
+    return std::max(prefix, own - newest) + std::max(recent, newest) + pinned;
+}
+
 void check_policy_needs(const std::string &policy, const keel_policy_needs &needs, int64_t step,
                         int64_t longest) {
     const uint64_t unserved = needs.needs & ~served_needs;

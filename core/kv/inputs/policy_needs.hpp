@@ -42,6 +42,12 @@ struct Collected {
     const char *merge(const Collected &other);
 };
 
+// Slots of a head that no score chooses: the protected ones, and those that the policy always
+// keeps. The policy keeps one slot less than its least budget: the newest slots as far as its
+// window goes, the others at the front. A slot that is protected and kept by the policy counts
+// once.
+int64_t fixed_slots(const keel_policy_needs &needs, int64_t prefix, int64_t recent, int64_t pinned);
+
 // The needs of the rule of policy `keydiff`, which needs only the cache. Under memory pressure the
 // core uses this rule instead of a policy whose inputs are not available.
 inline constexpr uint64_t key_rule_needs =
