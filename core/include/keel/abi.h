@@ -1,49 +1,77 @@
-/* Keel's plugin ABI: version, negotiation, statuses, the vocabulary that every other header
- * uses.
+/* The rules of Keel's plugin ABI: versions, statuses, threads, ownership.
  *
- * The headers in this folder are all that a plugin includes. They are C11 and C++, need
- * <stddef.h> and <stdint.h> only, and nothing has to be linked.
+ * WHAT A PLUGIN IS. A plugin is a shared library that a pipeline file names. There are three
+ * kinds: a backend computes (backend.h), a policy chooses the slots that a KV cache keeps
+ * (policy.h), a budget allocator divides a cache budget over layers and heads (allocator.h). The
+ * "core" is the program that loads the plugin: Keel itself, or a checker such as
+ * keel_conformance. It is also called the host. The core opens the library, calls its one
+ * exported function (plugin.h), and from then on calls the functions of the plugin's table. A
+ * plugin calls the core through a keel_host (host.h). A "slot" of a table is one function pointer
+ * in it. (A slot of a KV cache is something else: the place of one key and value. See kv.h.)
  *
- * NEGOTIATION. Every struct begins with a keel_header. Each side adopts what the other hands
- * over by copy, with keel_adopt(): zero a struct of one's own layout, copy as many bytes as both
- * have, check the required prefix and the major version. So an older peer, a slot that was not
- * written and a newer peer are one case: a member that is NULL or zero, which means "absent".
- * Nobody compares sizes for equality, nobody tests versions anywhere else. Out-structs: the
- * caller zeroes them and writes the header; the callee writes at most struct_size bytes
- * (keel_emit()). Args structs: the caller writes the header; a callee reads members beyond its
- * own layout never, and members beyond struct_size as zero. Arrays of structs are arrays of
- * pointers, because a stride cannot grow.
+ * A plugin includes only the headers in this folder. They are valid C11 and C++, they need
+ * <stddef.h> and <stdint.h>, and a plugin links nothing of Keel. Everything in these headers
+ * exists since 0.1, unless its comment says otherwise.
  *
- * FEATURES. Args structs carry `uint64_t features`: bits that say which optional semantics are
- * in use. A callee that sees a bit it does not know returns KEEL_E_UNSUPPORTED and has no side
- * effect. So new meaning is never ignored.
+ * EXAMPLE. The core reads a policy's table and accepts tables of other minor versions:
  *
- * THREAD TAGS. Each prototype carries one:
+ *     keel_policy mine;
+ *     keel_status status = keel_adopt(&mine, sizeof mine, plugin->vtable,
+ *                                     KEEL_PREFIX(keel_policy, decide));
+ *     if (status != KEEL_OK) refuse();              // another major, or not even decide
+ *     if (mine.reset != NULL) mine.reset(state);    // NULL: the plugin has no reset
+ *
+ * VERSIONS. Every struct begins with a keel_header: the struct's size and the version of the
+ * headers that its writer was compiled with. The reader adopts the struct: keel_adopt() zeroes a
+ * struct of the reader's own layout and copies the bytes that both layouts have. So a member is
+ * NULL or zero if the writer is older than that member, or did not set it. Zero always means
+ * "absent". A reader ignores members that it does not know. Code never compares struct sizes for
+ * equality, and it tests versions only inside keel_adopt().
+ *  - Tables and descriptors: the receiver adopts them.
+ *  - Out-structs: the caller zeroes the struct and writes its header. The callee fills it with
+ *    keel_emit(), which writes at most struct_size bytes.
+ *  - Args structs: the caller writes the header. A callee treats members beyond struct_size as
+ *    zero (see KEEL_HAS), and never reads beyond its own layout.
+ *  - Arrays of structs are arrays of pointers, because the size of an element may grow.
+ *
+ * FEATURES. Args structs have a member `uint64_t features`. Each bit turns on an optional meaning
+ * of the call. If a callee sees a bit that it does not know, it returns KEEL_E_UNSUPPORTED and
+ * does nothing. So a callee never ignores a new meaning.
+ *
+ * THREAD TAGS. Each function's comment has one of these tags:
  *   [init]  No other [init] call into the same plugin runs at the same time. [ctx] calls on
  *           other objects may run.
- *   [ctx]   The core serializes the calls on one object. The OS thread may change from call to
- *           call. Two objects may be used at once, so a plugin has no mutable globals.
- *   [any]   Any thread, concurrently.
- *   [task]  Inside a parallel_region body: only [any] calls, no nested region, no blocking but
- *           the region's barrier.
+ *   [ctx]   The core makes one call at a time on an object. The calling thread may change from
+ *           call to call. Calls on two objects may run at the same time, so a plugin must not
+ *           have mutable global variables.
+ *   [any]   Any thread may call it at any time, also while other calls run.
+ *   [task]  It runs inside the body of a parallel_region (host.h). There, only [any] calls are
+ *           allowed: no nested region, and no waiting except at the region's barrier.
  *
- * OWNERSHIP. Who creates destroys, through the same table. Descriptors, vtables and strings in
- * them: static data of their side, valid while the library is mapped. Args structs and arrays:
- * the caller's, valid during the call. Strings are UTF-8 with a terminating NUL and are copied
- * by the receiver if kept. Memory never changes hands, but through keel_host.alloc and free. No
- * C++ type, exception, FILE*, errno or locale crosses the border. A plugin never prints, exits,
- * aborts or changes process state (FPU mode, signals, environment).
+ * OWNERSHIP.
+ *  - The side that created an object destroys it, through the same table.
+ *  - Descriptors, tables and the strings in them are static data. They are valid while the
+ *    library is mapped.
+ *  - Args structs and arrays belong to the caller. They are valid during the call.
+ *  - Strings are UTF-8 and end with NUL. A receiver that keeps a string copies it.
+ *  - No side frees memory of the other side. The one exception is memory from keel_host.alloc:
+ *    the plugin owns it and gives it back with keel_host.free.
+ *  - No C++ type, exception, FILE *, errno or locale crosses the border.
+ *  - A plugin never prints, exits or aborts, and never changes the state of the process: FPU
+ *    mode, signal handlers, environment.
  *
- * GROWTH. Members are added at the end only, with a "since" note and a minor version; numbers
- * are never reused; new ideas come as extensions with string names ("keel.name/1") from
- * ext/draft/. The major is in the entry symbol's name; while it is 0 the ABI may still change
- * between releases. */
+ * GROWTH. A new minor version adds members at the end of structs, each with a "since" note.
+ * Numbers are never used again. A new idea starts as an extension: a table with a string name
+ * such as "keel.name/1", in ext/draft/. The major version is part of the entry symbol's name.
+ * While the major is 0, the ABI may still change between releases. */
 #ifndef KEEL_ABI_H
 #define KEEL_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+/* KEEL_CALL: the calling convention of all functions at the border. KEEL_EXPORT: makes a symbol
+ * visible outside the library. */
 #if defined(_WIN32)
 #define KEEL_CALL __cdecl
 #define KEEL_EXPORT __declspec(dllexport)
@@ -52,60 +80,73 @@
 #define KEEL_EXPORT __attribute__((visibility("default")))
 #endif
 
+/* The ABI version of these headers. Two sides with different majors cannot work together. The
+ * minor rises when members are added. */
 #define KEEL_ABI_MAJOR 0u
 #define KEEL_ABI_MINOR 1u
+/* Both in one number: major << 16 | minor. */
 #define KEEL_ABI_VERSION ((KEEL_ABI_MAJOR << 16) | KEEL_ABI_MINOR)
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* First member of every struct. */
+/* The first member of every struct. The side that creates the struct writes it, see
+ * KEEL_HEADER. */
 typedef struct keel_header {
-    uint32_t struct_size; /* sizeof the writer's struct, in bytes */
-    uint32_t abi_version; /* KEEL_ABI_VERSION of the writer's headers: major << 16 | minor */
+    uint32_t struct_size; /* size of the struct in the writer's headers, in bytes */
+    uint32_t abi_version; /* KEEL_ABI_VERSION of the writer's headers */
 } keel_header;
 
-/* Initializer: `keel_norm_args a = {KEEL_HEADER(keel_norm_args)};` zeroes the rest. */
+/* Initializer of a keel_header. `keel_norm_args a = {KEEL_HEADER(keel_norm_args)};` also zeroes
+ * all other members. */
 #define KEEL_HEADER(type) \
     { (uint32_t)sizeof(type), KEEL_ABI_VERSION }
 
-/* Bytes from a struct's start to the end of a member: for required prefixes. */
+/* Number of bytes from the start of a struct to the end of the named member. A reader passes it to
+ * keel_adopt() as the part of the struct that must be there. */
 #define KEEL_PREFIX(type, last_member) \
     ((uint32_t)(offsetof(type, last_member) + sizeof(((type *)0)->last_member)))
 
-/* 1 if the peer's struct reaches this member. For args structs that were not adopted. */
+/* 1 if the struct that `ptr` points to is long enough to hold the member, else 0. For args structs,
+ * which are not adopted. */
 #define KEEL_HAS(ptr, type, member) ((ptr)->h.struct_size >= KEEL_PREFIX(type, member))
 
-/* What a call returns. 0x10000 and above belong to plugins; the core treats them like
- * KEEL_E_INTERNAL. */
+/* The result of a call. A plugin may return numbers of its own from 0x10000 on; the core treats
+ * them as KEEL_E_INTERNAL. Before a plugin returns an error, it says why with
+ * keel_host.set_error (host.h). */
 typedef int32_t keel_status;
 enum keel_status_e {
+    /* Done. */
     KEEL_OK = 0,
-    /* not this op, shape, dtype or feature; no side effect; the core may fall back */
+    /* The callee does not do this op, shape, dtype or feature. The call had no side effect, so the
+     * core may use its fallback. */
     KEEL_E_UNSUPPORTED = 1,
-    /* the caller broke the contract */
+    /* The caller broke a rule of these headers. */
     KEEL_E_INVALID_ARG = 2,
-    /* host or device memory; nothing changed */
+    /* Host or device memory is full. The call changed nothing. */
     KEEL_E_OUT_OF_MEMORY = 3,
-    /* the object may only be destroyed */
+    /* The device is lost. The only call that the object still allows is its destroy. */
     KEEL_E_DEVICE_LOST = 4,
-    /* the host asked to stop */
+    /* The call stopped early because keel_host.cancelled returned 1. */
     KEEL_E_CANCELLED = 5,
-    /* a fault of the callee's own */
+    /* The callee failed for a reason that no other status describes, a bug for example. */
     KEEL_E_INTERNAL = 6,
-    /* too old, too new or too small */
+    /* A struct of the peer has another major version, or is too small. */
     KEEL_E_VERSION = 7,
-    /* no such device, extension, name */
+    /* There is no device, extension or name of this kind. */
     KEEL_E_NOT_FOUND = 8,
-    /* poll(): not done yet */
+    /* Only from keel_backend.poll: the work is not done yet. */
     KEEL_E_NOT_READY = 9
 };
 
-/* Adopts `theirs` into `mine` by copy. `my_size` is sizeof(*mine); `required` the prefix without
- * which the peer is of no use. KEEL_E_VERSION if the majors differ or the prefix is not covered
- * (then *mine is zeroed). Afterwards mine->struct_size says how many bytes were taken over.
- * [any] */
+/* Copies the peer's struct `theirs` into `mine`, a struct of the reader's layout. Bytes that
+ * `theirs` does not have become zero.
+ * my_size: sizeof(*mine).
+ * required: the bytes that `theirs` must have at least, see KEEL_PREFIX.
+ * Afterwards the struct_size of *mine is the number of bytes that were copied.
+ * Errors: KEEL_E_VERSION if `theirs` is NULL, has another major, or is smaller than `required`.
+ * Then *mine is all zero. [any] */
 static inline keel_status keel_adopt(void *mine, uint32_t my_size, const void *theirs,
                                      uint32_t required) {
     const keel_header *peer = (const keel_header *)theirs;
@@ -124,8 +165,9 @@ static inline keel_status keel_adopt(void *mine, uint32_t my_size, const void *t
     return KEEL_OK;
 }
 
-/* Fills an out-struct of the caller's with as much of `mine` as it holds, and keeps the caller's
- * header. [any] */
+/* Fills the caller's out-struct `out` from `mine`, a struct of the callee's layout. Writes at most
+ * the struct_size bytes of `out`, and does not change the header of `out`.
+ * my_size: sizeof(*mine). [any] */
 static inline void keel_emit(void *out, const void *mine, uint32_t my_size) {
     unsigned char *to = (unsigned char *)out;
     const unsigned char *from = (const unsigned char *)mine;
@@ -135,7 +177,8 @@ static inline void keel_emit(void *out, const void *mine, uint32_t my_size) {
         to[i] = from[i];
 }
 
-/* Byte-wise string equality, so that plugins in C need no <string.h> for ids. [any] */
+/* 1 if the two strings are equal byte by byte, else 0. A plugin in C can compare ids with it and
+ * needs no <string.h>. [any] */
 static inline int32_t keel_same(const char *a, const char *b) {
     while (*a != 0 && *a == *b)
         ++a, ++b;
