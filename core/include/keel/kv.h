@@ -1,4 +1,33 @@
-/* The KV cache as a backend sees it: one layer's view. */
+/* The KV cache and the RoPE tables, as a backend's ops see them.
+ *
+ * A model keeps a key (K) and a value (V) for each token, in each layer and KV head. A SLOT is the
+ * place of one key and its value in a head. The POSITION of a key is the number of the token that
+ * RoPE encoded in it. Slot and position are equal until slots are evicted: then the later slots
+ * move to the front, and slot 10 may hold position 500.
+ *
+ * The core owns the cache. It takes blocks, counts slots and moves keys. A backend gets a
+ * keel_kv_view of one layer in the args of an op, and reads or writes the rows that the view
+ * describes.
+ *
+ * Rows are stored in blocks. A block has block_slots slots of one KV head. All blocks of a layer
+ * are in two arenas, one for K and one for V. A block table lists the blocks of each head, so heads
+ * may have different lengths and free their memory independently.
+ *
+ * EXAMPLE. The address of the key in slot s of head h (rank and strides as in tensor.h):
+ *
+ *     int32_t block = block_table[h][s / kv->block_slots];
+ *     row = k_base + kv->k->offset + block * kv->k->stride[0]
+ *                                  + s % kv->block_slots * kv->k->stride[1];
+ *
+ * The row of the value is at the same block and place in the V arena.
+ *
+ * RECORDED STEPS. Everything that changes from step to step is in buffers, so a backend may record
+ * a step once and run it again (ext/draft/replay.h). Two things are not in buffers: max_length, and
+ * the tensors k and v, whose buffers change if the backend cannot reserve memory and an arena
+ * grows. A recording is valid while these are as they were. The core rounds max_length up, so that
+ * it changes rarely.
+ *
+ * Everything here exists since 0.1. */
 #ifndef KEEL_KV_H
 #define KEEL_KV_H
 
@@ -8,50 +37,54 @@
 extern "C" {
 #endif
 
-/* One layer's cache. K and V lie apart in arenas of fixed blocks; a block holds block_slots
- * slots of ONE KV head, each a row of head_dim elements. Slot s of head h is row s % block_slots
- * of block block_table[h][s / block_slots], in both arenas. Heads may have different lengths.
- * What varies from step to step lies in backend buffers, but for max_length, and k and v where
- * arenas grow by exchange: a recorded step stays valid while those are as they were recorded;
- * record with max_length rounded up to have it last. A slot is where a key lies; its position is
- * what RoPE encoded in it. They differ once slots were evicted. */
+/* The cache of one layer of one sequence. The core owns the view and all tensors in it. They are
+ * valid during the call; their buffers are valid until the queued op is done. */
 typedef struct keel_kv_view {
     keel_header h;
-    /* [blocks, block_slots, head_dim], the K dtype */
+    /* Arena of the keys: [blocks, block_slots, head_dim], f32, f16, bf16, q8_0 or q4_0. */
     const keel_tensor *k;
-    /* [blocks, block_slots, v_head_dim], the V dtype */
+    /* Arena of the values: [blocks, block_slots, v_head_dim]. Its type may differ from that of k.
+     * */
     const keel_tensor *v;
-    /* i32 [kv_heads, blocks_per_head]; -1 where no block is held */
+    /* Block numbers: i32 [kv_heads, blocks_per_head]. Entry [h][i] is the block in k and v with the
+     * slots i * block_slots and following of head h. -1: the head has no such block. */
     const keel_tensor *block_table;
-    /* i32 [kv_heads]: slots in use, the rows that the running step appends included */
+    /* Slots in use of each head: i32 [kv_heads]. The slots that the current step appends are
+     * included, also before the op that writes them. */
     const keel_tensor *lengths;
-    /* i32 [kv_heads, slots]: position of the key in each slot */
+    /* Position of the key in each slot: i32 [kv_heads, slots]. Entries from lengths[h] on have no
+     * meaning. */
     const keel_tensor *positions;
-    /* a power of two */
+    /* Slots of a block, a power of two. */
     uint32_t block_slots;
+    /* Number of KV heads. */
     uint32_t kv_heads;
-    /* no length is above this; known to the host, so that grids need no read-back */
+    /* Upper bound of all lengths, which the host knows without reading the buffer. A backend uses
+     * it to choose the size of a launch. */
     int64_t max_length;
 } keel_kv_view;
 
-/* How pairs of a head's elements are rotated. For a pair (a, b) at frequency i: a' = a*cos -
- * b*sin, b' = b*cos + a*sin. */
+/* Which elements of a head RoPE rotates together. Element pairs (a, b) at frequency i become
+ * a' = a * cos - b * sin, b' = b * cos + a * sin. */
 typedef uint32_t keel_rope_mode;
 enum keel_rope_mode_e {
-    /* pair i is elements (i, i + rot/2): Hugging Face checkpoints, GPT-NeoX */
+    /* Pair i is elements i and i + rot/2. Hugging Face checkpoints and GPT-NeoX use it. */
     KEEL_ROPE_HALF_SPLIT = 1,
-    /* pair i is elements (2i, 2i+1): Meta checkpoints, GGUF's llama */
+    /* Pair i is elements 2i and 2i + 1. Checkpoints of Meta and Llama models in GGUF files use it.
+     * */
     KEEL_ROPE_INTERLEAVED = 2
 };
 
-/* RoPE tables, computed by the core in float64 with the model's scaling and handed over as f32. */
+/* Tables of RoPE's cosines and sines. The core computes them in float64, with the model's scaling
+ * of positions, and rounds them to f32. The core owns them; they are valid as in keel_kv_view. */
 typedef struct keel_rope_tables {
     keel_header h;
-    /* f32 [rows, rot/2]; position p uses row p % rows: the core keeps the rows of all positions
-     * in use, so that a stream may go on for ever in constant memory */
+    /* f32 [rows, rot/2] each. Position p has row p % rows. The core keeps the rows of all positions
+     * in use. So positions may grow without limit in a table of constant size. */
     const keel_tensor *cos, *sin;
+    /* The pairs that are rotated. */
     keel_rope_mode mode;
-    /* elements of a head that are rotated, from element 0; even, at most head_dim */
+    /* Number of elements of a head that are rotated, from element 0 on. Even, at most head_dim. */
     uint32_t rot;
 } keel_rope_tables;
 
