@@ -1,4 +1,24 @@
-/* Tensors: dtypes, block layouts, the descriptor that ops take. */
+/* Tensors: element types and the struct that passes a tensor to an op.
+ *
+ * A tensor is a view of a part of a buffer: element type, shape, strides, and the offset of its
+ * first element. It owns nothing. The core creates the views and passes them to the ops of a
+ * backend (ops.h). The buffer is memory of the backend; only the backend knows what is in a
+ * keel_buffer.
+ *
+ * Quantized types ("block types") store elements in blocks: some integers of few bits that share
+ * a scale. Blocks lie along the innermost dimension, and a row has a whole number of blocks.
+ *
+ * EXAMPLE. Rows 8 to 15 of a contiguous f32 matrix [64, 128], which starts at byte 4096:
+ *
+ *     keel_tensor t = {KEEL_HEADER(keel_tensor)};
+ *     t.buffer = buffer;
+ *     t.offset = 4096 + 8 * 128 * 4;
+ *     t.dtype = KEEL_DTYPE_F32;
+ *     t.rank = 2;
+ *     t.shape[0] = 8, t.shape[1] = 128;
+ *     t.stride[0] = 128 * 4;            // in bytes; stride[1] is not read
+ *
+ * Everything here exists since 0.1. All functions are [any] (abi.h). */
 #ifndef KEEL_TENSOR_H
 #define KEEL_TENSOR_H
 
@@ -8,48 +28,64 @@
 extern "C" {
 #endif
 
-/* Element types. 0x10000 and above belong to backends that bring their own. Multi-byte values
- * are little-endian. */
+/* Element type of a tensor. Numbers of several bytes are little-endian. A backend may define types
+ * of its own from 0x10000 on.
+ *
+ * In the comments below, a block is described byte by byte in the order of memory, and `value` is
+ * the number that an element stands for. A byte has a low nibble (byte & 15) and a high nibble
+ * (byte >> 4). Blocks have the layout of GGML, the library that defines GGUF files. */
 typedef uint32_t keel_dtype;
 enum keel_dtype_e {
+    /* No type: a member that is not set. */
     KEEL_DTYPE_NONE = 0,
-    /* IEEE 754 binary32 */
+    /* IEEE 754 binary32. */
     KEEL_DTYPE_F32 = 1,
-    /* IEEE 754 binary16 */
+    /* IEEE 754 binary16. */
     KEEL_DTYPE_F16 = 2,
-    /* upper half of binary32, rounded to nearest even */
+    /* The upper half of a binary32. Conversion from f32 rounds to nearest even. */
     KEEL_DTYPE_BF16 = 3,
-    /* GGML: blocks of 32: f16 scale d, int8 q[32]; value = d*q; 34 bytes */
+    /* 32 elements in 34 bytes: f16 scale d, int8 q[32]. value = d * q. */
     KEEL_DTYPE_Q8_0 = 8,
-    /* GGML: blocks of 32: f16 scale d, 16 bytes; byte j holds element j in its low and element
-     * j+16 in its high nibble; value = d*(nibble-8); 18 bytes */
+    /* 32 elements in 18 bytes: f16 scale d, 16 bytes. Byte j has element j in its low nibble and
+     * element j + 16 in its high nibble. value = d * (nibble - 8). */
     KEEL_DTYPE_Q4_0 = 9,
-    /* GGML's K types: blocks of 256 whose groups have small integer scales. Of weights only, the
-     * W of matmul and embed and what weight_prepare takes; no other op takes them, nor a cache.
-     * Backends that take them say so in keel_ctx_info.weight_dtypes; for others the core
-     * converts. since 0.1. The scales of Q4_K and Q5_K: bytes p[12] hold six bits s and six bits
-     * z for each of the eight groups of 32 values. Groups 0 to 3: s = p[g] & 63, z = p[g+4] &
-     * 63. Groups 4 to 7: s = (p[g+4] & 15) + 16*(p[g-4] >> 6), z = (p[g+4] >> 4) + 16*(p[g] >>
-     * 6). */
-    /* f16 d, f16 dmin, p[12], 128 bytes; bytes 32*i..32*i+31 of these hold group 2*i in their
-     * low and group 2*i+1 in their high nibbles; value = d*s*nibble - dmin*z; 144 bytes */
+    /* The K types: 256 elements in groups, and each group has a small integer scale. Only weights
+     * have these types: `w` of matmul and embed, and the sources of weight_prepare. No other op
+     * takes them, and no KV cache stores them. A backend lists the K types that it takes in
+     * keel_ctx_info.weight_dtypes (backend.h). For other backends the core converts the weights.
+     *
+     * Scales of Q4_K and Q5_K: 12 bytes p hold a scale s and a minimum z, six bits each, for each
+     * of the 8 groups of 32 elements.
+     *   Groups 0 to 3: s = p[g] & 63, z = p[g+4] & 63.
+     *   Groups 4 to 7: s = (p[g+4] & 15) + 16 * (p[g-4] >> 6),
+     *                  z = (p[g+4] >> 4) + 16 * (p[g] >> 6). */
+
+    /* 256 elements in 144 bytes: f16 d, f16 dmin, p[12], 128 bytes of nibbles. Bytes 32*i to
+     * 32*i+31 of the nibbles have group 2*i in the low nibbles and group 2*i+1 in the high ones.
+     * value = d * s * nibble - dmin * z. */
     KEEL_DTYPE_Q4_K = 10,
-    /* f16 d, f16 dmin, p[12], 32 bytes h, 128 bytes as Q4_K's; bit g of h[j] is the fifth bit of
-     * value j of group g; value = d*s*q - dmin*z; 176 bytes */
+    /* 256 elements in 176 bytes: f16 d, f16 dmin, p[12], 32 bytes h, 128 bytes of nibbles as in
+     * Q4_K. q has five bits: the nibble, and above it bit g of h[j], for element j of group g.
+     * value = d * s * q - dmin * z. */
     KEEL_DTYPE_Q5_K = 11,
-    /* 128 bytes, 64 bytes, int8 s[16], f16 d. Each half of the block has 64 bytes l and 32 bytes
-     * h of these: its value j has its low bits in nibble j/64 of l[j%64], its upper two in bits
-     * 2*(j/32) of h[j%32]. Group i of 16 values: value = d*s[i]*(q-32); 210 bytes */
+    /* 256 elements in 210 bytes: 128 bytes, 64 bytes, int8 s[16], f16 d. Each half of the block
+     * (128 elements) has 64 bytes l of the first part and 32 bytes h of the second. Element j of
+     * a half has a q of six bits. Its lower four bits are nibble j / 64 of l[j % 64] (0: the low
+     * one). Its upper two bits are the bits from 2 * (j / 32) on of h[j % 32].
+     * value = d * s[i] * (q - 32) for group i of 16 elements. */
     KEEL_DTYPE_Q6_K = 12,
+    /* Plain integers. */
     KEEL_DTYPE_I32 = 16,
     KEEL_DTYPE_U32 = 17,
     KEEL_DTYPE_U8 = 18,
     KEEL_DTYPE_I8 = 19,
+    /* Floats of 8 bits: 5 exponent and 2 mantissa bits, or 4 and 3. No op computes with them;
+     * copy, transpose and zero move their bytes. */
     KEEL_DTYPE_F8E5M2 = 32,
     KEEL_DTYPE_F8E4M3 = 33
 };
 
-/* Elements per block (1 for plain types), 0 for a type that this header does not know. [any] */
+/* Number of elements of a block: 1 for plain types, 0 for a type that this header does not know. */
 static inline uint32_t keel_dtype_block(keel_dtype t) {
     switch (t) {
     case KEEL_DTYPE_Q8_0:
@@ -74,7 +110,7 @@ static inline uint32_t keel_dtype_block(keel_dtype t) {
     }
 }
 
-/* Bytes per block, 0 for an unknown type. [any] */
+/* Number of bytes of a block (of an element, for plain types). 0 for an unknown type. */
 static inline uint32_t keel_dtype_bytes(keel_dtype t) {
     switch (t) {
     case KEEL_DTYPE_F32:
@@ -104,18 +140,19 @@ static inline uint32_t keel_dtype_bytes(keel_dtype t) {
     }
 }
 
-/* 1 for types that only weights have: the K types. [any] */
+/* 1 for the K types, which only weights have; else 0. */
 static inline int keel_dtype_weights_only(keel_dtype t) {
     return t == KEEL_DTYPE_Q4_K || t == KEEL_DTYPE_Q5_K || t == KEEL_DTYPE_Q6_K;
 }
 
-/* Bytes of n contiguous elements; n is a multiple of the block (else rounded down). [any] */
+/* Number of bytes of n contiguous elements. n is a multiple of the block; if it is not, only whole
+ * blocks count. 0 for an unknown type. */
 static inline uint64_t keel_dtype_row_bytes(keel_dtype t, uint64_t n) {
     const uint32_t block = keel_dtype_block(t);
     return block == 0 ? 0 : n / block * keel_dtype_bytes(t);
 }
 
-/* "f32", "q8_0", ...; "?" for an unknown type. [any] */
+/* The type's name for messages: "f32", "q8_0". "?" for an unknown type. A static string. */
 static inline const char *keel_dtype_name(keel_dtype t) {
     switch (t) {
     case KEEL_DTYPE_NONE:
@@ -153,24 +190,33 @@ static inline const char *keel_dtype_name(keel_dtype t) {
     }
 }
 
-/* A block of a backend's memory. Made and destroyed through the backend's table; opaque to the
- * core. */
+/* Memory of a backend: see buffer_create and buffer_destroy in backend.h. The core does not look
+ * inside. */
 typedef struct keel_buffer keel_buffer;
 
+/* The most dimensions that a tensor has. */
 #define KEEL_MAX_RANK 4
 
-/* A view into a buffer. shape[0] is the outermost dimension, shape[rank-1] the innermost, in
- * elements. stride[i] is in bytes; the innermost dimension is contiguous, so stride[rank-1] is
- * not read (for block types a row is keel_dtype_row_bytes long). Unused entries are zero. A
- * dimension may be 0: then the op does nothing for it. offset is aligned to the dtype's natural
- * alignment (block types: 2); a backend whose ops want more refuses, and the core copies. */
+/* A view into a buffer. Args structs point to views. The caller of an op owns the views; they are
+ * valid during the call. */
 typedef struct keel_tensor {
     keel_header h;
+    /* The memory. NULL only in the templates of keel_backend.op_plan. The view keeps nothing
+     * alive: whoever created the buffer destroys it after the last use. */
     keel_buffer *buffer;
-    uint64_t offset; /* bytes from the buffer's start to element 0 */
+    /* Bytes from the start of the buffer to element 0. A multiple of the element's size (block
+     * types: of 2). A backend may need more alignment: its ops then return KEEL_E_UNSUPPORTED for
+     * this view, and the core copies the tensor. */
+    uint64_t offset;
     keel_dtype dtype;
-    uint32_t rank; /* 1..KEEL_MAX_RANK */
+    /* Number of dimensions, 1 to KEEL_MAX_RANK. */
+    uint32_t rank;
+    /* Number of elements along each dimension, shape[0] the outermost. 0 is allowed: then the op
+     * has nothing to do for this tensor. Entries from `rank` on are 0. */
     int64_t shape[KEEL_MAX_RANK];
+    /* Bytes from one index of a dimension to the next. The innermost dimension is contiguous, so
+     * stride[rank - 1] is not read: elements are adjacent, and a row of block types has
+     * keel_dtype_row_bytes() bytes. Entries from `rank` on are 0. */
     int64_t stride[KEEL_MAX_RANK];
 } keel_tensor;
 
