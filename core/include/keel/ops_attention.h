@@ -1,4 +1,25 @@
-/* The op table's positions, attention and cache ops. The rules at the top of ops.h hold. */
+/* The op table, part 2: RoPE, attention, and the ops that read and write the KV cache.
+ *
+ * The rules at the top of ops.h hold for these ops too. kv.h explains the cache: slots, positions,
+ * blocks. The ops write rows of the cache, but they never change its lengths or its block table:
+ * the core does that before it queues the op.
+ *
+ * A query head h uses KV head h / (heads / kv_heads). So several query heads share a KV head; they
+ * are its GROUP.
+ *
+ * EXAMPLE. The core's decoder does this in each layer, for m new tokens. Before it, the core has
+ * raised all lengths by m and queued the new lengths:
+ *
+ *     keel_qkv_args p = {KEEL_HEADER(keel_qkv_args)};      // rotates q and k, appends k and v
+ *     p.q = &q, p.k = &k, p.v = &v, p.positions = &positions, p.tables = &tables;
+ *     p.kv = view, p.q_out = &q;
+ *     backend->qkv_prepare(ctx, &p);
+ *     keel_attention_args a = {KEEL_HEADER(keel_attention_args)};
+ *     a.features = KEEL_ATTENTION_CAUSAL;
+ *     a.q = &q, a.kv = view, a.out = &out, a.scale = 1 / sqrtf(head_dim);
+ *     backend->attention(ctx, &a);
+ *
+ * Everything here exists since 0.1. */
 #ifndef KEEL_OPS_ATTENTION_H
 #define KEEL_OPS_ATTENTION_H
 
@@ -8,157 +29,199 @@
 extern "C" {
 #endif
 
-/* rotate back: sin negated */
+/* ---- positions and cache writes -------------------------------------------------------------- */
+
+/* Rotates back: sin is negated. */
 #define KEEL_ROPE_INVERSE 1u
-/* out = x rotated at its token's position; elements from `rot` on are copied. Bound 2e-6. */
+/* rope: out = x, rotated by the position of its token (keel_rope_mode in kv.h). Elements from
+ * tables->rot on are copied. Bound: 2e-6. */
 typedef struct keel_rope_args {
     KEEL_ARGS_HEAD;
-    /* A [m, heads, head_dim], token-major */
+    /* A [m, heads, head_dim]. */
     const keel_tensor *x;
-    /* i32 [m], or [m, kv_heads]: head h uses column h / (heads / kv_heads) */
+    /* i32 [m]: one position for each token. Or i32 [m, kv_heads]: head h uses column
+     * h / (heads / kv_heads). */
     const keel_tensor *positions;
     const keel_rope_tables *tables;
-    /* A, x's shape */
+    /* A, the shape of x. */
     const keel_tensor *out;
 } keel_rope_args;
 
-/* RMS-normalize each query and key head before rotating: q_norm, k_norm, eps (Qwen3) */
+/* Each query head and key head is RMS-normalized before RoPE, with q_norm, k_norm and eps (Qwen3).
+ * */
 #define KEEL_QKV_NORM 1u
-/* also write q_unrotated, k_unrotated where not NULL (after the norm, before RoPE) */
+/* q_unrotated and k_unrotated are written too, each if it is not NULL. They get the values after
+ * the norm and before RoPE. */
 #define KEEL_QKV_UNROTATED 2u
-/* From the projections to attention's inputs in one call: split, normalize, rotate, write q_out
- * and append K and V (converted to the cache's dtypes) with their positions to the cache, at
- * slots lengths[h] - m + i (a slot below 0 is left out). Views q, k, v may be strided parts of
- * one tensor. Bound 4e-6 before the rounding of the cache's dtype. */
+/* qkv_prepare: everything between the projections and attention, in one call.
+ * 1. Normalizes the heads of q and k (with KEEL_QKV_NORM).
+ * 2. Rotates q and k by the tokens' positions, and writes the queries to q_out.
+ * 3. Converts k and v to the cache's dtypes, and writes them and the positions to the cache. Token
+ *    i of head h goes to slot lengths[h] - m + i. If that is below 0, the token is not written.
+ *
+ * q, k and v may be strided views of one tensor. Bound: 4e-6, before the rounding to the cache's
+ * dtype. */
 typedef struct keel_qkv_args {
     KEEL_ARGS_HEAD;
-    /* A [m, heads, head_dim] */
+    /* A [m, heads, head_dim]. */
     const keel_tensor *q;
-    /* A [m, kv_heads, head_dim] */
+    /* A [m, kv_heads, head_dim]. */
     const keel_tensor *k;
-    /* A [m, kv_heads, head_dim] */
+    /* A [m, kv_heads, v_head_dim]. */
     const keel_tensor *v;
-    /* i32 [m] or [m, kv_heads] */
+    /* i32 [m] or [m, kv_heads], as in keel_rope_args. */
     const keel_tensor *positions;
     const keel_rope_tables *tables;
-    /* f32 [head_dim] with KEEL_QKV_NORM, else NULL */
+    /* Weights of the norms: f32 [head_dim]. With KEEL_QKV_NORM, else NULL. */
     const keel_tensor *q_norm, *k_norm;
+    /* The layer's cache. */
     const keel_kv_view *kv;
-    /* A [m, heads, head_dim]; may be q itself */
+    /* The rotated queries: A [m, heads, head_dim]. May be q itself. */
     const keel_tensor *q_out;
-    /* f32, shapes of q and k, or NULL */
+    /* f32, the shapes of q and of k. NULL: not wanted. */
     const keel_tensor *q_unrotated, *k_unrotated;
+    /* Added under the square root of the norms. */
     float eps;
     uint32_t reserved;
 } keel_qkv_args;
 
+/* ---- attention ------------------------------------------------------------------------------- */
+
+/* How several numbers become one: not at all (NONE), their sum, their mean, or the largest. */
 typedef uint32_t keel_reduce;
 enum keel_reduce_e { KEEL_REDUCE_NONE = 0,
                      KEEL_REDUCE_SUM = 1,
                      KEEL_REDUCE_MEAN = 2,
                      KEEL_REDUCE_MAX = 3 };
 
-/* Attention probabilities reduced to one number per slot: what policies read. Of each query head
- * the contributing queries' rows are reduced first, then the query heads of a KV head. A key
- * that a query does not see counts 0. With m = 0 nothing is written. */
+/* Attention probabilities, reduced to one number for each slot. Eviction policies read these
+ * numbers.
+ *
+ * A probability belongs to a query, a query head and a slot. The op first reduces the queries of
+ * each query head (reduce_queries), then the query heads of each group (reduce_group). A slot that
+ * a query does not see has the probability 0. With m = 0 nothing is written. */
 typedef struct keel_scores {
     keel_header h;
-    /* f32 [kv_heads, slots], or [heads, slots] with reduce_group NONE; slots >= max_length.
-     * Entries below a head's length are written, the others are left as they are */
+    /* The result: f32 [kv_heads, slots], or [heads, slots] if reduce_group is NONE. `slots` is at
+     * least kv->max_length. Only the entries below a head's length are written. */
     const keel_tensor *out;
-    /* only the last `window` of the m queries contribute; 0: all */
+    /* Only the last `window` of the m queries count. 0: all of them. */
     uint32_t window;
-    /* SUM, MEAN (by the number of contributing queries) or MAX */
+    /* SUM, MEAN or MAX. MEAN divides by the number of queries that count. */
     keel_reduce reduce_queries;
-    /* NONE, SUM, MEAN or MAX */
+    /* NONE, SUM, MEAN or MAX. */
     keel_reduce reduce_group;
-    /* 1: with reduce_queries SUM and MEAN add to what is in out, with MAX keep the larger */
+    /* 0: `out` is overwritten. 1: the new numbers join the old ones in `out`. With reduce_queries
+     * SUM and MEAN they are added; with MAX the larger number stays. */
     uint32_t accumulate;
 } keel_scores;
 
-/* key slot j is visible to query i of m when j <= lengths[h] - m + i; else all j < lengths[h] */
+/* Query i of m sees slot j only if j <= lengths[h] - m + i. Without this bit, a query sees all
+ * slots below lengths[h]. */
 #define KEEL_ATTENTION_CAUSAL 1u
-/* and only when q_positions[i] - positions[h][j] < window: a property of the model (Mistral) */
+/* Query i sees slot j of head h only if q_positions[i] - positions[h][j] < window, and if
+ * KEEL_ATTENTION_CAUSAL does not hide it. This is the attention window of the model (Mistral). */
 #define KEEL_ATTENTION_WINDOW 2u
-/* logits = softcap * tanh(logits / softcap) (Gemma 2) */
+/* logits = softcap * tanh(logits / softcap) (Gemma 2). */
 #define KEEL_ATTENTION_SOFTCAP 4u
-/* also write lse */
+/* `lse` is written too. */
 #define KEEL_ATTENTION_LSE 8u
-/* also write scores, as a by-product */
+/* `scores` are computed too. */
 #define KEEL_ATTENTION_SCORES 16u
-/* out[i, h, :] = sum_j softmax_j(scale * q[i, h] . K[j]) V[j] over the visible slots of KV head
- * h / (heads / kv_heads). m = 1 is decode; larger m is prefill, the keys of the m tokens being
- * in the cache already. A query that sees nothing gives zeros and an lse of -inf. Slots at or
- * beyond lengths[h] may hold anything, NaN too, and change nothing; so do K and V of a slot that
- * a query does not see. Softmax is online (never m x length in memory). Bound 1e-5 (exact), 8e-3
- * (fast), after K and V are read in their dtype and while logits are small (below 4 or so): fast
- * may round q and K to bf16, which moves a logit by up to 2^-7 of the sum of its terms'
- * magnitudes, and the exponential multiplies that. For lse s is |lse|; the scores' bound is the
- * same, s being the score itself. */
+/* attention: out[i, h, :] = sum over the slots j that query i sees: p[j] * V[j], where p is the
+ * softmax of scale * q[i, h] . K[j] over these slots. K and V are those of the KV head of h.
+ *
+ * m = 1 is decode, a larger m is prefill. The keys and values of the m tokens are in the cache
+ * already. The op does not need memory for m x length logits: it computes the softmax online.
+ *
+ * A query that sees no slot gives zeros in `out` and -inf in `lse`. Slots from lengths[h] on, and
+ * slots that a query does not see, may contain anything, also NaN. They do not change the result.
+ *
+ * Bound: 1e-5; fast: 8e-3. K and V count as they are stored, after the rounding to their dtype. A
+ * fast op may round q and K to bf16. That moves a logit by up to 2^-7 of the sum of its terms'
+ * absolute values, and the exponential multiplies the error. So the bounds hold for small logits,
+ * below about 4. For `lse`, s is |lse|. For scores the bound is the same, and s is the score. */
 typedef struct keel_attention_args {
     KEEL_ARGS_HEAD;
-    /* A [m, heads, head_dim] */
+    /* Rotated queries: A [m, heads, head_dim]. */
     const keel_tensor *q;
     const keel_kv_view *kv;
-    /* A [m, heads, v_head_dim]; may be q itself */
+    /* A [m, heads, v_head_dim]. May be q itself. */
     const keel_tensor *out;
-    /* i32 [m] or [m, kv_heads] with KEEL_ATTENTION_WINDOW, else NULL */
+    /* Positions of the queries: i32 [m] or [m, kv_heads]. With KEEL_ATTENTION_WINDOW, else NULL. */
     const keel_tensor *q_positions;
-    /* f32 [m, heads]: log(sum_j exp(logit)) with KEEL_ATTENTION_LSE, else NULL */
+    /* log(sum_j exp(logit_j)): f32 [m, heads]. With KEEL_ATTENTION_LSE, else NULL. */
     const keel_tensor *lse;
-    /* with KEEL_ATTENTION_SCORES, else NULL */
+    /* With KEEL_ATTENTION_SCORES, else NULL. */
     const keel_scores *scores;
-    /* 1 / sqrt(head_dim) for Llama */
+    /* 1 / sqrt(head_dim) for Llama. */
     float scale;
+    /* Cap of the logits. Used with KEEL_ATTENTION_SOFTCAP. */
     float softcap;
+    /* Length of the model's window in tokens. Used with KEEL_ATTENTION_WINDOW. */
     int64_t window;
 } keel_attention_args;
 
-/* Appends m tokens' K and V (converted to the cache's dtypes) and positions, at slots lengths[h]
- * - m + i (a slot below 0 is left out). Exact but for the rounding of the dtype, which is that
- * of `cast`. */
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+/* kv_append: the third step of qkv_prepare alone. Converts K and V of m tokens to the cache's
+ * dtypes, and writes them and the positions to the cache. Token i of head h goes to slot lengths[h]
+ * - m + i. If that is below 0, the token is not written. Bound: exact, after the rounding of
+ *   `cast`. */
 typedef struct keel_kv_append_args {
     KEEL_ARGS_HEAD;
-    const keel_tensor *k, *v;     /* A [m, kv_heads, head_dim] */
-    const keel_tensor *positions; /* i32 [m] or [m, kv_heads] */
+    /* A [m, kv_heads, head_dim], and for v A [m, kv_heads, v_head_dim]. */
+    const keel_tensor *k, *v;
+    /* i32 [m] or [m, kv_heads]. */
+    const keel_tensor *positions;
     const keel_kv_view *kv;
 } keel_kv_append_args;
 
-/* Compaction by index lists: for each head, slot j of `to` = slot index[h][j] of `from`, for j <
- * count[h]; K, V, positions and each side array. Lists are strictly rising, so with from and to
- * the same view moving forwards is safe. `to` may have other blocks (a fork's), some or all:
- * what is in both tables is at the same place in both. Lengths are neither read nor written.
- * Exact. */
+/* kv_gather: compaction. For each head h and each j < count[h], slot j of `to` becomes a copy of
+ * slot index[h][j] of `from`: K, V, position, and the entry of each side array.
+ *
+ * Each list is strictly rising. So `from` and `to` may be the same view: rows only move to lower
+ * slots. `to` may also have some other blocks, if a fork shares the blocks of `from`. A block that
+ * is in both tables has the same place in both. Lengths are neither read nor written. Bound: exact.
+ * */
 typedef struct keel_kv_gather_args {
     KEEL_ARGS_HEAD;
     const keel_kv_view *from, *to;
-    /* i32 [kv_heads, n] */
+    /* Slots to copy: i32 [kv_heads, n]. */
     const keel_tensor *index;
-    /* i32 [kv_heads], each 0..n */
+    /* How many entries of each list are used: i32 [kv_heads], each 0..n. */
     const keel_tensor *count;
-    /* n_sides tensors f32 or i32 [kv_heads, slots], moved in place */
+    /* Side arrays, which have a number for each slot: n_sides tensors f32 or i32 [kv_heads, slots].
+     * They are moved in place. */
     const keel_tensor *const *sides;
+    /* Number of side arrays. */
     uint32_t n_sides;
     uint32_t reserved;
 } keel_kv_gather_args;
 
-/* keys come un-rotated from `source` instead of from the cache: no rounding piles up */
+/* The keys to rotate come un-rotated from `source`. Without this bit they come from the cache, and
+ * each rotation rounds them again. */
 #define KEEL_REROTATE_SOURCE 1u
-/* Rotates keys in the cache again: for each slot j in begin..end-1 of head h below its length
- * with r = row[h][j] >= 0, K[j] = rotate(K[j] or source[h][j - begin], by row r of cos/sin) and
- * positions[h][j] = new_positions[h][j]. Computed in f32, then rounded to the K dtype. Bound
- * 4e-6 before that rounding. */
+/* kv_rerotate: rotates keys that are in the cache. For each head h and each slot j of begin..end-1
+ * that is below lengths[h] and has r = row[h][j] >= 0:
+ *
+ *     K[j] = rotate(K[j] or source[h][j - begin], by row r of the tables)
+ *     positions[h][j] = new_positions[h][j]
+ *
+ * It computes in f32, then rounds to the dtype of K. Bound: 4e-6, before that rounding. */
 typedef struct keel_kv_rerotate_args {
     KEEL_ARGS_HEAD;
     const keel_kv_view *kv;
-    /* of the rotations to apply (usually of differences), not the model's */
+    /* Cosines and sines of the rotations to apply, usually of differences of positions. These are
+     * not the model's tables: `row` chooses the row directly. */
     const keel_rope_tables *tables;
-    /* i32 [kv_heads, slots]; -1: leave this slot */
+    /* i32 [kv_heads, slots]. -1: the slot stays as it is. */
     const keel_tensor *row;
-    /* i32 [kv_heads, slots] */
+    /* i32 [kv_heads, slots]. */
     const keel_tensor *new_positions;
-    /* f32 [kv_heads, end - begin, head_dim] with KEEL_REROTATE_SOURCE, else NULL */
+    /* f32 [kv_heads, end - begin, head_dim]. With KEEL_REROTATE_SOURCE, else NULL. */
     const keel_tensor *source;
+    /* The slots of the range are begin..end-1. */
     int64_t begin, end;
 } keel_kv_rerotate_args;
 
