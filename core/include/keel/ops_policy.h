@@ -1,6 +1,23 @@
-/* The op table's policy inputs: what the core reduces on the backend so that a policy gets small
- * f32 arrays. The rules at the top of ops.h hold. Slots at or beyond a head's length are neither
- * read nor written. */
+/* The op table, part 3: ops that compute the inputs of eviction policies.
+ *
+ * A policy (policy.h) runs on the host and reads small f32 arrays. These ops compute the arrays on
+ * the backend, so keys and queries need not be copied to the host. Only the core calls them, and
+ * only if the policy of the pipeline needs their result. If a backend lacks one, the core uses its
+ * fallback ladder (ops.h).
+ *
+ * The rules at the top of ops.h hold for these ops too. Slots from a head's length on are neither
+ * read nor written.
+ *
+ * EXAMPLE. The L2 norm of every key of a layer, for KEEL_NEED_KEY_NORMS:
+ *
+ *     keel_keys_args a = {KEEL_HEADER(keel_keys_args)};
+ *     a.features = KEEL_KEYS_NORMS;
+ *     a.kv = view;
+ *     a.out = &norms;                   // f32 [kv_heads, slots]
+ *     a.end = view->max_length;         // the slots 0..end-1
+ *     backend->key_project(ctx, &a);
+ *
+ * Everything here exists since 0.1. */
 #ifndef KEEL_OPS_POLICY_H
 #define KEEL_OPS_POLICY_H
 
@@ -10,83 +27,101 @@
 extern "C" {
 #endif
 
-/* the causal rule of attention */
+/* As KEEL_ATTENTION_CAUSAL: query i of m sees slot j only if j <= lengths[h] - m + i. */
 #define KEEL_SCORES_CAUSAL 1u
-/* softmax over the union of `ranges` only, which is its own normalizer; slots outside get 0 */
+/* A query sees only slots inside `ranges`, and the softmax is over these slots. */
 #define KEEL_SCORES_RANGES 2u
-/* probabilities are multiplied by weights[h][j] after the softmax, before reducing */
+/* After the softmax and before the reduction, the probability of slot j is multiplied by
+ * weights[h][j]. */
 #define KEEL_SCORES_WEIGHTS 4u
-/* no softmax: scale * q . K (times the weight, with WEIGHTS) is reduced over the queries that
- * see the slot: MEAN divides by their number; seen by none, SUM and MEAN give 0 and MAX -inf */
+/* No softmax. The logits scale * q . K (times the weight, with KEEL_SCORES_WEIGHTS) are reduced
+ * over the queries that see the slot; MEAN divides by the number of these queries. If no query sees
+ * the slot, SUM and MEAN give 0, and MAX gives -inf. */
 #define KEEL_SCORES_LOGITS 8u
 /* As KEEL_ATTENTION_SOFTCAP: logits = softcap * tanh(logits / softcap). It is applied before the
- * softmax (with LOGITS: before the reduction) and before the weight. since 0.1 */
+ * softmax (with KEEL_SCORES_LOGITS: before the reduction) and before the weight. */
 #define KEEL_SCORES_SOFTCAP 16u
-/* As KEEL_ATTENTION_WINDOW: query i sees slot j of head h only if q_positions[i] -
- * positions[h][j] < window. The window is a property of the model. A query sees a slot only if
- * CAUSAL, RANGES and this bit all allow it, and the softmax is over the slots that it sees. This
- * window is not scores->window. since 0.1 */
+/* As KEEL_ATTENTION_WINDOW: query i sees slot j of head h only if q_positions[i] - positions[h][j]
+ * < window. This is the attention window of the model; scores->window is something else. */
 #define KEEL_SCORES_WINDOW 32u
-/* Attention scores as an op of its own, for the queries in `q`. All bits can be combined. A slot
- * outside `ranges` scores 0. With accumulate, SUM and MEAN leave its old value; MAX stores
- * max(old, 0). With scores->window only the last queries contribute. Bound 1e-5, where s is the
- * score itself; with LOGITS the sum of |terms| of the dot products, to which SOFTCAP's formula is
- * applied too. */
+/* attention_scores: the probabilities of attention, reduced to one number for each slot
+ * (keel_scores), without reading values. The queries are those in `q`.
+ *
+ * All bits can be combined. A query sees a slot if CAUSAL, RANGES and WINDOW all allow it, as far
+ * as they are set. The softmax is over the slots that the query sees.
+ *
+ * A slot outside `ranges` has the score 0. With accumulate, SUM and MEAN leave its old value; MAX
+ * stores max(old, 0). With scores->window only the last queries count.
+ *
+ * Bound: 1e-5. s is the score itself; with KEEL_SCORES_LOGITS s is the sum of the absolute values
+ * of the dot product's terms, and KEEL_SCORES_SOFTCAP's formula is applied to s too. */
 typedef struct keel_attention_scores_args {
     KEEL_ARGS_HEAD;
-    /* A [m, heads, head_dim], rotated */
+    /* Rotated queries: A [m, heads, head_dim]. */
     const keel_tensor *q;
     const keel_kv_view *kv;
-    /* i32 [n, 2]: begin, end of disjoint slot ranges; with KEEL_SCORES_RANGES */
+    /* i32 [n, 2]: begin and end of slot ranges that do not overlap. The end is not part of the
+     * range. With KEEL_SCORES_RANGES, else NULL. */
     const keel_tensor *ranges;
-    /* f32 [kv_heads, slots]; with KEEL_SCORES_WEIGHTS */
+    /* f32 [kv_heads, slots]. With KEEL_SCORES_WEIGHTS, else NULL. */
     const keel_tensor *weights;
+    /* The reduction and where it writes. */
     const keel_scores *scores;
+    /* Factor of the dot products. */
     float scale;
     uint32_t reserved;
-    /* Positions of the queries: i32 [m] or [m, kv_heads]. NULL without KEEL_SCORES_WINDOW.
-     * since 0.1 */
+    /* Positions of the queries: i32 [m] or [m, kv_heads]. With KEEL_SCORES_WINDOW, else NULL. */
     const keel_tensor *q_positions;
-    /* Length of the model's window in tokens. Used with KEEL_SCORES_WINDOW. since 0.1 */
+    /* Length of the model's window in tokens. Used with KEEL_SCORES_WINDOW. */
     int64_t window;
-    /* Cap of the logits. Used with KEEL_SCORES_SOFTCAP. since 0.1 */
+    /* Cap of the logits. Used with KEEL_SCORES_SOFTCAP. */
     float softcap;
     uint32_t reserved_2;
 } keel_attention_scores_args;
 
-/* key_project: keys are rotated back at positions[h][slot] first: needs tables */
+/* Only key_project: keys are first rotated back at positions[h][slot], so they are as before RoPE.
+ * Needs `tables`. */
 #define KEEL_KEYS_UNROTATED 1u
-/* key_project: out[h][j] = ||K_j||_2; projection is NULL */
+/* Only key_project: the result is the L2 norm of each key. `projection` is NULL. */
 #define KEEL_KEYS_NORMS 2u
-/* key_sum: sums K_j / ||K_j||_2 (a zero key counts as zero) */
+/* Only key_sum: each key is divided by its L2 norm before it is added. A key of zeros counts as
+ * zeros. */
 #define KEEL_KEYS_NORMALIZED 4u
-/* value_norms: ||V_j||_1 instead of ||V_j||_2 */
+/* Only value_norms: the L1 norm. Without this bit, the L2 norm. */
 #define KEEL_KEYS_L1 8u
-/* key_project: out[h][j][:] = K_j * projection, for slots begin..end-1. If projection is NULL and
- *              NORMS is not set: K_j itself, r = head_dim.
- * key_sum:     out[h][:] = sum over slots begin..end-1 of K_j; zeros if there is no slot.
- * value_norms: out[h][j] = ||V_j||, for slots begin..end-1.
- * Each op knows only the bits whose comment names it. Bound 4e-6 for all three. */
+/* The three ops read the slots begin..end-1 of each head h, as far as they are below lengths[h].
+ *
+ * key_project: out[h][j][:] = K_j * projection. If `projection` is NULL: K_j itself, and r is
+ *              head_dim. With KEEL_KEYS_NORMS: out[h][j] = ||K_j||_2.
+ * key_sum:     out[h][:] = the sum of K_j over the slots; zeros if there is no slot.
+ * value_norms: out[h][j] = ||V_j||.
+ *
+ * Each op takes only the bits that name it. Bound: 4e-6 for all three. */
 typedef struct keel_keys_args {
     KEEL_ARGS_HEAD;
     const keel_kv_view *kv;
-    /* the model's, with KEEL_KEYS_UNROTATED; else NULL */
+    /* RoPE tables for the positions in kv. With KEEL_KEYS_UNROTATED, else NULL. */
     const keel_rope_tables *tables;
-    /* f32 [head_dim, r], or NULL */
+    /* f32 [head_dim, r], or NULL. Only key_project. */
     const keel_tensor *projection;
-    /* f32: key_project [kv_heads, slots, r] or [kv_heads, slots] with NORMS; key_sum [kv_heads,
-     * head_dim]; value_norms [kv_heads, slots] */
+    /* f32. key_project: [kv_heads, slots, r]; with KEEL_KEYS_NORMS [kv_heads, slots].
+     * key_sum: [kv_heads, head_dim]. value_norms: [kv_heads, slots]. Slot j has entry j, also if
+     * begin is above 0. */
     const keel_tensor *out;
+    /* The slots of the range are begin..end-1. */
     int64_t begin, end;
 } keel_keys_args;
 
-/* Adds to running statistics of un-rotated queries: sum[h] += q, second[h] += q q^T (not
- * centred). Bound 4e-6. */
+/* query_stats: adds m queries to running sums: sum[h] += q, second[h] += q q^T. The second moment
+ * is not centred: the mean is not subtracted. Bound: 4e-6. */
 typedef struct keel_query_stats_args {
     KEEL_ARGS_HEAD;
-    const keel_tensor *q;      /* f32 [m, heads, head_dim] */
-    const keel_tensor *sum;    /* f32 [heads, head_dim] */
-    const keel_tensor *second; /* f32 [heads, head_dim, head_dim], or NULL */
+    /* Queries before RoPE: f32 [m, heads, head_dim]. */
+    const keel_tensor *q;
+    /* f32 [heads, head_dim], read and written. */
+    const keel_tensor *sum;
+    /* f32 [heads, head_dim, head_dim], read and written; or NULL. */
+    const keel_tensor *second;
 } keel_query_stats_args;
 
 #ifdef __cplusplus
