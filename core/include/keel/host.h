@@ -1,4 +1,22 @@
-/* Services that the core gives to a plugin: log, errors, memory, the thread team. */
+/* Services that the core gives to a plugin: log, error texts, memory, a team of threads.
+ *
+ * The core passes a keel_host to every function of a plugin that creates an object (ctx_create,
+ * create). The plugin keeps the pointer with the object and calls the functions in it. The core
+ * owns the struct. The pointer is valid until the object's destroy function returns. A plugin that
+ * is older or newer than the core reads the struct as abi.h describes.
+ *
+ * EXAMPLE. A backend refuses a call and says why, then runs a loop on all workers:
+ *
+ *     host->set_error(host, KEEL_E_INVALID_ARG, "x has 64 columns, w has 32");
+ *     return KEEL_E_INVALID_ARG;
+ *
+ *     static void body(void *user, const keel_region *region) {
+ *         struct job *job = user;
+ *         for (int64_t i = region->worker; i < job->n; i += region->n) work(job, i);
+ *     }
+ *     status = host->parallel_region(host, 0, body, &job);
+ *
+ * The tags [ctx], [any] and [task] are those of abi.h. Everything here exists since 0.1. */
 #ifndef KEEL_HOST_H
 #define KEEL_HOST_H
 
@@ -8,6 +26,7 @@
 extern "C" {
 #endif
 
+/* How important a log message is. The user chooses the level from which on messages are shown. */
 typedef int32_t keel_log_level;
 enum keel_log_level_e {
     KEEL_LOG_TRACE = 0,
@@ -17,60 +36,68 @@ enum keel_log_level_e {
     KEEL_LOG_ERROR = 4
 };
 
-/* One worker's view of a running parallel region. The core's, valid while the body runs. */
+/* What one worker sees of a running parallel region. The core owns it. It is valid while the body
+ * runs. */
 typedef struct keel_region keel_region;
 struct keel_region {
     keel_header h;
-    uint32_t worker; /* 0..n-1; worker 0 is the thread that called parallel_region */
-    uint32_t n;      /* how many workers run the body */
-    /* All n workers meet here; what one wrote before is seen by all after. Spins, then parks.
-     * [task] */
+    /* Number of this worker, 0..n-1. Worker 0 is the thread that called parallel_region. */
+    uint32_t worker;
+    /* Number of workers that run the body. */
+    uint32_t n;
+    /* Waits until all n workers have called it. What a worker wrote before the barrier, all workers
+     * see after it. A waiting worker spins for a short time, then sleeps. [task] */
     void(KEEL_CALL *barrier)(const keel_region *);
-    void *core; /* the core's own */
+    /* For the core. A plugin does not use it. */
+    void *core;
 };
 
-/* The body of a region; called once on each of n workers, with the same `user`. It may call
- * region->barrier() any number of times, the same number on each worker. [task] */
+/* The body of a region. The core calls it once on each of the n workers, with the same `user`. The
+ * body may call region->barrier(), the same number of times on each worker. [task] */
 typedef void(KEEL_CALL *keel_region_fn)(void *user, const keel_region *region);
 
-/* Owned by the core. The pointer that *_create received is valid until that object's destroy
- * returns. */
+/* The services. The first argument of each function is the host itself. */
 typedef struct keel_host keel_host;
 struct keel_host {
     keel_header h;
-    /* the core's own */
+    /* For the core. A plugin does not use it. */
     void *host_data;
 
-    /* Writes a line to the core's log, without a newline at the end. since 0.1. [any] */
+    /* Writes one line to the core's log. `utf8` has no newline at its end. The core copies it.
+     * [any] */
     void(KEEL_CALL *log)(const keel_host *, keel_log_level level, const char *utf8);
 
-    /* Says why the call that is about to return `status` fails. The core keeps a copy, per
-     * thread, and adds plugin, op and config line; without it the core composes a message from
-     * the status. since 0.1. [any] */
+    /* Says why the current call fails. A plugin calls it just before it returns `status`. The core
+     * copies the text, for the calling thread, and adds the plugin, the op and the line of the
+     * config. `utf8` is one line that names what was found and what was expected. Without set_error
+     * the user sees only the meaning of the status. [any] */
     void(KEEL_CALL *set_error)(const keel_host *, keel_status status, const char *utf8);
 
-    /* size bytes aligned to `align` (a power of two, at least 1), not zeroed; NULL when there is
-     * no memory. Owner: the plugin, which hands it back with free(). since 0.1. [any] */
+    /* Allocates `size` bytes, aligned to `align` bytes (a power of two, at least 1). The bytes are
+     * not zeroed. The plugin owns the memory and gives it back with free(). NULL if there is no
+     * memory or `align` is no power of two. [any] */
     void *(KEEL_CALL *alloc)(const keel_host *, uint64_t size, uint64_t align);
-    /* NULL is fine. since 0.1. [any] */
+    /* Frees memory of alloc(). NULL is allowed. [any] */
     void(KEEL_CALL *free)(const keel_host *, void *);
 
-    /* How many processors this process may use (affinity and cgroup quota counted), at least 1.
-     * since 0.1. [any] */
+    /* Number of processors that this process may use, at least 1. CPU affinity, cgroup quota and
+     * the user's limit on threads are taken into account. [any] */
     uint32_t(KEEL_CALL *worker_count)(const keel_host *);
 
-    /* Runs fn on n workers of the core's pinned team (0: worker_count) and returns when all have
-     * returned. The team spins between regions for a short while, then parks. The same n from
-     * call to call costs least. Not nestable: inside a region it returns KEEL_E_INVALID_ARG. n
-     * above 256 is KEEL_E_INVALID_ARG. since 0.1. [ctx] */
+    /* Runs `fn` on n workers and returns when all of them have returned. n = 0 means worker_count()
+     * workers. `user` is passed to the body. The workers are a team of threads of the core. Between
+     * two regions the team spins for a short time, then sleeps. Calls with the same n cost the
+     * least. Errors: KEEL_E_INVALID_ARG if fn is NULL, if n is above 256, or inside another region.
+     * KEEL_E_OUT_OF_MEMORY if the system refuses a thread. [ctx] */
     keel_status(KEEL_CALL *parallel_region)(const keel_host *, uint32_t n, keel_region_fn fn,
                                             void *user);
 
-    /* 1 once the user asked to stop; a call that takes seconds looks now and then and returns
-     * KEEL_E_CANCELLED. since 0.1. [any] */
+    /* 1 if the user asked to stop, else 0. A call that takes seconds asks from time to time. If the
+     * answer is 1, the call returns KEEL_E_CANCELLED. [any] */
     int32_t(KEEL_CALL *cancelled)(const keel_host *);
 
-    /* A host service by name ("keel.name/1"), NULL if unknown. since 0.1. [any] */
+    /* A further service by its name, such as "keel.name/1". NULL if the core does not have it. The
+     * service is a struct that begins with a keel_header; the plugin adopts it (abi.h). [any] */
     const void *(KEEL_CALL *get_extension)(const keel_host *, const char *id);
 };
 
