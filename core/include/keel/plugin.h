@@ -1,4 +1,31 @@
-/* What a plugin is: one exported symbol, a descriptor, a table of parameters. */
+/* What a plugin is: one exported function, a descriptor, a table of parameters.
+ *
+ * A pipeline file names a plugin by its id or by the path of its file. The core opens the library
+ * and calls keel_plugin_query_v0(). It returns the plugin's descriptor, a keel_plugin. From the
+ * descriptor the core knows the kind of the plugin and its functions: `vtable` points to the table
+ * of that kind. The core checks the values in the pipeline file against the plugin's parameter
+ * table and passes them to the plugin's create function. The library stays mapped until the process
+ * ends.
+ *
+ * EXAMPLE. The descriptor of a policy in C with one parameter:
+ *
+ *     static const keel_policy table = {.h = KEEL_HEADER(keel_policy), .create = create,
+ *                                       .destroy = destroy, .decide = decide};
+ *     static const keel_param_spec every =
+ *         KEEL_INT_PARAM("every", "2", 1, 1000, "keeps one slot of this many");
+ *     static const keel_param_spec *const params[] = {&every};
+ *     static const keel_plugin plugin = {
+ *         .h = KEEL_HEADER(keel_plugin), .min_host_abi = KEEL_ABI_VERSION,
+ *         .kind = KEEL_PLUGIN_POLICY, .id = "keep_every_nth", .version = "1.0.0",
+ *         .vendor = "Me", .license = "MIT", .doc = "Keeps every n-th slot.",
+ *         .build_info = __VERSION__, .sanitizer = KEEL_SANITIZER_HERE,
+ *         .n_params = 1, .params = params, .vtable = &table};
+ *     const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t host_abi_version) {
+ *         return &plugin;
+ *     }
+ *
+ * In C++, sdk_policy.hpp writes all of this for policies and allocators. Everything here exists
+ * since 0.1. */
 #ifndef KEEL_PLUGIN_H
 #define KEEL_PLUGIN_H
 
@@ -8,6 +35,7 @@
 extern "C" {
 #endif
 
+/* What a plugin does, and which struct its `vtable` points to. */
 typedef uint32_t keel_plugin_kind;
 enum keel_plugin_kind_e {
     KEEL_PLUGIN_BACKEND = 1,  /* vtable is a keel_backend (backend.h) */
@@ -15,71 +43,79 @@ enum keel_plugin_kind_e {
     KEEL_PLUGIN_ALLOCATOR = 3 /* vtable is a keel_allocator (allocator.h) */
 };
 
+/* Type of a parameter, and the member of keel_param that holds its value. */
 typedef uint32_t keel_param_type;
 enum keel_param_type_e {
-    /* keel_param.i; min..max */
+    /* An integer from min to max, in keel_param.i. */
     KEEL_PARAM_INT = 1,
-    /* keel_param.f; min..max */
+    /* A number from min to max, in keel_param.f. */
     KEEL_PARAM_FLOAT = 2,
-    /* keel_param.i: 0 or 1 */
+    /* true or false, as 1 or 0 in keel_param.i. */
     KEEL_PARAM_BOOL = 3,
-    /* keel_param.s */
+    /* Any text, in keel_param.s. */
     KEEL_PARAM_STRING = 4,
-    /* keel_param.s: one of choices */
+    /* One of the words in `choices`, in keel_param.s. */
     KEEL_PARAM_CHOICE = 5,
-    /* keel_param.s: a file or folder, absolute: the core takes a relative one from the folder of
-     * the file that names it (from the command line: the working directory); "" and the words of
-     * choices stay as they are */
+    /* A file or folder, in keel_param.s, as an absolute path. The core makes a relative path
+     * absolute. It starts at the folder of the file that names it; on the command line, at the
+     * working directory. An empty string and the words in `choices` are passed on unchanged. */
     KEEL_PARAM_PATH = 6
 };
 
+/* Bits of keel_param_spec.flags. */
 enum keel_param_flags_e {
-    KEEL_PARAM_REQUIRED = 1 /* no default: the config must name it */
+    KEEL_PARAM_REQUIRED = 1 /* There is no default: the pipeline file must give a value. */
 };
 
-/* One row of a plugin's parameter table. The core checks the YAML against it and shows it in
- * `keel plugins show`; a plugin never sees YAML. Static data of the plugin's. */
+/* One row of a plugin's parameter table: a parameter that a pipeline file may set. The core checks
+ * the values in the file against the rows, and `keel plugins show` prints the rows. A plugin does
+ * not read YAML. Rows are static data of the plugin. A plugin has at most 1000 rows. The core
+ * refuses a table with a bad row, and names the row. */
 typedef struct keel_param_spec {
     keel_header h;
-    /* snake_case */
+    /* Name of the parameter: [a-z][a-z0-9_]*, at most 64 characters. Each row has another key. */
     const char *key;
-    /* one sentence, with the unit */
+    /* What the parameter does, in one sentence, with the unit. */
     const char *doc;
     keel_param_type type;
-    /* keel_param_flags_e */
+    /* Bits of keel_param_flags_e. */
     uint32_t flags;
-    /* inclusive range of INT and FLOAT */
+    /* INT and FLOAT: smallest and largest value allowed. */
     double min, max;
-    /* as it would stand in YAML; NULL with KEEL_PARAM_REQUIRED */
+    /* Default value, written as in YAML. A value that this row allows; for PATH: an absolute path,
+     * a word of `choices`, or "". NULL with KEEL_PARAM_REQUIRED. */
     const char *default_utf8;
-    /* CHOICE: the words, NULL at the end. PATH: words that are no path ("auto"; a file of that
-     * name is "./auto"), or NULL. Else NULL */
+    /* A list of words that ends with NULL. CHOICE: the words allowed. PATH: words that do not mean
+     * a path, such as "auto" (a file of that name is then "./auto"); or NULL. Other types: NULL. */
     const char *const *choices;
 } keel_param_spec;
 
-/* A parameter's value. The core hands over an array of pointers in the order of the plugin's
- * table, every row present, defaults filled in, ranges checked. The core's, valid during the
- * call. */
+/* The value of a parameter. A create function gets an array of pointers to these, in the order of
+ * the plugin's table. Every row is present. The core has filled in defaults and checked ranges. The
+ * core owns the values; they are valid during the call. */
 typedef struct keel_param {
     keel_header h;
-    const char *key;
-    keel_param_type type;
-    uint32_t is_default; /* 1: the config did not name it */
-    int64_t i;           /* INT, BOOL */
-    double f;            /* FLOAT (INT: the same as i) */
-    const char *s;       /* STRING, CHOICE, PATH; else NULL */
+    const char *key;      /* key of the row */
+    keel_param_type type; /* type of the row */
+    uint32_t is_default;  /* 1: the value is the default. 0: the pipeline file gives it. */
+    int64_t i;            /* value of INT and BOOL */
+    double f;             /* value of FLOAT; for INT the same number as i */
+    const char *s;        /* value of STRING, CHOICE and PATH; else NULL */
 } keel_param;
 
+/* Bits of keel_plugin.caps. The core ignores bits that it does not know. */
 enum keel_plugin_caps_e {
-    KEEL_CAP_OWN_THREADS = 1 /* starts threads of its own (a driver's count) */
+    KEEL_CAP_OWN_THREADS = 1 /* The plugin, or a driver that it uses, starts threads. */
 };
 
+/* The sanitizer that code is built with. The core refuses a plugin with another sanitizer than its
+ * own. It takes a plugin without a sanitizer. */
 typedef uint32_t keel_sanitizer;
 enum keel_sanitizer_e { KEEL_SANITIZER_NONE = 0,
                         KEEL_SANITIZER_ADDRESS = 1,
                         KEEL_SANITIZER_THREAD = 2 };
 
-/* What this translation unit is built with: for keel_plugin.sanitizer. */
+/* The sanitizer that the current translation unit is built with, for keel_plugin.sanitizer. */
 #if defined(__SANITIZE_ADDRESS__)
 #define KEEL_SANITIZER_HERE KEEL_SANITIZER_ADDRESS
 #elif defined(__SANITIZE_THREAD__)
@@ -95,45 +131,55 @@ enum keel_sanitizer_e { KEEL_SANITIZER_NONE = 0,
 #define KEEL_SANITIZER_HERE KEEL_SANITIZER_NONE
 #endif
 
-/* The descriptor. Static const data of the plugin's. The core adopts it by copy; required up to
- * `vtable`. */
+/* The descriptor of a plugin. Static const data of the plugin. The core adopts it (abi.h). All
+ * members up to `vtable` must be there. */
 typedef struct keel_plugin {
     keel_header h;
-    /* the oldest core it works with: major << 16 | minor */
+    /* The oldest ABI version of a core that the plugin works with: major << 16 | minor. */
     uint32_t min_host_abi;
     keel_plugin_kind kind;
-    /* the name a config uses: [a-z][a-z0-9_]*; for a file NAME.so it is NAME */
+    /* Name of the plugin: [a-z][a-z0-9_]*, at most 64 characters. A pipeline file that names the
+     * plugin "x" finds the file x.so, and its id must be "x". A plugin that is named by its path
+     * may have any file name. */
     const char *id;
-    /* of the plugin, "1.2.0" */
+    /* Version of the plugin, such as "1.2.0". */
     const char *version;
+    /* Who made the plugin. */
     const char *vendor;
-    /* SPDX */
+    /* SPDX identifier of the licence, such as "MIT". */
     const char *license;
-    /* one sentence: what it is */
+    /* What the plugin is, in one sentence. */
     const char *doc;
-    /* compiler and flags, free text */
+    /* Compiler and flags, free text. */
     const char *build_info;
-    /* keel_plugin_caps_e; unknown bits are ignored */
+    /* Bits of keel_plugin_caps_e. */
     uint64_t caps;
+    /* KEEL_SANITIZER_HERE. */
     keel_sanitizer sanitizer;
+    /* Number of rows of the parameter table. */
     uint32_t n_params;
-    /* n_params rows; NULL if none */
+    /* The parameter table: n_params pointers to rows. NULL if there are none. */
     const keel_param_spec *const *params;
-    /* by kind */
+    /* The table of functions: a keel_backend, keel_policy or keel_allocator, as `kind` says. Static
+     * data. */
     const void *vtable;
-    /* An extension by name ("keel.name/1", "com.vendor.name/1"), NULL if unknown. The whole slot
-     * may be NULL: no extensions. since 0.1. [any] */
+    /* Returns an extension by its name: "keel.name/1", or "com.vendor.name/1" from another vendor.
+     * It is a struct of static data that begins with a keel_header. NULL if the plugin does not
+     * have the extension. get_extension itself may be NULL: no extensions. [any] */
     const void *(KEEL_CALL *get_extension)(const char *id);
 } keel_plugin;
 
-/* The only symbol that a plugin exports. Pure and cheap: touches no device, starts nothing,
- * returns the same pointer each time. NULL: this plugin cannot serve a host with that ABI. The
- * major version is in the name. since 0.1. [any] */
+/* The entry function, the only symbol that a plugin exports. Returns the plugin's descriptor, the
+ * same pointer each time. NULL: the plugin cannot work with a core of this ABI version. The
+ * function uses no device and starts nothing. The number in its name is the major version of the
+ * ABI. [any] */
 typedef const keel_plugin *(KEEL_CALL *keel_plugin_query_fn)(uint32_t host_abi_version);
+/* Its name, for looking it up in a library. */
 #define KEEL_PLUGIN_QUERY_SYMBOL "keel_plugin_query_v0"
 KEEL_EXPORT const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t host_abi_version);
 
-/* Rows of a parameter table, for static const tables in C and C++. */
+/* Initializers of a keel_param_spec, for static const rows in C and C++. default_text is the
+ * default as in YAML, `doc` one sentence. */
 #define KEEL_INT_PARAM(key, default_text, min, max, doc) \
     { KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_INT, 0, min, max, default_text, NULL }
 #define KEEL_FLOAT_PARAM(key, default_text, min, max, doc) \
