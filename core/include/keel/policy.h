@@ -1,11 +1,42 @@
-/* A KV-cache eviction policy: it decides which slots stay. The core reduces what the policy
- * needs on the backend, enforces budget and protection, moves the cache, re-rotates keys and
- * keeps the books.
+/* A KV-cache eviction policy: it decides which slots of the cache stay.
  *
- * Four things are separate and combine: the scorer (this), the budget allocator (allocator.h),
- * the trigger and the position mode (both the core's, from the config). Same inputs and seed,
- * same answer: a policy reads no clock, no file after create, no randomness but its seed. It
- * never sees a device pointer. */
+ * The KV cache grows with every token. When it holds more than its budget, slots are EVICTED: their
+ * keys and values are dropped. The policy only decides which ones. The core does everything else:
+ * it decides when to evict (the TRIGGER) and how many slots may stay (the BUDGET), computes the
+ * numbers that the policy needs, moves the slots that stay, and rotates keys to new positions. kv.h
+ * explains slots and positions. A policy never sees device memory.
+ *
+ * LIFE CYCLE
+ * 1. create() makes the policy's state for one sequence. It fills in keel_policy_needs: what the
+ *    core has to compute, how fine the decisions are, and how the policy answers.
+ * 2. A trigger fires and the cache holds more than the budget. The core computes what the policy
+ *    needs and calls decide() for layer 0, 1, and so on. Only after all layers are decided does it
+ *    move slots. So if decide() fails, the cache stays as it was.
+ * 3. In between the core may call reset(), truncate(), fork(), save() and load(), all optional.
+ * 4. destroy() ends it.
+ *
+ * RULES
+ * - The same inputs and the same seed give the same answer. A policy reads no clock, no file after
+ *   create(), and no randomness except its seed. It has no mutable global variables.
+ * - The core enforces budget and protection. PROTECTED slots always stay: the first and the newest
+ *   tokens as the pipeline file says, and pinned tokens. If the answer keeps too many slots, the
+ *   core evicts the oldest unprotected ones of them.
+ * - A budget allocator (allocator.h) may give each head a budget of its own. The policy does not
+ *   choose it.
+ *
+ * EXAMPLE. decide() of a policy that keeps the keys with the smallest norm. In create() it has set
+ * needs->needs = KEEL_NEED_KEY_NORMS, granularity = KEEL_KEEP_HEAD_EQUAL, output =
+ * KEEL_OUTPUT_SCORES:
+ *
+ *     keel_status decide(keel_policy_state *state, const keel_policy_input *in,
+ *                        keel_policy_decision *out) {
+ *         for (uint32_t h = 0; h < in->kv_heads; ++h)
+ *             for (int32_t j = 0; j < in->lengths[h]; ++j)
+ *                 out->scores[h * in->stride + j] = -in->key_norms[h * in->stride + j];
+ *         return KEEL_OK;
+ *     }
+ *
+ * In C++, sdk_policy.hpp turns a class into such a plugin. Everything here exists since 0.1. */
 #ifndef KEEL_POLICY_H
 #define KEEL_POLICY_H
 
@@ -15,229 +46,282 @@
 extern "C" {
 #endif
 
-/* A policy's state for one sequence; made by create. */
+/* A policy's state for one sequence. create and fork make it, destroy frees it. Only the policy
+ * knows what is inside. */
 typedef struct keel_policy_state keel_policy_state;
 
-/* What the model looks like. */
+/* What the model looks like. The core owns it; it is valid during create. */
 typedef struct keel_geometry {
     keel_header h;
+    /* Number of layers on which the policy decides, query heads of a layer, KV heads of a layer,
+     * and elements of a head. In a model where only some layers have an attention window, `layers`
+     * counts only the layers without a window. */
     uint32_t layers, heads, kv_heads, head_dim;
-    /* positions the model was trained for */
+    /* Number of positions that the model was trained for. */
     uint32_t context;
-    /* elements of a head that RoPE rotates; 0: the layers differ */
+    /* Number of elements of a head that RoPE rotates. 0: layers differ. */
     uint32_t rot;
-    /* [rot / 2] radians per position, the model's scaling included; the core's, valid during
-     * create. NULL: the layers differ */
+    /* Frequencies of RoPE: rot / 2 numbers, in radians per position, with the model's scaling.
+     * NULL: layers differ. */
     const double *rope_frequencies;
-    /* keel_rope_mode (kv.h) */
+    /* Which elements are rotated together: keel_rope_mode (kv.h). */
     uint32_t rope_mode;
-    /* 1 / sqrt(head_dim) for Llama */
+    /* Factor of the dot products of attention. 1 / sqrt(head_dim) for Llama. */
     float attention_scale;
 } keel_geometry;
 
-/* What a policy needs to decide; the core computes these and nothing else. A bit that the core
- * does not know (or cannot serve in this pipeline) makes it refuse the policy, naming the bit. */
-/* input.positions */
+/* ---- what a policy needs --------------------------------------------------------------------- */
+
+/* Bits of keel_policy_needs.needs. Each bit fills a member of keel_policy_input. The core computes
+ * only what the policy needs. If the core does not know a bit, or cannot compute it in this
+ * pipeline, it refuses the policy and names the bit. Only one of WINDOW_SCORES, RUNNING_SCORES and
+ * REPLAY can be set, because all three fill input.scores. REPLAY and CHUNK_SCORES exclude each
+ * other. */
+
+/* positions. */
 #define KEEL_NEED_POSITIONS (1ull << 0)
-/* input.key_norms */
+/* key_norms. */
 #define KEEL_NEED_KEY_NORMS (1ull << 1)
-/* input.value_norms */
+/* value_norms. */
 #define KEEL_NEED_VALUE_NORMS (1ull << 2)
-/* input.scores: attention of the last needs.window queries */
+/* scores: attention probabilities of the last needs.window queries. */
 #define KEEL_NEED_WINDOW_SCORES (1ull << 3)
-/* input.scores: attention of all queries since the start, kept with the slots */
+/* scores: attention probabilities of all queries since the start, which move with the slots.
+ * reduce_queries is SUM or MAX, and reduce_group is not NONE. */
 #define KEEL_NEED_RUNNING_SCORES (1ull << 4)
-/* input.key_sum: of normalized keys */
+/* key_sum. */
 #define KEEL_NEED_KEY_SUM (1ull << 5)
-/* input.key_project: keys times needs.projection */
+/* key_project: keys times needs.projection. */
 #define KEEL_NEED_KEY_PROJECT (1ull << 6)
-/* input.query_sum, query_second */
+/* query_sum and query_second. */
 #define KEEL_NEED_QUERY_STATS (1ull << 7)
-/* input.scores from a replay of the context (KVzip) */
+/* scores: the largest attention probability that a slot gets while the model repeats its context
+ * (KVzip). Only together with KEEL_POLICY_PREFILL_ONLY. */
 #define KEEL_NEED_REPLAY (1ull << 8)
-/* input.keys: all keys as f32 */
+/* keys. */
 #define KEEL_NEED_KEYS (1ull << 9)
-/* input.key_anchor: of each key with its head's key_sum */
+/* key_anchor. */
 #define KEEL_NEED_KEY_ANCHOR (1ull << 10)
-/* input.chunk_scores: attention within pieces of the prompt, not causal */
+/* chunk_scores. */
 #define KEEL_NEED_CHUNK_SCORES (1ull << 11)
-/* key_project and keys are of keys before RoPE */
+/* key_project and keys have the keys as they were before RoPE. Only together with one of them. */
 #define KEEL_NEED_UNROTATED (1ull << 12)
 
+/* How many keep-sets the policy decides on. A keep-set is the set of slots that stay. */
 typedef uint32_t keel_granularity;
 enum keel_granularity_e {
-    KEEL_KEEP_TOKEN = 1,      /* one keep-set for all layers and heads */
-    KEEL_KEEP_LAYER = 2,      /* one per layer, the same for its heads */
-    KEEL_KEEP_HEAD_EQUAL = 3, /* one per KV head, equal counts in a layer */
-    KEEL_KEEP_HEAD_RAGGED = 4 /* one per KV head, any counts */
+    KEEL_KEEP_TOKEN = 1,      /* one for all layers and heads; decide is called for one layer */
+    KEEL_KEEP_LAYER = 2,      /* one for each layer, the same for all its heads */
+    KEEL_KEEP_HEAD_EQUAL = 3, /* one for each KV head; heads of a layer keep equally many slots */
+    KEEL_KEEP_HEAD_RAGGED = 4 /* one for each KV head; heads may keep different numbers */
 };
 
+/* How decide() answers. */
 typedef uint32_t keel_policy_output;
 enum keel_policy_output_e {
-    /* decide() fills scores; the core keeps the best within the budget, newer slot first on ties */
+    /* decide() writes a score for each slot. The core keeps the highest ones within the budget. Of
+     * equal scores, the newer slot stays. */
     KEEL_OUTPUT_SCORES = 1,
-    /* decide() fills keep-lists */
+    /* decide() writes the lists of the slots that stay. */
     KEEL_OUTPUT_KEEP = 2
 };
 
+/* Bits of keel_policy_needs.flags. The core refuses a policy with a bit that it does not know. */
 enum keel_policy_flags_e {
-    /* scores compare across the heads of a layer (probabilities do, cosines do not) */
+    /* Scores of different heads and layers mean the same, so they may be compared. True for
+     * probabilities, not for cosines. */
     KEEL_POLICY_COMPARABLE = 1,
-    /* acts once, at the end of the prompt */
+    /* The policy acts once, at the end of the prompt. */
     KEEL_POLICY_PREFILL_ONLY = 2,
-    /* may also be asked between the chunks of a prefill: caps its memory */
+    /* The policy may also act between the chunks of a prompt. So a long prompt needs less memory.
+     * */
     KEEL_POLICY_BLOCKWISE = 4,
-    /* wants to be asked after each layer of a step rather than after the last */
+    /* The policy wants to decide after each layer of a step instead of after the last one. This
+     * version does not offer that and refuses the policy. */
     KEEL_POLICY_BETWEEN_LAYERS = 8,
-    /* never evicts: budget and trigger do not apply (`none`) */
+    /* The policy never evicts, so it needs no budget and no trigger (policy `none`). */
     KEEL_POLICY_KEEPS_ALL = 16,
-    /* what it keeps depends on the seed: an experiment repeats it with several */
+    /* The answer depends on the seed. An experiment repeats such a policy with several seeds. */
     KEEL_POLICY_SEEDED = 32
 };
 
-/* Out-struct of create: what the policy is like with these parameters. */
+/* Out-struct of create: what the policy needs with these parameters. The core zeroes it before the
+ * call. */
 typedef struct keel_policy_needs {
     keel_header h;
-    /* KEEL_NEED_* */
+    /* KEEL_NEED_* bits. */
     uint64_t needs;
     keel_granularity granularity;
     keel_policy_output output;
-    /* keel_policy_flags_e */
+    /* Bits of keel_policy_flags_e. */
     uint32_t flags;
-    /* queries that the scores need; the last chunk of a prefill holds as many. 0: none */
+    /* Number of the newest queries that the scores use: 1 to 4096 with KEEL_NEED_WINDOW_SCORES,
+     * else 0 to 4096. The core cuts a prompt into chunks so that the last chunk has this many
+     * tokens, if the prompt has. 0: none. */
     uint32_t window;
-    /* keel_reduce_e (ops_attention.h) for scores */
+    /* How the queries of window and running scores become one number: keel_reduce_e
+     * (ops_attention.h), SUM, MEAN or MAX. */
     uint32_t reduce_queries;
-    /* keel_reduce_e; NONE hands over scores per query head */
+    /* How the query heads of a KV head become one number: NONE, SUM, MEAN or MAX. For window,
+     * running and chunk scores. NONE, for window scores only: `scores` has a row for each query
+     * head. */
     uint32_t reduce_group;
-    /* slots per head, beyond the protected prefix, that the policy itself wants to keep; used
-     * when the config names no budget. 0: none, the config has to */
+    /* Slots per head that the policy wants to keep beside the protected prefix. The core uses the
+     * number if the pipeline file has no budget. 0: the pipeline file must have a budget. */
     uint32_t own_budget;
-    /* r of KEEL_NEED_KEY_PROJECT */
+    /* Columns r of `projection`. With KEEL_NEED_KEY_PROJECT. */
     uint32_t projection_cols;
-    /* [head_dim, r]; the policy's, valid until destroy */
+    /* f32 [head_dim, r]. The policy owns it; it is valid until destroy. With KEEL_NEED_KEY_PROJECT.
+     * */
     const float *projection;
-    /* slots per head below which it cannot work, what it lets stay itself included; a smaller
-     * budget is refused with this number. 0: any */
+    /* The smallest budget that the policy works with, in slots per head. It includes the slots that
+     * the policy always keeps. The core refuses a smaller budget and names this number. 0: any
+     * budget. */
     uint32_t least_budget;
-    /* queries at the start of the sequence that stay out of KEEL_NEED_QUERY_STATS */
+    /* KEEL_NEED_QUERY_STATS: number of queries at the start of the sequence that are left out. */
     uint32_t skip_queries;
-    /* tokens of a piece of KEEL_NEED_CHUNK_SCORES */
+    /* KEEL_NEED_CHUNK_SCORES: tokens of a piece, at least 1. */
     uint32_t chunk;
-    /* KEEL_NEED_REPLAY: tokens of context that are repeated at a time */
+    /* KEEL_NEED_REPLAY: tokens of the context that the model repeats at a time, at least 1. */
     uint32_t replay_chunk;
-    /* last tokens of the piece before that each but the first repetition begins with */
+    /* KEEL_NEED_REPLAY: each repetition except the first begins with this many tokens, the last
+     * ones of the piece before. Below replay_chunk. */
     uint32_t replay_lead;
-    /* first slots that the repeated tokens see beside their own piece and themselves */
+    /* KEEL_NEED_REPLAY: a repeating token sees this many first slots, its own piece and its
+     * repetition. */
     uint32_t replay_sinks;
 } keel_policy_needs;
 
+/* ---- a decision ------------------------------------------------------------------------------ */
+
+/* Why slots are evicted now. */
 typedef uint32_t keel_trigger;
 enum keel_trigger_e {
-    KEEL_TRIGGER_PREFILL_END = 1,
-    KEEL_TRIGGER_BUDGET = 2, /* heads hold more than budget + slack on average */
-    KEEL_TRIGGER_INSERT = 3, /* the tokens about to come would not fit */
-    KEEL_TRIGGER_EVERY_N = 4,
-    KEEL_TRIGGER_PRESSURE = 5, /* the system runs out of memory */
-    KEEL_TRIGGER_CHUNK = 6     /* between two chunks of a prefill */
+    KEEL_TRIGGER_PREFILL_END = 1, /* the prompt was read */
+    KEEL_TRIGGER_BUDGET = 2,      /* heads hold more than budget + slack slots on average */
+    KEEL_TRIGGER_INSERT = 3,      /* the tokens of the next step would not fit */
+    KEEL_TRIGGER_EVERY_N = 4,     /* the number of tokens in the pipeline file has passed */
+    KEEL_TRIGGER_PRESSURE = 5,    /* the system runs out of memory */
+    KEEL_TRIGGER_CHUNK = 6        /* a chunk of a prompt was read, and more of the prompt follows */
 };
 
-/* One layer, about to be decided on. Arrays are f32 or i32 or u8 in host memory, [heads, stride]
- * with slot as the inner index; the core's, valid during the call. What was not asked for is
- * NULL. */
+/* The layer that decide() is called for. The core owns the struct and the arrays. They are valid
+ * during the call. Arrays are in host memory. In a shape, `stride` is the index of the slot. A row
+ * of head h has entries for the slots 0..lengths[h]-1; the other entries have no meaning. An array
+ * that needs.needs does not request is NULL. */
 typedef struct keel_policy_input {
     keel_header h;
     keel_trigger trigger;
+    /* Number of the layer, below geometry.layers. With KEEL_KEEP_TOKEN: the first layer. If two
+     * backends hold the layers, each has a state of its own, and the layers of the second one do
+     * not begin at 0. */
     uint32_t layer;
+    /* Number of KV heads. */
     uint32_t kv_heads;
-    /* query heads: rows of scores with reduce_group NONE */
+    /* Number of query heads. */
     uint32_t heads;
-    /* logical position of the token to come */
+    /* Position of the next token: the number of tokens so far. */
     int64_t next_position;
-    /* elements from one head's row to the next; at least the largest length */
+    /* Elements from the row of one head to that of the next. At least the largest length. */
     int64_t stride;
-    /* [kv_heads] slots in use */
+    /* Slots in use: [kv_heads]. */
     const int32_t *lengths;
-    /* [kv_heads] slots that may stay, protected ones included. With an allocator that reads
-     * scores it is not shared out yet: the average */
+    /* Slots that may stay, protected ones included: [kv_heads]. With an allocator that reads
+     * scores, the budget is not divided yet: each entry is the average. */
     const int32_t *budgets;
-    /* [kv_heads, stride] 1: stays whatever the policy says */
+    /* 1: the slot is protected, so it stays whatever the policy answers. [kv_heads, stride] */
     const uint8_t *protected_mask;
-    /* [kv_heads, stride] logical position of the token in each slot, rising */
+    /* Position that RoPE encoded in the key of each slot, rising. If the core has rotated a key to
+     * a new position, this is the new one. [kv_heads, stride] */
     const int32_t *positions;
-    /* [kv_heads, stride] */
+    /* L2 norm of each key: [kv_heads, stride]. */
     const float *key_norms;
-    /* [kv_heads, stride] */
+    /* L2 norm of each value: [kv_heads, stride]. */
     const float *value_norms;
-    /* [kv_heads or heads, stride]: of WINDOW_SCORES, RUNNING_SCORES or REPLAY, whichever it is */
+    /* Attention probability of each slot, as WINDOW_SCORES, RUNNING_SCORES or REPLAY says:
+     * [kv_heads, stride]. With WINDOW_SCORES and reduce_group NONE: [heads, stride]. All 0 if no
+     * query of the window is available. */
     const float *scores;
-    /* [kv_heads, head_dim] */
+    /* Sum of the keys of a head, each divided by its L2 norm: [kv_heads, head_dim]. */
     const float *key_sum;
-    /* [kv_heads, stride, r] */
+    /* Each key times `projection`: [kv_heads, stride, r]. */
     const float *key_project;
-    /* [heads, head_dim] */
+    /* Sum of the queries before RoPE: [heads, head_dim]. */
     const float *query_sum;
-    /* [heads, head_dim, head_dim] */
+    /* Sum of q q^T over these queries; the mean is not subtracted. [heads, head_dim, head_dim] */
     const float *query_second;
-    /* [kv_heads, stride, head_dim] */
+    /* The keys: [kv_heads, stride, head_dim]. */
     const float *keys;
-    /* queries in query_sum and query_second, or else in scores */
+    /* Number of queries in query_sum and query_second; without KEEL_NEED_QUERY_STATS, in `scores`.
+     * It may be below needs.window, for example after a short prompt. */
     int64_t query_count;
-    /* [kv_heads, stride]: K_j . key_sum of its head */
+    /* Dot product of each key with the key_sum of its head: [kv_heads, stride]. */
     const float *key_anchor;
-    /* [kv_heads, stride]: sum over the queries of a slot's own piece of the prompt, reduced over
-     * the group as needs.reduce_group says; 0 for tokens that were decoded */
+    /* Attention within pieces: [kv_heads, stride]. The prompt is cut into pieces of needs.chunk
+     * tokens. The queries of a piece attend to all slots of their own piece, also to later ones,
+     * and to nothing else. The probabilities are summed over the queries of the piece and reduced
+     * over the group (needs.reduce_group). 0 for decoded tokens. */
     const float *chunk_scores;
 } keel_policy_input;
 
-/* Where decide() answers. The core's arrays; which one is used follows from needs.output. */
+/* Where decide() writes its answer. The core owns the arrays; they are valid during the call.
+ * needs.output says which ones are used; the others are NULL. With granularity TOKEN or LAYER, only
+ * row 0 is used. */
 typedef struct keel_policy_decision {
     keel_header h;
-    /* SCORES: [kv_heads, stride], higher stays; one row [stride] with granularity TOKEN or
-     * LAYER. NaN is an error */
+    /* KEEL_OUTPUT_SCORES: the score of each slot below lengths[h]. Slots with higher scores stay.
+     * [kv_heads, stride] A NaN or a slot without a score is an error. */
     float *scores;
-    /* KEEP: [kv_heads, stride] slot numbers, strictly rising */
+    /* KEEL_OUTPUT_KEEP: numbers of the slots that stay, strictly rising. [kv_heads, stride] */
     int32_t *keep;
-    /* KEEP: [kv_heads] */
+    /* KEEL_OUTPUT_KEEP: length of each list. [kv_heads] */
     int32_t *keep_count;
-    /* SCORES: [kv_heads, stride], zeros; set to 1 what stays whatever its score, as if it were
-     * protected (an observation window, sinks). Row 0 with granularity TOKEN or LAYER. Where
-     * these and the protected slots do not fit into the budget, the newest of these stay */
+    /* KEEL_OUTPUT_SCORES: the core sets all entries to 0 before the call. The policy sets 1 for
+     * slots that stay whatever their score, such as sinks or an observation window. [kv_heads,
+     * stride] If these slots and the protected ones do not fit into the budget, the newest of these
+     * slots stay. */
     uint8_t *stay;
 } keel_policy_decision;
 
-/* The table. Required up to `decide`. */
+/* The table of functions. Members up to `decide` must be there and not NULL. */
 typedef struct keel_policy {
     keel_header h;
 
-    /* State for a new sequence. `params` is the plugin's table, checked and complete; `seed` the
-     * config's. *needs is filled. Reads files here or never. since 0.1. [init] */
+    /* Makes the state of a new sequence in *out, and fills *needs (keel_emit in abi.h). `params`
+     * are n_params values, one for each row of the plugin's table. `seed` is the seed of the run.
+     * `host` is valid until destroy. Files may be read here only. On an error, *out is not used.
+     * [init] */
     keel_status(KEEL_CALL *create)(const keel_host *, const keel_geometry *,
                                    const keel_param *const *params, uint32_t n_params,
                                    uint64_t seed, keel_policy_needs *needs,
                                    keel_policy_state **out);
-    /* NULL is fine. since 0.1. [ctx] */
+    /* Frees the state. NULL is allowed. [ctx] */
     void(KEEL_CALL *destroy)(keel_policy_state *);
-    /* Decides on one layer; called for layers 0.. in order (once, with layer 0, for granularity
-     * TOKEN). Keeping more than the budget is cut by the core, oldest unprotected first; keeping
-     * less is fine. since 0.1. [ctx] */
+    /* Decides which slots of one layer stay. Called for the layers in rising order; with
+     * KEEL_KEEP_TOKEN once, for layer 0. An answer above the budget is cut: the oldest unprotected
+     * slots go. An answer below the budget is fine. [ctx] */
     keel_status(KEEL_CALL *decide)(keel_policy_state *, const keel_policy_input *,
                                    keel_policy_decision *);
 
     /* ---- optional ---- */
 
-    /* The sequence begins anew. NULL: the core destroys and creates. since 0.1. [ctx] */
+    /* The sequence starts again, empty. NULL: the core destroys the state and creates another.
+     * [ctx] */
     keel_status(KEEL_CALL *reset)(keel_policy_state *);
-    /* An independent copy (an experiment's arms share one prefill). NULL: no state of
-     * its own; the core creates a fresh one. A table with fork has state: without save its
-     * sessions are refused where one is to be saved. since 0.1. [ctx] */
+    /* Makes an independent copy in *out, so that two sequences share a prompt. NULL: the state
+     * depends on nothing but the parameters and the seed, so the core creates a fresh one. A policy
+     * with fork but without save cannot be saved: the core refuses to save its sessions. [ctx] */
     keel_status(KEEL_CALL *fork)(const keel_policy_state *, keel_policy_state **out);
-    /* Tokens from logical position `position` on were taken back. NULL: nothing to do. since
-     * 0.1. [ctx] */
+    /* The tokens from position `position` on were taken back. NULL: the state does not depend on
+     * them. [ctx] */
     keel_status(KEEL_CALL *truncate)(keel_policy_state *, int64_t position);
-    /* State as bytes; data NULL: only *size is written. Both NULL: no state, or none that is
-     * saved (see fork). since 0.1. [ctx] */
+    /* Writes the state as bytes. `data` NULL: only writes the number of bytes to *size. Else *size
+     * is the room in `data` on entry, and the number of bytes written on return, which is no more.
+     * At most 1 GiB. [ctx] */
     keel_status(KEEL_CALL *save)(const keel_policy_state *, void *data, uint64_t *size);
+    /* Replaces the state by one that save() wrote. `data` comes from a file that somebody
+     * may have changed, so load checks it. Required if save is there. If both are NULL, nothing is
+     * saved (see fork). [ctx] */
     keel_status(KEEL_CALL *load)(keel_policy_state *, const void *data, uint64_t size);
 } keel_policy;
 
