@@ -1,5 +1,23 @@
-/* A budget allocator: shares the cache's budget out over layers and heads. Decides nothing about
- * single slots. */
+/* A budget allocator: it divides the cache's budget over layers and KV heads.
+ *
+ * Without an allocator every KV head may keep the same number of slots. An allocator gives some
+ * heads more and others less; the sum stays the same. It does not choose slots: the policy
+ * (policy.h) does that afterwards, within each head's budget.
+ *
+ * LIFE CYCLE. create() makes a state for one sequence. Whenever a trigger fires, the core calls
+ * allocate() once for all layers. With KEEL_ALLOCATOR_NEED_SCORES the policy scores all layers
+ * first, so allocate() can read the scores. destroy() frees the state.
+ *
+ * EXAMPLE. allocate() that gives all heads the same:
+ *
+ *     keel_status allocate(keel_allocator_state *state, const keel_allocator_input *in,
+ *                          int32_t *budgets) {
+ *         for (uint32_t i = 0; i < in->layers * in->kv_heads; ++i) budgets[i] =
+ *         (int32_t)in->budget; return KEEL_OK;
+ *     }
+ *
+ * In C++, sdk_policy.hpp turns a class into an allocator plugin, and its share_out() divides a sum
+ * with bounds. Everything here exists since 0.1. */
 #ifndef KEEL_ALLOCATOR_H
 #define KEEL_ALLOCATOR_H
 
@@ -9,65 +27,82 @@
 extern "C" {
 #endif
 
+/* An allocator's state for one sequence. create makes it, destroy frees it. */
 typedef struct keel_allocator_state keel_allocator_state;
 
-#define KEEL_ALLOCATOR_NEED_SCORES (1ull << 0) /* input.scores */
+/* Bit of keel_allocator_needs.needs: allocate() reads input.scores. Refused for a policy that
+ * answers with keep-lists or has granularity TOKEN. */
+#define KEEL_ALLOCATOR_NEED_SCORES (1ull << 0)
 
+/* Bits of keel_allocator_needs.flags. The core refuses an allocator with a bit that it does not
+ * know. */
 enum keel_allocator_flags_e {
-    /* heads of a layer may get different budgets: the policy's granularity must be
-     * HEAD_RAGGED-capable (HEAD_EQUAL and HEAD_RAGGED are) */
+    /* Heads of a layer may get different budgets. Refused for a policy whose granularity is TOKEN
+     * or LAYER. */
     KEEL_ALLOCATOR_RAGGED = 1,
-    /* weighs the scores of one head against another's as they are: refused for a policy without
-     * KEEL_POLICY_COMPARABLE */
+    /* The allocator compares the scores of one head with those of another. Refused for a policy
+     * without KEEL_POLICY_COMPARABLE. */
     KEEL_ALLOCATOR_COMPARES = 2,
-    /* layers may get different budgets: the policy's granularity must not be TOKEN */
+    /* Layers may get different budgets. Refused for a policy whose granularity is TOKEN. */
     KEEL_ALLOCATOR_BY_LAYER = 4
 };
 
-/* Out-struct of create. An unknown bit in needs makes the core refuse the allocator. */
+/* Out-struct of create: what the allocator needs with these parameters. The core zeroes it before
+ * the call. */
 typedef struct keel_allocator_needs {
     keel_header h;
+    /* KEEL_ALLOCATOR_NEED_* bits. The core refuses an allocator with a bit that it does not know.
+     * */
     uint64_t needs;
+    /* Bits of keel_allocator_flags_e. */
     uint32_t flags;
     uint32_t reserved;
 } keel_allocator_needs;
 
-/* The core's, valid during the call. */
+/* What allocate() divides. The core owns the struct and the arrays; they are valid during the call.
+ * All arrays are in host memory. */
 typedef struct keel_allocator_input {
     keel_header h;
+    /* Number of layers and of KV heads of a layer. */
     uint32_t layers, kv_heads;
-    /* slots per head on average, protected ones included: the sum to share out is budget *
-     * layers * kv_heads */
+    /* Average number of slots of a head that may stay, protected ones included. The sum to divide
+     * is budget * layers * kv_heads. */
     int64_t budget;
-    /* slots of each head that stay in any case: no budget may be below */
+    /* Smallest budget that a head may get: its protected slots, or the policy's least_budget if
+     * that is more. With scores, slots that the policy lets stay count as protected. At most
+     * `budget`. */
     int64_t protected_slots;
-    /* elements from one head's scores to the next */
+    /* Elements from the row of one head to that of the next in `scores` and `protected_masks`. */
     int64_t stride;
-    /* [layers, kv_heads] slots in use */
+    /* Slots in use: [layers, kv_heads]. */
     const int32_t *lengths;
-    /* per layer f32 [kv_heads, stride] from the policy, or NULL */
+    /* The policy's scores: for each layer a pointer to f32 [kv_heads, stride]. NULL without
+     * KEEL_ALLOCATOR_NEED_SCORES. */
     const float *const *scores;
-    /* per layer u8 [kv_heads, stride], with scores: what is protected and what the policy lets
-     * stay, which also counts in protected_slots */
+    /* For each layer a pointer to u8 [kv_heads, stride]. 1: the slot is protected, or the policy
+     * lets it stay (keel_policy_decision.stay). NULL if `scores` is NULL. */
     const uint8_t *const *protected_masks;
-    /* of each head those that nobody chooses among: what is protected, and what the policy keeps
-     * of itself (an observation window, sinks: its least_budget but for one), what is both
-     * counted once. PyramidKV's pyramid stands on these. At most the budget. since 0.1 */
+    /* Slots of each head that are not chosen by scores: the protected ones, and those that the
+     * policy always keeps (its least_budget minus 1: first the newest needs.window slots, then
+     * slots at the front). A slot that is both counts once. At most `budget`. The allocator
+     * `pyramid` divides only what is above this number. */
     int64_t fixed_slots;
 } keel_allocator_input;
 
-/* The table. Required up to `allocate`. */
+/* The table of functions. All members must be there and not NULL. */
 typedef struct keel_allocator {
     keel_header h;
-    /* since 0.1. [init] */
+    /* Makes the state of a new sequence in *out, and fills *needs (keel_emit in abi.h). `params`
+     * are n_params values, one for each row of the plugin's table. `host` is valid until destroy.
+     * On an error, *out is not used. [init] */
     keel_status(KEEL_CALL *create)(const keel_host *, const keel_geometry *,
                                    const keel_param *const *params, uint32_t n_params,
                                    keel_allocator_needs *needs, keel_allocator_state **out);
-    /* NULL is fine. since 0.1. [ctx] */
+    /* Frees the state. NULL is allowed. [ctx] */
     void(KEEL_CALL *destroy)(keel_allocator_state *);
-    /* Writes budgets[layers, kv_heads], each at least protected_slots; the core checks that the
-     * sum is not above the budget's. Called each time before a trigger's decisions. since 0.1.
-     * [ctx] */
+    /* Writes the budget of each head, in slots: `budgets` is [layers, kv_heads]. The core checks
+     * the answer, and fails the run if a budget is below protected_slots, if the sum is above
+     * budget * layers * kv_heads, or if heads differ that must not (see the flags). [ctx] */
     keel_status(KEEL_CALL *allocate)(keel_allocator_state *, const keel_allocator_input *,
                                      int32_t *budgets);
 } keel_allocator;
