@@ -12,8 +12,9 @@
  *
  *     keel_status allocate(keel_allocator_state *state, const keel_allocator_input *in,
  *                          int32_t *budgets) {
- *         for (uint32_t i = 0; i < in->layers * in->kv_heads; ++i) budgets[i] =
- *         (int32_t)in->budget; return KEEL_OK;
+ *         for (uint32_t i = 0; i < in->layers * in->kv_heads; ++i)
+ *             budgets[i] = (int32_t)in->budget;
+ *         return KEEL_OK;
  *     }
  *
  * In C++, sdk_policy.hpp turns a class into an allocator plugin, and its share_out() divides a sum
@@ -51,8 +52,8 @@ enum keel_allocator_flags_e {
  * the call. */
 typedef struct keel_allocator_needs {
     keel_header h;
-    /* KEEL_ALLOCATOR_NEED_* bits. The core refuses an allocator with a bit that it does not know.
-     * */
+    /* KEEL_ALLOCATOR_NEED_* bits. The core refuses an allocator with a bit that it does not
+     * know. */
     uint64_t needs;
     /* Bits of keel_allocator_flags_e. */
     uint32_t flags;

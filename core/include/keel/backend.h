@@ -1,21 +1,51 @@
-/* A compute backend: devices, contexts, buffers, a stream, weights, plans and the op table.
+/* A compute backend: the table of functions that runs a model on a device.
  *
- * The required slots are the first ten; with `matmul` added that is a working backend. Every
- * other slot may be NULL: the core then composes the op of smaller ones, or runs it on the
- * fallback the config names, or on its own reference - and says so.
+ * WHO CALLS WHOM. The core calls these functions, in this order:
+ * 1. device_count and device_info: which devices are there. ctx_create opens one of them. The
+ *    result is a keel_ctx, the context.
+ * 2. weight_prepare for each weight of the model, and op_plan for each op of it. Both are optional.
+ * 3. buffer_create for activations and KV cache.
+ * 4. For each step of the model: buffer_write of token ids, positions and block tables; the ops;
+ *    flush; buffer_read or wait.
+ * 5. The destroy functions, ctx_destroy last.
  *
- * THE STREAM. A context has one. Ops and buffer_write are queued in it and run in order;
- * buffer_write has copied its source when it returns. Nothing has to start before flush. flush
- * returns a ticket, rising by at least one from call to call; work queued before flush is done
- * when wait(ticket) returns. buffer_read waits for all that was queued before it. An error of
- * queued work surfaces from the next flush, wait, poll or buffer_read.
+ * WHAT IS REQUIRED. The first ten functions, device_count to wait. With `matmul` added, a backend
+ * is useful. Every other function may be NULL. If an op is NULL or refuses, the core takes the next
+ * rung of the fallback ladder (ops.h) and reports it.
  *
- * WHAT VARIES FROM STEP TO STEP LIVES IN BUFFERS (ids, positions, lengths, block tables, index
- * lists), never in args: a step can be recorded once and submitted again (draft keel.replay/1).
+ * THE STREAM. A context has one stream: a queue of work that runs in order.
+ * - Ops and buffer_write are queued in it. buffer_write copies its source before it returns.
+ * - Queued work may start at once, or only at the next flush. flush returns a ticket. Each ticket
+ *   is larger than the one before. When wait(ticket) returns, all work queued before that flush is
+ *   done.
+ * - buffer_read waits for all work queued before it.
+ * - If queued work fails, the next flush, wait, poll or buffer_read returns the error.
  *
- * Extension names the core knows or reserves: keel.replay/1, keel.timestamps/1,
- * keel.read_later/1, keel.stream_counts/1, keel.batched_decode/1, keel.fused_ffn/1,
- * keel.attention_backward/1; keel.mla/1, keel.moe/1, keel.gptq/1, keel.kv_merge/1. */
+ * RECORDED STEPS. Whatever changes from step to step is in buffers: token ids, positions, lengths,
+ * block tables, index lists. Args stay the same. So a backend can record a step once and submit it
+ * again (ext/draft/replay.h).
+ *
+ * EXAMPLE. A context whose ops run inside the call needs no queue:
+ *
+ *     keel_status flush(keel_ctx *ctx, uint64_t *ticket) {
+ *         *ticket = ++ctx->tickets;
+ *         return KEEL_OK;
+ *     }
+ *     keel_status wait(keel_ctx *ctx, uint64_t ticket) {
+ *         return ticket == 0 || ticket > ctx->tickets ? KEEL_E_INVALID_ARG : KEEL_OK;
+ *     }
+ *
+ * STRUCTS. "Out-struct" means: the caller zeroes the struct and writes its header, and the callee
+ * fills it with keel_emit() (abi.h). In the other structs, the caller owns the struct and what it
+ * points to; both are valid during the call. "For people" means: the text is shown, never parsed.
+ *
+ * EXTENSIONS. keel_plugin.get_extension hands out more tables. The core uses keel.replay/1,
+ * keel.timestamps/1, keel.read_later/1, keel.stream_counts/1 and keel.batched_decode/1
+ * (ext/draft/). These names are reserved: keel.fused_ffn/1, keel.attention_backward/1, keel.mla/1,
+ * keel.moe/1, keel.gptq/1, keel.kv_merge/1.
+ *
+ * Thread tags are those of abi.h. After KEEL_E_DEVICE_LOST, the core only calls destroy functions
+ * of the context. Everything here exists since 0.1. */
 #ifndef KEEL_BACKEND_H
 #define KEEL_BACKEND_H
 
@@ -26,238 +56,281 @@
 extern "C" {
 #endif
 
-/* A device opened for work: one stream, its buffers, weights and plans. */
+/* A device that was opened for work, with one stream, and the buffers, weights and plans on it. The
+ * backend defines it. ctx_create makes it, ctx_destroy frees it. */
 typedef struct keel_ctx keel_ctx;
+
+/* ---- devices and contexts -------------------------------------------------------------------- */
 
 typedef uint32_t keel_device_type;
 enum keel_device_type_e {
     KEEL_DEVICE_CPU = 1,
-    KEEL_DEVICE_INTEGRATED = 2, /* a GPU that shares the host's memory */
-    KEEL_DEVICE_DISCRETE = 3,
+    KEEL_DEVICE_INTEGRATED = 2, /* a GPU that shares the memory of the host */
+    KEEL_DEVICE_DISCRETE = 3,   /* a GPU with memory of its own */
     KEEL_DEVICE_OTHER = 4
 };
 
+/* Bits of keel_device_info.flags. */
 enum keel_device_flags_e {
-    /* host-visible buffers are as fast as others: one physical memory */
+    /* Host and device share the physical memory: HOST_VISIBLE buffers are as fast as others. */
     KEEL_DEVICE_UNIFIED = 1,
-    /* buffer_create takes host memory (KEEL_BUFFER_IMPORT) */
+    /* buffer_create accepts KEEL_BUFFER_IMPORT. */
     KEEL_DEVICE_IMPORTS_HOST = 2
 };
 
-/* Out-struct. Text is UTF-8, cut to fit, NUL at the end. */
+/* Out-struct. Texts are UTF-8, cut to fit, and end with NUL. */
 typedef struct keel_device_info {
     keel_header h;
+    /* For people. A pipeline file may select a device by a part of its name or vendor. */
     char name[128];
     char vendor[64];
     char driver[128];
     keel_device_type type;
-    uint32_t flags;       /* keel_device_flags_e */
-    uint64_t total_bytes; /* of memory it can use; 0: unknown */
+    /* Bits of keel_device_flags_e. */
+    uint32_t flags;
+    /* Bytes of memory that the device can use. 0: unknown. */
+    uint64_t total_bytes;
 } keel_device_info;
 
+/* What ctx_create opens. */
 typedef struct keel_ctx_desc {
     keel_header h;
-    uint32_t device; /* index below device_count */
+    /* Number of the device, below the count of device_count. */
+    uint32_t device;
+    /* Number of parameters. */
     uint32_t n_params;
-    const keel_param *const *params; /* the plugin's table, checked and complete */
+    /* One value for each row of the plugin's parameter table, in its order (plugin.h). */
+    const keel_param *const *params;
 } keel_ctx_desc;
 
+/* When the core submits queued work and when it waits. It never changes a result. */
 typedef uint32_t keel_sync;
 enum keel_sync_e {
-    KEEL_SYNC_LAZY = 0,   /* flush at natural ends, wait only where the host reads */
-    KEEL_SYNC_EAGER = 1,  /* wait after every op: for debugging */
+    KEEL_SYNC_LAZY = 0,   /* flush at the end of a step, wait when the host reads */
+    KEEL_SYNC_EAGER = 1,  /* wait after every op; for debugging */
     KEEL_SYNC_BATCHED = 2 /* flush every sync_ops ops */
 };
 
-/* Out-struct: what the context likes. A zero member means: the core's default. */
+/* Out-struct: what the context prefers. A member that is 0 means: the core's default. */
 typedef struct keel_ctx_info {
     keel_header h;
-    /* for people: "avx2, 2 threads, compute fast" */
+    /* For people, such as "avx2, 2 threads, compute fast". Backends without op_plan put "compute
+     * fast" in it if the bounds for "fast" apply (ops.h). */
     char description[256];
-    /* what A is in the op table; f32 by default */
+    /* The type A of ops.h: f32, f16 or bf16. Default: f32. */
     keel_dtype activation_dtype;
-    /* what `strategy: auto` means */
+    /* What `strategy: auto` in a pipeline file means. */
     keel_sync sync;
-    /* with KEEL_SYNC_BATCHED */
+    /* With KEEL_SYNC_BATCHED: ops between two flushes. */
     uint32_t sync_ops;
-    /* slots of a cache block, a power of two; 64 by default */
+    /* Slots of a block of the KV cache. A power of two, at most 4096. Default: 64. */
     uint32_t kv_block_slots;
-    /* tokens of a prefill chunk; 512 by default */
+    /* Tokens of a chunk of a prompt, at most 65536. Default: 512. */
     uint32_t prefill_chunk;
-    /* of buffers, of imported memory, and of the offsets at which the core places tensors in a
-     * buffer; at least 64. Views into them may begin anywhere (tensor.h) */
+    /* Alignment in bytes: of buffers, of imported memory, and of the offsets at which the core
+     * places tensors in a buffer. A power of two, at least 64. Default: 64. A view into such a
+     * tensor may begin at any element (tensor.h). */
     uint32_t buffer_align;
-    /* 0: no limit but memory */
+    /* Largest buffer in bytes. 0: no limit except memory. */
     uint64_t max_buffer_bytes;
-    /* bits 1 << dtype: weight_prepare, matmul and embed take weights of these too, beside f32,
-     * f16, bf16, q8_0 and q4_0. What a file holds in others, the core converts and says so.
-     * since 0.1 */
+    /* Bits 1 << dtype: weight_prepare, matmul and embed take weights of these types too. Every
+     * backend takes f32, f16, bf16, q8_0 and q4_0. The core converts weights of other types and
+     * reports it. */
     uint64_t weight_dtypes;
 } keel_ctx_info;
 
+/* ---- buffers --------------------------------------------------------------------------------- */
+
 typedef uint32_t keel_buffer_kind;
 enum keel_buffer_kind_e {
-    /* fastest for the device */
+    /* The fastest memory for the device. Every backend has this kind. */
     KEEL_BUFFER_DEVICE = 0,
-    /* buffer_map works */
+    /* buffer_map works for it. */
     KEEL_BUFFER_HOST_VISIBLE = 1,
-    /* uses the host memory given, without a copy, until destroyed */
+    /* The buffer is the host memory in keel_buffer_desc.host, without a copy. */
     KEEL_BUFFER_IMPORT = 2,
-    /* address space only: ranges hold memory between buffer_commit(1) and buffer_commit(0) */
+    /* Only address space. A range of it has memory between buffer_commit(1) and
+     * buffer_commit(0). */
     KEEL_BUFFER_RESERVE = 3
 };
 
+/* What buffer_create makes. */
 typedef struct keel_buffer_desc {
     keel_header h;
-    /* bytes, above 0 */
+    /* Bytes, at least 1. */
     uint64_t size;
     keel_buffer_kind kind;
     uint32_t reserved;
-    /* KEEL_BUFFER_IMPORT: the memory, aligned to keel_ctx_info.buffer_align, valid until
-     * destroyed; else NULL */
+    /* KEEL_BUFFER_IMPORT: the host memory, aligned to keel_ctx_info.buffer_align. The caller owns
+     * it; it is valid until the buffer is destroyed. Other kinds: NULL. */
     void *host;
 } keel_buffer_desc;
 
-/* Out-struct, in bytes; 0: unknown. Where nothing is free `free` is 1: the core takes all of
- * `total` that is not ours for free if it is 0. */
+/* Out-struct. Numbers are bytes of device memory. */
 typedef struct keel_mem_info {
     keel_header h;
+    /* All memory of the device, and what is free of it. 0: unknown. If `free` is 0, the core
+     * assumes that everything is free except `ours`. So a device with no free memory writes 1. */
     uint64_t total, free;
-    uint64_t ours; /* held by this context: buffers, weights, plans, scratch */
+    /* Held by this context: buffers, weights, plans, scratch. */
+    uint64_t ours;
 } keel_mem_info;
 
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* How several sources become the rows of one weight. */
 typedef uint32_t keel_join;
 enum keel_join_e {
-    /* sources one after the other: Q, K, V */
+    /* All rows of the first source, then all rows of the second, and so on. Used for Q, K, V. */
     KEEL_JOIN_ROWS = 0,
-    /* row 0 of each source, row 1 of each, ...: gate, up. All have the same number of rows */
+    /* Row 0 of each source, then row 1 of each, and so on. Used for gate and up. All sources have
+     * the same number of rows. */
     KEEL_JOIN_INTERLEAVE = 1
 };
 
+/* Bits of keel_weight_desc.use: which op reads the weight. */
 enum keel_weight_use_e { KEEL_USE_MATMUL = 1,
                          KEEL_USE_EMBED = 2 };
 
-/* Part of a weight as it lies in a file. Rows are contiguous, keel_dtype_row_bytes(dtype, cols)
- * apart. */
+/* A matrix in a model file, one source of a weight. Rows are contiguous, and
+ * keel_dtype_row_bytes(dtype, cols) bytes apart. The memory is valid during weight_prepare. If
+ * weight_info says source_needed, it is valid until weight_destroy. */
 typedef struct keel_weight_source {
     keel_header h;
-    const void *mapping;    /* start of the mapped file or memory block */
-    uint64_t mapping_bytes; /* its whole size, so that a device can import it once */
-    uint64_t offset;        /* of row 0 in it; any alignment */
+    /* Start of the mapped file, or of a block of memory. */
+    const void *mapping;
+    /* Size of the whole mapping in bytes. So a device can import the mapping once for all
+     * weights. */
+    uint64_t mapping_bytes;
+    /* Bytes from `mapping` to row 0. Any alignment. */
+    uint64_t offset;
     keel_dtype dtype;
     uint32_t reserved;
     int64_t rows, cols;
 } keel_weight_source;
 
+/* What weight_prepare makes. */
 typedef struct keel_weight_desc {
     keel_header h;
-    const keel_weight_source *const *sources; /* n_sources, all with the same dtype and cols */
+    /* n_sources pointers, at least one. All sources have the same dtype and cols. */
+    const keel_weight_source *const *sources;
     uint32_t n_sources;
     keel_join join;
-    uint32_t use;   /* keel_weight_use_e bits; both for tied embeddings */
-    uint32_t max_m; /* largest number of rows that x will have */
+    /* Bits of keel_weight_use_e. Both bits if input and output embeddings are the same weight. */
+    uint32_t use;
+    /* Largest number of rows that x of a matmul will have. */
+    uint32_t max_m;
 } keel_weight_desc;
 
 /* Out-struct. */
 typedef struct keel_weight_info {
     keel_header h;
-    /* joined */
+    /* Size of the joined weight. */
     int64_t rows, cols;
-    /* that matmul reads for m = 1: the joined weight in the backend's layout */
+    /* Bytes that a matmul with m = 1 reads: the joined weight in the backend's layout. */
     uint64_t bytes;
-    /* 1: the sources stay in use, and mapped, until weight_destroy; 0: the core may drop them */
+    /* 1: the backend reads the sources in place, so they stay mapped until weight_destroy. 0: the
+     * core may drop them. */
     uint32_t source_needed;
-    /* of the stored values */
+    /* Type of the stored values. */
     keel_dtype dtype;
-    /* for people: "q4_0, 8 rows interleaved" */
+    /* For people, such as "q4_0, 8 rows interleaved". */
     char layout[64];
 } keel_weight_info;
 
 /* Out-struct. */
 typedef struct keel_plan_info {
     keel_header h;
-    /* of backend memory that the op uses beside its tensors; shared between plans where it can
-     * be */
+    /* Bytes of device memory that the op uses besides its tensors. Plans share this memory if
+     * possible. */
     uint64_t scratch_bytes;
-    /* for people and tests: "matmul q4_0 avx2 fast" */
+    /* For people and tests, such as "matmul q4_0 avx2 fast". If "fast" is in it, the bounds for
+     * "fast" apply (ops.h). */
     char kernel[64];
 } keel_plan_info;
 
-/* The table. Required up to `wait`. */
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* The functions of a backend. Members up to `wait` must be there and not NULL. */
 typedef struct keel_backend {
     keel_header h;
 
-    /* How many devices there are now; 0 is fine. since 0.1. [init] */
+    /* Writes the number of devices to *n. 0 is no error; if the backend knows why, it says so with
+     * keel_host.set_error. [init] */
     keel_status(KEEL_CALL *device_count)(const keel_host *, uint32_t *n);
-    /* Facts of device `index`. since 0.1. [init] */
+    /* Describes the device with number `index`. KEEL_E_NOT_FOUND: there is none. [init] */
     keel_status(KEEL_CALL *device_info)(const keel_host *, uint32_t index, keel_device_info *out);
-    /* Opens a device. The host pointer stays valid until ctx_destroy returns. since 0.1. [init] */
+    /* Opens a device. The host pointer stays valid until ctx_destroy returns. On an error, *out is
+     * not used. [init] */
     keel_status(KEEL_CALL *ctx_create)(const keel_host *, const keel_ctx_desc *, keel_ctx **out);
-    /* After all its buffers, weights and plans were destroyed; waits for queued work. since 0.1.
-     * [ctx] */
+    /* Waits for queued work and closes the device. The core has destroyed the context's buffers,
+     * weights and plans before. [ctx] */
     void(KEEL_CALL *ctx_destroy)(keel_ctx *);
-    /* A buffer, not zeroed, aligned to max(64 B, the device's own). KEEL_E_OUT_OF_MEMORY leaves
-     * all as it was; a kind that the backend does not have is KEEL_E_UNSUPPORTED (DEVICE always
-     * works). since 0.1. [ctx] */
+    /* Makes a buffer in *out. It is not zeroed. It is aligned to 64 bytes, or to the device's
+     * alignment if that is larger. KEEL_E_UNSUPPORTED: the backend does not have this kind (every
+     * backend has KEEL_BUFFER_DEVICE). KEEL_E_OUT_OF_MEMORY: nothing changed. [ctx] */
     keel_status(KEEL_CALL *buffer_create)(keel_ctx *, const keel_buffer_desc *, keel_buffer **out);
-    /* Queued work that uses it is waited for first. NULL is fine. since 0.1. [ctx] */
+    /* Frees a buffer, after the queued work that uses it. NULL is allowed. [ctx] */
     void(KEEL_CALL *buffer_destroy)(keel_ctx *, keel_buffer *);
-    /* Queued: n bytes from src to offset; src is copied before the return. since 0.1. [ctx] */
+    /* Queues a write of n bytes from `src` to `offset` of the buffer. `src` is copied before the
+     * function returns. [ctx] */
     keel_status(KEEL_CALL *buffer_write)(keel_ctx *, keel_buffer *, uint64_t offset,
                                          const void *src, uint64_t n);
-    /* Waits for all that was queued, then copies n bytes to dst. since 0.1. [ctx] */
+    /* Waits for all queued work, then copies n bytes from `offset` of the buffer to `dst`. [ctx] */
     keel_status(KEEL_CALL *buffer_read)(keel_ctx *, keel_buffer *, uint64_t offset, void *dst,
                                         uint64_t n);
-    /* Submits what is queued; *ticket names it. since 0.1. [ctx] */
+    /* Submits all queued work and writes its ticket to *ticket, at least 1. [ctx] */
     keel_status(KEEL_CALL *flush)(keel_ctx *, uint64_t *ticket);
-    /* Returns when all up to the ticket is done. A ticket that no flush gave, 0 too, is
-     * KEEL_E_INVALID_ARG. since 0.1. [ctx] */
+    /* Waits until all work up to the ticket is done. KEEL_E_INVALID_ARG: no flush returned this
+     * ticket; 0 is never one. [ctx] */
     keel_status(KEEL_CALL *wait)(keel_ctx *, uint64_t ticket);
 
     /* ---- optional from here on ---- */
-
-    /* KEEL_OK if done, KEEL_E_NOT_READY if not. For hosts other than the core, which waits; NULL
-     * is fine. since 0.1. [ctx] */
+    /* KEEL_OK: the work up to the ticket is done. KEEL_E_NOT_READY: not yet. It does not wait. The
+     * core does not call it; other hosts may. [ctx] */
     keel_status(KEEL_CALL *poll)(keel_ctx *, uint64_t ticket);
-    /* NULL: all defaults. since 0.1. [ctx] */
+    /* What the context prefers. NULL: all defaults. [ctx] */
     keel_status(KEEL_CALL *ctx_info)(keel_ctx *, keel_ctx_info *out);
-    /* NULL: unknown. since 0.1. [ctx] */
+    /* Memory of the device. NULL: unknown. [ctx] */
     keel_status(KEEL_CALL *mem_info)(keel_ctx *, keel_mem_info *out);
-    /* The host's pointer to a HOST_VISIBLE, RESERVE or IMPORT buffer, the same for its life. The
-     * host touches it only when no queued work does. NULL: the core reads and writes through
-     * copies. since 0.1. [ctx] */
+    /* Writes to *out the host's pointer to a HOST_VISIBLE, RESERVE or IMPORT buffer. It is the same
+     * as long as the buffer lives. The host uses the memory only while no queued work does. NULL:
+     * the core copies with buffer_read and buffer_write. [ctx] */
     keel_status(KEEL_CALL *buffer_map)(keel_ctx *, keel_buffer *, void **out);
-    /* commit 1: memory stands behind the range (contents undefined). 0: whole pages of the range
-     * go back to the system; their contents are lost. Of RESERVE buffers. Ordered in the stream.
-     * NULL: no RESERVE; the core grows by copying. since 0.1. [ctx] */
+    /* For n bytes of a RESERVE buffer. With commit 1 the range gets memory, of any contents. With 0
+     * whole pages of the range go back to the system, and their contents are lost. Runs in the
+     * stream's order. NULL: the backend has no RESERVE, so a growing KV cache is copied. [ctx] */
     keel_status(KEEL_CALL *buffer_commit)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n,
                                           uint32_t commit);
 
-    /* Takes a weight into the backend's own layout, or uses the source in place. May run long:
-     * looks at host->cancelled. NULL or KEEL_E_UNSUPPORTED: the core keeps the joined weight in
-     * a buffer and passes it as a tensor. since 0.1. [ctx] */
+    /* Makes a weight in *out: copies the sources into the backend's layout, or reads them in place.
+     * It may take long, so it asks host->cancelled. NULL or KEEL_E_UNSUPPORTED: the core joins the
+     * sources in a buffer, and ops get the weight as a tensor. [ctx] */
     keel_status(KEEL_CALL *weight_prepare)(keel_ctx *, const keel_weight_desc *, keel_weight **out);
-    /* NULL is fine. Required with weight_prepare. since 0.1. [ctx] */
+    /* Frees a weight. NULL is allowed. Required with weight_prepare. [ctx] */
     void(KEEL_CALL *weight_destroy)(keel_ctx *, keel_weight *);
-    /* Required with weight_prepare. since 0.1. [ctx] */
+    /* Describes a weight. Required with weight_prepare. [ctx] */
     keel_status(KEEL_CALL *weight_info)(keel_ctx *, const keel_weight *, keel_weight_info *out);
 
-    /* Settles an op before it is used. `args` is its args struct as a template of the largest
-     * call to come; buffers may be NULL. In a call each dimension that counts tokens, rows,
-     * slots, blocks or ranges may be smaller, strides outside of those differ, and so may
-     * buffers, offsets, max_length, begin, end and n_sides; the rest is the same.
-     * KEEL_E_UNSUPPORTED: this op will not run here. NULL: ops are tried as they come. Required
-     * with plan_destroy and plan_info. since 0.1. [ctx] */
+    /* Prepares calls of an op and makes a plan in *out. `args` is the op's args struct, a template
+     * of the largest call. Its buffers may be NULL. The calls that use the plan may differ from the
+     * template:
+     * - Dimensions that count tokens, rows, slots, blocks or ranges may be smaller. Then the
+     *   strides of the dimensions outside them may differ too.
+     * - Buffers, offsets, max_length, begin, end and n_sides may differ.
+     * Everything else is equal. KEEL_E_UNSUPPORTED: the op does not run here, also for an unknown
+     * `op`. NULL: the core calls ops without a plan, and the backend decides in the call. [ctx] */
     keel_status(KEEL_CALL *op_plan)(keel_ctx *, keel_op op, const keel_op_args *args,
                                     keel_plan **out);
-    /* NULL is fine. since 0.1. [ctx] */
+    /* Frees a plan. NULL is allowed. Required with op_plan. [ctx] */
     void(KEEL_CALL *plan_destroy)(keel_ctx *, keel_plan *);
-    /* since 0.1. [ctx] */
+    /* Describes a plan. Required with op_plan. [ctx] */
     keel_status(KEEL_CALL *plan_info)(keel_ctx *, const keel_plan *, keel_plan_info *out);
 
     /* ---- ops ---------------------------------------------------------------------------------
-     * They are queued in the stream. ops*.h has their meaning, shapes and bounds. NULL: the core
-     * uses its fallback ladder. All since 0.1, all [ctx]. Slot k is the op with id k + 1. */
+     * Each call queues the op in the stream. ops.h, ops_attention.h and ops_policy.h say what an op
+     * computes; KEEL_OP_NAME in ops.h names it. Errors: see ops.h. NULL: the core uses its fallback
+     * ladder. The op with number n is the n-th of these. All are [ctx]. */
     keel_status(KEEL_CALL *matmul)(keel_ctx *, const keel_matmul_args *);
     keel_status(KEEL_CALL *rms_norm)(keel_ctx *, const keel_norm_args *);
     keel_status(KEEL_CALL *add_rms_norm)(keel_ctx *, const keel_norm_args *);
@@ -289,7 +362,7 @@ typedef struct keel_backend {
     keel_status(KEEL_CALL *top_k_rows)(keel_ctx *, const keel_rows_args *);
 } keel_backend;
 
-/* X(ID, slot, args type) for each op, in the order of the slots: for wrappers, tables and tests. */
+/* X(ID, slot, args type) for each op in the order of the slots, for wrappers and tables. */
 #define KEEL_FOR_EACH_OP(X)                                           \
     X(MATMUL, matmul, keel_matmul_args)                               \
     X(RMS_NORM, rms_norm, keel_norm_args)                             \

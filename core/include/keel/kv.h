@@ -43,8 +43,8 @@ typedef struct keel_kv_view {
     keel_header h;
     /* Arena of the keys: [blocks, block_slots, head_dim], f32, f16, bf16, q8_0 or q4_0. */
     const keel_tensor *k;
-    /* Arena of the values: [blocks, block_slots, v_head_dim]. Its type may differ from that of k.
-     * */
+    /* Arena of the values: [blocks, block_slots, v_head_dim]. Its type may differ from that of
+     * k. */
     const keel_tensor *v;
     /* Block numbers: i32 [kv_heads, blocks_per_head]. Entry [h][i] is the block in k and v with the
      * slots i * block_slots and following of head h. -1: the head has no such block. */
@@ -70,8 +70,8 @@ typedef uint32_t keel_rope_mode;
 enum keel_rope_mode_e {
     /* Pair i is elements i and i + rot/2. Hugging Face checkpoints and GPT-NeoX use it. */
     KEEL_ROPE_HALF_SPLIT = 1,
-    /* Pair i is elements 2i and 2i + 1. Checkpoints of Meta and Llama models in GGUF files use it.
-     * */
+    /* Pair i is elements 2i and 2i + 1. Checkpoints of Meta and Llama models in GGUF files use
+     * it. */
     KEEL_ROPE_INTERLEAVED = 2
 };
 

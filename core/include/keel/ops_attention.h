@@ -47,8 +47,8 @@ typedef struct keel_rope_args {
     const keel_tensor *out;
 } keel_rope_args;
 
-/* Each query head and key head is RMS-normalized before RoPE, with q_norm, k_norm and eps (Qwen3).
- * */
+/* Each query head and key head is RMS-normalized before RoPE, with q_norm, k_norm and eps
+ * (Qwen3). */
 #define KEEL_QKV_NORM 1u
 /* q_unrotated and k_unrotated are written too, each if it is not NULL. They get the values after
  * the norm and before RoPE. */
@@ -182,8 +182,8 @@ typedef struct keel_kv_append_args {
  *
  * Each list is strictly rising. So `from` and `to` may be the same view: rows only move to lower
  * slots. `to` may also have some other blocks, if a fork shares the blocks of `from`. A block that
- * is in both tables has the same place in both. Lengths are neither read nor written. Bound: exact.
- * */
+ * is in both tables has the same place in both. Lengths are neither read nor written. Bound:
+ * exact. */
 typedef struct keel_kv_gather_args {
     KEEL_ARGS_HEAD;
     const keel_kv_view *from, *to;

@@ -133,8 +133,8 @@ enum keel_policy_flags_e {
     KEEL_POLICY_COMPARABLE = 1,
     /* The policy acts once, at the end of the prompt. */
     KEEL_POLICY_PREFILL_ONLY = 2,
-    /* The policy may also act between the chunks of a prompt. So a long prompt needs less memory.
-     * */
+    /* The policy may also act between the chunks of a prompt. So a long prompt needs less
+     * memory. */
     KEEL_POLICY_BLOCKWISE = 4,
     /* The policy wants to decide after each layer of a step instead of after the last one. This
      * version does not offer that and refuses the policy. */
@@ -171,8 +171,8 @@ typedef struct keel_policy_needs {
     uint32_t own_budget;
     /* Columns r of `projection`. With KEEL_NEED_KEY_PROJECT. */
     uint32_t projection_cols;
-    /* f32 [head_dim, r]. The policy owns it; it is valid until destroy. With KEEL_NEED_KEY_PROJECT.
-     * */
+    /* f32 [head_dim, r]. The policy owns it; it is valid until destroy. With
+     * KEEL_NEED_KEY_PROJECT. */
     const float *projection;
     /* The smallest budget that the policy works with, in slots per head. It includes the slots that
      * the policy always keeps. The core refuses a smaller budget and names this number. 0: any
