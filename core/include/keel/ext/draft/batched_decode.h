@@ -1,9 +1,21 @@
-/* keel.batched_decode/1 (draft): what a decode step of n sequences does apart for each of them,
- * in one call: appending to n caches, and attention over them. All else of such a step is the op
- * table's ops over n rows.
+/* keel.batched_decode/1 (draft): a decode step of n sequences in one call.
+ *
+ * A decode step of n sequences has n rows: the newest token of each sequence. Most ops treat the
+ * rows independently, so the op table serves them as they are. Two things differ: each row is
+ * appended to the cache of its own sequence, and attends to that cache only. This extension does
+ * both for all n sequences at once.
  *
  * A backend's keel_plugin.get_extension("keel.batched_decode/1") returns a keel_batched_decode.
- * Without it the core calls qkv_prepare and attention once for each sequence. */
+ * Without it, the core calls qkv_prepare and attention once for each sequence.
+ *
+ * EXAMPLE. Two sequences on the seats 0 and 3, one layer. `seats` is an i32 buffer with {0, 3}:
+ *
+ *     keel_batch_kv caches = {KEEL_HEADER(keel_batch_kv)};  // the layer's arenas, tables, lengths
+ *     caches.seats = &seats;                                    // i32 [2]
+ *     table->qkv_prepare(ctx, &qkv_args, &caches);              // m = 2, args.kv is NULL
+ *     table->attention(ctx, &attention_args, &caches);
+ *
+ * Everything here exists since the draft. Thread tags are those of abi.h. */
 #ifndef KEEL_EXT_BATCHED_DECODE_H
 #define KEEL_EXT_BATCHED_DECODE_H
 
@@ -15,52 +27,61 @@ extern "C" {
 
 #define KEEL_EXT_BATCHED_DECODE "keel.batched_decode/1"
 
-/* One layer's caches of n sequences. Their blocks lie in one pair of arenas, as keel_kv_view has
- * them, and their books in tensors with a place for each sequence that there may be, its seat.
- * Row i of a call is the newest token of the sequence on seat seats[i]: its slot is
- * lengths[seats[i]][h] - 1. Sequences come and go by what seats lists; all that varies from step
- * to step lies in buffers, but for n (the rows of the call), max_length, and k and v where
- * arenas grow by exchange. The outermost dimension of the books may be strided. */
+/* The caches of n sequences, for one layer. All blocks are in one pair of arenas, as in
+ * keel_kv_view (kv.h). Block tables, lengths and positions are tensors with one entry for each
+ * SEAT. A seat is the place of a sequence in these tensors; there are n_seats of them. Row i of a
+ * call belongs to the sequence on seat seats[i]. Its slot in head h is lengths[seats[i]][h] - 1.
+ *
+ * If sequences come or go, only the list of seats changes. Everything that changes from step to
+ * step is in buffers, except n (the rows of the call), max_length, and the tensors k and v, whose
+ * buffers change if the backend cannot reserve memory and an arena grows. The outermost dimension
+ * of block_table, lengths and positions may be strided.
+ *
+ * The core owns the struct and the tensors; they are valid during the call. */
 typedef struct keel_batch_kv {
     keel_header h;
-    /* [blocks, block_slots, head_dim], the K dtype */
+    /* Arena of the keys: [blocks, block_slots, head_dim]. */
     const keel_tensor *k;
-    /* [blocks, block_slots, v_head_dim], the V dtype */
+    /* Arena of the values: [blocks, block_slots, v_head_dim]. */
     const keel_tensor *v;
-    /* i32 [n_seats, kv_heads, blocks_per_head]; -1 where no block is held */
+    /* Block numbers: i32 [n_seats, kv_heads, blocks_per_head]. -1: the head has no such block. */
     const keel_tensor *block_table;
-    /* i32 [n_seats, kv_heads]: slots in use, the row that the running step appends included */
+    /* Slots in use: i32 [n_seats, kv_heads]. The row that this step appends is included. */
     const keel_tensor *lengths;
-    /* i32 [n_seats, kv_heads, slots] */
+    /* Position of the key in each slot: i32 [n_seats, kv_heads, slots]. */
     const keel_tensor *positions;
-    /* i32 [n], contiguous: each 0..n_seats-1, no two alike */
+    /* Seat of each row: i32 [n], contiguous. Each is 0..n_seats-1, and no two are equal. */
     const keel_tensor *seats;
-    /* a power of two */
+    /* Slots of a block, a power of two. */
     uint32_t block_slots;
+    /* Number of KV heads. */
     uint32_t kv_heads;
-    /* no length of these sequences is above this */
+    /* Upper bound of the lengths of these sequences. */
     int64_t max_length;
 } keel_batch_kv;
 
-/* The table. Required up to `attention`. The args are the op table's with m = n rows, whose `kv`
- * is NULL and not looked at: the caches are given beside them. Row i does what the op does with
- * m = 1 for its sequence, within the op's bound, and bit for bit where the backend can. Queued
- * in the stream like an op. */
+/* The table. Members up to `attention` must be there and not NULL. The args are those of the op
+ * table with m = n rows. Their `kv` is NULL; the caches are the last argument. Their `plan` is NULL
+ * too.
+ *
+ * Row i gets what the op gives with m = 1 for its sequence, within the op's bound. A backend that
+ * can gives the same bits. Calls are queued in the stream like ops. */
 typedef struct keel_batched_decode {
     keel_header h;
-    /* Settles both calls before they are used, as op_plan does: templates with the largest n and
-     * max_length, whose buffers may be NULL. KEEL_E_UNSUPPORTED: not here, and the core goes
-     * sequence by sequence. `plan` of the args is NULL, here and in the calls. [ctx] */
+    /* Prepares the other functions, as op_plan does (backend.h). The arguments are templates of the
+     * largest calls: the largest n and max_length, with buffers that may be NULL.
+     * KEEL_E_UNSUPPORTED: not for these templates; the core then serves one sequence after the
+     * other. [ctx] */
     keel_status(KEEL_CALL *prepare)(keel_ctx *, const keel_qkv_args *, const keel_attention_args *,
                                     const keel_batch_kv *);
-    /* positions: i32 [n]. All features of the op. since draft. [ctx] */
+    /* The op qkv_prepare with all its features. `positions` is i32 [n]. [ctx] */
     keel_status(KEEL_CALL *qkv_prepare)(keel_ctx *, const keel_qkv_args *, const keel_batch_kv *);
-    /* positions: i32 [n]. since draft. [ctx] */
+    /* The op kv_append. `positions` is i32 [n]. [ctx] */
     keel_status(KEEL_CALL *kv_append)(keel_ctx *, const keel_kv_append_args *,
                                       const keel_batch_kv *);
-    /* q_positions: i32 [n] with KEEL_ATTENTION_WINDOW. KEEL_ATTENTION_CAUSAL changes nothing: a
-     * row sees its sequence's slots. With KEEL_ATTENTION_SCORES KEEL_E_UNSUPPORTED: sums go to
-     * each sequence's own array. since draft. [ctx] */
+    /* The op attention. With KEEL_ATTENTION_WINDOW, `q_positions` is i32 [n]. KEEL_ATTENTION_CAUSAL
+     * changes nothing, because a row sees all slots of its sequence. KEEL_ATTENTION_SCORES is
+     * KEEL_E_UNSUPPORTED, because each sequence has an array of sums of its own. [ctx] */
     keel_status(KEEL_CALL *attention)(keel_ctx *, const keel_attention_args *,
                                       const keel_batch_kv *);
 } keel_batched_decode;

@@ -1,16 +1,25 @@
-/* keel.read_later/1 (draft): a few bytes that the host reads while later work runs.
+/* keel.read_later/1 (draft): the host reads a few bytes while the device runs later work.
  *
- * A backend's keel_plugin.get_extension("keel.read_later/1") returns a keel_read_later.
+ * keel_backend.buffer_read waits for all queued work. So a host that reads each token with it
+ * leaves the device without work in the meantime. Here a read is queued in the stream like an op,
+ * and the host waits only for work that was queued before the read. The host can queue the next
+ * step first and look at the token afterwards.
  *
- * keel_backend.buffer_read waits for all that was queued, so a host that wants to look at a
- * token has to let the device run dry. Here the copy takes its place in the stream as an op
- * does, and whoever waits for it does not wait for what was queued behind it: the host queues a
- * step that goes by the token on the device (embed reads what argmax_rows wrote), then looks at
- * the token.
+ * A backend's keel_plugin.get_extension("keel.read_later/1") returns a keel_read_later. A backend
+ * offers it if its stream runs beside the host. If the ops of a backend are done when their call
+ * returns, nothing is gained; that backend does not offer it. The core queues a step before it
+ * knows the last token only on backends with this extension.
  *
- * A backend that serves this says with it that its stream runs beside the host. One whose ops
- * are done when their call returns has nothing to win and leaves it out: the host then queues no
- * step before it is known to be wanted. */
+ * EXAMPLE. argmax_rows writes a token to `token`, and embed of the next step reads it there:
+ *
+ *     queue_step(ctx, 0);
+ *     uint64_t number;
+ *     table->start(ctx, token, 0, 4, &number);          // a copy after step 0
+ *     queue_step(ctx, 1);
+ *     int32_t id;
+ *     table->finish(ctx, number, &id);                  // waits for step 0, not for step 1
+ *
+ * Everything here exists since the draft. Thread tags are those of abi.h. */
 #ifndef KEEL_EXT_READ_LATER_H
 #define KEEL_EXT_READ_LATER_H
 
@@ -22,29 +31,31 @@ extern "C" {
 
 #define KEEL_EXT_READ_LATER "keel.read_later/1"
 
-/* Bytes of one read at most, and reads that may be under way at once. */
+/* The most bytes of one read, and the most reads between start and finish at the same time. */
 enum keel_read_later_limits_e { KEEL_READ_LATER_BYTES = 64,
                                 KEEL_READ_LATER_MOST = 16 };
 
-/* The table. Required up to `finish`. */
+/* The table. Members up to `finish` must be there and not NULL. */
 typedef struct keel_read_later {
     keel_header h;
-    /* Queues a copy of n bytes (1..KEEL_READ_LATER_BYTES) from offset, as they are when the
-     * stream gets there. *number, never 0, names it until finish. KEEL_E_UNSUPPORTED, and
-     * nothing is queued: KEEL_READ_LATER_MOST are under way, or `serves` says 0. Between
-     * keel_replay's begin and end it is KEEL_E_INVALID_ARG. Where it fails *number is 0. The
-     * buffer may be destroyed before finish: as with an op, what was queued is done first. since
-     * draft. [ctx] */
+    /* Queues a copy of n bytes (1 to KEEL_READ_LATER_BYTES) from `offset` of the buffer. The bytes
+     * are those at this point of the stream. *number names the read until finish; it is never 0.
+     * The buffer may be destroyed before finish, because buffer_destroy waits for queued work.
+     * Errors, with *number = 0 and nothing queued: KEEL_E_UNSUPPORTED if KEEL_READ_LATER_MOST reads
+     * wait for their finish, or if `serves` returns 0. KEEL_E_INVALID_ARG if n or the range is
+     * wrong, or between begin and end of keel_replay. [ctx] */
     keel_status(KEEL_CALL *start)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n,
                                   uint64_t *number);
-    /* Waits until that copy is done, submitting it if no flush has, and puts its bytes to dst;
-     * what was queued behind it need not be done. dst NULL: nobody wants it any more, nothing is
-     * waited for. The number is free in any case, behind an error as well (KEEL_E_INVALID_ARG
-     * between keel_replay's begin and end, KEEL_E_DEVICE_LOST: dst is untouched). One that start
-     * did not give, or that was finished, is KEEL_E_INVALID_ARG. since draft. [ctx] */
+    /* Waits until the copy is done and writes its bytes to `dst`. It submits the copy if no flush
+     * has. It does not wait for work that was queued after the read. dst NULL: the read is
+     * discarded, and nothing is waited for. The number may be used again afterwards, also after an
+     * error. Errors, with `dst` unchanged: KEEL_E_INVALID_ARG for a number that start did not
+     * return or that is finished, and between begin and end of keel_replay. KEEL_E_DEVICE_LOST.
+     * [ctx] */
     keel_status(KEEL_CALL *finish)(keel_ctx *, uint64_t number, void *dst);
-    /* 0: not in this context, whose device would be slower with it or whose parameters say so;
-     * the same as long as the context lives. NULL: in all of them. since draft. [ctx] */
+    /* 1 if this context serves the extension. 0 if its device would be slower with it, or a
+     * parameter turns it off. The answer is the same as long as the context lives. `serves` itself
+     * may be NULL: all contexts serve it. [ctx] */
     int32_t(KEEL_CALL *serves)(keel_ctx *);
 } keel_read_later;
 

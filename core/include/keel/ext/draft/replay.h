@@ -1,23 +1,39 @@
-/* keel.replay/1 (draft): a step recorded once and submitted again, so that its ops are not
- * checked, planned and queued one by one each time.
+/* keel.replay/1 (draft): a step is recorded once and submitted again.
+ *
+ * A decode step is the same list of ops for each token. With a recording, the backend does not
+ * check, plan and queue each op again.
  *
  * A backend's keel_plugin.get_extension("keel.replay/1") returns a keel_replay.
  *
- * WHAT A RECORDING HOLDS: the ops called between begin and end, with their args as they were:
- * the same buffers, offsets, shapes, strides, scalars, weights and plans each time it is
- * submitted. What varies from step to step lies in buffers and is read when the recording runs:
- * ids, positions, lengths, block tables. Of a keel_kv_view that is everything but max_length,
- * and k and v where an arena grew into other buffers. Grids and splits that a backend makes of
- * max_length are those of the recording; the host rounds it up to have one last.
+ * WHAT A RECORDING HOLDS. The ops that were called between begin and end, with their args: buffers,
+ * offsets, shapes, strides, numbers, weights and plans. These are the same each time the recording
+ * is submitted. What changes from step to step is in buffers, and the ops read it when they run:
+ * ids, positions, lengths, block tables. Two things of a keel_kv_view are not in buffers (kv.h):
+ * max_length, and the tensors k and v if an arena grew into other buffers. A backend may choose
+ * launch sizes by max_length, so the host rounds it up: then a recording is valid for many steps.
  *
- * WHAT STAYS OUTSIDE: buffer_write, buffer_read, buffer_commit, flush and wait between begin and
- * end are the caller's fault (KEEL_E_INVALID_ARG). The host writes ids, positions and tables
- * first, then submits the recording: the stream's order holds.
+ * WHAT IS NOT RECORDED. Between begin and end, the functions buffer_write, buffer_read,
+ * buffer_commit, flush and wait return KEEL_E_INVALID_ARG. The host writes ids, positions and
+ * tables first and submits the recording then. The stream keeps this order.
  *
- * HOW LONG IT HOLDS: until it is destroyed, whatever else is planned or called in between:
- * memory of the backend's own that its ops use (scratch, params) stays with it. The host
- * destroys it before the buffers, weights and plans that it names, and records anew when an arg
- * changes. */
+ * HOW LONG IT IS VALID. Until it is destroyed, whatever the host plans or calls in between. The
+ * backend keeps the memory of its own that the recorded ops use, such as scratch and parameters.
+ * The host destroys the recording before the buffers, weights and plans that it names. If an arg
+ * changes, the host makes a new recording.
+ *
+ * EXAMPLE.
+ *
+ *     keel_recording *step;
+ *     table->begin(ctx);
+ *     queue_ops_of_a_step(ctx);
+ *     table->end(ctx, &step);
+ *     for (int i = 0; i < n; ++i) {
+ *         backend->buffer_write(ctx, positions, 0, &position[i], 4);
+ *         table->submit(ctx, step);
+ *     }
+ *     table->destroy(ctx, step);
+ *
+ * Everything here exists since the draft. Thread tags are those of abi.h. */
 #ifndef KEEL_EXT_REPLAY_H
 #define KEEL_EXT_REPLAY_H
 
@@ -29,25 +45,27 @@ extern "C" {
 
 #define KEEL_EXT_REPLAY "keel.replay/1"
 
-/* A recorded step. */
+/* A recorded step. end makes it, destroy frees it. Only the backend knows what is inside. */
 typedef struct keel_recording keel_recording;
 
-/* The table. Required up to `destroy`. */
+/* The table. Members up to `destroy` must be there and not NULL. */
 typedef struct keel_replay {
     keel_header h;
-    /* From now on ops are recorded instead of queued; nothing runs. KEEL_E_UNSUPPORTED: not on
-     * this device, or not now (while ops are timed, say). since draft. [ctx] */
+    /* From now on ops are recorded; they are not queued and do not run. KEEL_E_UNSUPPORTED: not on
+     * this device, or not now, for example while ops are timed. KEEL_E_INVALID_ARG: a recording has
+     * begun already. [ctx] */
     keel_status(KEEL_CALL *begin)(keel_ctx *);
-    /* Ends it. *out: what was recorded. out NULL: it is thrown away, as after an op that failed.
-     * Either way ops are queued again when this returns, with an error too. since draft. [ctx] */
+    /* Ends the recording and writes it to *out. out NULL: it is discarded, for example after an op
+     * that failed. Afterwards ops are queued as before, also after an error. KEEL_E_INVALID_ARG: no
+     * recording has begun. [ctx] */
     keel_status(KEEL_CALL *end)(keel_ctx *, keel_recording **out);
-    /* Queues the recorded ops, in their order, as if they were called now. May be called again
-     * before the first ones have run. since draft. [ctx] */
+    /* Queues the recorded ops in their order, as if they were called now. It may be called again
+     * before the first ops have run. [ctx] */
     keel_status(KEEL_CALL *submit)(keel_ctx *, keel_recording *);
-    /* What was submitted runs all the same. NULL is fine. since draft. [ctx] */
+    /* Frees a recording. What was submitted still runs. NULL is allowed. [ctx] */
     void(KEEL_CALL *destroy)(keel_ctx *, keel_recording *);
-    /* For people, static: how it is done here ("a command buffer", "kernels with their arguments
-     * set"). NULL is fine. since draft. */
+    /* How this backend does it, for people: "a command buffer", "kernels with their arguments set".
+     * A static string, or NULL. */
     const char *how;
 } keel_replay;
 

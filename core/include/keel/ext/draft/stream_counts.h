@@ -1,12 +1,19 @@
-/* keel.stream_counts/1 (draft): what a backend's stream does of its own accord.
+/* keel.stream_counts/1 (draft): how often a backend submits and waits on its own.
  *
- * A backend's keel_plugin.get_extension("keel.stream_counts/1") returns a
- * keel_stream_counts_table.
+ * The core counts its own calls of flush, wait and buffer_read. A backend may submit more often,
+ * for example so that the device can begin, or because the memory for writes is full. It may also
+ * wait in a call that does not have to wait, for example for that memory or for a command buffer.
+ * This extension reports these, so that Keel can show all submits and waits for each token. A
+ * backend that does neither does not offer it.
  *
- * The host counts its own flushes, waits and reads. A backend may submit more often (a long
- * chunk, so that the device begins; memory for writes that is full) and wait where nobody asked
- * it to (for that memory, or for a command buffer). Those are told here, so that "submits and
- * waits per token" are all there are. A backend that does neither leaves it out. */
+ * A backend's keel_plugin.get_extension("keel.stream_counts/1") returns a keel_stream_counts_table.
+ *
+ * EXAMPLE.
+ *
+ *     keel_stream_counts counts = {KEEL_HEADER(keel_stream_counts)};
+ *     if (table->read(ctx, &counts) == KEEL_OK) show(counts.submits, counts.waits);
+ *
+ * Everything here exists since the draft. Thread tags are those of abi.h. */
 #ifndef KEEL_EXT_STREAM_COUNTS_H
 #define KEEL_EXT_STREAM_COUNTS_H
 
@@ -18,20 +25,19 @@ extern "C" {
 
 #define KEEL_EXT_STREAM_COUNTS "keel.stream_counts/1"
 
-/* Out-struct. Both only rise. */
+/* Out-struct. Both numbers count since the context was opened, and never fall. */
 typedef struct keel_stream_counts {
     keel_header h;
-    /* since the context was opened, beside those that flush, wait, buffer_read or
-     * keel.read_later/1 asked for */
+    /* Submits that no call of flush, wait, buffer_read or keel.read_later/1 requested. */
     uint64_t submits;
-    /* the same: times that a call which does not have to wait did */
+    /* Waits in calls that do not have to wait. */
     uint64_t waits;
 } keel_stream_counts;
 
-/* The table. Required up to `read`. */
+/* The table. Members up to `read` must be there and not NULL. */
 typedef struct keel_stream_counts_table {
     keel_header h;
-    /* Neither submits nor waits. since draft. [ctx] */
+    /* Fills *out. It neither submits nor waits. [ctx] */
     keel_status(KEEL_CALL *read)(keel_ctx *, keel_stream_counts *out);
 } keel_stream_counts_table;
 

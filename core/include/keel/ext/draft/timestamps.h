@@ -1,7 +1,20 @@
-/* keel.timestamps/1 (draft): when the device began and ended each op, for a trace with the
- * device's own time line.
+/* keel.timestamps/1 (draft): when the device began and ended each op.
  *
- * A backend's keel_plugin.get_extension("keel.timestamps/1") returns a keel_timestamps. */
+ * The core uses it for traces: the device gets a time line of its own.
+ *
+ * A backend's keel_plugin.get_extension("keel.timestamps/1") returns a keel_timestamps.
+ *
+ * EXAMPLE. The times of the first ops:
+ *
+ *     uint64_t number[64], begin[64], end[64];
+ *     uint32_t n;
+ *     table->enable(ctx, 1);
+ *     queue_ops(ctx);
+ *     backend->flush(ctx, &ticket), backend->wait(ctx, ticket);
+ *     table->read(ctx, number, begin, end, 64, &n);   // op number[i] ran from begin[i] to end[i]
+ *     table->enable(ctx, 0);
+ *
+ * Everything here exists since the draft. Thread tags are those of abi.h. */
 #ifndef KEEL_EXT_TIMESTAMPS_H
 #define KEEL_EXT_TIMESTAMPS_H
 
@@ -13,23 +26,24 @@ extern "C" {
 
 #define KEEL_EXT_TIMESTAMPS "keel.timestamps/1"
 
-/* The table. Required up to `read`. */
+/* The table. Members up to `read` must be there and not NULL. */
 typedef struct keel_timestamps {
     keel_header h;
-    /* on 1: ops queued from now on are timed and numbered from 1; times not read yet are
-     * dropped. 0: no longer. May cost speed while on. KEEL_E_UNSUPPORTED: this device has no
-     * clock. since draft. [ctx] */
+    /* on 1: ops that are queued from now on are timed. The first one has number 1. Times that were
+     * not read yet are dropped. on 0: ops are not timed any longer. Ops may be slower while they
+     * are timed. KEEL_E_UNSUPPORTED: this device has no clock. [ctx] */
     keel_status(KEEL_CALL *enable)(keel_ctx *, uint32_t on);
-    /* Moves the times of ops that are done to the arrays, `capacity` long, by rising number; *n
-     * is how many. number[i]: of the op, counted from 1: calls of the op table that were queued
-     * since enable(1). begin_ns[i], end_ns[i]: on the device's clock, which need not be the
-     * host's; an op made of several kernels lasts from the first one's begin to the last one's
-     * end. Does not wait. An op that was not timed is left out. since draft. [ctx] */
+    /* Writes the times of ops that are done to the arrays, and forgets them. It does not wait. The
+     * arrays have `capacity` entries; *n is the number of entries written. They are in the order of
+     * rising numbers. An op that was not timed is left out. [ctx]
+     * - number[i]: number of the op. The first op after enable(1) has number 1.
+     * - begin_ns[i], end_ns[i]: nanoseconds on the device's clock, which may differ from the host's.
+     *   For an op made of several kernels: the begin of the first one and the end of the last one. */
     keel_status(KEEL_CALL *read)(keel_ctx *, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
                                  uint32_t capacity, uint32_t *n);
-    /* The device's clock at this moment, to lay its time line over the host's. NULL or
-     * KEEL_E_UNSUPPORTED: it cannot be read, and the core takes the end of the last op as the
-     * end of the wait for it. since draft. [ctx] */
+    /* The device's clock now, in nanoseconds. A trace needs it to place the device's times among
+     * those of the host. NULL or KEEL_E_UNSUPPORTED: the clock cannot be read; the core then
+     * assumes that the last op ended when the wait for it ended. [ctx] */
     keel_status(KEEL_CALL *now)(keel_ctx *, uint64_t *ns);
 } keel_timestamps;
 
