@@ -1,15 +1,29 @@
-// Optional C++17 helpers for plugin authors; header-only, with standard headers only. You could
-// write all of it yourself against the C headers. It keeps exceptions inside the plugin and saves
-// repeated lookups.
+// C++17 helpers for authors of plugins: errors, parameters, memory, tensors, threads.
 //
-//   // You define the opaque types.
-//   struct keel_ctx { const keel_host *host; ... };
-//   // slot<> needs it to report errors.
+// They are optional, and header-only: a plugin may also be written against the C headers alone. The
+// helpers keep C++ exceptions inside the plugin and turn them into a status and a message. They use
+// standard headers only. For policies and budget allocators, sdk_policy.hpp does even more.
+//
+// HOW IT WORKS. Write the functions of a table as normal C++ functions that may throw. slot<f>
+// wraps such a function in a C function that never throws. If the function throws, the wrapper
+// reports the message to the host and returns the status.
+//
+// EXAMPLE. A slot of a backend:
+//
+//   struct keel_ctx { const keel_host *host; ... };      // the plugin defines the opaque types
+//
+//   // Tells slot<> where to report errors. Declare it before the first slot<>.
 //   const keel_host *host_of(const keel_ctx *ctx) { return ctx->host; }
+//
 //   keel_status matmul(keel_ctx *ctx, const keel_matmul_args *args) {
-//       ... throw keel::sdk::Failure(...); ...
+//       if (args->w == nullptr) throw keel::sdk::Failure(KEEL_E_INVALID_ARG, "matmul without w");
+//       ...
+//       return KEEL_OK;
 //   }
 //   table.matmul = keel::sdk::slot<matmul>;
+//
+// Everything here exists since 0.1. All classes belong to one thread at a time, unless said
+// otherwise.
 #ifndef KEEL_SDK_HPP
 #define KEEL_SDK_HPP
 
@@ -33,14 +47,16 @@ namespace keel::sdk {
 
 // ---- errors ------------------------------------------------------------------------------------
 
-// An exception that becomes a status. Throw it anywhere inside a slot's function. It contains its
-// text, so throwing KEEL_E_OUT_OF_MEMORY needs no memory.
+// An exception with a status and a text of at most 251 bytes. Throw it anywhere inside a function
+// that slot<> wraps. The text is inside the object, so throwing KEEL_E_OUT_OF_MEMORY allocates
+// nothing.
 class Failure : public std::exception {
   public:
+    // With this text; it is copied.
     Failure(keel_status status, const char *text) noexcept : status_(status) {
         std::snprintf(text_, sizeof text_, "%s", text);
     }
-    // Failure(KEEL_E_INVALID_ARG, "x has %d columns, w has %d", a, b), as printf does.
+    // With a text made as by printf: Failure(KEEL_E_INVALID_ARG, "x has %d columns", n).
     template <typename... Args>
     Failure(keel_status status, const char *format, Args... args) noexcept : status_(status) {
         std::snprintf(text_, sizeof text_, format, args...);
@@ -53,12 +69,13 @@ class Failure : public std::exception {
     char text_[252];
 };
 
-// What went wrong, kept without allocation.
+// A status and a text, without allocated memory. KEEL_OK at first.
 struct Outcome {
     keel_status status = KEEL_OK;
     char text[252] = {};
 
-    // To be called inside a catch block.
+    // Call it inside a catch block. Failure gives its status and text, std::bad_alloc
+    // KEEL_E_OUT_OF_MEMORY, everything else KEEL_E_INTERNAL.
     void take_current_exception() noexcept {
         try {
             throw;
@@ -72,18 +89,21 @@ struct Outcome {
             set(KEEL_E_INTERNAL, "an exception that is no std::exception");
         }
     }
+    // The text is cut to 251 bytes.
     void set(keel_status why, const char *message) noexcept {
         status = why;
         std::snprintf(text, sizeof text, "%s", message);
     }
-    // Hands the message to the host, if there is one, and returns the status.
+    // Passes the text to the host's set_error, unless the status is KEEL_OK or `host` is NULL.
+    // Returns the status.
     keel_status report(const keel_host *host) const noexcept {
         if (status != KEEL_OK && host != nullptr) host->set_error(host, status, text);
         return status;
     }
 };
 
-// Runs `body`, which returns a keel_status or nothing; an exception becomes a status and a message.
+// Runs `body`, which returns a keel_status or nothing. Returns its status, or KEEL_OK. An exception
+// becomes a status, and its message goes to `host` (may be NULL).
 template <typename Body>
 keel_status guard(const keel_host *host, Body &&body) noexcept {
     try {
@@ -100,9 +120,9 @@ keel_status guard(const keel_host *host, Body &&body) noexcept {
     }
 }
 
-// The host of a slot's first argument. Add overloads for your own keel_ctx, keel_policy_state, ...
-// in the global namespace, declared before the first slot<>; without one, errors keep their status
-// and lose their text.
+// Returns the host to which slot<> reports errors, from the first argument of the wrapped function.
+// Add overloads for the opaque types of your plugin (keel_ctx, keel_policy_state) in the global
+// namespace, before the first slot<>. Without an overload, an error has its status but no text.
 inline const keel_host *host_of(const keel_host *host) noexcept {
     return host;
 }
@@ -110,6 +130,8 @@ inline const keel_host *host_of(const volatile void *) noexcept {
     return nullptr;
 }
 
+// The wrappers that slot<> uses. A wrapped function returns a keel_status, nothing, or a pointer.
+// If a function that returns a pointer throws, the wrapper returns NULL.
 template <auto Function, typename Type = decltype(Function)>
 struct Slot;
 
@@ -137,27 +159,35 @@ struct Slot<Function, Result (*)(First, Rest...) noexcept> {
     }
 };
 
-// slot<function>: a pointer for a table. It wraps a C++ function that may throw in a C function
-// that does not. It also works for the body of keel_plugin_query_v0: an exception there gives NULL,
-// which means "cannot serve".
+// slot<function> is a function pointer for a table: a C function that calls `function` and never
+// throws. It also fits the body of keel_plugin_query_v0: an exception there gives NULL, which means
+// "this plugin cannot serve".
 template <auto Function>
 inline constexpr auto slot = &Slot<Function>::call;
 
 // ---- parameters --------------------------------------------------------------------------------
 
-// The parameters that a create call receives, by key. The core passes the whole table, so an
-// unknown key is an error in the plugin: KEEL_E_INTERNAL.
+// The parameters that a create function receives, by key. The core passes every row of the plugin's
+// table, with defaults and checked ranges. So a key that is missing here is a bug of the plugin:
+// the functions then throw Failure(KEEL_E_INTERNAL). Valid during the create call.
 class Params {
   public:
     Params(const keel_param *const *params, uint32_t n) noexcept : params_(params), n_(n) {}
 
+    // Value of an INT.
     int64_t integer(const char *key) const { return at(key).i; }
+    // Value of a BOOL.
     bool flag(const char *key) const { return at(key).i != 0; }
+    // Value of a FLOAT or an INT.
     double number(const char *key) const { return at(key).f; }
+    // Value of a STRING, CHOICE or PATH. The core owns the text; it is valid during the create
+    // call.
     const char *text(const char *key) const {
         return at(key).s;
-    } // the core's: valid during the call
+    }
+    // Is the value of this STRING, CHOICE or PATH the given word?
     bool is(const char *key, const char *word) const { return keel_same(at(key).s, word) != 0; }
+    // Does the pipeline file give the value? False: it is the default.
     bool given(const char *key) const { return at(key).is_default == 0; }
 
   private:
@@ -172,14 +202,15 @@ class Params {
 
 // ---- memory ------------------------------------------------------------------------------------
 
-// n elements from the host's allocator, not initialized, freed at the end of the scope. Throws
-// Failure.
+// n elements of plain data from the host's allocator. They are not initialized. The object owns
+// them and frees them when it is destroyed. The host must live longer.
 template <typename T>
 class HostArray {
     static_assert(std::is_trivial_v<T>, "for plain data");
 
   public:
     HostArray() = default;
+    // `align`: bytes, a power of two. Throws Failure(KEEL_E_OUT_OF_MEMORY).
     HostArray(const keel_host *host, uint64_t n, uint64_t align = 64)
         : memory_(nullptr, Free{host}), size_(n) {
         void *block =
@@ -208,28 +239,32 @@ class HostArray {
 
 // ---- tensors -----------------------------------------------------------------------------------
 
-// A tensor of plain elements in memory that the plugin can reach. `base` is where the tensor's
-// buffer begins; T is the element's type (const for inputs). The innermost dimension is contiguous,
-// outer ones have byte strides.
+// The elements of a tensor in memory that the plugin can read. T is the C++ type of a plain element
+// type, such as float; const for inputs. It owns nothing: tensor and memory must live longer.
 template <typename T>
 class View {
     using Byte = std::conditional_t<std::is_const_v<T>, const unsigned char, unsigned char>;
     using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
 
   public:
+    // `base`: start of the tensor's buffer. The tensor's dtype must fit T; it is not checked.
     View(const keel_tensor &tensor, Void *base) noexcept
         : tensor_(&tensor), start_(static_cast<Byte *>(base) + tensor.offset) {}
 
     uint32_t rank() const noexcept { return tensor_->rank; }
+    // Elements along a dimension; 0 is the outermost.
     int64_t size(uint32_t dimension) const noexcept { return tensor_->shape[dimension]; }
+    // Elements of a row.
     int64_t inner() const noexcept { return tensor_->shape[tensor_->rank - 1]; }
-    // Rows: all outer dimensions as one, first the outermost.
+    // Number of rows: the product of all dimensions but the innermost.
     int64_t rows() const noexcept {
         int64_t n = 1;
         for (uint32_t d = 0; d + 1 < tensor_->rank; ++d)
             n *= tensor_->shape[d];
         return n;
     }
+    // First element of a row. Rows are counted over all outer dimensions, the outermost one
+    // slowest. The elements of a row are contiguous.
     T *row(int64_t index) const noexcept {
         Byte *at = start_;
         for (uint32_t d = tensor_->rank - 1; d-- > 0;) {
@@ -246,8 +281,10 @@ class View {
 
 // ---- threads -----------------------------------------------------------------------------------
 
-// Calls fn(begin, end) on the host's workers so that [0, n) is covered once, in pieces of at least
-// `grain`. What fn throws becomes the status, with the first message. Not inside another region.
+// Calls fn(begin, end) on the host's workers. The ranges cover 0..n-1 once, and each has at least
+// `grain` elements (fewer only if n is smaller). Returns when all calls have returned. If fn
+// throws, the first exception becomes the status and the message. Must not be called inside another
+// region: that is KEEL_E_INVALID_ARG.
 template <typename Fn>
 keel_status parallel_for(const keel_host *host, int64_t n, int64_t grain, const Fn &fn) noexcept {
     if (n <= 0) return KEEL_OK;
