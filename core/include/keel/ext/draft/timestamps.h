@@ -37,8 +37,9 @@ typedef struct keel_timestamps {
      * arrays have `capacity` entries; *n is the number of entries written. They are in the order of
      * rising numbers. An op that was not timed is left out. [ctx]
      * - number[i]: number of the op. The first op after enable(1) has number 1.
-     * - begin_ns[i], end_ns[i]: nanoseconds on the device's clock, which may differ from the host's.
-     *   For an op made of several kernels: the begin of the first one and the end of the last one. */
+     * - begin_ns[i], end_ns[i]: nanoseconds on the device's clock, which may differ from the
+     *   host's. For an op made of several kernels: the begin of the first one and the end of the
+     *   last one. */
     keel_status(KEEL_CALL *read)(keel_ctx *, uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns,
                                  uint32_t capacity, uint32_t *n);
     /* The device's clock now, in nanoseconds. A trace needs it to place the device's times among
