@@ -1,35 +1,60 @@
-// Optional C++17 helpers for authors of policies and budget allocators; header-only. A policy is a
-// class:
+// C++17 helpers for authors of policies and budget allocators. Header-only and optional: policy.h
+// and allocator.h describe what they build on.
+//
+// HOW IT WORKS. You write a class. One macro makes a whole plugin of it: entry symbol, descriptor,
+// parameter table, table of functions. An object of the class is the state of one sequence: the
+// host constructs it, calls decide() at each eviction, and destroys it. Calls on one object come
+// one after the other.
+//
+// EXAMPLE. A policy that keeps the keys with the largest norm, and the first `sinks` slots:
 //
 //   class Norms {
 //     public:
 //       static constexpr keel::sdk::PluginInfo info = {"norms", "1.0.0", "Me", "MIT",
 //                                                      "Keeps the largest keys."};
-//       // Optional: a policy without parameters has no `params`.
-//       static constexpr keel_param_spec params[] = {KEEL_INT_PARAM("sinks", "4", 0, 4096, "...")};
-//       // create; throws keel::sdk::Failure
-//       Norms(const keel::sdk::Setup &setup, keel_policy_needs &needs);
-//       void decide(const keel::sdk::PolicyInput &in, keel::sdk::PolicyDecision &out);
+//       static constexpr keel_param_spec params[] = {
+//           KEEL_INT_PARAM("sinks", "4", 0, 4096, "first tokens that always stay")};
+//
+//       Norms(const keel::sdk::Setup &setup, keel_policy_needs &needs)
+//           : sinks_(setup.params.integer("sinks")) {
+//           needs.needs = KEEL_NEED_KEY_NORMS;
+//       }
+//       void decide(const keel::sdk::PolicyInput &in, keel::sdk::PolicyDecision &out) {
+//           for (uint32_t h = 0; h < in.kv_heads(); ++h) {
+//               std::copy_n(in.key_norms(h), in.length(h), out.scores(h));
+//               out.stay_first(h, sinks_);
+//           }
+//       }
+//
+//     private:
+//       int64_t sinks_;
 //   };
 //   KEEL_POLICY_PLUGIN(Norms)
 //
-// The class may have these members too. Each one becomes a slot of the table; a slot without its
-// member stays NULL:
-//   void reset();                              the sequence begins again; without reset() the host
-//                                              destroys the object and creates another
-//   void truncate(int64_t position);           tokens from `position` on were taken back
-//   std::vector<unsigned char> save() const;   what the object remembers from call to call
-//   void load(const unsigned char *, size_t);  reads that back; required with save()
-// With save() the table also has fork, which uses the class's copy constructor. A class that
-// remembers nothing but its parameters has none of them. No exception leaves these helpers: Failure
-// keeps its status and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY.
+// WHAT THE CLASS HAS. `info`; `params`, if it has parameters; the constructor; decide(). It may
+// also have these members. Each becomes a function of the table, and a function without its member
+// is NULL:
+//   void reset();                              the sequence starts again; without it the host
+//   destroys
+//                                              the object and constructs another
+//   void truncate(int64_t position);           the tokens from `position` on were taken back
+//   std::vector<unsigned char> save() const;   what the object remembers between calls
+//   void load(const unsigned char *, size_t);  reads it again; required with save()
+// With save(), the table also has fork, which uses the copy constructor. A class that remembers
+// only its parameters needs none of these.
 //
-// The constructor receives `needs` with these defaults; it sets only what differs:
-//   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head keeps its own slots; all heads of a layer
-//                 keep the same number
-//   output        KEEL_OUTPUT_SCORES: decide() writes one score for each slot
+// DEFAULTS. The constructor gets `needs` with these values and changes only what differs:
+//   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head keeps slots of its own; all heads of a layer
+//   keep
+//                 the same number
+//   output        KEEL_OUTPUT_SCORES: decide() writes a score for each slot
 //   all others    0
-// A policy that never evicts derives from KeepsAll and has no decide() of its own.
+// A policy that never evicts derives from KeepsAll and needs no decide().
+//
+// ERRORS. Constructor and members may throw. The helpers catch all exceptions: Failure keeps its
+// status and text, std::bad_alloc becomes KEEL_E_OUT_OF_MEMORY, others become KEEL_E_INTERNAL.
+//
+// Everything here exists since 0.1.
 #ifndef KEEL_SDK_POLICY_HPP
 #define KEEL_SDK_POLICY_HPP
 
@@ -44,20 +69,25 @@
 
 namespace keel::sdk {
 
-// Who a plugin is. Static strings. The id is the file's name without .so.
+// The texts of a plugin's descriptor (keel_plugin in plugin.h). Static strings. `id` is the name of
+// the plugin's file without ".so".
 struct PluginInfo {
     const char *id, *version, *vendor, *license, *doc;
 };
 
-// What create receives. `host` is valid as long as the object, the rest during the constructor.
+// What the constructor of a policy or an allocator gets.
 struct Setup {
+    // Valid as long as the object. All other members are valid during the constructor only.
     const keel_host *host;
-    const keel_geometry &geometry; // adopted: what an older host does not know is 0 or NULL
+    // What the model looks like. Members that an older host does not know are 0 or NULL.
+    const keel_geometry &geometry;
+    // The plugin's parameters.
     Params params;
-    uint64_t seed; // of the run; 0 for allocators
+    // Seed of the run. 0 for allocators.
+    uint64_t seed;
 };
 
-// A struct of the ABI with nothing but its header.
+// A struct of the ABI: its header is set, all other members are 0.
 template <typename T>
 T blank() noexcept {
     T out{};
@@ -67,61 +97,81 @@ T blank() noexcept {
 
 // ---- a policy's view of one layer --------------------------------------------------------------
 
-// Rows of the input's arrays. Asking for an array that the host did not give (it was not declared
-// in needs, or the host is too old) throws Failure with the array's name. Slots of row h are
-// 0..length(h)-1; what lies beyond is garbage.
+// What decide() reads: keel_policy_input (policy.h) with checks. Valid during the call.
+//
+// A function that returns an array throws Failure(KEEL_E_INVALID_ARG) with the array's name if the
+// host did not give it: `needs` does not request it, or the host is too old. h is the number of a
+// KV head. An array of head h has entries for the slots 0..length(h)-1; entries after these have no
+// meaning.
 class PolicyInput {
   public:
+    // Throws Failure(KEEL_E_VERSION) if the struct is of another major or too small.
     explicit PolicyInput(const keel_policy_input *input) {
         if (keel_adopt(&in_, sizeof in_, input, KEEL_PREFIX(keel_policy_input, protected_mask)) !=
             KEEL_OK)
             throw Failure(KEEL_E_VERSION, "the host's keel_policy_input is too old or too new");
     }
+    // The struct itself; members that an older host does not know are 0 or NULL.
     const keel_policy_input &raw() const noexcept { return in_; }
     keel_trigger trigger() const noexcept { return in_.trigger; }
     uint32_t layer() const noexcept { return in_.layer; }
     uint32_t kv_heads() const noexcept { return in_.kv_heads; }
     uint32_t heads() const noexcept { return in_.heads; }
+    // Query heads of a KV head.
     uint32_t group() const noexcept { return in_.kv_heads == 0 ? 0 : in_.heads / in_.kv_heads; }
+    // Position of the next token: the number of tokens so far.
     int64_t next_position() const noexcept { return in_.next_position; }
     int64_t stride() const noexcept { return in_.stride; }
+    // Number of queries in query_sum() and query_second(), or else in scores().
     int64_t query_count() const noexcept { return in_.query_count; }
+    // Slots in use.
     int32_t length(uint32_t h) const noexcept { return in_.lengths[h]; }
+    // Slots that may stay, protected ones included.
     int32_t budget(uint32_t h) const noexcept { return in_.budgets[h]; }
+    // Does the slot stay whatever the policy answers?
     bool is_protected(uint32_t h, int64_t slot) const noexcept {
         return in_.protected_mask[h * in_.stride + slot] != 0;
     }
 
+    // Position that RoPE encoded in the key of each slot, rising.
     const int32_t *positions(uint32_t h) const {
         return row(in_.positions, "positions", h * in_.stride);
     }
+    // L2 norms of keys and of values.
     const float *key_norms(uint32_t h) const {
         return row(in_.key_norms, "key_norms", h * in_.stride);
     }
     const float *value_norms(uint32_t h) const {
         return row(in_.value_norms, "value_norms", h * in_.stride);
     }
-    // h is a query head with reduce_group NONE, a KV head otherwise.
+    // Attention probability of each slot. With reduce_group NONE, h is the number of a query head.
     const float *scores(uint32_t h) const { return row(in_.scores, "scores", h * in_.stride); }
+    // Dot product of each key with key_sum().
     const float *key_anchor(uint32_t h) const {
         return row(in_.key_anchor, "key_anchor", h * in_.stride);
     }
+    // Attention within pieces of the prompt, see keel_policy_input.
     const float *chunk_scores(uint32_t h) const {
         return row(in_.chunk_scores, "chunk_scores", h * in_.stride);
     }
-    // Slot j's elements lie at [j * cols] and [j * head_dim].
+    // Keys times the projection. Elements of slot j: [j * cols] and following. `cols` is
+    // needs.projection_cols.
     const float *key_project(uint32_t h, uint32_t cols) const {
         return row(in_.key_project, "key_project", h * in_.stride * cols);
     }
+    // The keys. Elements of slot j: [j * head_dim] and following.
     const float *keys(uint32_t h, uint32_t head_dim) const {
         return row(in_.keys, "keys", h * in_.stride * head_dim);
     }
+    // Sum of the head's keys, each divided by its L2 norm: [head_dim].
     const float *key_sum(uint32_t h, uint32_t head_dim) const {
         return row(in_.key_sum, "key_sum", int64_t{h} * head_dim);
     }
+    // Sum of the queries before RoPE: [head_dim]. `head` is the number of a query head.
     const float *query_sum(uint32_t head, uint32_t head_dim) const {
         return row(in_.query_sum, "query_sum", int64_t{head} * head_dim);
     }
+    // Sum of q q^T over these queries: [head_dim, head_dim].
     const float *query_second(uint32_t head, uint32_t head_dim) const {
         return row(in_.query_second, "query_second", int64_t{head} * head_dim * head_dim);
     }
@@ -135,11 +185,13 @@ class PolicyInput {
     keel_policy_input in_;
 };
 
-// A policy's answer: scores(h)[slot] and stay() with KEEL_OUTPUT_SCORES, keep() with
-// KEEL_OUTPUT_KEEP. With granularity TOKEN or LAYER there is only row 0.
+// Where decide() writes its answer: keel_policy_decision (policy.h) with checks. With
+// KEEL_OUTPUT_SCORES use scores() and stay(), with KEEL_OUTPUT_KEEP use keep() and kept(). h is the
+// number of a KV head. With granularity TOKEN or LAYER, h is 0. Valid during the call.
 class PolicyDecision {
   public:
-    // lengths: the input's, one for each KV head; stay_first() and stay_last() need them.
+    // `stride` and `lengths` are those of the input. stay_first() and stay_last() need the lengths.
+    // Throws Failure(KEEL_E_VERSION) if the struct is of another major or too small.
     PolicyDecision(const keel_policy_decision *decision, int64_t stride,
                    const int32_t *lengths = nullptr)
         : stride_(stride), lengths_(lengths) {
@@ -147,11 +199,14 @@ class PolicyDecision {
                        KEEL_PREFIX(keel_policy_decision, keep_count)) != KEEL_OK)
             throw Failure(KEEL_E_VERSION, "the host's keel_policy_decision is too old or too new");
     }
+    // The scores to write, one for each slot 0..length-1. Slots with higher scores stay. A NaN is
+    // an error. Throws Failure(KEEL_E_INVALID_ARG) if the output is KEEL_OUTPUT_KEEP.
     float *scores(uint32_t h) {
         if (out_.scores == nullptr) throw Failure(KEEL_E_INVALID_ARG, "the host takes no scores");
         return out_.scores + h * stride_;
     }
-    // Slots begin..end-1 of row h stay whatever their score; an empty range is fine.
+    // The slots begin..end-1 stay whatever their score. The range may be empty. Throws
+    // Failure(KEEL_E_VERSION) if the host is older than this function.
     void stay(uint32_t h, int64_t begin, int64_t end) {
         if (begin >= end) return;
         if (out_.stay == nullptr)
@@ -159,17 +214,20 @@ class PolicyDecision {
                           "the host cannot let slots stay: it is older than this policy");
         std::memset(out_.stay + h * stride_ + begin, 1, static_cast<size_t>(end - begin));
     }
-    // The oldest or the newest n slots of row h stay; all of them if the row has fewer.
+    // The oldest or the newest n slots stay whatever their score. If the head has fewer slots, all
+    // stay.
     void stay_first(uint32_t h, int64_t n) { stay(h, 0, std::min(n, length(h))); }
     void stay_last(uint32_t h, int64_t n) {
         stay(h, std::max<int64_t>(0, length(h) - n), length(h));
     }
-    // Room for a row's slot numbers, strictly rising; kept() says how many were written.
+    // The list to write: numbers of the slots that stay, strictly rising. Throws
+    // Failure(KEEL_E_INVALID_ARG) if the output is KEEL_OUTPUT_SCORES.
     int32_t *keep(uint32_t h) {
         if (out_.keep == nullptr || out_.keep_count == nullptr)
             throw Failure(KEEL_E_INVALID_ARG, "the host takes no keep-lists");
         return out_.keep + h * stride_;
     }
+    // Sets the length of that list.
     void kept(uint32_t h, int32_t count) { out_.keep_count[h] = count; }
 
   private:
@@ -182,8 +240,8 @@ class PolicyDecision {
     const int32_t *lengths_;
 };
 
-// Base of a policy that never evicts. The core does not call decide() of such a policy. If another
-// host does, the answer is all slots.
+// Base class of a policy that never evicts. The core does not call its decide(). If another host
+// does, the answer is: all slots stay.
 class KeepsAll {
   public:
     KeepsAll(const Setup &, keel_policy_needs &needs) noexcept {
@@ -199,8 +257,7 @@ class KeepsAll {
 
 // ---- tools -------------------------------------------------------------------------------------
 
-// A pseudo-random number that depends on all 64 bits of x (splitmix64). It is the same on every
-// machine.
+// A pseudo-random number made from all 64 bits of x (splitmix64). The same on every machine.
 inline uint64_t mix(uint64_t x) noexcept {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -208,8 +265,9 @@ inline uint64_t mix(uint64_t x) noexcept {
     return x ^ (x >> 31);
 }
 
-// Calls fn(h) once for each of n heads, on the host's workers; what it throws first comes out here.
-// Not inside another region.
+// Calls fn(h) once for each h of 0..n-1, on the host's workers. Returns when all calls have
+// returned. The first exception of fn is thrown again as a Failure. Must not be called inside
+// another parallel region.
 template <typename Fn>
 void for_each_head(const keel_host *host, uint32_t n, const Fn &fn) {
     std::atomic<bool> failed{false};
@@ -226,9 +284,10 @@ void for_each_head(const keel_host *host, uint32_t n, const Fn &fn) {
     if (status != KEEL_OK) throw Failure(status, "the host could not run its workers");
 }
 
-// Shares `total` out in proportion to weights (0 and above), each share within least[i]..most[i].
-// The sum is exactly `total` unless the bounds forbid it (sum of least at most total: the caller's
-// duty). Rounds by largest remainder; of equal remainders, the first one.
+// Divides `total` into shares in proportion to `weights`, which are 0 or more. Share i is at least
+// least[i] and at most most[i]. The caller makes sure that the sum of `least` is at most `total`.
+// The sum of the shares is exactly `total`, unless the sum of `most` is smaller. Shares are rounded
+// by the largest remainder; of equal remainders the first share gets the rest.
 inline std::vector<int64_t> share_out(std::vector<double> weights,
                                       const std::vector<int64_t> &least,
                                       const std::vector<int64_t> &most, int64_t total) {
@@ -246,7 +305,7 @@ inline std::vector<int64_t> share_out(std::vector<double> weights,
             s += real_share(i, factor);
         return s;
     };
-    double low = 0, high = 1; // the factor at which the shares come to the total
+    double low = 0, high = 1; // the shares add up to the total at a factor between these
     for (int i = 0; i < 400 && sum(high) < static_cast<double>(total); ++i)
         high *= 2;
     for (int i = 0; i < 200; ++i) {
@@ -284,6 +343,7 @@ inline std::vector<int64_t> share_out(std::vector<double> weights,
 
 namespace detail {
 
+// Which optional members a class has.
 template <typename T, typename = void>
 struct HasReset : std::false_type {};
 template <typename T>
@@ -298,7 +358,8 @@ struct HasSave : std::false_type {};
 template <typename T>
 struct HasSave<T, std::void_t<decltype(std::declval<const T &>().save())>> : std::true_type {};
 
-// A plugin's parameter rows as the array of pointers that the descriptor wants.
+// The rows of T::params as an array of pointers, for the descriptor. Empty if there is no
+// T::params.
 template <typename T, typename = void>
 struct ParamRows {
     static constexpr uint32_t size = 0;
@@ -318,6 +379,7 @@ struct ParamRows<T, std::void_t<decltype(T::params)>> {
     }
 };
 
+// Copies the host's struct. Throws Failure(KEEL_E_VERSION) if it is of another major or too small.
 inline keel_geometry adopt_geometry(const keel_geometry *geometry) {
     keel_geometry mine;
     if (keel_adopt(&mine, sizeof mine, geometry, KEEL_PREFIX(keel_geometry, context)) != KEEL_OK)
@@ -325,8 +387,8 @@ inline keel_geometry adopt_geometry(const keel_geometry *geometry) {
     return mine;
 }
 
-// Writes an out-struct of create. What the plugin asks for in members that the host's struct does
-// not have would be lost: refused.
+// Writes the out-struct of create. Throws Failure(KEEL_E_VERSION) if the plugin has set a member
+// that the host's struct does not have, because the host would not see it.
 template <typename Needs>
 void hand_over(Needs *out, const Needs &mine) {
     const auto *bytes = reinterpret_cast<const unsigned char *>(&mine);
@@ -340,6 +402,8 @@ void hand_over(Needs *out, const Needs &mine) {
     keel_emit(out, &mine, sizeof mine);
 }
 
+// What a keel_policy_state or keel_allocator_state points to: the object, and the host for error
+// texts.
 template <typename T>
 struct Held {
     template <typename... Args>
@@ -349,6 +413,8 @@ struct Held {
     T object;
 };
 
+// The functions of the tables. They call the members of the object and turn exceptions into
+// statuses.
 template <typename T>
 struct PolicySlots {
     using State = Held<T>;
@@ -455,6 +521,7 @@ struct AllocatorSlots {
     }
 };
 
+// The descriptor of class T.
 template <typename T>
 keel_plugin describe(keel_plugin_kind kind, const void *vtable) noexcept {
     auto p = blank<keel_plugin>();
@@ -475,9 +542,7 @@ keel_plugin describe(keel_plugin_kind kind, const void *vtable) noexcept {
 
 } // namespace detail
 
-// The table of a policy class, and of an allocator class: constructor (const Setup &,
-// keel_allocator_needs &), void allocate(const keel_allocator_input &, int32_t *budgets), the input
-// adopted.
+// The table of a policy class. Static data.
 template <typename T>
 const keel_policy &policy_table() noexcept {
     static const keel_policy table = [] {
@@ -498,6 +563,10 @@ const keel_policy &policy_table() noexcept {
     return table;
 }
 
+// The table of an allocator class. Static data. The class has `info`, `params` if it has
+// parameters, a constructor T(const Setup &, keel_allocator_needs &), and a member
+// void allocate(const keel_allocator_input &, int32_t *budgets), see allocator.h. Members of the
+// input that an older host does not know are 0 or NULL.
 template <typename T>
 const keel_allocator &allocator_table() noexcept {
     static const keel_allocator table = [] {
@@ -511,6 +580,7 @@ const keel_allocator &allocator_table() noexcept {
     return table;
 }
 
+// The descriptors. Static data.
 template <typename T>
 const keel_plugin *policy_plugin() noexcept {
     static const keel_plugin plugin = detail::describe<T>(KEEL_PLUGIN_POLICY, &policy_table<T>());
@@ -526,7 +596,8 @@ const keel_plugin *allocator_plugin() noexcept {
 
 } // namespace keel::sdk
 
-// Once per library, at namespace scope: the entry symbol.
+// Defines the entry symbol of the plugin. Use one of these once in a library, outside of all
+// namespaces.
 #define KEEL_POLICY_PLUGIN(Class)                                 \
     const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) { \
         return keel::sdk::policy_plugin<Class>();                 \
