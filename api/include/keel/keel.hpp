@@ -1,14 +1,30 @@
-// Keel as a library: load a model, generate text. Link keel::keel (find_package(keel)); this header
-// needs the standard library alone.
+// Keel as a C++ library: load a model, generate text.
+//
+// Link the CMake target keel::keel (find_package(keel)). This header needs only the C++ standard
+// library.
+//
+// HOW IT WORKS. A Pipeline is a loaded model together with a backend, a KV cache and an eviction
+// policy. It is made from a pipeline file (YAML), a model folder or a GGUF file. A Session is one
+// sequence of tokens and its cache: it reads prompts and generates text. A Chat is a conversation
+// that uses the model's chat template. Several sessions and chats may share a pipeline.
+//
+// EXAMPLE.
 //
 //     keel::api::Pipeline pipeline("models/tiny");
 //     keel::api::Session session(pipeline);
 //     std::cout << session.generate("Once upon a time").text;
 //
-// Everything that fails throws keel::api::Error; what a callback of yours throws comes out of the
-// call as it is. A pipeline and what was made of it belong to one thread at a time; cancel() may be
-// called from any. Objects may be moved; one that was moved from can only be destroyed or assigned
-// to.
+// ERRORS. Every function that fails throws keel::api::Error. If a callback of yours throws, the
+// call that ran the callback throws the same exception.
+//
+// THREADS. Use a pipeline, its sessions and its chats from one thread at a time. Only cancel() may
+// be called from any thread at any time.
+//
+// OBJECTS. Pipeline, Session and Chat can be moved. An object that was moved from can only be
+// destroyed or assigned to; other calls throw Error(usage). A session or chat keeps its pipeline
+// alive.
+//
+// Everything here exists since 0.1.
 #ifndef KEEL_KEEL_HPP
 #define KEEL_KEEL_HPP
 
@@ -25,18 +41,18 @@
 
 namespace keel::api {
 
-// Whose fault it is.
+// The cause of an error.
 enum class ErrorKind {
-    usage,    // the call made no sense
+    usage,    // the arguments of the call are wrong
     input,    // a file is missing, broken, or does not fit
-    plugin,   // a plugin is missing, refused, or failed
-    resource, // memory, a cap, or a context that is full
-    runtime,  // the run itself failed: a number that is not finite, a lost device
-    internal, // Keel broke a promise of its own
+    plugin,   // a plugin is missing, was refused, or failed
+    resource, // not enough memory, a limit such as kv.max_mib, or a full context
+    runtime,  // the run failed: a number that is not finite, a lost device
+    internal, // a bug of Keel
 };
 
-// what() is one line that names the place, what was expected and found, and where there is one the
-// cure.
+// The exception of all functions here. what() is one line: the place, what was expected, what was
+// found, and if possible what to do.
 class KEEL_API Error : public std::runtime_error {
   public:
     Error(ErrorKind kind, const std::string &message);
@@ -47,117 +63,160 @@ class KEEL_API Error : public std::runtime_error {
     ErrorKind kind_;
 };
 
-// The version of the library that runs: "0.1.0".
+// The version of the library, such as "0.1.0". A static string.
 KEEL_API const char *version() noexcept;
 
-// What Keel says beside its results, loudest last: a warning is what runs otherwise than asked for,
-// such as an op that the backend lacks.
+// How important a message is. `warning`: Keel does something else than the caller asked for, for
+// example because the backend lacks an op.
 enum class LogLevel { debug, info, warning, error };
-// One message, a line without its end. May be called from any thread; what it throws is dropped.
+// Receives one message: a line without the newline at its end. Any thread may call it. Exceptions
+// that it throws are dropped.
 using Log = std::function<void(LogLevel level, std::string_view message)>;
 
-// Who hears messages of `least` and louder, of the whole process; empty: nobody, as at the start.
-// Keel itself never prints. Set it before the first pipeline is made: not while another thread runs
-// one.
+// Sets the callback for messages of level `least` and above, for the whole process. An empty
+// callback (the state at the start) drops all messages. Keel itself prints nothing. Call it before
+// the first pipeline is made, and never while another thread uses a pipeline.
 KEEL_API void set_log(Log callback, LogLevel least = LogLevel::warning);
 
-// "loading", bytes; "prefill", tokens. May throw to stop; what it throws comes out of the call.
+// Receives the progress of a long call. `stage` is "loading" (done and total are bytes) or
+// "prefill" (tokens). To stop the call, throw an exception: the call then throws it.
 using Progress = std::function<void(const char *stage, uint64_t done, uint64_t total)>;
 
-// Why a text ended.
+// Why generation ended.
 enum class Stop {
-    end_token,   // the model ended it
-    stop_string, // a stop string came; it is not part of the text
+    // The model generated its end token.
+    end_token,
+    // The text contained a stop string. The text ends before it.
+    stop_string,
+    // Generation::max_tokens tokens were generated.
     max_tokens,
-    cache_full, // context, cap or budget reached, and the policy does not evict; `detail` names the
-                // key to change
+    // The context, kv.max_mib or the budget is full and the policy does not evict. Result::detail
+    // names the key to change.
+    cache_full,
+    // Pipeline::cancel() was called.
     cancelled,
 };
 
+// A token and the natural logarithm of its probability.
 struct TokenLogprob {
     int32_t id = 0;
-    double logprob = 0; // natural logarithm
+    double logprob = 0;
 };
 
-// What the model thought of a token of the text, before temperature and penalties.
+// Probabilities that the model gave for one token of the text, before temperature and penalties.
 struct Logprobs {
+    // The token in the text.
     TokenLogprob chosen;
-    std::vector<TokenLogprob> top; // likeliest first
+    // The most likely tokens, the likeliest first.
+    std::vector<TokenLogprob> top;
 };
 
-// What is wanted of a generation. Those of the pipeline's own file: Pipeline::defaults(). A value
-// that makes no sense (max_tokens below 1, a negative logprobs, a top_p above 1) is
-// ErrorKind::usage, naming the member.
+// Options of a generation. Pipeline::defaults() gives those of the pipeline's file. If a value is
+// outside its range, the call throws Error(usage) with the member's name.
 struct Generation {
+    // The most tokens to generate. 1 or more.
     int64_t max_tokens = 128;
-    std::vector<std::string> stop;   // texts that end it
-    double temperature = 0.8;        // 0 to 1000000; 0: always the most likely token
-    int64_t top_k = 40;              // 0 or more; 0: all
-    double top_p = 0.95;             // 0 to 1; 0: always the most likely token, 1: all
-    double min_p = 0.05;             // 0 to 1; 0: all
-    double repetition_penalty = 1;   // 0.001 to 1000; 1: off
-    int64_t repetition_window = 0;   // 0: all tokens so far
-    uint64_t seed = 0;               // of a session's first draw; later ones go on
-    bool ignore_end = false;         // go on past the token that ends a text
-    std::optional<int64_t> logprobs; // note each token's, and those of so many of the likeliest
-    // The text as it comes: whole characters, never a part of a stop string. May throw to stop.
+    // Stop strings. Generation ends when the text contains one. None may be empty.
+    std::vector<std::string> stop;
+    // 0 to 1000000. 0: always the most likely token.
+    double temperature = 0.8;
+    // Draw only from this many of the most likely tokens. 0 or more; 0: from all.
+    int64_t top_k = 40;
+    // Draw only from the most likely tokens that together have this probability. 0 to 1; 0: always
+    // the most likely token, 1: from all.
+    double top_p = 0.95;
+    // Draw only from tokens with at least this share of the most likely token's probability. 0 to
+    // 1; 0: from all.
+    double min_p = 0.05;
+    // Makes tokens that occurred before less likely. 0.001 to 1000; 1: off.
+    double repetition_penalty = 1;
+    // The last tokens to which repetition_penalty applies. 0 or more; 0: all tokens so far.
+    int64_t repetition_window = 0;
+    // Seed of the session's first generation. Later generations of the session continue with the
+    // same random numbers.
+    uint64_t seed = 0;
+    // true: generation continues after the model's end token.
+    bool ignore_end = false;
+    // If set, Result::logprobs has an entry for each token, with this many most likely tokens. 0 or
+    // more.
+    std::optional<int64_t> logprobs;
+    // Receives the text while it is generated. Each piece has whole characters and no part of a
+    // stop string. To stop, throw an exception.
     std::function<void(std::string_view)> on_text;
-    Progress on_progress; // of the prefill
+    // Receives the progress of reading the prompt.
+    Progress on_progress;
 };
 
+// What a generation gives.
 struct Result {
     std::string text;
-    std::vector<int32_t> ids; // of the text, the token that ended it included
+    // Tokens of the text. If a token ended the text, it is the last one here.
+    std::vector<int32_t> ids;
     Stop stop = Stop::max_tokens;
+    // More about `stop`, for people. May be empty.
     std::string detail;
-    std::vector<Logprobs> logprobs; // where they were asked for
+    // One entry for each token, if Generation::logprobs is set. Else empty.
+    std::vector<Logprobs> logprobs;
 };
 
-// Of a session since its start or the last reset.
+// Counters of a session since its start or the last reset(). Bytes are those of this session.
 struct Stats {
+    // Tokens read from prompts, and tokens generated one by one.
     uint64_t prefill_tokens = 0, decode_tokens = 0;
+    // Time for these, in seconds.
     double prefill_seconds = 0, decode_seconds = 0;
-    uint64_t kv_bytes = 0, kv_peak_bytes = 0; // of the cache alone: now, peak
+    // Bytes of the KV cache: now, and the largest number so far.
+    uint64_t kv_bytes = 0, kv_peak_bytes = 0;
+    // Number of evictions.
     uint64_t evictions = 0;
-    // Memory of the policy beside the cache (now, peak): its inputs and the arrays of evictions.
+    // Bytes that the policy needs besides the cache, for its inputs and for evictions: now, and the
+    // largest number so far.
     uint64_t policy_bytes = 0, policy_peak_bytes = 0;
-    // The peak of cache plus policy. At most the sum of the two other peaks.
+    // The largest sum of cache and policy so far. At most the sum of the two other peaks.
     uint64_t held_peak_bytes = 0;
-    // What evictions saved: cache plus policy when an eviction began (the largest one counts),
-    // minus cache plus policy now.
+    // Bytes that evictions freed: the largest sum of cache and policy at the start of an eviction,
+    // minus the sum now.
     uint64_t freed_bytes = 0;
 };
 
-// A loaded model with a backend, a cache and a policy.
+// A loaded model with a backend, a KV cache and an eviction policy.
 class KEEL_API Pipeline {
   public:
-    // `target`: a pipeline file (.yaml), the folder of a model, or a GGUF file; for the latter two
-    // backend cpu and policy none. `overrides` change keys of the pipeline as --set does:
-    // "policy.budget.tokens=64". Plugins are looked for in the folders of KEEL_PLUGIN_PATH, then in
-    // keel/plugins beside libkeel.
+    // Loads a model. `target` is a pipeline file (.yaml), a model folder, or a GGUF file. For a
+    // folder or a GGUF file, the backend is `cpu` and the policy `none`. `overrides` set keys of
+    // the pipeline, as the option --set does: "policy.budget.tokens=64". Plugins are searched in
+    // the folders of the environment variable KEEL_PLUGIN_PATH, then in keel/plugins beside
+    // libkeel. `progress` gets the stage "loading".
     explicit Pipeline(const std::string &target, const std::vector<std::string> &overrides = {},
                       const Progress &progress = {});
     ~Pipeline();
     Pipeline(Pipeline &&) noexcept;
     Pipeline &operator=(Pipeline &&) noexcept;
 
-    // Text to token ids and back. begins: the text begins a sequence (the model's begin token is
-    // put before it); else it goes on. parse_special: marks written out in the text ("<|eot_id|>")
-    // become those tokens. Say false for text from people who must not be able to forge them: it is
-    // plain text then.
+    // Converts text to token ids.
+    // begins: true if the text starts a sequence; the model's begin token is then put before it.
+    // false if it continues one. parse_special: true turns special tokens that are written in the
+    // text, such as "<|eot_id|>", into these tokens. Use false for text from users who must not be
+    // able to write special tokens; the text is then plain.
     std::vector<int32_t> encode(std::string_view text, bool begins = true,
                                 bool parse_special = true) const;
-    // An id that the vocabulary does not hold is ErrorKind::usage.
+    // Converts token ids to text. Throws Error(usage) for an id that is not in the vocabulary.
     std::string decode(const std::vector<int32_t> &ids) const;
 
-    int64_t context() const;     // tokens of a sequence at most
-    int64_t vocab_size() const;  // logits of a token
-    Generation defaults() const; // from the pipeline's sampling and generation
-    std::string explain() const; // who runs each op: what `keel run --explain` prints
+    // The most tokens of a sequence.
+    int64_t context() const;
+    // Number of tokens in the vocabulary, which is the number of logits.
+    int64_t vocab_size() const;
+    // The options in the sections `sampling` and `generation` of the pipeline's file.
+    Generation defaults() const;
+    // Which backend and kernel runs each op: the text that `keel run --explain` prints.
+    std::string explain() const;
 
-    // Ends what runs on this pipeline, from any thread or a signal handler: generate() and ask()
-    // return what they have, read() throws. Holds until resume().
+    // Stops what runs on this pipeline. generate() and ask() return what they have, with
+    // Stop::cancelled; read() throws. Any thread and any signal handler may call it. It also stops
+    // later calls, until resume().
     void cancel() noexcept;
+    // Ends the effect of cancel().
     void resume() noexcept;
 
     struct Impl;
@@ -168,8 +227,8 @@ class KEEL_API Pipeline {
     std::shared_ptr<Impl> impl_; // sessions keep it alive
 };
 
-// One sequence: what was read and written so far, in its cache. Several sessions of a pipeline take
-// turns.
+// One sequence of tokens and its KV cache: what was read and generated so far. A pipeline may have
+// several sessions; one of them runs at a time.
 class KEEL_API Session {
   public:
     explicit Session(Pipeline &pipeline);
@@ -177,27 +236,33 @@ class KEEL_API Session {
     Session(Session &&) noexcept;
     Session &operator=(Session &&) noexcept;
 
-    // Reads a prompt and generates. A later call continues the session; its prompt may be empty. In
-    // an empty session an empty prompt stands for the token that begins a text; if the model has no
-    // such token, ErrorKind::usage. A prompt that does not fit: ErrorKind::resource, and the
-    // session is unchanged. After Stop::cancelled without ids the session is unchanged too, except
-    // if tokens were evicted meanwhile: then `detail` says how much of the prompt stays.
-    // parse_special: as for Pipeline::encode().
+    // Reads a prompt and generates text after it. A later call continues the sequence; then the
+    // prompt may be empty. In an empty session, an empty prompt means the model's begin token;
+    // throws Error(usage) if the model has none. Throws Error(resource) if the prompt does not fit;
+    // the session is then unchanged. If the result has Stop::cancelled and no ids, the session is
+    // unchanged too, unless tokens were evicted in the meantime: then `detail` says how much of the
+    // prompt was read. parse_special: as in Pipeline::encode().
     Result generate(std::string_view prompt, const Generation &options, bool parse_special = true);
-    Result generate(std::string_view prompt); // with the pipeline's defaults
+    // With Pipeline::defaults().
+    Result generate(std::string_view prompt);
+    // With a prompt of token ids, which is read as it is.
     Result generate(const std::vector<int32_t> &prompt, const Generation &options);
 
-    // Token by token: reads ids, at least one; the logits of the last one, [vocab_size], valid
-    // until the next call. Throws ErrorKind::usage if the pipeline is cancelled before all are
-    // read; the session is then as it was, or the message says how many of them stay.
+    // Reads at least one token and returns the logits after the last one: [vocab_size]. The session
+    // owns them; they are valid until its next call. For callers that choose tokens themselves.
+    // Throws Error(usage) if the pipeline is cancelled before all tokens are read. The session is
+    // then unchanged, or the message says how many tokens were read.
     const float *read(const std::vector<int32_t> &ids);
 
-    std::vector<int32_t> history() const; // ids in the cache's sequence, evicted ones included
+    // All tokens of the sequence, evicted ones included.
+    std::vector<int32_t> history() const;
     Stats stats() const;
-    void reset(); // an empty sequence, and the seed anew
-    // Cache, history and random state as a file, which a session of the same model, types and
-    // policy takes in. Of files that are there already only a saved session is replaced.
+    // Empties the sequence. The next generation starts with its seed again.
+    void reset();
+    // Writes cache, history and random state to a file. A session with the same model, cache types
+    // and policy can load it. Replaces an existing file only if it is a saved session.
     void save(const std::string &path);
+    // Replaces the sequence by a saved one. Throws Error(input) if the file does not fit.
     void load(const std::string &path);
 
   private:
@@ -205,24 +270,27 @@ class KEEL_API Session {
     std::unique_ptr<Impl> impl_;
 };
 
-// A conversation, turn by turn, under the model's chat template. Only new tokens are read.
+// A conversation in turns, with the model's chat template. Each turn reads only the new tokens.
 class KEEL_API Chat {
   public:
-    // `chat_template`: a name as `keel chat --template` takes it; empty: the one that the model's
-    // files name. Throws ErrorKind::usage where they name none.
+    // `system`: the system prompt, if any. `chat_template`: a name that `keel chat --template`
+    // takes. Empty: the template that the model's files name; throws Error(usage) if they name
+    // none.
     explicit Chat(Pipeline &pipeline, std::optional<std::string> system = std::nullopt,
                   const std::string &chat_template = {});
     ~Chat();
     Chat(Chat &&) noexcept;
     Chat &operator=(Chat &&) noexcept;
 
-    // The question is plain text: marks written out in it are no tokens.
+    // Asks a question and generates the answer. The question is plain text: special tokens written
+    // in it have no effect.
     Result ask(std::string_view question, const Generation &options);
-    // With Pipeline::defaults(), whose max_tokens is the pipeline's generation.max_tokens (128
-    // where its file has none).
+    // With Pipeline::defaults(). Its max_tokens is generation.max_tokens of the pipeline's file, or
+    // 128 without that key.
     Result ask(std::string_view question);
-    void reset(); // the system prompt stays
-    // As those of Session. A saved chat brings its own system prompt, in the place of this one's.
+    // Empties the conversation; the system prompt stays.
+    void reset();
+    // As in Session. A loaded chat brings its own system prompt, which replaces the one given here.
     void save(const std::string &path);
     void load(const std::string &path);
 
