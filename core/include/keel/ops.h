@@ -241,8 +241,8 @@ typedef struct keel_elementwise_args {
  *                    of the largest magnitude
  *            A block that has a NaN, an infinity or |d| above 65504 reads back as NaN. If 1 / d is
  *            not finite, d is 0 and all q are the code of 0.
- * copy:      out = x. Same dtype and shape, any dtype including q8_0 and q4_0, any outer strides.
- *            Bound: exact.
+ * copy:      out = x. Same dtype and shape, any outer strides. Any dtype but the K types. Bound:
+ *            exact.
  * transpose: out[b, a, d] = x[a, b, d]. It turns token-major into head-major and back. Same dtype.
  *            Not in place. Bound: exact.
  * zero:      all bytes of the elements of out = 0. Bound: exact. */
@@ -257,8 +257,7 @@ typedef struct keel_move_args {
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* argmax_rows: index[r] = index of the largest x[r, :]. Of equal values, the lowest index. -1 if
- * the
- *              row has a NaN or an infinity, or if n is 0.
+ *              the row has a NaN or an infinity, or if n is 0.
  * top_k_rows:  the k largest values of a row and their indices, the largest first. Of equal values,
  *              the lower index first. A row with a NaN gives indices -1 and values NaN. k is at
  *              most n.

@@ -34,9 +34,8 @@
 // WHAT THE CLASS HAS. `info`; `params`, if it has parameters; the constructor; decide(). It may
 // also have these members. Each becomes a function of the table, and a function without its member
 // is NULL:
-//   void reset();                              the sequence starts again; without it the host
-//   destroys
-//                                              the object and constructs another
+//   void reset();                              the sequence starts again; without reset() the
+//                                              host destroys the object and constructs another
 //   void truncate(int64_t position);           the tokens from `position` on were taken back
 //   std::vector<unsigned char> save() const;   what the object remembers between calls
 //   void load(const unsigned char *, size_t);  reads it again; required with save()
@@ -44,9 +43,8 @@
 // only its parameters needs none of these.
 //
 // DEFAULTS. The constructor gets `needs` with these values and changes only what differs:
-//   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head keeps slots of its own; all heads of a layer
-//   keep
-//                 the same number
+//   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head keeps slots of its own; all heads of a
+//                 layer keep the same number
 //   output        KEEL_OUTPUT_SCORES: decide() writes a score for each slot
 //   all others    0
 // A policy that never evicts derives from KeepsAll and needs no decide().
