@@ -30,7 +30,7 @@ struct InputOps {
     OpHandle query_stats;
     // attention_scores over slot ranges, of a step's queries: chunk scores, a repetition.
     OpHandle piece_scores;
-    OpHandle head_scores; // the same of one KV head, where heads differ in length
+    OpHandle head_scores; // the same for one KV head, if heads differ in length
     OpHandle clear_sums;  // zeroes
     OpHandle grow_sums;   // copies sums to other memory
 

@@ -7,16 +7,16 @@
 
 namespace keel {
 
-// Undoes the rotation of cached keys for ops that want them as they were before RoPE. The graph's
-// tables hold the newest positions only, and the oldest keys of a cache may lie much further back:
-// so this makes tables of just the positions that a layer holds, in float64.
+// Undoes the rotation of cached keys, for ops that need the keys as they were before RoPE. The
+// graph's tables have only the newest positions, and a cache may have much older keys. So this
+// class computes tables, in float64, of exactly the positions that are in a layer.
 class KeyUnrotation {
   public:
     KeyUnrotation(PolicySetup &setup, keel_buffer_kind placement)
         : setup_(setup), placement_(placement) {}
 
-    // The layer's view with rows of tables() in the place of positions. Both valid until the next
-    // call.
+    // The layer's view; its `positions` are row numbers of tables(). The view and the tables are
+    // valid until the next call.
     const keel_kv_view *prepare(const KvCache &cache, uint32_t layer);
     uint64_t bytes() const {
         return held_bytes(cos_) + held_bytes(sin_) + held_bytes(rows_) + held_bytes(distinct_) +

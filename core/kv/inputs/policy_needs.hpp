@@ -29,16 +29,18 @@ struct Collected {
         keel_reduce group = KEEL_REDUCE_MEAN;
         bool operator==(const Chunks &) const = default;
     };
-    uint32_t window = 0; // rotated queries of the last so many tokens
+    uint32_t window = 0; // number of the last tokens whose rotated queries are collected
     std::optional<Running> running;
     std::optional<Stats> stats;
     std::optional<Chunks> chunks;
 
     static Collected of(const keel_policy_needs &needs);
     bool empty() const { return window == 0 && !running && !stats && !chunks; }
-    // Is all of `other` among this? If not, the need that is missing or differs: "running_scores".
+    // NULL if this has everything that `other` has. If not, the need that is missing or differs:
+    // "running_scores".
     const char *missing(const Collected &other) const;
-    // Makes this serve `other` too; the need that cannot be had in both forms at once, or NULL.
+    // Adds the needs of `other`. Returns NULL; or the need that both have in different forms, and
+    // then changes nothing.
     const char *merge(const Collected &other);
 };
 

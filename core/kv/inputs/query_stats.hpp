@@ -9,25 +9,25 @@
 
 namespace keel {
 
-// Sums and second moments of a sequence's un-rotated queries, per layer and query head. Queries of
-// decoded tokens are added up some at a time: a matrix per head would otherwise be read and written
-// for every token.
+// Sums and second moments of a sequence's queries before RoPE, for each layer and query head.
+// Queries of decoded tokens are added several at a time, so that the matrix of each head is not
+// read and written for every token.
 class QueryStats {
   public:
-    // `op` is KEEL_OP_QUERY_STATS; `skip`: queries at the start of the sequence that stay out. They
-    // outlive this.
+    // `op`: KEEL_OP_QUERY_STATS. `skip`: number of queries at the start of the sequence that are
+    // left out. `executor` and `op` outlive this.
     QueryStats(Executor &executor, const KvShape &shape, PlannedOp *op, uint32_t skip,
                keel_buffer_kind placement);
 
-    // A step of n tokens begins, the first of which has the number `first`.
+    // A step of n tokens begins. Its first token has the number `first`.
     void begin(int64_t first, int64_t n);
-    // Where the step's queries go, f32 [n, heads, head_dim]; NULL: none of them counts.
+    // Where the step writes its queries: f32 [n, heads, head_dim]. NULL: all of them are left out.
     const Tensor *place(uint32_t layer);
-    // The layer's queries were written: of a step of several tokens they are added up now.
+    // The layer's queries were written. Those of a step of several tokens are added now.
     void written(uint32_t layer);
 
-    int64_t count() const { return count_; } // queries that count so far
-    // Adds up what is waiting. To be called before the sums are read.
+    int64_t count() const { return count_; } // queries in the sums, waiting ones included
+    // Adds the queries that are waiting. Call it before the sums are read.
     void add_waiting();
     const Tensor &sum() const { return sum_; }       // f32 [layers * heads, head_dim]
     const Tensor &second() const { return second_; } // f32 [layers * heads, head_dim, head_dim]
@@ -42,7 +42,7 @@ class QueryStats {
     // The largest value of bytes() with steps of this many tokens. Needs no allocated memory.
     static uint64_t bytes(const KvShape &shape, int64_t step_tokens);
 
-    // How many of the last tokens can be taken back; `seen` tokens by now.
+    // How many of the last tokens can be taken back. `seen`: tokens so far.
     int64_t revocable(int64_t seen) const;
     void drop(int64_t n, int64_t seen);
     void clear();

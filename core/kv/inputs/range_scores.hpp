@@ -8,11 +8,12 @@
 
 namespace keel {
 
-// Queues attention_scores of a step's queries over slot ranges of one layer, added to what is
-// there: in one call where all heads have the same slots in the ranges, else head by head.
+// Queues attention_scores of a step's queries over slot ranges of one layer, and adds the scores to
+// `out`. One call serves all heads if their ranges are equal; if not, there is one call for each
+// head.
 struct RangeScores {
-    using Ranges = std::vector<std::pair<int64_t, int64_t>>; // begin, end; disjoint, at most
-                                                             // InputOps::most_ranges
+    // Begin and end of each range. The ranges do not overlap; at most InputOps::most_ranges.
+    using Ranges = std::vector<std::pair<int64_t, int64_t>>;
 
     // `room`: i32 [most_ranges, 2] on the device, for the ranges.
     RangeScores(PolicySetup &setup, const KvCache &cache, uint32_t layer, const Tensor &room)

@@ -8,9 +8,10 @@
 namespace keel {
 
 // The blocks of all layers of a cache and its forks: for each layer a K and a V arena of [blocks,
-// block_slots, head_dim], and how many owners each block has. Block ids are per layer; K and V
-// share them. Where the backend can reserve address space a free block holds no memory; elsewhere
-// an arena grows by copying, and shrinks when blocks at its end are free.
+// block_slots, head_dim], and the number of owners of each block. Each layer numbers its blocks
+// from 0; the K and V parts of a block have the same number. If the backend can reserve address
+// space, a free block has no memory. If not, an arena is copied to grow, and shrinks if blocks at
+// its end are free.
 class KvArena {
   public:
     // `seats`: see seats().
@@ -22,33 +23,35 @@ class KvArena {
     keel_buffer_kind placement() const { return placement_; }
     const Tensor &keys(uint32_t layer) const { return layers_[layer].k; }
     const Tensor &values(uint32_t layer) const { return layers_[layer].v; }
-    // Rises when a layer's tensors were exchanged: views made before are stale.
+    // Rises each time a layer's tensors are exchanged. Views from before are then invalid.
     uint64_t generation(uint32_t layer) const { return layers_[layer].generation; }
 
-    // Could `blocks` more blocks be taken, in all, without passing max_bytes?
+    // Can `blocks` more blocks be taken, of all layers together, without passing max_bytes?
     bool can_take(uint64_t blocks) const;
     // How many more blocks a layer has ids for.
     uint64_t free_blocks(uint32_t layer) const {
         return static_cast<uint64_t>(shape_.capacity_blocks()) - layers_[layer].in_use;
     }
-    // A block with one owner; the one with the lowest free id. Throws Error(resource) when nothing
-    // is left.
+    // Takes the free block with the lowest number; it then has one owner. Throws Error(resource) if
+    // no block is free.
     int32_t take(uint32_t layer);
+    // The block gets one more owner.
     void retain(uint32_t layer, int32_t block) {
         ++layers_[layer].owners[static_cast<size_t>(block)];
     }
-    void release(uint32_t layer,
-                 int32_t block); // its memory goes back when nobody owns it any more
-    void abandon(uint32_t layer,
-                 int32_t block) noexcept; // release that never exchanges an arena and never throws
+    // The block loses an owner. Without owners, its memory is freed.
+    void release(uint32_t layer, int32_t block);
+    // As release(), but never exchanges an arena and never throws.
+    void abandon(uint32_t layer, int32_t block) noexcept;
     bool is_shared(uint32_t layer, int32_t block) const {
         return layers_[layer].owners[static_cast<size_t>(block)] > 1;
     }
     void copy_block(uint32_t layer, int32_t from, int32_t to);
 
-    // Places for caches' books beside each other, for steps that take them together. A seat's block
-    // tables, lengths and positions are layers * kv_heads rows of these, i32 [seats * layers *
-    // kv_heads, blocks], [...] and [..., slots].
+    // Seats: places for the books of several caches in the same tensors, for steps of several
+    // sequences. A seat has layers * kv_heads rows of each tensor: block tables i32 [seats * layers
+    // * kv_heads, blocks], lengths i32 [seats * layers * kv_heads], positions i32 [seats * layers *
+    // kv_heads, slots].
     uint32_t seats() const { return static_cast<uint32_t>(seat_taken_.size()); }
     int32_t take_seat(); // -1: none is free
     void leave_seat(int32_t seat) noexcept { seat_taken_[static_cast<size_t>(seat)] = false; }
@@ -56,24 +59,23 @@ class KvArena {
     const Tensor &seat_lengths() const { return seat_lengths_; }
     const Tensor &seat_positions() const { return seat_positions_; }
 
-    uint64_t bytes_in_use() const {
-        return blocks_in_use_ * shape_.block_bytes() + extra_bytes_;
-    } // shared blocks counted once, and what is kept beside blocks
-    // The memory of a sequence besides its blocks is now `now` bytes and was `before`. It counts as
-    // cache memory.
+    // Bytes of blocks in use, each shared block counted once, and of count_extra().
+    uint64_t bytes_in_use() const { return blocks_in_use_ * shape_.block_bytes() + extra_bytes_; }
+    // The memory that a sequence holds besides its blocks has changed from `before` to `now` bytes.
+    // It counts as cache memory.
     void count_extra(uint64_t now, uint64_t before) noexcept;
     // Reserves bytes that blocks may not take, for memory of a sequence that does not count as
-    // cache memory. The sequence's reserve is now `now` bytes and was `before`.
+    // cache memory. The sequence's reserve has changed from `before` to `now` bytes.
     void set_aside(uint64_t now, uint64_t before) noexcept { aside_bytes_ += now - before; }
     uint64_t bytes_set_aside() const { return aside_bytes_; }
-    uint64_t bytes_resident() const; // memory behind the arenas
+    uint64_t bytes_resident() const; // bytes of memory that the arenas have
     uint64_t peak_bytes() const { return peak_bytes_; }
 
   private:
     struct Layer {
         Tensor k, v;
         std::vector<uint32_t> owners; // [capacity]; 0: free
-        size_t first_free = 0;        // no free id is below
+        size_t first_free = 0;        // all blocks below this number are in use
         size_t in_use = 0;
         uint64_t generation = 0;
     };

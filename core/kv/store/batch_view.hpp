@@ -9,15 +9,15 @@
 
 namespace keel {
 
-// The caches of a step's sequences as keel.batched_decode/1 takes them: one arena, the books on
-// their seats. Not thread-safe.
+// Makes the views that keel.batched_decode/1 takes of several caches. The caches share an arena,
+// and their books are on seats of it. Not thread-safe.
 class BatchView {
   public:
-    // Of caches in this arena, at most `most` at once.
+    // For caches in this arena, at most `most` in one view.
     BatchView(KvArena &arena, uint32_t most);
 
-    // The views of these caches, in this order, by layer; valid until the next call. Empty if one
-    // of them lies elsewhere or has no seat. Queues the list of seats.
+    // The view of these caches for each layer; row i of a step belongs to caches[i]. Valid until
+    // the next call. Empty if a cache is in another arena or has no seat. Queues the list of seats.
     std::span<const keel_batch_kv *const> of(std::span<KvCache *const> caches);
 
   private:
@@ -27,14 +27,14 @@ class BatchView {
     };
 
     KvArena &arena_;
-    Tensor seats_, seats_in_use_; // i32 [most]; its first rows
+    Tensor seats_, seats_in_use_; // i32 [most], and the rows of it that are in use
     std::vector<int32_t> host_seats_;
     std::vector<Layer> layers_;
     std::vector<const keel_batch_kv *> views_;
 };
 
-// A view without memory of `n` sequences, for settling calls before a cache exists: the largest
-// arenas, tables and lengths, and a seat for each sequence that the shape allows.
+// A view of `n` sequences without memory, for planning calls before a cache exists. It has the
+// largest arenas, tables and lengths, and a seat for each sequence that the shape allows.
 class BatchTemplate {
   public:
     BatchTemplate(const KvShape &shape, uint32_t n);

@@ -15,28 +15,28 @@ namespace keel {
 using KeepLists = std::vector<std::vector<int32_t>>;
 
 // The KV cache of one sequence on one device: for each layer and KV head a list of blocks, a
-// length, and the position of the key in each slot. Blocks belong to heads, so heads of different
-// length cost what they hold. Keeps books of lengths and positions on the host, so that nothing
-// ever has to be read back. Not thread-safe.
+// length, and the position of the key in each slot. Each block belongs to one head, so a short head
+// takes less memory than a long one. A copy of the block lists, lengths and positions (the "books")
+// is on the host, so they are never read back from the device. Not thread-safe.
 //
-// A fork shares its parent's blocks until one of the two writes to one (an append copies the last
-// block if it is not full, a compaction goes to blocks of its own). Parent and fork may go in any
-// order.
+// A fork shares the blocks of its parent. Before one of the two writes to a shared block, it takes
+// a block of its own: an append copies the last block if it is not full, and a compaction writes to
+// fresh blocks. Parent and fork may be destroyed in any order.
 //
-// It has many functions because appends, forks, compaction, saving and moving all change the same
-// books, and none of them may see the books half changed.
+// The class has many functions because appends, forks, compaction, saving and moving all change the
+// same books, and none of them may see the books half changed.
 class KvCache {
   public:
     KvCache(Executor &executor, const KvShape &shape, keel_buffer_kind placement);
-    // An empty one beside others in their arena. KvShape::sequences has to allow it.
+    // An empty cache that shares the arena of other caches. KvShape::sequences has to allow it.
     static std::unique_ptr<KvCache> beside(std::shared_ptr<KvArena> arena);
     ~KvCache();
     KvCache(const KvCache &) = delete;
     KvCache &operator=(const KvCache &) = delete;
 
     const KvShape &shape() const { return arena_->shape(); }
-    // A layer's view for ops; the pointer is stable, what it points to follows append, compact and
-    // truncate.
+    // A layer's view for ops. The pointer stays the same; append(), compact() and truncate() change
+    // the view that it points to.
     const keel_kv_view *view(uint32_t layer) const { return &layers_[layer].view; }
     std::span<const keel_kv_view *const> views() const { return views_; }
 
@@ -55,19 +55,19 @@ class KvCache {
     }
     std::span<const int32_t> row_positions(size_t row) const { return heads_[row].positions; }
 
-    // Would n more tokens fit under max_slots and max_bytes? If not and `why` is given: which
-    // limit, in words, with its config key.
+    // Do n more tokens fit under max_slots and max_bytes? If not, `why` gets the limit that they
+    // would pass, in words, with its config key.
     bool fits(int64_t n, std::string *why = nullptr) const;
-    // The same without taking a block for it.
+    // Do n more tokens fit into the blocks that the cache already has?
     bool has_slots(int64_t n) const {
         return max_length() + n <= shape().max_slots && blocks_wanted(n) == 0;
     }
-    // Makes room for n tokens at the ends of all heads: takes blocks (copying a shared last block
-    // first), raises the lengths, queues the new lengths and tables. The step's ops then write K, V
-    // and positions. `positions` are the tokens' RoPE positions, [n]. Throws Error(resource) if
-    // they do not fit, and then nothing has changed.
+    // Adds slots for n tokens at the ends of all heads: takes blocks (a shared last block is copied
+    // first), raises the lengths, queues the new lengths and tables. The step's ops then write
+    // keys, values and positions into the slots. `positions`: the tokens' RoPE positions, [n]. If
+    // the tokens do not fit, throws Error(resource) and changes nothing.
     void append(std::span<const int32_t> positions, int64_t n);
-    // Takes the last n tokens of every head back; blocks that become empty are given back.
+    // Removes the last n tokens from every head. Frees the blocks that become empty.
     void truncate(int64_t n);
     // With KvShape::window: frees the first blocks if queries from position `next` on see none of
     // their tokens. The last such block stays, so that a few tokens can be taken back. Copies no
@@ -81,46 +81,50 @@ class KvCache {
     // because fallbacks decide where buffers are.
     static OpHandle plan_gather(Executor &executor, const KvShape &shape, uint32_t sides);
     // Compacts a layer to the listed slots with an op of plan_gather; `sides` are i32 or f32
-    // [kv_heads, slots] tensors that move along. Queues the moves and gives back the blocks that
-    // become free. The bytes freed. A head whose list is all its slots is untouched. After the last
-    // layer's compaction publish() has to follow, before anything else reads the cache.
+    // [kv_heads, slots] tensors whose entries move with the slots. Queues the moves, frees the
+    // blocks that become empty, and returns the bytes freed. A head whose list has all its slots
+    // does not change. Call publish() after the last layer, before anything else reads the cache.
     uint64_t compact(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
                      std::span<const Tensor> sides = {});
-    // Would compact() of all layers find the blocks that copying shared ones takes? If not and
-    // `why` is given: in words.
+    // compact() copies shared blocks. Are there enough free blocks for the copies of all layers? If
+    // not, `why` gets the reason in words.
     bool can_compact(std::span<const KeepLists> keep, std::string *why = nullptr) const;
-    // Queues lengths and tables as compact() left them: one write each for all layers.
+    // Queues the lengths and tables that compact() has changed, in one write each for all layers.
     void publish() { queue_books(); }
-    // Brings the views up to date where another fork exchanged the arenas.
+    // Updates the views of layers whose arena another fork has exchanged.
     void refresh() {
         for (uint32_t l = 0; l < shape().layers; ++l) refresh_view(l);
     }
-    // Notes new positions of slots begin.. of a head, after an op (kv_rerotate) wrote them on the
-    // device.
+    // Records new positions of the slots from `begin` on of a head. The op kv_rerotate has written
+    // them on the device.
     void set_positions(uint32_t layer, uint32_t head, int64_t begin,
                        std::span<const int32_t> positions);
     void clear();
 
-    // Writes lengths, positions and rows, in the types of the cache; reads them from the device.
+    // Writes lengths, positions and rows, in the types of the cache. Reads the rows from the
+    // device.
     void save(StateWriter &out) const;
-    // What save() wrote, of a cache of the same layers, heads and types, in the place of what is
-    // here. `seen`: tokens since the start, positions are below. Throws Error(input) for what
-    // cannot be (nothing is believed), and for what does not fit here; the cache is empty then.
+    // Replaces the content by the output of save() of a cache with the same layers, heads and
+    // types. `seen`: tokens since the start; all positions are below this number. Every value is
+    // checked. Throws Error(input) for impossible values and for content that does not fit; the
+    // cache is empty then.
     void load(StateReader &in, int64_t seen);
 
-    // Takes over what a cache of the same layers and heads on another device holds, in two parts.
-    // First blocks, lengths and positions, in the place of what is here; throws Error(resource)
-    // where there is no memory, and this one is empty then. Afterwards the rows, layer by layer, in
-    // this one's types: the bytes that were written.
+    // Copies a cache with the same layers and heads from another device, in two parts.
+    // reserve_like() replaces the content by blocks, lengths and positions like those of `from`; if
+    // there is no memory, it throws Error(resource) and this cache is empty. take_rows() then
+    // copies the rows of a layer, converts them to the types of this cache, and returns the bytes
+    // written.
     void reserve_like(const KvCache &from);
     uint64_t take_rows(const KvCache &from, uint32_t layer);
-    // Gives a layer's blocks back, of a cache that is of no use any more.
+    // Frees a layer's blocks. Afterwards the cache must not be used, except by this function.
     void drop_rows(uint32_t layer) noexcept;
 
     // A cache with the same content that shares the blocks. KvShape::sequences has to allow it.
     std::unique_ptr<KvCache> fork() const;
 
-    // Where in the arena its books lie (KvArena::seats); -1: in tensors of its own.
+    // The seat of the cache's books in the arena, see KvArena::seats. -1: the books are in tensors
+    // of their own.
     int32_t seat() const { return seat_; }
     KvArena &arena() { return *arena_; }
     const KvArena &arena() const { return *arena_; }
@@ -138,7 +142,7 @@ class KvCache {
         keel_kv_view view = {KEEL_HEADER(keel_kv_view)};
     };
 
-    struct SavedHead { // bytes of the reader's
+    struct SavedHead { // the spans point into the reader's bytes
         std::vector<int32_t> positions;
         std::span<const std::byte> keys, values;
     };
@@ -154,21 +158,21 @@ class KvCache {
     }
     void make_room(uint32_t layer, uint32_t head, int64_t n);
     void set_block(uint32_t layer, uint32_t head, size_t i, int32_t block);
-    int32_t pop_block(uint32_t layer, uint32_t head) noexcept; // the last one's id, still owned
+    // Removes the last block from the head's list and returns its id. The block is still owned.
+    int32_t pop_block(uint32_t layer, uint32_t head) noexcept;
     void drop_blocks(uint32_t layer, uint32_t head, size_t keep);
     void drop_first_blocks(uint32_t layer, uint32_t head, size_t n);
     void write_positions(); // all of them, to the device
     void give_back_blocks() noexcept;
-    void abandon_blocks(uint32_t layer, uint32_t head,
-                        size_t keep) noexcept; // drop_blocks without shrinking
+    // As drop_blocks(), but never shrinks an arena.
+    void abandon_blocks(uint32_t layer, uint32_t head, size_t keep) noexcept;
     void refresh_view(uint32_t layer);
-    void queue_books(); // lengths, and tables where they changed
-    bool needs_fresh(uint32_t layer, uint32_t head, size_t kept,
-                     size_t block) const; // to compact into block i
+    void queue_books(); // lengths, and the tables if they have changed
+    // Does a compaction to `kept` slots need a fresh block in the place of this block of the head?
+    bool needs_fresh(uint32_t layer, uint32_t head, size_t kept, size_t block) const;
     bool is_identity(uint32_t layer, const KeepLists &keep) const;
-    // The table of a compaction whose target blocks are this cache's own: fresh ones in place of
-    // shared ones. `taken`: the fresh ones, which are nobody's yet; those taken so far if this
-    // throws.
+    // Makes the block table to which a compaction writes: fresh blocks in the place of shared ones.
+    // `taken` gets the fresh blocks, which are in no list yet, also if this throws.
     void unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t> &table,
                  std::vector<int32_t> &taken);
     void queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gather,

@@ -10,16 +10,16 @@
 
 namespace keel {
 
-// What a cache holds. The same for all layers.
+// The sizes and types of a cache. They are the same for all layers.
 struct KvShape {
     uint32_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0; // heads: query heads, for scores
     keel_dtype key_dtype = KEEL_DTYPE_F16, value_dtype = KEEL_DTYPE_F16;
     uint32_t block_slots = 64; // a power of two
     int64_t max_slots = 0;     // of a head; tables hold whole blocks
-    uint64_t max_bytes =
-        0; // cap on blocks in use, K and V, all layers and forks; 0: none. Never passed
+    // The most bytes of blocks in use, K and V, of all layers and forks together. 0: no limit.
+    uint64_t max_bytes = 0;
     uint64_t cap_beside = 0; // bytes of kv.max_mib that the cache of windowed layers takes
-    uint32_t sequences = 1;  // the cache and the forks that may live at once
+    uint32_t sequences = 1;  // the most caches at a time, forks included
     // Above 0: all layers have an attention window of this many tokens, and the cache frees the
     // blocks whose tokens no later query sees (KvCache::hold_window).
     int64_t window = 0;
@@ -27,9 +27,8 @@ struct KvShape {
     bool operator==(const KvShape &) const = default;
 
     int64_t blocks_per_head() const { return (max_slots + block_slots - 1) / block_slots; }
-    int64_t capacity_blocks() const {
-        return blocks_per_head() * kv_heads * sequences;
-    } // of a layer
+    // The most blocks of a layer.
+    int64_t capacity_blocks() const { return blocks_per_head() * kv_heads * sequences; }
     uint64_t key_block_bytes() const {
         return block_slots * keel_dtype_row_bytes(key_dtype, head_dim);
     }
@@ -37,7 +36,8 @@ struct KvShape {
         return block_slots * keel_dtype_row_bytes(value_dtype, head_dim);
     }
     uint64_t block_bytes() const { return key_block_bytes() + value_block_bytes(); } // K and V
-    uint64_t bytes_per_token() const; // of all layers and heads, blocks' slack not counted
+    // Bytes of a token in all layers and heads. Unused slots of blocks are not counted.
+    uint64_t bytes_per_token() const;
     // Slots of a head after `tokens` tokens without evictions: all, or with a window those that
     // KvCache::hold_window() leaves.
     int64_t held_slots(int64_t tokens) const;
@@ -52,8 +52,8 @@ struct KvShape {
 
     static constexpr int64_t most_slots = int64_t{1} << 30; // so that slots and positions are int32
 
-    // Throws Error(input), naming the config key, if a dtype does not fit head_dim or a number is
-    // absurd.
+    // Throws Error(input) with the config key if a dtype does not fit head_dim or a number is out
+    // of range.
     void check() const;
 };
 

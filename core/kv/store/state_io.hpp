@@ -12,8 +12,8 @@
 
 namespace keel {
 
-// Where the state of a sequence goes when it is saved: numbers as this machine has them,
-// little-endian wherever Keel runs.
+// Writes the saved state of a sequence. Numbers are written as they are in memory, which is
+// little-endian on all machines of Keel.
 class StateWriter {
   public:
     StateWriter() = default;
@@ -21,8 +21,8 @@ class StateWriter {
     StateWriter(const StateWriter &) = delete;
     StateWriter &operator=(const StateWriter &) = delete;
 
-    virtual void write(const void *data,
-                       size_t bytes) = 0; // throws Error where it cannot be written
+    // Throws Error if the bytes cannot be written.
+    virtual void write(const void *data, size_t bytes) = 0;
 
     template <typename T> void put(const T &value) {
         static_assert(std::is_arithmetic_v<T>);
@@ -38,7 +38,7 @@ class StateWriter {
     }
 };
 
-// The same bytes when they are read back. They are not trusted: every length is checked against the
+// Reads the output of a StateWriter. The bytes are not trusted: every length is checked against the
 // remaining bytes before memory is allocated. Errors are Error(input) "NAME: ...".
 class StateReader {
   public:
@@ -55,8 +55,8 @@ class StateReader {
                     name_ + ": " + fmt::format(format, std::forward<Args>(args)...));
     }
 
-    // `what` names it in the error where it is cut off. Valid as long as the bytes; as a rule not
-    // aligned.
+    // The next `bytes` bytes. If there are fewer, the error says that `what` is cut off. Valid as
+    // long as the reader's bytes. They may have any alignment.
     std::span<const std::byte> take(uint64_t bytes, std::string_view what) {
         if (bytes > left_.size())
             fail("the session ends within {}: {} bytes are wanted, {} are left", what, bytes,
