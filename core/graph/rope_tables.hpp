@@ -11,30 +11,29 @@
 
 namespace keel {
 
-// cos and sin of position * frequency as f32 tensors on a device, computed in float64. A ring:
-// position p lies in row p % rows, and ensure() writes the rows that are wanted and not there, so
-// an endless stream of positions needs constant memory. Rows of positions that lie `rows` or more
-// behind the newest are gone.
+// cos and sin of position * frequency, as f32 tensors on a device, computed in float64. The rows
+// are a ring: position p has row p % rows, and ensure() writes the rows that are needed and
+// missing. So positions may grow without limit in constant memory. A position that is `rows` or
+// more before the newest one has no row any more.
 class RopeTables {
   public:
-    // What tables of so many rows take, on the device and on the host.
+    // Bytes of tables with this number of rows, on the device and on the host.
     static uint64_t bytes(int64_t rows, int64_t rot) {
         return static_cast<uint64_t>(rows) *
                (sizeof(int64_t) + static_cast<uint64_t>(rot / 2) * 2 * sizeof(float));
     }
     RopeTables(std::vector<double> frequencies, int64_t rows, keel_rope_mode mode);
 
-    const keel_rope_tables *c() const {
-        return &tables_;
-    } // for args; valid for this object's life, moving included: it does not move
+    // For args. Valid as long as this object.
+    const keel_rope_tables *c() const { return &tables_; }
     RopeTables(const RopeTables &) = delete;
     RopeTables &operator=(const RopeTables &) = delete;
 
-    void place(
-        Device &device,
-        keel_buffer_kind kind); // gives the tables memory; before that they are shapes for planning
-    void ensure(std::span<const int32_t> positions); // queued before the ops that use them
-    // Do two different positions among these (a few) share a row? They cannot be there at once.
+    // Allocates the tables. Before that they are shapes without memory, for planning.
+    void place(Device &device, keel_buffer_kind kind);
+    // Queues writes of the rows of these positions. Call it before the ops that use them.
+    void ensure(std::span<const int32_t> positions);
+    // Do two different positions of these few have the same row? Then not all of them fit at once.
     bool collide(std::span<const int32_t> positions) const;
     const std::vector<double> &frequencies() const { return frequencies_; }
     int64_t rows() const { return static_cast<int64_t>(held_.size()); }

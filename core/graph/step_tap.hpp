@@ -12,16 +12,17 @@ namespace keel {
 // order, while it queues the layer's ops.
 class StepTap {
   public:
-    // Where a layer's by-products go; NULL: they are not wanted. Valid until the next call.
+    // Where a layer writes its by-products. NULL: it does not write them. Valid until the next
+    // call.
     struct Places {
-        const Tensor *queries =
-            nullptr; // A [1, heads, head_dim], rotated; of steps of one token only
+        // Rotated queries: A [1, heads, head_dim]. Only in steps of one token.
+        const Tensor *queries = nullptr;
         const Tensor *unrotated = nullptr;   // f32 [m, heads, head_dim], queries before RoPE
         const keel_scores *scores = nullptr; // of attention
     };
     virtual Places places(uint32_t layer) = 0;
-    // The layer's attention was queued. q: its queries A [m, heads, head_dim], rotated, good for
-    // ops that are queued now.
+    // The layer's attention was queued. q: its rotated queries, A [m, heads, head_dim]. Ops that
+    // are queued during this call may read it.
     virtual void after_attention(uint32_t layer, const Tensor &q) = 0;
     // Does the step queue the same ops as the steps before and after it? If not, it is not
     // recorded.

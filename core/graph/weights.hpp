@@ -25,28 +25,31 @@ struct LoadOptions {
     // Only these layers. The embedding goes with the first layer, the output with the last.
     std::optional<LayerRange> part;
     keel_dtype dtype = KEEL_DTYPE_NONE; // matrices are converted to this at load; NONE: as stored
-    uint64_t weight_dtypes =
-        0; // what the device takes beside the common dtypes (ModelWeights asks its own)
+    // The types that the device takes in addition to the common ones, see
+    // keel_ctx_info.weight_dtypes. ModelWeights reads them from its device.
+    uint64_t weight_dtypes = 0;
     uint32_t max_m = 512;             // largest number of tokens of a step
     ParallelFor parallel;             // for conversions; empty: one thread
-    std::optional<MemoryInfo> memory; // that they are to lie in; empty: the system's
-    // Called now and then with how far loading is; may throw to stop it.
+    std::optional<MemoryInfo> memory; // in which the weights are stored; empty: the system's
+    // Called from time to time with the progress. May throw to stop loading.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
 };
 
-// What loading so would read from files, and take as matrices in the dtype asked for.
+// The bytes that loading with these options reads from files (`stored`), and the bytes of the
+// loaded matrices in the chosen dtype (`loaded`).
 struct WeightBytes {
     uint64_t stored = 0, loaded = 0;
 };
 WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options);
 
-// A matrix in parts, rows one after the other: where a file stores the rows of q, k and v in
-// different types (as files of mixed K-quants do) each run of equal ones is a weight of its own, on
-// every device, so that the ops are the same everywhere.
+// A matrix in parts, which follow each other by rows. A file with mixed K types may store the rows
+// of q, k and v in different types. Then each run of rows with the same type is a weight of its
+// own. This is the same on every device, so that all devices have the same ops.
 using RowParts = std::vector<std::unique_ptr<Weight>>;
 
-// A decoder layer's weights. Matrices are [out, in], joined where they read the same input. Norms
-// hold the factor itself, whatever the file holds (ModelConfig::norm_offset).
+// A decoder layer's weights. Matrices are [out, in]. Matrices that read the same input are joined.
+// Norms hold the factor itself, also if the file stores the factor minus 1
+// (ModelConfig::norm_offset).
 struct LayerWeights {
     Tensor attention_norm;                 // f32 [hidden]
     RowParts qkv;                          // [q_size + 2 * kv_size, hidden]: rows of q, k, v
@@ -62,7 +65,7 @@ struct LayerWeights {
     Tensor down_bias;                      // f32 [hidden], or empty
     Tensor post_ffn_norm;                  // f32 [hidden], or empty
 
-    std::vector<Weight *> matrices() const; // all that there are
+    std::vector<Weight *> matrices() const; // all matrices of the layer
 };
 
 // A model's weights, or those of some of its layers, ready on the device of an executor. Keeps the
@@ -79,15 +82,14 @@ class ModelWeights {
     bool has_embedding() const { return embedding_ != nullptr && part_.first == 0; }
     bool has_output() const { return output_ != nullptr || tied_output_; }
     Weight &embedding() { return *embedding_; } // [vocab, hidden]
-    Weight &output() {
-        return output_ ? *output_ : *embedding_;
-    } // [vocab, hidden]; the embedding where they are tied
+    // [vocab, hidden]. The embedding, if the model uses it for both.
+    Weight &output() { return output_ ? *output_ : *embedding_; }
     const Tensor &final_norm() const { return final_norm_; } // f32 [hidden]
     LayerWeights &layer(size_t i) { return layers_[i]; }     // the i-th of the part's
-    // Bytes of matrices that a decode step reads; what bandwidth figures are computed from.
+    // Bytes of matrices that a decode step reads. Bandwidth is computed from this number.
     uint64_t bytes_per_token(const Device &device) const;
     uint64_t bytes(const Device &device) const; // held on the device
-    std::string dtype_name() const; // of the matrices: "q8_0", or "bf16, f32" where they differ
+    std::string dtype_name() const; // of the matrices: "q8_0"; "bf16, f32" if they differ
 
   private:
     class Loader;

@@ -8,12 +8,13 @@ namespace keel {
 
 class Executor;
 
-// A backend's keel.batched_decode/1. Not thread-safe: for the stream's user.
+// Calls a backend's extension keel.batched_decode/1. Not thread-safe: only the user of the stream
+// calls it.
 class BatchedDecode {
   public:
-    // NULL where the backend has no such extension, or it does not take these templates (as
-    // keel_batched_decode.prepare wants them): then sequences go one by one. The executor outlives
-    // this.
+    // The args are templates, see keel_batched_decode.prepare. NULL if the backend does not have
+    // the extension or refuses the templates; then sequences take steps one by one. The executor
+    // outlives this.
     static std::unique_ptr<BatchedDecode> settle(Executor &executor, const keel_qkv_args &qkv,
                                                  const keel_attention_args &attention,
                                                  const keel_batch_kv &kv);

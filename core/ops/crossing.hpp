@@ -10,9 +10,9 @@
 
 namespace keel {
 
-// Runs an op of one device's pipeline on another device. Where the first maps its buffers for the
-// host and the second imports host memory, both work on the same bytes and only wait for each
-// other; otherwise inputs are copied over and outputs back.
+// Runs an op of one device's pipeline on another device. If the first device maps its buffers for
+// the host and the second imports host memory, both use the same bytes and only wait for each
+// other. If not, inputs are copied to the second device and outputs back.
 class Crossing final : private BufferWatch {
   public:
     Crossing(std::shared_ptr<Device> from, std::shared_ptr<Device> to);
@@ -21,13 +21,13 @@ class Crossing final : private BufferWatch {
     Crossing &operator=(const Crossing &) = delete;
 
     Device &to() const { return *to_; }
-    // True if a buffer that the first device maps need not be copied; of a size that is whole
-    // pages, or one that is not. The first call tries it with such a buffer, because slots and
-    // flags describe the backend, not its driver. Throws as allocating and importing do.
+    // Can the second device use a buffer of the first one without a copy? `whole_pages`: the size
+    // of the buffer is a multiple of a page. The first call tries it with a buffer, because the
+    // backend's flags do not describe its driver. Throws as allocating and importing do.
     bool shares(bool whole_pages = true);
-    // Bytes that one call with these args copies, there and back. Tensors without a buffer (a
-    // template's) are taken to lie where the devices share memory, if they share any of that size,
-    // and apart from each other.
+    // Bytes that one call with these args copies, in both directions. Tensors without a buffer
+    // (those of a template) are assumed not to overlap, and to be in shared memory if the devices
+    // can share buffers of this size.
     uint64_t bytes(keel_op op, const keel_op_args *args);
     keel_status run(keel_op op, const keel_op_args *args, const Weight *weight, keel_plan *plan);
     uint64_t copied_bytes() const { return copied_; }
@@ -53,11 +53,12 @@ class Crossing final : private BufferWatch {
     void before_destroy(const keel_buffer *buffer) noexcept override { imports_.erase(buffer); }
 
     std::shared_ptr<Device> from_, to_;
-    bool may_share_;                // as the backends tell
-    std::optional<bool> shares_[2]; // as was tried: of parts of pages, of whole pages
+    bool may_share_; // according to the backends' flags
+    // According to trials with a buffer: of parts of pages, of whole pages.
+    std::optional<bool> shares_[2];
     uint64_t copied_ = 0;
-    // The first device's buffers as the second's; NULL: cannot be imported. Gone before the first
-    // device destroys the memory.
+    // For each buffer of the first device, the same memory as a buffer of the second. NULL: it
+    // cannot be imported. An entry is removed before the first device destroys its buffer.
     std::map<const keel_buffer *, BufferPtr> imports_;
 };
 

@@ -33,7 +33,7 @@ class Executor {
     // Whether the backend records steps at all (keel.replay/1), and in which way, in its own words.
     bool can_record() const { return recorder_ != nullptr; }
     const std::string &recording_words() const { return recorder_->how(); }
-    // Why steps of so many ops are not recorded and submitted again; empty: they are.
+    // Why steps with this number of ops are not recorded and submitted again. Empty: they are.
     std::string why_not_recorded(size_t ops) const;
 
     // Why no step is queued before its token is known. Empty: the device runs beside the host, and

@@ -20,7 +20,8 @@ struct ExplainRow {
     uint64_t crossing_bytes = 0; // copied between devices by all of them together, once each
 };
 
-// Rows in order of first appearance. `ops` are those of one kind of step (decode or prefill).
+// Rows in the order in which the ops first occur. `ops`: the ops of one kind of step (decode or
+// prefill).
 std::vector<ExplainRow> explain_rows(std::span<const PlannedOp *const> ops);
 // An aligned table with a title.
 std::string explain_table(const std::string &title, const std::vector<ExplainRow> &rows);

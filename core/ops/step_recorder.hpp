@@ -30,24 +30,23 @@ class PlannedOp;
 // Not thread-safe: for the stream's user. Executor drives it.
 class StepRecorder final : private BufferWatch, private HeldBackOps {
   public:
-    // NULL where the backend does not serve the extension, or too little of it.
+    // NULL if the backend does not have the extension, or its table is too small.
     static std::unique_ptr<StepRecorder> make(Device &device);
     ~StepRecorder();
     StepRecorder(const StepRecorder &) = delete;
     StepRecorder &operator=(const StepRecorder &) = delete;
 
-    const std::string &how() const {
-        return how_;
-    } // the backend's words for its recordings; may be empty
+    // How the backend records, in its own words (keel_replay.how). May be empty.
+    const std::string &how() const { return how_; }
     void begin();
-    // An op of the step, its plan and weight filled in. False: the caller calls the backend as
-    // ever.
+    // Takes an op of the step; plan and weight are filled in. False: the caller has to call the
+    // backend itself.
     bool take(const PlannedOp &op, const keel_op_args *args);
     // The next call cannot be recorded. The ops taken so far are queued one by one, and the step
     // continues as an ordinary one.
     void interrupt() override;
     void end();                // the step's ops are queued when it returns
-    void abandon() noexcept;   // in the place of end(), after an error
+    void abandon() noexcept;   // instead of end(), after an error
     uint64_t recorded() const; // steps, so far
 
   private:
@@ -56,7 +55,7 @@ class StepRecorder final : private BufferWatch, private HeldBackOps {
         RecordedOp(keel_op op, const keel_op_args *a, const std::vector<std::byte> &b)
             : call(op, a), bytes(b) {}
         OpCall call;
-        std::vector<std::byte> bytes; // that it is known by
+        std::vector<std::byte> bytes; // OpCall::bytes(), for comparisons
     };
     using Ops = std::vector<std::unique_ptr<RecordedOp>>;
     struct Recording {
@@ -86,14 +85,16 @@ class StepRecorder final : private BufferWatch, private HeldBackOps {
     std::string how_;
     State state_ = State::outside;
     std::vector<std::unique_ptr<Recording>> kept_;
-    Recording *current_ = nullptr;          // comparing: with whom
+    Recording *current_ = nullptr;          // comparing: the recording to compare with
     std::vector<const PlannedOp *> labels_; // of the step's ops so far
     Ops fresh_;                             // recording: the step's ops so far
-    std::vector<std::byte> bytes_;          // of the op that is looked at
-    OpCall call_;                           // the same
-    std::exception_ptr failure_;            // of an interrupt where nothing may be thrown
+    std::vector<std::byte> bytes_;          // OpCall::bytes() of the op that is compared now
+    OpCall call_;                           // that op
+    std::exception_ptr failure_;            // of an interrupt in a place that must not throw
     uint64_t step_ = 0, recorded_ = 0;
-    uint32_t misses_ = 0, skip_ = 0; // recordings in vain, one after the other; steps not to try
+    // Recordings in a row that were never used, and the number of steps to skip before the next
+    // try.
+    uint32_t misses_ = 0, skip_ = 0;
 };
 
 } // namespace keel

@@ -12,45 +12,47 @@
 
 namespace keel {
 
-// Where a chat's caller can go on otherwise, for messages: who writes without a template, and where
-// one is chosen.
+// Words for error messages: what to use for text without a chat template (`plain`), and how to
+// choose a template (`chosen`).
 struct ChatWays {
     std::string_view plain = "'keel run'", chosen = "--template NAME";
 };
-// The chat template of a model: the one of that name, or (empty) the one that the model's files
-// name. Throws Error(usage) that lists the names for an unknown name, and, where the files name
-// none or one whose turns are not known, says what to do.
+// The chat template with this name. Empty name: the template that the model's files name. Throws
+// Error(usage) if the name is unknown (the error lists all names), or if the files name no template
+// or one that Keel does not know (the error says what to do).
 ChatTemplate choose_chat_template(const std::filesystem::path &model, std::string_view name,
                                   const ChatWays &ways = {});
 
-// A chat: a session under a template, turn by turn. Only what is new is prefilled; what a model
-// wrote is never read again. Not thread-safe.
+// A chat in turns: a session whose text follows a chat template. Each turn reads only the new
+// tokens. Text that the model wrote is not read again. Not thread-safe.
 class Conversation {
   public:
-    // Both outlive this; the session is reset. `system`: nullopt where there is none. Where the
-    // config protects system prompts (policy.protect.system_prompt) and the pipeline was made for
-    // it (PipelineOptions::has_system_prompt), its tokens are never evicted. Throws Error(input),
-    // naming the key, if there is no room for that.
+    // Resets the session, which outlives this. `system`: the system prompt, if any. Its tokens are
+    // never evicted if the config protects system prompts (policy.protect.system_prompt) and the
+    // pipeline was made for it (PipelineOptions::has_system_prompt). Throws Error(input) with the
+    // key if the budget has no room for them.
     Conversation(Session &session, ChatTemplate chat, std::optional<std::string> system);
 
-    // A question; the answer comes through options.on_text and as the result. Draws go on from
-    // answer to answer. A question that does not fit is Error(resource), one that was cancelled
-    // before its answer began has StopReason::cancelled and no ids: both leave the conversation as
-    // it was.
+    // Reads a question and generates the answer. options.on_text gets the text of the answer, and
+    // the result has it too. Random numbers continue from one answer to the next. Throws
+    // Error(resource) if the question does not fit. If it is cancelled before the answer begins,
+    // the result has StopReason::cancelled and no ids. In both cases the conversation does not
+    // change.
     GenerateResult ask(std::string_view question, const GenerateOptions &options);
-    // Keeps the last question from being evicted, with the marks around it, until the conversation
-    // is read again. Throws Error(usage) if there is none or part of it was evicted already,
-    // Error(input) if the budget has no room. The tokens that are pinned in all.
+    // Pins the last question: its tokens and the template's tokens around it are not evicted until
+    // the conversation is read again. Throws Error(usage) if there is no question or a part of it
+    // was evicted already, and Error(input) if the budget has no room. Returns the number of all
+    // pinned tokens.
     int64_t pin_question();
-    // Forgets all but the system prompt; random numbers start anew.
+    // Forgets everything but the system prompt. Random numbers start again from the seed.
     void reset();
-    // A conversation that is known already, in place of what is here: the session reads it with its
-    // next question.
+    // Replaces the conversation by these turns. The session reads them together with the next
+    // question.
     void take_over(std::vector<ChatMessage> turns);
 
-    // Writes and takes in a session file that knows its turns, see session_file.hpp. Throws
-    // Error(input) for a session that is no chat, or one in another template; the conversation is
-    // as it was then. A saved chat brings its own system prompt.
+    // Writes and reads a session file that has the turns too, see session_file.hpp. load() replaces
+    // everything here, the system prompt included. It throws Error(input) if the file is no chat or
+    // has another template; the conversation does not change then.
     void save(const std::filesystem::path &path);
     void load(const std::filesystem::path &path);
 

@@ -14,19 +14,20 @@
 
 namespace keel {
 
-// Whether what a device allocates is the system's memory, and not its own.
+// Does the device allocate system memory? If not, it has memory of its own.
 bool uses_system_memory(const Device &device);
-// Of the memory that a device's weights and caches lie in. A device of its own that does not tell
-// what is free there counts as holding nothing but what this process put there; total == 0 where it
-// tells nothing.
+// Total and free bytes of the memory in which the device allocates weights and caches. If a device
+// has memory of its own and does not report how much is free, everything counts as free that this
+// process has not allocated. total == 0: the device reports nothing.
 MemoryInfo memory_of(const Device &device);
 
 // Runs a model, or some of its layers, on one backend: device, weights, planned ops, the plan of
 // its cache. A pipeline owns one or several. It is made step by step, in the order of its members,
 // because the memory that a context takes is known before the first weight is read.
 struct Engine {
-    std::string name; // what messages and reports call it: of the hybrid section, else the plugin's
-    LayerRange part;  // layers that it runs
+    // For messages and reports: the name in the config's hybrid section, or the plugin's name.
+    std::string name;
+    LayerRange part; // layers that it runs
     std::unique_ptr<Executor> executor;
     LayerSplit split;        // which of its layers have a window
     KvShape kv_shape;        // of the layers on which a policy acts
@@ -39,13 +40,12 @@ struct Engine {
 
     Device &device() const { return executor->device(); }
     keel_buffer_kind placement() const { return executor->placement(); }
-    // Whether its device was lost, or one that its ops fall back to.
+    // Was its device lost, or a device to which its ops fall back?
     bool is_lost() const { return executor->lost_device() != nullptr; }
-    // Tokens of a prefill step at most.
+    // The most tokens of a prefill step.
     uint32_t prefill_chunk() const;
-    // Whether what it allocates is the system's memory, and not a device's own.
+    // See keel::uses_system_memory and memory_of.
     bool uses_system_memory() const { return keel::uses_system_memory(device()); }
-    // Of the memory that its weights and cache lie in: a device's own, or the system's.
     MemoryInfo memory() const { return memory_of(device()); }
     // The most bytes in the layers that hold only their window and on which no policy acts, for all
     // sequences together.
@@ -58,13 +58,12 @@ struct Engine {
     int64_t most_window_slots(int64_t context) const;
     // The bytes that each token adds in the other layers.
     uint64_t bytes_per_token() const;
-    // What its books and RoPE tables take for a context, before a single token is there.
+    // Bytes of the cache's books and the RoPE tables for a context, without any token.
     uint64_t table_bytes(const ModelConfig &model, int64_t context) const;
-    // Makes the members after kv_shape, except for policy_setup, which has to be there.
+    // Makes the members after kv_shape. policy_setup has to exist already.
     void load(const std::shared_ptr<const ModelSource> &source, const LoadOptions &options,
               uint32_t max_logit_rows, uint32_t batch);
-    // All ops that were planned, each once: of prefill and decode steps, and of the cache when
-    // slots go.
+    // All planned ops, each once: of prefill and decode steps, and of evictions.
     std::vector<const PlannedOp *> ops() const;
 };
 

@@ -7,8 +7,8 @@
 
 namespace keel {
 
-// The longest context, up to the model's, whose cache fits beside the weights: a multiple of 256.
-// 0: none does. Unknown memory holds everything.
+// The longest context whose cache fits into memory beside the weights: at most the model's context,
+// and a multiple of 256. 0: no context fits. If the memory is unknown, everything fits.
 int64_t context_that_fits(const ModelSource &source, keel_dtype weights, keel_dtype key,
                           keel_dtype value, const MemoryInfo &info);
 
@@ -17,7 +17,7 @@ struct Fit {
     keel_dtype weights = KEEL_DTYPE_NONE; // NONE: as stored
     keel_dtype kv = KEEL_DTYPE_F16;
     int64_t context = 0;
-    bool fits = true; // false: even the smallest choice does not
+    bool fits = true; // false: even the smallest choice does not fit
     std::string weights_note, kv_note, context_note;
 };
 Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info);

@@ -19,31 +19,34 @@ class TextStream;
 
 enum class StopReason {
     end_token,   // the model ended the text
-    stop_string, // a stop string was met; it is not part of the text
-    max_tokens,
-    cache_full,  // context, cap or budget reached and the policy does not evict; `detail` names the
-                 // key to change
-    cancelled,   // HostServices::request_cancel, Ctrl-C
-    device_lost, // and no other backend could go on; `detail` is the error. The text so far is
-                 // there, the session is of no use
+    stop_string, // the text contained a stop string; the text ends before it
+    max_tokens,  // GenerateOptions::max_tokens tokens were generated
+    // The context, kv.max_mib or the budget is full and the policy does not evict. `detail` names
+    // the key to change.
+    cache_full,
+    cancelled, // HostServices::request_cancel, Ctrl-C
+    // A device was lost and no other backend could go on. `detail` is the error. The result has the
+    // text so far; the session is broken.
+    device_lost,
 };
 const char *stop_reason_name(StopReason reason); // "end_token", ...
 
 struct GenerateOptions {
     int64_t max_tokens = pipeline::GenerationSection::default_max_tokens;
     std::vector<std::string> stop;
-    std::vector<std::string> pin; // parts of the prompt that are never evicted, see find_text();
-                                  // without a prompt there is nothing to pin
-    std::string pin_key = "generation.pin"; // where they were asked for, for messages
+    // Parts of the prompt that are never evicted, see find_text(). Ignored without a prompt.
+    std::vector<std::string> pin;
+    std::string pin_key = "generation.pin"; // the key or option that sets `pin`, for messages
     SamplingParams sampling;
-    bool ignore_end = false; // go on past end tokens, up to max_tokens
-    std::vector<int32_t>
-        end_ids; // tokens that end the text beside those of the tokenizer, ascending
-    std::optional<int64_t>
-        logprobs; // note log-probabilities: of each token, and of so many of the likeliest
-    std::optional<Rng::State> random; // draw on from here, not from sampling.seed
-    // Called with text as soon as it is certain: complete characters, never a part of a stop
-    // string.
+    bool ignore_end = false; // generate up to max_tokens, also after end tokens
+    // Tokens that end the text, in addition to the tokenizer's end tokens. Rising.
+    std::vector<int32_t> end_ids;
+    // If set, GenerateResult::logprobs has an entry for each token, with this many likeliest
+    // tokens.
+    std::optional<int64_t> logprobs;
+    // The state of the random numbers to start from. Unset: sampling.seed.
+    std::optional<Rng::State> random;
+    // Gets the text while it is generated: whole characters, no part of a stop string.
     std::function<void(std::string_view)> on_text;
     Progress progress; // of the prefill
 };
@@ -52,12 +55,13 @@ GenerateOptions generate_options(const pipeline::PipelineConfig &config);
 
 struct GenerateResult {
     std::string text;
-    std::vector<int32_t> ids;            // generated, the end token included
-    std::vector<TokenLogprobs> logprobs; // of each of ids, where they were asked for
-    Rng::State random{};                 // of the sampler, behind the last draw
+    std::vector<int32_t> ids;            // generated tokens, the end token included
+    std::vector<TokenLogprobs> logprobs; // of each of these, with GenerateOptions::logprobs
+    Rng::State random{};                 // of the sampler after the last token
     StopReason reason = StopReason::max_tokens;
-    std::string
-        detail; // of stop_string and cache_full; of cancelled where part of the prompt stays
+    // More about the reason: the stop string; the key to change; how much of a cancelled prompt
+    // stays in the session. Empty for other reasons.
+    std::string detail;
     double first_token_seconds = 0; // from the call to the first token
     SessionStats stats;
 };
@@ -71,7 +75,7 @@ struct GenerateResult {
 //     return g.finish();
 class Generation {
   public:
-    // Takes the prompt in, as generate() says. The session outlives this.
+    // Reads the prompt, see generate(). The session outlives this.
     Generation(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options);
     ~Generation();
     Generation(const Generation &) = delete;
@@ -81,15 +85,15 @@ class Generation {
     // The caller promises to pass each token of next() to Session::decode, one sequence at a time.
     // Greedy steps may then be queued before their token is read (Session::greedy).
     void run_ahead() { runs_ahead_ = true; }
-    // Chooses the next token by the session's last step. What has to be taken in before the next
-    // call; none: the text is at its end.
+    // Chooses the next token from the results of the session's last step. Returns the token, which
+    // the session has to take in before the next call. None: the text has ended.
     std::optional<int32_t> next();
-    // Whether next() asks for Session::logits(); else Session::greedy() is all that it needs.
+    // Does next() read Session::logits()? If not, it reads only Session::greedy().
     bool needs_logits() const { return !plain_greedy_ || options_.logprobs; }
-    // Ends the text: the token that next() gave cannot be taken in.
+    // Ends the text, because the session cannot take in the token of next().
     void stop(StopReason reason, std::string detail = {});
     bool has_text() const { return !result_.ids.empty(); } // a token was chosen
-    // The result. Once, at the end.
+    // Returns the result. Call it once, at the end.
     GenerateResult finish();
 
   private:
@@ -107,9 +111,10 @@ class Generation {
     bool plain_greedy_, stopped_ = false, runs_ahead_ = false;
 };
 
-// Prefills the prompt and generates. In an empty session an empty prompt stands for the token that
-// begins a text (Tokenizer::bos_id()). Throws Error(usage) if the model has no such token, and
-// Error(resource) if the prompt does not fit. After the first token, every end is a result.
+// Prefills the prompt and generates. In an empty session, an empty prompt means the model's begin
+// token (Tokenizer::bos_id()). Throws Error(usage) if the model has no such token, and
+// Error(resource) if the prompt does not fit. After the first token it returns a result in every
+// case.
 //
 // A session may have a pending token, of an earlier generate() or a saved session. It is read
 // before the prompt. If the prompt is empty, the new ids are those with which the earlier

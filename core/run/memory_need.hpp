@@ -9,9 +9,9 @@
 
 namespace keel {
 
-// What a run takes, in bytes, as far as it can be told without a backend.
+// An estimate of the bytes that a run needs, made without a backend.
 struct MemoryNeed {
-    uint64_t weights = 0; // of all tensors, matrices in the type asked for
+    uint64_t weights = 0; // of all tensors, with matrices in the chosen type
     uint64_t cache = 0;   // keys and values of a full context
     uint64_t work = 0;    // activations of a prefill chunk, RoPE tables, logits
     uint64_t total() const { return weights + cache + work; }
@@ -35,20 +35,20 @@ KvBytes kv_bytes(const ModelConfig &model, keel_dtype key, keel_dtype value, int
 // "12 KiB a token", or "3 KiB a token and 17 MiB for windows".
 std::string kv_bytes_text(const KvBytes &bytes);
 
-// `chunk`: tokens of a prefill step. `weight_dtypes`: what the device takes as it is stored.
+// `chunk`: tokens of a prefill step. `weight_dtypes`: the types that the device takes without
+// conversion, see keel_ctx_info.
 MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype key,
                        keel_dtype value, int64_t context, int64_t chunk = 512,
                        uint64_t weight_dtypes = all_weight_dtypes);
 
-// Whether all matrices can be of that type: rows are whole blocks.
+// Can all matrices have this type? Their rows must be whole blocks.
 bool can_be(const ModelSource &source, keel_dtype weights);
 
-// The part of the available memory that a pipeline made for it may plan with; the rest is for other
-// processes.
+// The part of the available memory that a pipeline may use. The rest is for other processes.
 uint64_t usable_bytes(const MemoryInfo &info);
 
-// The longest context up to `wanted` for which need(context), which grows with it, is at most
-// `bytes`: `wanted` itself, or a multiple of 256. 0: none.
+// The longest context of at most `wanted` tokens for which need(context) is at most `bytes`. It is
+// `wanted`, or a multiple of 256; 0: none. need() must rise with the context.
 template <typename Need> int64_t longest_context(int64_t wanted, uint64_t bytes, const Need &need) {
     constexpr int64_t step = 256;
     if (need(wanted) <= bytes) return wanted;

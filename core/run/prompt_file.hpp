@@ -17,9 +17,9 @@ struct BatchPrompt {
     std::optional<uint64_t> seed;
 };
 
-// Reads the text of a JSONL file: an object a line, with "id" (a text or an integer, each once),
-// "prompt", and optionally "max_tokens" and "seed"; empty lines are skipped. `name` is the file's,
-// for messages. Throws Error(input) "NAME:LINE: ...".
+// Reads the text of a JSONL file. Each line is an object with "id" (a text or an integer, different
+// in each line), "prompt", and optionally "max_tokens" and "seed". Empty lines are skipped. `name`:
+// the file's name, for messages. Throws Error(input) "NAME:LINE: ...".
 std::vector<BatchPrompt> parse_prompts(std::string_view text, const std::string &name);
 
 // A JSONL file of answers, one line each, written as each is finished. A second run continues after

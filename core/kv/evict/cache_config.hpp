@@ -19,12 +19,12 @@
 
 namespace keel {
 
-// What RoPE positions of kept keys do when slots before them go.
+// What happens to the RoPE positions of the keys that stay if slots before them are evicted.
 enum class KvPositions {
-    absolute,  // a key keeps the position it was written with, for ever
-    rerotated, // at each eviction positions close up, so that distances follow the slots
+    absolute,  // a key keeps the position with which it was written
+    rerotated, // each eviction closes the gaps between positions, so distances follow the slots
     // Absolute, until the oldest key would be farther back than the model was trained for; then the
-    // positions close up.
+    // gaps are closed.
     automatic,
 };
 
@@ -53,7 +53,7 @@ struct CacheConfig {
     // Slots above the budget before the budget trigger fires; nullopt: an eighth of the budget.
     std::optional<int64_t> slack;
     int64_t protect_prefix = 0, protect_recent = 0; // first and last slots that stay
-    // A sequence may ask for a longer prefix, see CacheManager::protect_prefix.
+    // A sequence may protect a longer prefix, see CacheManager::protect_prefix.
     bool protect_system_prompt = false;
     KvPositions positions = KvPositions::absolute;
     // The policy's memory beside the cache counts against KvShape::max_bytes and a budget in MiB.
@@ -61,7 +61,7 @@ struct CacheConfig {
     bool at_prefill_end = true, at_budget = true, at_insert = false; // triggers
     std::optional<int64_t> every_n;                                  // and every n tokens
     std::optional<PressureConfig> pressure;                          // and when memory is short
-    std::shared_ptr<SystemMonitor> monitor;                          // who tells; NULL: the system
+    std::shared_ptr<SystemMonitor> monitor;                          // NULL: the system's
     // A policy acts on the layers of the model that have no attention window, or on all layers if
     // all have one. Only these layers are counted here. If several backends hold them: the number
     // of the first such layer in this cache, and how many the model has. model_layers 0: this cache

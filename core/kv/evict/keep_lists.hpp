@@ -9,16 +9,18 @@
 
 namespace keel {
 
-// One head (or all heads that share one keep-list) about to be decided on.
+// A head, or all heads that share a keep-list, for which slots are chosen.
 struct HeadBudget {
-    int64_t length = 0;                    // slots in use
-    int64_t budget = 0;                    // slots that may stay
-    const uint8_t *is_protected = nullptr; // [length]; all of them stay, even beyond the budget
-    const uint8_t *stays =
-        nullptr; // [length]; stay as far as the budget holds them, the newest first. NULL: none
+    int64_t length = 0; // slots in use
+    int64_t budget = 0; // slots that may stay
+    // [length]: 1 for protected slots. All of them stay, even if they are more than the budget.
+    const uint8_t *is_protected = nullptr;
+    // [length]: 1 for slots that stay whatever their score. If they are more than the budget, the
+    // newest stay. NULL: none.
+    const uint8_t *stays = nullptr;
 };
 
-// Who is being decided on, for messages: made into words only where one is needed.
+// Names the head in error messages. The text is made only if an error needs it.
 class Who {
   public:
     Who(std::string name) : make_([name = std::move(name)] { return name; }) {}
@@ -30,21 +32,22 @@ class Who {
     std::function<std::string()> make_;
 };
 
-// The protected slots, those that stay, and the best-scored others within the budget; of equal
-// scores the newer slot stays. Throws Error(plugin) "WHO: ... slot 7 ..." for a NaN. scores
-// [length]. `order` is scratch.
+// Writes to `keep` the protected slots, then within the budget the slots in HeadBudget::stays and
+// the slots with the highest scores. Of equal scores the newer slot stays. `scores`: [length].
+// `order`: scratch memory. Throws Error(plugin) "WHO: ... slot 7 ..." for a NaN.
 void keep_best(const HeadBudget &head, const float *scores, const Who &who,
                std::vector<int32_t> &order, std::vector<int32_t> &keep);
 
-// A policy's own list, checked (strictly rising, in range, else Error(plugin) "WHO: ..."), with the
-// protected slots added and, if it is above the budget, the oldest unprotected ones cut.
+// Writes to `keep` the list of a policy and the protected slots. If these are more than the budget,
+// the oldest unprotected ones are removed. Throws Error(plugin) "WHO: ..." if the list is not
+// strictly rising or has a slot that does not exist.
 void keep_listed(const HeadBudget &head, std::span<const int32_t> listed, const Who &who,
                  std::vector<int32_t> &keep);
 
 // The length of the shortest list.
 int64_t shortest(const std::vector<std::vector<int32_t>> &keep);
 
-// Cuts the oldest unprotected slots until `count` are left (or only protected ones).
+// Removes the oldest unprotected slots until `count` slots are left, or only protected ones.
 void cut_oldest(const HeadBudget &head, int64_t count, std::vector<int32_t> &keep);
 
 } // namespace keel

@@ -6,11 +6,12 @@
 
 namespace keel {
 
-// What a cache adds to a trace; nothing without one.
+// Events of a cache in a trace. Without a trace these functions do nothing.
 
-// How much the cache holds now (`bytes`: the bytes of all layers), and how many tokens it has seen.
+// Records what the cache holds now, and the number of tokens so far. `bytes`: bytes of all layers.
 void trace_cache(Trace *trace, const KvCache &cache, int64_t tokens, uint64_t bytes);
-// An eviction that has just ended; one record per layer. trace_cache() has to follow.
+// Records an eviction that has just ended, with one record for each layer. Call trace_cache() after
+// it.
 void trace_eviction(Trace *trace, std::span<const EvictionRecord> records);
 
 } // namespace keel

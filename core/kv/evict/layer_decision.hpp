@@ -62,8 +62,8 @@ class LayerDecision {
     int64_t stride_ = 0;
     bool by_rule_ = false; // the rule of key_rule.hpp decided
     std::vector<int32_t> lengths_, positions_;
-    std::vector<uint8_t> mask_, stay_,
-        held_; // protected; what the policy lets stay; either of them
+    // Slots that are protected; that the policy keeps whatever their score; either of the two.
+    std::vector<uint8_t> mask_, stay_, held_;
     std::vector<float> scores_;
     std::vector<int32_t> listed_, counts_; // the keep-lists of a policy that makes them itself
     std::vector<int32_t> order_;           // scratch of keep_best()

@@ -10,9 +10,10 @@
 
 namespace keel {
 
-// Spans of tokens that are never evicted. A span goes by the tokens' numbers since the start; where
-// it lies is known per head: since all of it stays, its slots lie side by side, and an eviction
-// moves only the first. So positions may be rotated meanwhile. Not thread-safe.
+// Spans of tokens that are never evicted. A span is given by the tokens' numbers since the start.
+// For each head the class knows the slot of the span's first token. The other slots follow it
+// without gaps, because all tokens of a span stay. So the class needs no positions, and keys may be
+// rotated. Not thread-safe.
 class PinnedTokens {
   public:
     PinnedTokens() = default; // none
@@ -22,28 +23,32 @@ class PinnedTokens {
     bool empty() const { return spans_.empty(); }
     // Pins tokens to come.
     void add(TokenRun span) { add(span, {}); }
-    // Pins tokens that are there: first_slots [rows] is where the span begins.
+    // Pins tokens that are in the cache. first_slots [rows]: the slot of the span's first token.
     void add(TokenRun span, std::vector<int32_t> first_slots) {
         spans_.push_back({span, false, std::move(first_slots)});
         counted_for_ = -1;
     }
-    // How many tokens are pinned behind the first `prefix`, those to come included.
+    // The number of pinned tokens after the first `prefix` tokens, including tokens that are still
+    // to come.
     int64_t count(int64_t prefix) const;
     // The same, with one more span.
     int64_t count_with(int64_t prefix, TokenRun span) const;
 
-    // Before tokens seen..seen + n - 1 take the next slots: length(row) is what a head holds.
+    // Call it before the tokens seen..seen + n - 1 take the next slots. length(row): slots in use
+    // of a head.
     void record_append(int64_t seen, int64_t n, const std::function<int64_t(size_t row)> &length);
-    // Sets mask[slot] to 1 for what is pinned of a head of `length` slots.
+    // Sets mask[slot] to 1 for each pinned slot of a head. `length`: slots in use.
     void mark(size_t row, int64_t length, uint8_t *mask) const;
-    // Only the slots of `keep`, rising, are left of a head.
+    // A head was compacted to the slots of `keep`, which rise.
     void record_compact(size_t row, std::span<const int32_t> keep);
     // Tokens from number `seen` on were taken back. Removes spans that reach beyond it, except for
     // those that every sequence has.
     void truncate(int64_t seen);
-    void clear(); // except for those that every sequence has: their tokens come again
-    PinnedTokens
-    to_come() const; // the same spans, of a sequence that is read anew from its first token
+    // The sequence begins again. Only the spans that every sequence has stay; their tokens are to
+    // come.
+    void clear();
+    // The same spans for a sequence whose tokens will be read again from the first one.
+    PinnedTokens to_come() const;
 
     void save(StateWriter &out) const;
     void load(StateReader &in, int64_t seen, const std::function<int64_t(size_t row)> &length);
@@ -57,7 +62,8 @@ class PinnedTokens {
     size_t rows_ = 0;
     std::vector<TokenRun> always_;
     std::vector<Span> spans_;
-    mutable int64_t counted_for_ = -1, count_ = 0; // the last answer of count(): each step asks
+    // Argument and result of the last count(), because each step calls it. -1: none.
+    mutable int64_t counted_for_ = -1, count_ = 0;
 };
 
 } // namespace keel

@@ -28,9 +28,8 @@ class PolicyState {
     void reset();
     void truncate(int64_t position);
     std::unique_ptr<PolicyState> fork() const;
-    // Writes what the policy remembers, and takes it in again. A policy without state of its own
-    // writes nothing; one that has state (it can be forked) but offers no way to save it is refused
-    // with Error(plugin).
+    // Write and read the policy's state. A policy without state writes nothing. A policy with
+    // `fork` has state; if it has no `save`, check_savable() and save() throw Error(plugin).
     static void check_savable(const KvPlugin<keel_policy> &plugin);
     void save(StateWriter &out) const;
     void load(StateReader &in);
@@ -56,8 +55,8 @@ class AllocatorState {
     AllocatorState(const AllocatorState &) = delete;
     AllocatorState &operator=(const AllocatorState &) = delete;
 
-    // Shares the budget out: budgets [layers, kv_heads]. Throws Error(plugin) if the answer breaks
-    // the contract.
+    // Divides the budget: budgets [layers, kv_heads]. Throws Error(plugin) if the answer breaks the
+    // rules of allocator.h.
     void allocate(const keel_allocator_input &input, std::span<int32_t> budgets);
 
   private:

@@ -14,8 +14,9 @@ namespace keel {
 // again in the same type does not change them. So a key is rounded only twice, however often it
 // moves: when it was written and at its last rotation.
 //
-// Keys that moved lie before those that never did in each head (what closes a gap moves all that
-// lies left of it). The copy counts as cache memory: in KvArena's bytes, and against kv.max_mib.
+// In each head, keys that were rotated have lower slots than keys that never were, because closing
+// a gap rotates all keys before it. The copy counts as cache memory: in KvArena's bytes, and
+// against kv.max_mib.
 class PristineKeys {
   public:
     // `cache`'s arena outlives this.
@@ -30,18 +31,18 @@ class PristineKeys {
                      std::span<const KeepLists> keep, std::string *why);
     // A layer was compacted to these slots.
     void record_compact(uint32_t layer, const KeepLists &keep);
-    // The originals of slots 0..n-1 of a layer, f32 [kv_heads, n, head_dim], n being the largest of
-    // `ends`: of head h those before ends[h], which are about to move, and those that moved before.
-    // The tensor is good until the next call.
+    // The originals of the keys of a layer that are about to move, the slots below ends[h] of head
+    // h, and of keys that moved earlier: f32 [kv_heads, n, head_dim]. n is the largest number of
+    // these slots in a head. Copies the originals of keys that move for the first time. Valid until
+    // the next call.
     const Tensor &take(const KvCache &cache, uint32_t layer, std::span<const int64_t> ends);
-    // The position that the original of a slot is rotated for. After take().
+    // The position for which the original of a slot was rotated. Call it after take().
     int32_t origin(uint32_t layer, uint32_t head, int64_t slot) const {
         return origins_[row(layer, head)][static_cast<size_t>(slot)];
     }
     uint64_t bytes() const;
-    uint64_t work_bytes() const {
-        return held_bytes(room_) + held_bytes(ids_);
-    } // of rows on their way
+    // Bytes of temporary rows.
+    uint64_t work_bytes() const { return held_bytes(room_) + held_bytes(ids_); }
     void truncate(const KvCache &cache);
     void copy_from(const PristineKeys &other);
     void save(StateWriter &out) const;
@@ -68,11 +69,12 @@ class PristineKeys {
     KvArena &arena_;
     keel_buffer_kind placement_;
     std::vector<Layer> layers_;
-    std::vector<std::vector<int32_t>>
-        origins_; // [layers, kv_heads]: of the slots that are held, from slot 0 on
-    std::vector<std::vector<int32_t>> sources_; // likewise: where they lie in codes
-    Tensor rows_, room_;                        // f32, one layer's, and the memory that it lies in
-    Tensor ids_;                                // i32 [slots]
+    // [layers, kv_heads]: for each slot with a copy, from slot 0 on: its origin(), and its row in
+    // codes.
+    std::vector<std::vector<int32_t>> origins_;
+    std::vector<std::vector<int32_t>> sources_;
+    Tensor rows_, room_; // f32, of one layer, and its memory
+    Tensor ids_;         // i32 [slots]
 };
 
 } // namespace keel

@@ -19,11 +19,14 @@ namespace keel {
 // - The protected prefix is made again each time from an f32 copy of what was first written,
 //   rotated once by the whole difference (computed in float64): one rounding to f32 and one to the
 //   K dtype, however often it moves.
-// - Other keys left of a gap (a policy that keeps scattered slots) are rotated in place, which
-//   rounds to the K dtype once per move: f32, f16 and bf16.
-// - Quantized keys, the prefix too, are made again from a copy of their codes (PristineKeys).
+// - Other keys before a gap (if a policy keeps scattered slots) are rotated in place. Each move
+// rounds
+//   them to the K dtype: f32, f16 and bf16.
+// - Quantized keys, those of the prefix too, are made again from a copy of their codes
+// (PristineKeys).
 //
-// It has 17 members: the copies, and the tables and lists of a move, kept for the next one.
+// It has 17 members: the copies, and the tables and lists of a move, which the next move uses
+// again.
 class Rerotation {
   public:
     // `prefix`: protected slots at the front.

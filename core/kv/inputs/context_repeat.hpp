@@ -14,8 +14,9 @@ class SequenceForward {
   public:
     // The tokens that the sequence has taken in, in order.
     virtual std::span<const int32_t> tokens() const = 0;
-    // The tokens that ask the model to repeat its context: all of it, or from given words on (the
-    // words follow the tokens). Throws Error(input) for a model without a tokenizer.
+    // The tokens of an instruction to the model to repeat its context: all of it, or, with
+    // `from_words`, from the words on that follow the instruction. Throws Error(input) for a model
+    // without a tokenizer.
     virtual std::span<const int32_t> instruction(bool from_words) const = 0;
     // One forward pass without logits. The slots exist already.
     virtual void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
