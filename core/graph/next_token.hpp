@@ -28,7 +28,7 @@ class NextToken {
     // i32 [n]: the first rows of the workspace's ids, so the next step can take its tokens from
     // there. A recorded step is then the same, whether the host wrote its token or not.
     Tensor ids(uint32_t n = 1) const { return workspace_.ids.rows(0, n); }
-    LaterRead start_reading() const; // of ids(1); see Stream::start_read
+    LaterRead start_reading() const; // starts a read of ids(1); see Stream::start_read
 
     // Changes whenever something is queued that overwrites logits or ids. While it stays the same,
     // the results are those of the same step.

@@ -43,7 +43,7 @@ class SegmentAttention {
     std::span<const Segment> segments_;
     std::span<const keel_batch_kv *const> together_; // empty: segment by segment
     std::vector<int32_t> positions_;
-    bool has_rotations_ = false; // of all tokens at once
+    bool has_rotations_ = false; // the tables have the rows of all tokens at once
 };
 
 } // namespace keel

@@ -182,7 +182,7 @@ class StepProgram {
     Limits limits_;
     std::vector<OpHandle> ops_;
     std::vector<size_t> attention_; // by layer: the index of its first op
-    size_t attention_ops_ = 0;      // of each layer
+    size_t attention_ops_ = 0;      // number of ops of each layer's attention
     size_t output_ = 0;             // the index of the first op after the layers
 };
 

@@ -18,7 +18,7 @@ class StepTap {
         // Rotated queries: A [1, heads, head_dim]. Only in steps of one token.
         const Tensor *queries = nullptr;
         const Tensor *unrotated = nullptr;   // f32 [m, heads, head_dim], queries before RoPE
-        const keel_scores *scores = nullptr; // of attention
+        const keel_scores *scores = nullptr; // scores of attention
     };
     virtual Places places(uint32_t layer) = 0;
     // The layer's attention was queued. q: its rotated queries, A [m, heads, head_dim]. Ops that
@@ -35,7 +35,7 @@ class StepTap {
 // Which by-products a graph has to be prepared for.
 struct TapForms {
     bool queries = false, unrotated = false, scores = false;
-    keel_reduce reduce_queries = KEEL_REDUCE_SUM, reduce_group = KEEL_REDUCE_MEAN; // of the scores
+    keel_reduce reduce_queries = KEEL_REDUCE_SUM, reduce_group = KEEL_REDUCE_MEAN; // for the scores
     bool empty() const { return !queries && !unrotated && !scores; }
 };
 

@@ -88,8 +88,8 @@ class ModelWeights {
     LayerWeights &layer(size_t i) { return layers_[i]; }     // the i-th of the part's
     // Bytes of matrices that a decode step reads. Bandwidth is computed from this number.
     uint64_t bytes_per_token(const Device &device) const;
-    uint64_t bytes(const Device &device) const; // held on the device
-    std::string dtype_name() const; // of the matrices: "q8_0"; "bf16, f32" if they differ
+    uint64_t bytes(const Device &device) const; // bytes on the device
+    std::string dtype_name() const; // types of the matrices: "q8_0"; "bf16, f32" if they differ
 
   private:
     class Loader;

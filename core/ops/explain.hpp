@@ -12,12 +12,12 @@ namespace keel {
 struct ExplainRow {
     std::string op;      // "matmul"
     std::string rung;    // "native", "composed", "fallback", "reference"
-    std::string kernel;  // what runs
-    std::string reason;  // why not native
-    std::string example; // one of their labels
+    std::string kernel;  // the kernel that runs
+    std::string reason;  // why the op is not native
+    std::string example; // label of one of these ops
     uint64_t count = 0;
-    uint64_t scratch_bytes = 0;  // the largest
-    uint64_t crossing_bytes = 0; // copied between devices by all of them together, once each
+    uint64_t scratch_bytes = 0;  // the largest number of these ops
+    uint64_t crossing_bytes = 0; // bytes that one call of each copies between devices
 };
 
 // Rows in the order in which the ops first occur. `ops`: the ops of one kind of step (decode or

@@ -45,7 +45,7 @@ class Ladder {
     bool any_fallback() const { return crossings_planned_ > 0; }
     // A device that ops need and that was lost; NULL: none.
     const Device *lost_device() const;
-    uint64_t crossed_bytes() const; // copied between devices so far
+    uint64_t crossed_bytes() const; // bytes copied between devices so far
     void set_trace(Trace *trace);
     [[noreturn]] void fail(const PlannedOp &op, Device &device, keel_status status) const;
 

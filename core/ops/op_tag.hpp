@@ -70,7 +70,7 @@ struct OpTag {
     StepForm form = StepForm::none;
     Role role = Role::other;
     int32_t layer = -1; // number in the model; -1: no layer
-    uint8_t part = 0;   // of a matrix that is stored in several parts
+    uint8_t part = 0;   // number of the part, of a matrix that is stored in parts
 
     bool operator==(const OpTag &) const = default;
 };

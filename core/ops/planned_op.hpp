@@ -47,7 +47,8 @@ class PlannedOp {
     const std::string &kernel() const { return kernel_; }
     const std::string &reason() const { return reason_; } // why not native; empty if it is
     uint64_t scratch_bytes() const { return scratch_bytes_; }
-    // Copied between devices by one call at the planned shape; 0 if shared.
+    // Bytes that one call of the planned shape copies between devices. 0: memory is shared, or the
+    // op runs on its own device.
     uint64_t crossing_bytes() const { return crossing_bytes_; }
     const Weight *weight() const { return weight_; }
 

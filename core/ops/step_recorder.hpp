@@ -86,11 +86,11 @@ class StepRecorder final : private BufferWatch, private HeldBackOps {
     State state_ = State::outside;
     std::vector<std::unique_ptr<Recording>> kept_;
     Recording *current_ = nullptr;          // comparing: the recording to compare with
-    std::vector<const PlannedOp *> labels_; // of the step's ops so far
+    std::vector<const PlannedOp *> labels_; // the step's ops so far
     Ops fresh_;                             // recording: the step's ops so far
-    std::vector<std::byte> bytes_;          // OpCall::bytes() of the op that is compared now
-    OpCall call_;                           // that op
-    std::exception_ptr failure_;            // of an interrupt in a place that must not throw
+    std::vector<std::byte> bytes_;          // OpCall::bytes() of call_
+    OpCall call_;                           // the op that is compared now
+    std::exception_ptr failure_;            // error of an interrupt in a place that must not throw
     uint64_t step_ = 0, recorded_ = 0;
     // Recordings in a row that were never used, and the number of steps to skip before the next
     // try.

@@ -17,8 +17,8 @@ struct BackendMove {
     };
     Why why = Why::phase;
     std::string from, to; // names of hybrid.backends
-    int64_t tokens = 0;   // in the sequence at that time
-    uint64_t bytes = 0;   // of keys and values, in the form in which the new backend stores them
+    int64_t tokens = 0;   // tokens in the sequence at that time
+    uint64_t bytes = 0;   // bytes of keys and values, as the new backend stores them
     double milliseconds = 0;
     int64_t warmup_tokens = 0; // dummy tokens that the new backend ran before the move
     int64_t reread_tokens = 0; // tokens that were read again because the cache was lost

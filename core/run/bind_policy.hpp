@@ -22,7 +22,7 @@ struct PolicyContext {
 struct PolicyBinding {
     BoundPlugin policy;
     BoundPlugin allocator; // library NULL under a policy that keeps all
-    CacheConfig cache;     // of all layers; points into the plugins' parameters
+    CacheConfig cache;     // settings for all layers; point into the plugins' parameters
 };
 
 // Binds the allocator and the settings of config.policy to its policy, which bind_plugin() has

@@ -30,7 +30,7 @@ struct Engine {
     LayerRange part; // layers that it runs
     std::unique_ptr<Executor> executor;
     LayerSplit split;        // which of its layers have a window
-    KvShape kv_shape;        // of the layers on which a policy acts
+    KvShape kv_shape;        // shape of the layers on which a policy acts
     WindowedLayers windowed; // its layers that have a cache of their own
     std::unique_ptr<KvTemplate> kv_template;
     std::unique_ptr<BatchTemplate> batch_template; // NULL: sequences take steps one by one

@@ -38,7 +38,7 @@ class EngineSet {
     // A lost device: one of an engine, or one to which ops fall back. NULL: none was lost.
     const Device *lost_device() const;
 
-    Stream::Counters counters() const; // of all devices
+    Stream::Counters counters() const; // the sum over all devices
     // From now on `trace` records ops and streams; NULL: no trace. The trace outlives the engines,
     // or NULL is set before it is destroyed.
     void set_trace(Trace *trace);
@@ -51,9 +51,9 @@ class EngineSet {
     // All ops that were planned, each once per engine: of prefill and decode steps, and of
     // evictions.
     std::vector<const PlannedOp *> ops() const;
-    uint32_t step_tokens() const;            // of a prefill step at most, on any engine
-    uint64_t weight_bytes() const;           // held on all devices
-    uint64_t weight_bytes_per_token() const; // that a decode step reads
+    uint32_t step_tokens() const;            // the most tokens of a prefill step, on any engine
+    uint64_t weight_bytes() const;           // bytes of weights on all devices
+    uint64_t weight_bytes_per_token() const; // bytes of weights that a decode step reads
     // The bytes that a token adds in the layers that hold all tokens, and the most bytes in the
     // layers that hold only their window.
     uint64_t kv_bytes_per_token() const;

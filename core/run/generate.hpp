@@ -48,7 +48,7 @@ struct GenerateOptions {
     std::optional<Rng::State> random;
     // Gets the text while it is generated: whole characters, no part of a stop string.
     std::function<void(std::string_view)> on_text;
-    Progress progress; // of the prefill
+    Progress progress; // gets the progress of reading the prompt
 };
 // From a config's sampling and generation sections.
 GenerateOptions generate_options(const pipeline::PipelineConfig &config);

@@ -22,7 +22,8 @@ class LayerSplit {
     LayerSplit(const ModelConfig &model, int64_t context)
         : LayerSplit(model, LayerRange{0, model.layers}, context) {}
 
-    int64_t window() const { return window_; } // of layers of the model, in tokens; 0: none has one
+    // Length of the window in tokens; 0: no layer has one.
+    int64_t window() const { return window_; }
     // Whether all layers of the part have the window. They then share one cache.
     bool all_windowed() const { return window_ > 0 && has_window_.empty() && part_windowed_ > 0; }
     // Whether policies act on no layer of the part, because the layers without a window are in

@@ -11,7 +11,7 @@ namespace keel {
 
 // A line of a file of prompts.
 struct BatchPrompt {
-    std::string id; // as JSON: "\"a\"", "7"
+    std::string id; // written as JSON: "\"a\"", "7"
     std::string prompt;
     std::optional<int64_t> max_tokens;
     std::optional<uint64_t> seed;

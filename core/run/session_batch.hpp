@@ -47,7 +47,7 @@ class SessionBatch {
                    // any more
         };
         Kind kind = Kind::done;
-        std::string detail; // of full and failed
+        std::string detail; // the reason, for full and failed
         // Of full (Error(resource)) and failed (Error(runtime)), for a caller that has to stop.
         Error error() const;
     };
@@ -64,8 +64,8 @@ class SessionBatch {
         uint64_t steps = 0, tokens = 0;
         // Time in steps, evictions included. The decode_seconds of each sequence contain it too.
         double seconds = 0;
-        Stream::Counters stream; // of all steps. The counters of the sequences do not contain it
-        double rate() const {    // of all sequences together
+        Stream::Counters stream; // work of all steps; the sequences do not count it
+        double rate() const {    // tokens per second of all sequences together
             return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
         }
     };
@@ -88,8 +88,8 @@ class SessionBatch {
     StepRunner runner_;
     LayerBatchView view_;
     // Of the present step. Kept from step to step, so that a step allocates nothing.
-    std::vector<Outcome> outcomes_;          // of each session that was given
-    std::vector<Sequence *> sequences_;      // that take part
+    std::vector<Outcome> outcomes_;          // one for each session that was given
+    std::vector<Sequence *> sequences_;      // the sequences that take part
     std::vector<size_t> numbers_;            // [sequences_]: which of the given sessions they are
     std::vector<const SequenceRows *> rows_; // [sequences_]
     std::vector<int32_t> next_;

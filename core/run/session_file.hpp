@@ -13,8 +13,8 @@ namespace keel {
 
 // The content of a session file besides the session itself.
 struct SessionExtras {
-    std::optional<Rng::State> random;         // of the sampler
-    std::map<std::string, std::string> notes; // a program's own, by name
+    std::optional<Rng::State> random;         // state of the sampler
+    std::map<std::string, std::string> notes; // texts that a program adds, by name
 };
 
 // Throws Error(plugin) if sessions of this pipeline cannot be saved, before save_session() would.

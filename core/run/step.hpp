@@ -12,7 +12,7 @@ namespace keel {
 // One engine's part of a sequence's step.
 struct StageStep {
     Engine *engine;
-    LayerCaches *caches; // of the engine's layers
+    LayerCaches *caches; // caches of the engine's layers
     // By-products of the step for the policy of this engine's layers, see Segment. NULL: none.
     StepTap *tap = nullptr;
     const TapOps *tap_ops = nullptr;

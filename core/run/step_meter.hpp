@@ -13,10 +13,11 @@ namespace keel {
 // Counters and notes of a session, for reports.
 struct SessionStats {
     uint64_t prefill_tokens = 0, decode_tokens = 0;
-    double prefill_seconds = 0, decode_seconds = 0; // in steps, evictions included
-    uint64_t evictions = 0;      // times that a trigger fired and slots were evicted
-    uint64_t evicted_tokens = 0; // of the head that lost the most, summed over evictions
-    uint64_t evicted_bytes = 0;  // of blocks that evictions freed, summed over evictions
+    double prefill_seconds = 0, decode_seconds = 0; // time in steps, evictions included
+    uint64_t evictions = 0; // times that a trigger fired and slots were evicted
+    // Tokens that the head with the most losses lost, summed over evictions.
+    uint64_t evicted_tokens = 0;
+    uint64_t evicted_bytes = 0;  // bytes of blocks that evictions freed, summed over evictions
     double eviction_seconds = 0; // part of the steps' seconds, see CacheManager::eviction_us
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
     // Memory of the policy, beside the cache. See CacheManager::policy_bytes.
@@ -26,8 +27,8 @@ struct SessionStats {
     uint64_t held_peak_bytes = 0;
     // What evictions saved. See CacheManager::freed_bytes.
     uint64_t freed_bytes = 0;
-    Stream::Counters stream;        // of all steps, discarded steps included
-    Stream::Counters decode_stream; // of decode steps alone, discarded steps included
+    Stream::Counters stream;        // work of all steps, discarded steps included
+    Stream::Counters decode_stream; // work of decode steps only, discarded steps included
     // Decode steps that were queued before their token was read, see Session::greedy.
     uint64_t ahead_steps = 0;
     // Steps that were queued ahead and then discarded. They are not in ahead_steps.

@@ -29,10 +29,10 @@ enum class KvPositions {
 };
 
 enum class BudgetUnit {
-    none,   // the policy's own, or none at all
+    none,   // the policy's own budget, or none
     tokens, // slots per head on average
-    ratio,  // of the tokens seen so far, above 0 and at most 1
-    mib,    // of all layers and heads, whole blocks counted
+    ratio,  // share of the tokens seen so far, above 0 and at most 1
+    mib,    // MiB of whole blocks in all layers and heads
 };
 
 // A policy or allocator that was adopted, with its bound parameters.
@@ -90,11 +90,11 @@ struct CacheConfig {
     std::string log; // path of the eviction log; empty: none
     // The log of another setup of the same sequences; NULL: `log` is opened.
     std::shared_ptr<EvictionLog> shared_log;
-    bool log_positions = false;   // which tokens were kept, too
+    bool log_positions = false;   // the log also lists the tokens that stay
     int64_t trained_context = 0;  // positions the model was trained for
-    float attention_scale = 0;    // of the logits; 0: 1 / sqrt(head_dim)
-    int64_t attention_window = 0; // of the layers on which the policy acts; 0: they have none
-    float attention_softcap = 0;  // of the logits; 0: none
+    float attention_scale = 0;    // factor of the logits; 0: 1 / sqrt(head_dim)
+    int64_t attention_window = 0; // window of the layers on which the policy acts; 0: none
+    float attention_softcap = 0;  // cap of the logits; 0: none
     // RoPE as the model has it, for re-rotation: radians per token of each pair, [rot / 2].
     std::vector<double> rope_frequencies;
     // The same of the layers that are true in local_rope_layers: Gemma 3's layers with a window.

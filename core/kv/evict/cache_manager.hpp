@@ -233,7 +233,7 @@ class CacheManager {
     uint64_t set_aside_ = 0; // bytes that are reserved for the policy
     EvictionTotals totals_;
     Peaks peaks_;
-    std::vector<int32_t> positions_; // of the tokens to come
+    std::vector<int32_t> positions_; // positions of the next tokens
 };
 
 } // namespace keel

@@ -37,7 +37,7 @@ struct EvictionRecord {
     int64_t kept_min = 0, kept_max = 0;
     // Evicted slots: of all heads together, and of the head that lost the most.
     int64_t evicted = 0, evicted_max = 0;
-    uint64_t freed_bytes = 0; // of freed blocks
+    uint64_t freed_bytes = 0; // bytes of freed blocks
     // Time on the host for deciding and moving in this layer, plus its share of the work for all
     // layers (dividing the budget, computing and reading the policy's inputs, a replay). The
     // records of an eviction add up to its whole time, without writing this log.

@@ -10,10 +10,11 @@ namespace keel {
 
 // Counts what the evictions of one sequence did.
 struct EvictionTotals {
-    uint64_t evictions = 0;     // times that slots were evicted
-    uint64_t evicted_slots = 0; // of the head that lost most, summed over evictions
-    uint64_t evicted_bytes = 0; // of blocks that evictions freed, summed over evictions
-    double microseconds = 0;    // on the host, with its waits for the device
+    uint64_t evictions = 0; // times that slots were evicted
+    // Slots that the head with the most losses lost, summed over evictions.
+    uint64_t evicted_slots = 0;
+    uint64_t evicted_bytes = 0; // bytes of blocks that evictions freed, summed over evictions
+    double microseconds = 0;    // time on the host, including waits for the device
 
     // One eviction; its records are of different layers.
     void add(std::span<const EvictionRecord> records);

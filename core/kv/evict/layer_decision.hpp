@@ -41,7 +41,7 @@ class LayerDecision {
     const float *scores() const { return scores_.data(); }
     const uint8_t *held() const { return held_.data(); } // which slots stay, see spread()
 
-    uint64_t bytes() const; // of the arrays
+    uint64_t bytes() const; // bytes of the arrays
     // An estimate of bytes() that needs no allocated memory. `cells`: slots of all heads of a
     // layer.
     static uint64_t bytes(const PolicySetup &setup, uint64_t cells) {

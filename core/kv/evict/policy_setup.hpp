@@ -45,7 +45,7 @@ class PolicySetup {
     PolicySetup &operator=(const PolicySetup &) = delete;
 
     const CacheConfig &config() const { return config_; }
-    const KvShape &shape() const { return shape_; } // of the layers on which the policy acts
+    const KvShape &shape() const { return shape_; } // shape of the layers on which the policy acts
     const KvLayout &layout() const { return layout_; }
     const keel_policy_needs &needs() const { return needs_; }
     bool needs(uint64_t bit) const { return (needs_.needs & bit) != 0; }
@@ -75,7 +75,7 @@ class PolicySetup {
     bool collects_in_decode() const {
         return ring_use() != RingUse::none || collected_.running || collected_.stats;
     }
-    EvictionLog *log() const { return log_.get(); } // of all sequences; NULL: none
+    EvictionLog *log() const { return log_.get(); } // the log of all sequences; NULL: none
     const std::shared_ptr<EvictionLog> &log_ptr() const { return log_; }
     uint64_t next_sequence() { return sequences_++; } // numbers sequences for the log
     // The planned ops, for `--explain`.

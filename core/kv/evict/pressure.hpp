@@ -27,8 +27,8 @@ struct PressureConfig {
 
 // The level that a watch has reached, and the reading that led to it.
 struct PressureState {
-    uint64_t level = 0;     // of PressureConfig::levels, from 1; 0: the budget is whole
-    double share = 1;       // of the budget
+    uint64_t level = 0;     // number in PressureConfig::levels, from 1; 0: the whole budget
+    double share = 1;       // share of the budget that may be used
     uint64_t available = 0; // bytes
     uint64_t low = 0;       // the threshold for `available`
     std::string limited_by; // "system memory", or a control group
@@ -63,7 +63,7 @@ class PressureWatch {
     std::shared_ptr<SystemMonitor> monitor_;
     std::chrono::steady_clock::time_point next_;
     PressureState state_;
-    int64_t base_ = 0;  // slots that the shares are of
+    int64_t base_ = 0;  // the budget in slots to which the shares apply
     int64_t since_ = 0; // tokens at the last change
 };
 

@@ -42,7 +42,8 @@ class Rerotation {
     void record_compact(uint32_t layer, const KeepLists &keep);
     // Is there enough memory if only these slots are left? If not, returns the reason.
     bool can_hold(const KvCache &cache, std::span<const KeepLists> keep, std::string *why) const;
-    uint64_t copied_bytes() const { return copies_ ? copies_->bytes() : 0; } // of quantized keys
+    // Bytes of copies of quantized keys.
+    uint64_t copied_bytes() const { return copies_ ? copies_->bytes() : 0; }
     // Bytes of the pristine prefix, the tables, and temporary rows.
     uint64_t work_bytes() const;
     // An estimate of work_bytes() for a context of this many tokens, of which the cache holds
@@ -81,16 +82,17 @@ class Rerotation {
 
     PolicySetup &setup_;
     keel_buffer_kind placement_;
-    std::unique_ptr<PristineKeys> copies_; // of quantized keys; made when the first one moves
-    int64_t protected_;                    // slots at the front that stay
-    int64_t prefix_;  // 0 where keys are quantized: the prefix is among the copies
-    Tensor pristine_; // f32 [layers * kv_heads, prefix, head_dim]; made at the first move
+    // Copies of quantized keys; made when the first key moves.
+    std::unique_ptr<PristineKeys> copies_;
+    int64_t protected_; // slots at the front that stay
+    int64_t prefix_;    // 0 if keys are quantized: copies_ has the prefix then
+    Tensor pristine_;   // f32 [layers * kv_heads, prefix, head_dim]; made at the first move
     std::vector<int64_t> captured_; // [layers] slots of pristine_ that hold something
     std::vector<int32_t>
         origin_;       // [layers, kv_heads, prefix] position that a pristine key is rotated for
     Tensor cos_, sin_; // f32 [rerotate_rows, rot / 2]
     Tensor row_, new_positions_;  // i32 [kv_heads, slots]
-    std::vector<int64_t> shifts_; // of the prepared call: row r rotates by shifts_[r] positions
+    std::vector<int64_t> shifts_; // in the prepared call, row r rotates by shifts_[r] positions
     std::vector<int32_t> host_row_, host_positions_;
     std::vector<float> host_cos_, host_sin_;
 };

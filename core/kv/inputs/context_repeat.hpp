@@ -43,7 +43,8 @@ class ContextRepeat final : public StepTap {
     // `seen`: the position of the next token. False: it was cancelled
     // (HostServices::request_cancel) before its end.
     bool run(int64_t seen);
-    uint64_t peak_bytes() const { return peak_bytes_; } // of the cache's blocks while it ran
+    // The most bytes of the cache's blocks while it ran.
+    uint64_t peak_bytes() const { return peak_bytes_; }
 
     Places places(uint32_t) override { return {}; }
     void after_attention(uint32_t layer, const Tensor &q) override;

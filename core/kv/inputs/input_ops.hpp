@@ -18,9 +18,9 @@ struct InputOps {
 
     // When slots go, from the cache.
     OpHandle key_norms, value_norms;
-    OpHandle key_sum;           // of normalized keys
+    OpHandle key_sum;           // sum of normalized keys
     OpHandle key_anchor;        // attention_scores of one query per KV head, logits
-    OpHandle key_project, keys; // times the policy's matrix; as they are
+    OpHandle key_project, keys; // keys times the policy's matrix; keys as they are
     OpHandle window_scores;     // attention_scores of the last queries
     OpHandle read_sums;         // copies the part of the sums in use, so that one read is enough
     OpHandle order_queries;     // copies kept queries of a layer, in order
@@ -41,7 +41,7 @@ struct InputOps {
     static constexpr int64_t most_ranges = 3;
 };
 
-// Tokens of a prefill step at most.
+// The most tokens of a prefill step.
 int64_t step_tokens(Executor &executor, const KvShape &shape);
 
 } // namespace keel

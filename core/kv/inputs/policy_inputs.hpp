@@ -122,14 +122,14 @@ class PolicyInputs final : public StepTap {
     std::vector<SlotSums *> sums_; // running_ and chunks_, without NULL
     std::unique_ptr<QueryStats> stats_;
 
-    // Of the step in the making.
+    // The current step.
     const KvCache *step_cache_ = nullptr;
     int64_t step_first_ = 0, step_ = 0; // first token, number of tokens
     QueryPositions query_positions_;
     keel_scores step_scores_ = {KEEL_HEADER(keel_scores)};
     std::vector<Piece> pieces_;
 
-    // Of the eviction in the making.
+    // The current eviction.
     Eviction eviction_;
     uint32_t first_ = 0, layers_ = 0; // the arguments of compute()
     int64_t queries_ = 0;
@@ -139,7 +139,7 @@ class PolicyInputs final : public StepTap {
     };
     Inputs read_;
     ReadArray key_norms_, value_norms_, scores_, key_sum_, key_anchor_, chunk_scores_;
-    ReadArray keys_, key_project_;                // of one layer
+    ReadArray keys_, key_project_;                // arrays of one layer
     std::vector<float> query_sum_, query_second_; // the same, if the host cannot see the device's
     std::vector<float> no_scores_;                // zeros
     Tensor repeat_scores_, projection_, ranges_;

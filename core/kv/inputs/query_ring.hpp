@@ -55,7 +55,7 @@ class QueryRing {
     static uint64_t bytes(keel_dtype dtype, uint32_t layers, int64_t rows, uint64_t row_width) {
         return layers * static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, row_width);
     }
-    uint64_t row_bytes() const { return row_bytes_; } // of one layer
+    uint64_t row_bytes() const { return row_bytes_; } // bytes of a row of one layer
 
   private:
     void make();

@@ -48,7 +48,7 @@ class KvCache {
     size_t rows() const { return heads_.size(); }
     int64_t max_length(uint32_t layer) const;
     int64_t max_length() const;
-    int64_t total_length() const; // of all heads of all layers together
+    int64_t total_length() const; // the sum over all heads of all layers
     // Positions of the keys in use, in slot order.
     std::span<const int32_t> positions(uint32_t layer, uint32_t head) const {
         return heads_[layer * shape().kv_heads + head].positions;
@@ -128,7 +128,7 @@ class KvCache {
     int32_t seat() const { return seat_; }
     KvArena &arena() { return *arena_; }
     const KvArena &arena() const { return *arena_; }
-    uint64_t bytes_in_use() const; // of this cache's blocks, shared ones included
+    uint64_t bytes_in_use() const; // bytes of this cache's blocks, shared ones included
 
   private:
     struct Head {
@@ -152,7 +152,8 @@ class KvCache {
     SavedHead read_head(StateReader &in, int64_t seen) const;
     void fill_head(uint32_t layer, uint32_t head, const SavedHead &saved);
     Head &head(uint32_t layer, uint32_t h) { return heads_[layer * shape().kv_heads + h]; }
-    uint64_t blocks_wanted(int64_t n) const; // for n more tokens, copies of shared blocks included
+    // Blocks for n more tokens, copies of shared blocks included.
+    uint64_t blocks_wanted(int64_t n) const;
     int64_t blocks_for(int64_t slots) const {
         return (slots + shape().block_slots - 1) / shape().block_slots;
     }

@@ -15,7 +15,7 @@ struct KvShape {
     uint32_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0; // heads: query heads, for scores
     keel_dtype key_dtype = KEEL_DTYPE_F16, value_dtype = KEEL_DTYPE_F16;
     uint32_t block_slots = 64; // a power of two
-    int64_t max_slots = 0;     // of a head; tables hold whole blocks
+    int64_t max_slots = 0;     // the most slots of a head; block tables have room for whole blocks
     // The most bytes of blocks in use, K and V, of all layers and forks together. 0: no limit.
     uint64_t max_bytes = 0;
     uint64_t cap_beside = 0; // bytes of kv.max_mib that the cache of windowed layers takes
@@ -43,7 +43,7 @@ struct KvShape {
     int64_t held_slots(int64_t tokens) const;
     // For messages: "kv.max_mib = 8", or "kv.max_mib = 8 (of which attention windows take 2)".
     std::string cap_text() const;
-    uint64_t bytes_of(int64_t slots) const; // of whole blocks for `slots` slots in all heads
+    uint64_t bytes_of(int64_t slots) const; // bytes of whole blocks for `slots` slots in all heads
 
     // Memory that the books of one sequence take besides keys and values once it is full: block
     // tables and positions on the device and on the host, the lists of an eviction, the owners of
@@ -74,9 +74,10 @@ struct WindowedLayers {
 
 // The caches that one sequence has on an engine.
 struct KvLayout {
-    KvShape shape; // of the layers without a window; or of all layers, if all or none have one
+    // Shape of the layers without a window; or of all layers, if all or none have one.
+    KvShape shape;
     WindowedLayers windowed;
-    int64_t max_tokens = 0; // of a sequence, if `shape` has a window
+    int64_t max_tokens = 0; // the most tokens of a sequence, if `shape` has a window
 };
 
 // A view without memory, for planning ops before a cache exists: the largest arenas, tables and

@@ -64,8 +64,8 @@ class LayerCaches {
     void end_repeat();
 
     uint64_t bytes_in_use() const;
-    uint64_t window_bytes() const; // of the second cache
-    uint64_t peak_bytes() const;   // of the arenas
+    uint64_t window_bytes() const; // bytes of the second cache
+    uint64_t peak_bytes() const;   // the largest sum of bytes of the arenas
 
   private:
     LayerCaches() = default;
