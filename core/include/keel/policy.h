@@ -78,33 +78,35 @@ typedef struct keel_geometry {
  * REPLAY can be set, because all three fill input.scores. REPLAY and CHUNK_SCORES exclude each
  * other. */
 
-/* positions. */
+/* Requests `positions`. */
 #define KEEL_NEED_POSITIONS (1ull << 0)
-/* key_norms. */
+/* Requests `key_norms`. */
 #define KEEL_NEED_KEY_NORMS (1ull << 1)
-/* value_norms. */
+/* Requests `value_norms`. */
 #define KEEL_NEED_VALUE_NORMS (1ull << 2)
-/* scores: attention probabilities of the last needs.window queries. */
+/* Requests `scores`: attention probabilities of the last needs.window queries. */
 #define KEEL_NEED_WINDOW_SCORES (1ull << 3)
-/* scores: attention probabilities of all queries since the start, which move with the slots.
- * reduce_queries is SUM or MAX, and reduce_group is not NONE. */
+/* Requests `scores`: attention probabilities of all queries since the start. The core keeps a sum
+ * (or maximum) for each slot and moves it with the slot. needs.reduce_queries must be SUM or MAX,
+ * and needs.reduce_group must not be NONE. */
 #define KEEL_NEED_RUNNING_SCORES (1ull << 4)
-/* key_sum. */
+/* Requests `key_sum`. */
 #define KEEL_NEED_KEY_SUM (1ull << 5)
-/* key_project: keys times needs.projection. */
+/* Requests `key_project`. needs.projection must be set. */
 #define KEEL_NEED_KEY_PROJECT (1ull << 6)
-/* query_sum and query_second. */
+/* Requests `query_sum` and `query_second`. */
 #define KEEL_NEED_QUERY_STATS (1ull << 7)
-/* scores: the largest attention probability that a slot gets while the model repeats its context
- * (KVzip). Only together with KEEL_POLICY_PREFILL_ONLY. */
+/* Requests `scores`: the core makes the model repeat its context, and records the largest attention
+ * probability that each slot gets (KVzip). The policy must set KEEL_POLICY_PREFILL_ONLY. */
 #define KEEL_NEED_REPLAY (1ull << 8)
-/* keys. */
+/* Requests `keys`. */
 #define KEEL_NEED_KEYS (1ull << 9)
-/* key_anchor. */
+/* Requests `key_anchor`. */
 #define KEEL_NEED_KEY_ANCHOR (1ull << 10)
-/* chunk_scores. */
+/* Requests `chunk_scores`. needs.chunk must be set. */
 #define KEEL_NEED_CHUNK_SCORES (1ull << 11)
-/* key_project and keys have the keys as they were before RoPE. Only together with one of them. */
+/* `key_project` and `keys` are made from the keys as they were before RoPE. At least one of these
+ * two must be requested. */
 #define KEEL_NEED_UNROTATED (1ull << 12)
 
 /* How many keep-sets the policy decides on. A keep-set is the set of slots that stay. */
@@ -187,30 +189,32 @@ typedef struct keel_policy_needs {
     /* KEEL_NEED_REPLAY: each repetition except the first begins with this many tokens, the last
      * ones of the piece before. Below replay_chunk. */
     uint32_t replay_lead;
-    /* KEEL_NEED_REPLAY: a repeating token sees this many first slots, its own piece and its
-     * repetition. */
+    /* KEEL_NEED_REPLAY: number of first slots that the repeating tokens attend to, in addition to
+     * the piece that they repeat and to each other. */
     uint32_t replay_sinks;
 } keel_policy_needs;
 
 /* ---- a decision ------------------------------------------------------------------------------ */
 
-/* Why slots are evicted now. */
+/* Why slots are evicted now. The pipeline file chooses the triggers (policy.trigger). `slack` is
+ * policy.budget.slack: slots above the budget that are allowed until an eviction. */
 typedef uint32_t keel_trigger;
 enum keel_trigger_e {
     KEEL_TRIGGER_PREFILL_END = 1, /* the prompt was read */
-    KEEL_TRIGGER_BUDGET = 2,      /* heads hold more than budget + slack slots on average */
+    KEEL_TRIGGER_BUDGET = 2,      /* on average a head holds more than budget plus slack */
     KEEL_TRIGGER_INSERT = 3,      /* the tokens of the next step would not fit */
-    KEEL_TRIGGER_EVERY_N = 4,     /* the number of tokens in the pipeline file has passed */
+    KEEL_TRIGGER_EVERY_N = 4,     /* policy.trigger.every_n tokens have passed */
     KEEL_TRIGGER_PRESSURE = 5,    /* the system runs out of memory */
     KEEL_TRIGGER_CHUNK = 6        /* a chunk of a prompt was read, and more of the prompt follows */
 };
 
 /* The layer that decide() is called for. The core owns the struct and the arrays. They are valid
- * during the call. Arrays are in host memory. In a shape, `stride` is the index of the slot. A row
- * of head h has entries for the slots 0..lengths[h]-1; the other entries have no meaning. An array
- * that needs.needs does not request is NULL. */
+ * during the call. Arrays are in host memory. In the shapes below, `stride` is the dimension of
+ * the slots: the entry for slot j of head h is array[h * stride + j]. Only the entries of slots
+ * below lengths[h] have a meaning. An array that needs.needs does not request is NULL. */
 typedef struct keel_policy_input {
     keel_header h;
+    /* Why the core evicts. */
     keel_trigger trigger;
     /* Number of the layer, below geometry.layers. With KEEL_KEEP_TOKEN: the first layer. If two
      * backends hold the layers, each has a state of its own, and the layers of the second one do
@@ -224,43 +228,45 @@ typedef struct keel_policy_input {
     int64_t next_position;
     /* Elements from the row of one head to that of the next. At least the largest length. */
     int64_t stride;
-    /* Slots in use: [kv_heads]. */
+    /* Slots in use. Shape [kv_heads]. */
     const int32_t *lengths;
-    /* Slots that may stay, protected ones included: [kv_heads]. With an allocator that reads
+    /* Slots that may stay, protected ones included. Shape [kv_heads]. With an allocator that reads
      * scores, the budget is not divided yet: each entry is the average. */
     const int32_t *budgets;
-    /* 1: the slot is protected, so it stays whatever the policy answers. [kv_heads, stride] */
+    /* 1: the slot is protected, so it stays whatever the policy answers. Shape
+     * [kv_heads, stride]. */
     const uint8_t *protected_mask;
     /* Position that RoPE encoded in the key of each slot, rising. If the core has rotated a key to
-     * a new position, this is the new one. [kv_heads, stride] */
+     * a new position, this is the new one. Shape [kv_heads, stride]. */
     const int32_t *positions;
-    /* L2 norm of each key: [kv_heads, stride]. */
+    /* L2 norm of each key. Shape [kv_heads, stride]. */
     const float *key_norms;
-    /* L2 norm of each value: [kv_heads, stride]. */
+    /* L2 norm of each value. Shape [kv_heads, stride]. */
     const float *value_norms;
-    /* Attention probability of each slot, as WINDOW_SCORES, RUNNING_SCORES or REPLAY says:
-     * [kv_heads, stride]. With WINDOW_SCORES and reduce_group NONE: [heads, stride]. All 0 if no
-     * query of the window is available. */
+    /* A reduced attention probability for each slot, see KEEL_NEED_WINDOW_SCORES,
+     * KEEL_NEED_RUNNING_SCORES and KEEL_NEED_REPLAY. Shape [kv_heads, stride]; for window scores
+     * with reduce_group NONE [heads, stride]. All 0 if no query of the window is available. */
     const float *scores;
-    /* Sum of the keys of a head, each divided by its L2 norm: [kv_heads, head_dim]. */
+    /* Sum of the keys of a head, each divided by its L2 norm. Shape [kv_heads, head_dim]. */
     const float *key_sum;
-    /* Each key times `projection`: [kv_heads, stride, r]. */
+    /* Each key times needs.projection. Shape [kv_heads, stride, r]. */
     const float *key_project;
-    /* Sum of the queries before RoPE: [heads, head_dim]. */
+    /* Sum of the queries before RoPE. Shape [heads, head_dim]. */
     const float *query_sum;
-    /* Sum of q q^T over these queries; the mean is not subtracted. [heads, head_dim, head_dim] */
+    /* Sum of q q^T over these queries; the mean is not subtracted. Shape [heads, head_dim,
+     * head_dim]. */
     const float *query_second;
-    /* The keys: [kv_heads, stride, head_dim]. */
+    /* The keys. Shape [kv_heads, stride, head_dim]. */
     const float *keys;
     /* Number of queries in query_sum and query_second; without KEEL_NEED_QUERY_STATS, in `scores`.
      * It may be below needs.window, for example after a short prompt. */
     int64_t query_count;
-    /* Dot product of each key with the key_sum of its head: [kv_heads, stride]. */
+    /* Dot product of each key with the key_sum of its head. Shape [kv_heads, stride]. */
     const float *key_anchor;
-    /* Attention within pieces: [kv_heads, stride]. The prompt is cut into pieces of needs.chunk
-     * tokens. The queries of a piece attend to all slots of their own piece, also to later ones,
-     * and to nothing else. The probabilities are summed over the queries of the piece and reduced
-     * over the group (needs.reduce_group). 0 for decoded tokens. */
+    /* Attention within pieces. Shape [kv_heads, stride]. The prompt is cut into pieces of
+     * needs.chunk tokens. The queries of a piece attend to all slots of their own piece, also to
+     * later ones, and to nothing else. The probabilities are summed over the queries of the piece
+     * and reduced over the group (needs.reduce_group). 0 for decoded tokens. */
     const float *chunk_scores;
 } keel_policy_input;
 
@@ -270,16 +276,17 @@ typedef struct keel_policy_input {
 typedef struct keel_policy_decision {
     keel_header h;
     /* KEEL_OUTPUT_SCORES: the score of each slot below lengths[h]. Slots with higher scores stay.
-     * [kv_heads, stride] A NaN or a slot without a score is an error. */
+     * Shape [kv_heads, stride]. A NaN or a slot without a score is an error. */
     float *scores;
-    /* KEEL_OUTPUT_KEEP: numbers of the slots that stay, strictly rising. [kv_heads, stride] */
+    /* KEEL_OUTPUT_KEEP: numbers of the slots that stay, strictly rising. Shape [kv_heads,
+     * stride]. */
     int32_t *keep;
-    /* KEEL_OUTPUT_KEEP: length of each list. [kv_heads] */
+    /* KEEL_OUTPUT_KEEP: length of each list. Shape [kv_heads]. */
     int32_t *keep_count;
     /* KEEL_OUTPUT_SCORES: the core sets all entries to 0 before the call. The policy sets 1 for
-     * slots that stay whatever their score, such as sinks or an observation window. [kv_heads,
-     * stride] If these slots and the protected ones do not fit into the budget, the newest of these
-     * slots stay. */
+     * slots that stay whatever their score, such as sinks or an observation window. Shape
+     * [kv_heads, stride]. If these slots and the protected ones do not fit into the budget, the
+     * newest of these slots stay. */
     uint8_t *stay;
 } keel_policy_decision;
 
@@ -298,8 +305,8 @@ typedef struct keel_policy {
     /* Frees the state. NULL is allowed. [ctx] */
     void(KEEL_CALL *destroy)(keel_policy_state *);
     /* Decides which slots of one layer stay. Called for the layers in rising order; with
-     * KEEL_KEEP_TOKEN once, for layer 0. An answer above the budget is cut: the oldest unprotected
-     * slots go. An answer below the budget is fine. [ctx] */
+     * KEEL_KEEP_TOKEN once, for the first layer. An answer above the budget is cut: the oldest
+     * unprotected slots go. An answer below the budget is fine. [ctx] */
     keel_status(KEEL_CALL *decide)(keel_policy_state *, const keel_policy_input *,
                                    keel_policy_decision *);
 
@@ -319,8 +326,8 @@ typedef struct keel_policy {
      * is the room in `data` on entry, and the number of bytes written on return, which is no more.
      * At most 1 GiB. [ctx] */
     keel_status(KEEL_CALL *save)(const keel_policy_state *, void *data, uint64_t *size);
-    /* Replaces the state by one that save() wrote. `data` comes from a file that somebody
-     * may have changed, so load checks it. Required if save is there. If both are NULL, nothing is
+    /* Replaces the state by one that save() wrote. The bytes come from a file that may be damaged
+     * or changed, so load checks them. Required if save is there. If both are NULL, nothing is
      * saved (see fork). [ctx] */
     keel_status(KEEL_CALL *load)(keel_policy_state *, const void *data, uint64_t size);
 } keel_policy;
