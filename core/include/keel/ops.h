@@ -130,15 +130,15 @@ typedef struct keel_op_args {
  * 4e-3 if W has another type. */
 typedef struct keel_matmul_args {
     KEEL_ARGS_HEAD;
-    /* A [m, k]. */
+    /* Input: A [m, k]. */
     const keel_tensor *x;
     /* W in the backend's layout, [n, k]; or NULL. */
     keel_weight *weight;
     /* W as a tensor, [n, k]. Used if `weight` is NULL. */
     const keel_tensor *w;
-    /* f32 [n]. With KEEL_MATMUL_BIAS, else NULL. */
+    /* Bias: f32 [n]. With KEEL_MATMUL_BIAS, else NULL. */
     const keel_tensor *bias;
-    /* A [m, n]. Must not overlap x, not even in place. */
+    /* Result: A [m, n]; f32 with KEEL_MATMUL_ACCUMULATE. Must not overlap x, not even in place. */
     const keel_tensor *out;
 } keel_matmul_args;
 
@@ -154,7 +154,7 @@ typedef struct keel_embed_args {
     keel_weight *weight;
     /* W as a tensor, [vocab, dim]. Used if `weight` is NULL. */
     const keel_tensor *w;
-    /* A [m, dim]. */
+    /* Result: A [m, dim]. */
     const keel_tensor *out;
     /* 1 for Llama. */
     float scale;
@@ -172,15 +172,15 @@ typedef struct keel_embed_args {
  * Bound: 4e-6. */
 typedef struct keel_norm_args {
     KEEL_ARGS_HEAD;
-    /* A [m, dim] or [m, heads, dim]. */
+    /* Input: A [m, dim] or [m, heads, dim]. */
     const keel_tensor *x;
-    /* add_rms_norm: f32, the shape of x, read and written. Other ops: NULL. */
+    /* Residual stream of add_rms_norm: f32, the shape of x, read and written. Other ops: NULL. */
     const keel_tensor *residual;
-    /* f32 [dim]. */
+    /* Weight of the norm: f32 [dim]. */
     const keel_tensor *weight;
-    /* layer_norm: f32 [dim], or NULL for no bias. Other ops: NULL. */
+    /* Bias of layer_norm: f32 [dim], or NULL for no bias. Other ops: NULL. */
     const keel_tensor *bias;
-    /* A, the shape of x. */
+    /* Result: A, the shape of x. */
     const keel_tensor *out;
     /* Added under the square root. */
     float eps;
@@ -202,11 +202,11 @@ typedef struct keel_norm_args {
  * Bound: 4e-6. */
 typedef struct keel_gate_args {
     KEEL_ARGS_HEAD;
-    /* A [m, n]; with KEEL_GATE_INTERLEAVED [m, 2n]. */
+    /* Gate: A [m, n]; with KEEL_GATE_INTERLEAVED [m, 2n]. */
     const keel_tensor *gate;
-    /* A [m, n], or NULL as described above. */
+    /* Up: A [m, n], or NULL as described above. */
     const keel_tensor *up;
-    /* A [m, n]. */
+    /* Result: A [m, n]. */
     const keel_tensor *out;
 } keel_gate_args;
 
@@ -219,11 +219,11 @@ typedef struct keel_gate_args {
  * Ranks 1 to 4. Bound: 1e-6. */
 typedef struct keel_elementwise_args {
     KEEL_ARGS_HEAD;
-    /* A. */
+    /* First operand: A. */
     const keel_tensor *a;
-    /* A. add: the shape of a. add_bias: [n]. Other ops: NULL. */
+    /* Second operand: A. add: the shape of a. add_bias: [n]. Other ops: NULL. */
     const keel_tensor *b;
-    /* A, the shape of a. */
+    /* Result: A, the shape of a. */
     const keel_tensor *out;
     /* scale and scaled_add. */
     float factor;
@@ -264,11 +264,11 @@ typedef struct keel_move_args {
  * Bound: exact. */
 typedef struct keel_rows_args {
     KEEL_ARGS_HEAD;
-    /* A [rows, n]. */
+    /* Input: A [rows, n]. */
     const keel_tensor *x;
-    /* top_k_rows: f32 [rows, k]. argmax_rows: NULL. */
+    /* The values found. top_k_rows: f32 [rows, k]. argmax_rows: NULL. */
     const keel_tensor *values;
-    /* argmax_rows: i32 [rows]. top_k_rows: i32 [rows, k]. */
+    /* The indices found. argmax_rows: i32 [rows]. top_k_rows: i32 [rows, k]. */
     const keel_tensor *index;
 } keel_rows_args;
 

@@ -37,13 +37,14 @@ extern "C" {
  * tables->rot on are copied. Bound: 2e-6. */
 typedef struct keel_rope_args {
     KEEL_ARGS_HEAD;
-    /* A [m, heads, head_dim]. */
+    /* Input: A [m, heads, head_dim]. */
     const keel_tensor *x;
-    /* i32 [m]: one position for each token. Or i32 [m, kv_heads]: head h uses column
-     * h / (heads / kv_heads). */
+    /* Positions of the tokens: i32 [m], or i32 [m, kv_heads]. In the second case, head h uses
+     * column h / (heads / kv_heads). */
     const keel_tensor *positions;
+    /* The model's RoPE tables. */
     const keel_rope_tables *tables;
-    /* A, the shape of x. */
+    /* Result: A, the shape of x. */
     const keel_tensor *out;
 } keel_rope_args;
 
@@ -63,14 +64,15 @@ typedef struct keel_rope_args {
  * dtype. */
 typedef struct keel_qkv_args {
     KEEL_ARGS_HEAD;
-    /* A [m, heads, head_dim]. */
+    /* Queries: A [m, heads, head_dim]. */
     const keel_tensor *q;
-    /* A [m, kv_heads, head_dim]. */
+    /* Keys: A [m, kv_heads, head_dim]. */
     const keel_tensor *k;
-    /* A [m, kv_heads, v_head_dim]. */
+    /* Values: A [m, kv_heads, v_head_dim]. */
     const keel_tensor *v;
-    /* i32 [m] or [m, kv_heads], as in keel_rope_args. */
+    /* Positions of the tokens: i32 [m] or [m, kv_heads], as in keel_rope_args. */
     const keel_tensor *positions;
+    /* The model's RoPE tables. */
     const keel_rope_tables *tables;
     /* Weights of the norms: f32 [head_dim]. With KEEL_QKV_NORM, else NULL. */
     const keel_tensor *q_norm, *k_norm;
@@ -78,7 +80,8 @@ typedef struct keel_qkv_args {
     const keel_kv_view *kv;
     /* The rotated queries: A [m, heads, head_dim]. May be q itself. */
     const keel_tensor *q_out;
-    /* f32, the shapes of q and of k. NULL: not wanted. */
+    /* Queries and keys before RoPE: f32, the shapes of q and of k. With KEEL_QKV_UNROTATED; NULL:
+     * not wanted. */
     const keel_tensor *q_unrotated, *k_unrotated;
     /* Added under the square root of the norms. */
     float eps;
@@ -145,16 +148,17 @@ typedef struct keel_attention_args {
     KEEL_ARGS_HEAD;
     /* Rotated queries: A [m, heads, head_dim]. */
     const keel_tensor *q;
+    /* The layer's cache. */
     const keel_kv_view *kv;
-    /* A [m, heads, v_head_dim]. May be q itself. */
+    /* Result: A [m, heads, v_head_dim]. May be q itself. */
     const keel_tensor *out;
     /* Positions of the queries: i32 [m] or [m, kv_heads]. With KEEL_ATTENTION_WINDOW, else NULL. */
     const keel_tensor *q_positions;
     /* log(sum_j exp(logit_j)): f32 [m, heads]. With KEEL_ATTENTION_LSE, else NULL. */
     const keel_tensor *lse;
-    /* With KEEL_ATTENTION_SCORES, else NULL. */
+    /* The reduction and where it writes. With KEEL_ATTENTION_SCORES, else NULL. */
     const keel_scores *scores;
-    /* 1 / sqrt(head_dim) for Llama. */
+    /* Factor of the dot products. 1 / sqrt(head_dim) for Llama. */
     float scale;
     /* Cap of the logits. Used with KEEL_ATTENTION_SOFTCAP. */
     float softcap;
@@ -165,15 +169,16 @@ typedef struct keel_attention_args {
 /* ---- the cache ------------------------------------------------------------------------------- */
 
 /* kv_append: the third step of qkv_prepare alone. Converts K and V of m tokens to the cache's
- * dtypes, and writes them and the positions to the cache. Token i of head h goes to slot lengths[h]
- * - m + i. If that is below 0, the token is not written. Bound: exact, after the rounding of
- *   `cast`. */
+ * dtypes, and writes them and the positions to the cache. In head h, token i goes to slot
+ * lengths[h] - m + i. If that is below 0, the token is not written. The rounding to the dtypes is
+ * that of `cast`. Bound: exact. */
 typedef struct keel_kv_append_args {
     KEEL_ARGS_HEAD;
-    /* A [m, kv_heads, head_dim], and for v A [m, kv_heads, v_head_dim]. */
+    /* Keys: A [m, kv_heads, head_dim]. Values: A [m, kv_heads, v_head_dim]. */
     const keel_tensor *k, *v;
-    /* i32 [m] or [m, kv_heads]. */
+    /* Positions of the tokens: i32 [m] or [m, kv_heads]. */
     const keel_tensor *positions;
+    /* The layer's cache. */
     const keel_kv_view *kv;
 } keel_kv_append_args;
 
@@ -186,6 +191,7 @@ typedef struct keel_kv_append_args {
  * exact. */
 typedef struct keel_kv_gather_args {
     KEEL_ARGS_HEAD;
+    /* Caches with the same kv_heads, head sizes and dtypes. */
     const keel_kv_view *from, *to;
     /* Slots to copy: i32 [kv_heads, n]. */
     const keel_tensor *index;
@@ -211,15 +217,17 @@ typedef struct keel_kv_gather_args {
  * It computes in f32, then rounds to the dtype of K. Bound: 4e-6, before that rounding. */
 typedef struct keel_kv_rerotate_args {
     KEEL_ARGS_HEAD;
+    /* The layer's cache. */
     const keel_kv_view *kv;
     /* Cosines and sines of the rotations to apply, usually of differences of positions. These are
      * not the model's tables: `row` chooses the row directly. */
     const keel_rope_tables *tables;
-    /* i32 [kv_heads, slots]. -1: the slot stays as it is. */
+    /* Row of the tables for each slot: i32 [kv_heads, slots]. -1: the slot stays as it is. */
     const keel_tensor *row;
-    /* i32 [kv_heads, slots]. */
+    /* New position of each slot: i32 [kv_heads, slots]. */
     const keel_tensor *new_positions;
-    /* f32 [kv_heads, end - begin, head_dim]. With KEEL_REROTATE_SOURCE, else NULL. */
+    /* Un-rotated keys: f32 [kv_heads, end - begin, head_dim]. With KEEL_REROTATE_SOURCE, else
+     * NULL. */
     const keel_tensor *source;
     /* The slots of the range are begin..end-1. */
     int64_t begin, end;

@@ -59,11 +59,12 @@ typedef struct keel_attention_scores_args {
     KEEL_ARGS_HEAD;
     /* Rotated queries: A [m, heads, head_dim]. */
     const keel_tensor *q;
+    /* The layer's cache. */
     const keel_kv_view *kv;
     /* i32 [n, 2]: begin and end of slot ranges that do not overlap. The end is not part of the
      * range. With KEEL_SCORES_RANGES, else NULL. */
     const keel_tensor *ranges;
-    /* f32 [kv_heads, slots]. With KEEL_SCORES_WEIGHTS, else NULL. */
+    /* Weights: f32 [kv_heads, slots]. With KEEL_SCORES_WEIGHTS, else NULL. */
     const keel_tensor *weights;
     /* The reduction and where it writes. */
     const keel_scores *scores;
@@ -99,12 +100,13 @@ typedef struct keel_attention_scores_args {
  * Each op takes only the bits that name it. Bound: 4e-6 for all three. */
 typedef struct keel_keys_args {
     KEEL_ARGS_HEAD;
+    /* The layer's cache. */
     const keel_kv_view *kv;
     /* RoPE tables for the positions in kv. With KEEL_KEYS_UNROTATED, else NULL. */
     const keel_rope_tables *tables;
-    /* f32 [head_dim, r], or NULL. Only key_project. */
+    /* The matrix: f32 [head_dim, r], or NULL. Only key_project. */
     const keel_tensor *projection;
-    /* f32. key_project: [kv_heads, slots, r]; with KEEL_KEYS_NORMS [kv_heads, slots].
+    /* Result: f32. key_project: [kv_heads, slots, r]; with KEEL_KEYS_NORMS [kv_heads, slots].
      * key_sum: [kv_heads, head_dim]. value_norms: [kv_heads, slots]. Slot j has entry j, also if
      * begin is above 0. */
     const keel_tensor *out;
@@ -118,9 +120,9 @@ typedef struct keel_query_stats_args {
     KEEL_ARGS_HEAD;
     /* Queries before RoPE: f32 [m, heads, head_dim]. */
     const keel_tensor *q;
-    /* f32 [heads, head_dim], read and written. */
+    /* Running sum: f32 [heads, head_dim], read and written. */
     const keel_tensor *sum;
-    /* f32 [heads, head_dim, head_dim], read and written; or NULL. */
+    /* Running second moment: f32 [heads, head_dim, head_dim], read and written; or NULL. */
     const keel_tensor *second;
 } keel_query_stats_args;
 
