@@ -27,7 +27,7 @@ struct PolicyBinding {
 
 // Binds the allocator and the settings of config.policy to its policy, which bind_plugin() has
 // bound. Throws Error(input) if the section asks for something that the policy cannot do. `engine`
-// has layers on which the policy acts; the policy is asked for its needs with their geometry.
+// has layers on which the policy acts; the policy declares its needs for their geometry.
 PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin policy,
                           const PolicyContext &context, const Engine &engine);
 // The settings for the caches of an engine: which layers of the model these caches hold, and which

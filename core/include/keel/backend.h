@@ -84,8 +84,8 @@ typedef struct keel_device_info {
     /* For people. A pipeline file may select a device by a part of its name or vendor. */
     char name[128];
     char vendor[64];
-    char driver[128];
-    keel_device_type type;
+    char driver[128];      /* name and version of the driver; may be empty */
+    keel_device_type type; /* a pipeline file may select a device by its type too */
     /* Bits of keel_device_flags_e. */
     uint32_t flags;
     /* Bytes of memory that the device can use. 0: unknown. */
@@ -128,8 +128,8 @@ typedef struct keel_ctx_info {
     /* Tokens of a chunk of a prompt, at most 65536. Default: 512. */
     uint32_t prefill_chunk;
     /* Alignment in bytes: of buffers, of imported memory, and of the offsets at which the core
-     * places tensors in a buffer. A power of two, at least 64. Default: 64. A view into such a
-     * tensor may begin at any element (tensor.h). */
+     * places tensors in a buffer. A power of two, at least 64. Default: 64. A view into a
+     * tensor may begin at any of its elements (tensor.h). */
     uint32_t buffer_align;
     /* Largest buffer in bytes. 0: no limit except memory. */
     uint64_t max_buffer_bytes;
@@ -159,7 +159,7 @@ typedef struct keel_buffer_desc {
     keel_header h;
     /* Bytes, at least 1. */
     uint64_t size;
-    keel_buffer_kind kind;
+    keel_buffer_kind kind; /* see buffer_create for kinds that a backend lacks */
     uint32_t reserved;
     /* KEEL_BUFFER_IMPORT: the host memory, aligned to keel_ctx_info.buffer_align. The caller owns
      * it; it is valid until the buffer is destroyed. Other kinds: NULL. */
@@ -204,9 +204,9 @@ typedef struct keel_weight_source {
     uint64_t mapping_bytes;
     /* Bytes from `mapping` to row 0. Any alignment. */
     uint64_t offset;
-    keel_dtype dtype;
+    keel_dtype dtype; /* type of the elements */
     uint32_t reserved;
-    int64_t rows, cols;
+    int64_t rows, cols; /* size of the matrix; cols is a multiple of the dtype's block */
 } keel_weight_source;
 
 /* What weight_prepare makes. */
@@ -214,8 +214,8 @@ typedef struct keel_weight_desc {
     keel_header h;
     /* n_sources pointers, at least one. All sources have the same dtype and cols. */
     const keel_weight_source *const *sources;
-    uint32_t n_sources;
-    keel_join join;
+    uint32_t n_sources; /* number of sources */
+    keel_join join;     /* how the sources become one matrix; no matter for one source */
     /* Bits of keel_weight_use_e. Both bits if input and output embeddings are the same weight. */
     uint32_t use;
     /* Largest number of rows that x of a matmul will have. */
@@ -255,8 +255,8 @@ typedef struct keel_plan_info {
 typedef struct keel_backend {
     keel_header h;
 
-    /* Writes the number of devices to *n. 0 is no error; if the backend knows why, it says so with
-     * keel_host.set_error. [init] */
+    /* Writes the number of devices to *n. 0 is no error; if the backend knows the reason, it passes
+     * it to keel_host.set_error. [init] */
     keel_status(KEEL_CALL *device_count)(const keel_host *, uint32_t *n);
     /* Describes the device with number `index`. KEEL_E_NOT_FOUND: there is none. [init] */
     keel_status(KEEL_CALL *device_info)(const keel_host *, uint32_t index, keel_device_info *out);

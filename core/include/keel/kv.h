@@ -47,7 +47,7 @@ typedef struct keel_kv_view {
      * k. */
     const keel_tensor *v;
     /* Block numbers: i32 [kv_heads, blocks_per_head]. Entry [h][i] is the block in k and v with the
-     * slots i * block_slots and following of head h. -1: the head has no such block. */
+     * slots i * block_slots and following of head h. -1: the head does not have this block. */
     const keel_tensor *block_table;
     /* Slots in use of each head: i32 [kv_heads]. The slots that the current step appends are
      * included, also before the op that writes them. */
@@ -82,7 +82,7 @@ typedef struct keel_rope_tables {
     /* f32 [rows, rot/2] each. Position p has row p % rows. The core keeps the rows of all positions
      * in use. So positions may grow without limit in a table of constant size. */
     const keel_tensor *cos, *sin;
-    /* The pairs that are rotated. */
+    /* Which elements form a pair. */
     keel_rope_mode mode;
     /* Number of elements of a head that are rotated, from element 0 on. Even, at most head_dim. */
     uint32_t rot;

@@ -77,6 +77,7 @@ typedef struct keel_param_spec {
     const char *key;
     /* What the parameter does, in one sentence, with the unit. */
     const char *doc;
+    /* Type of the value. */
     keel_param_type type;
     /* Bits of keel_param_flags_e. */
     uint32_t flags;
@@ -137,6 +138,7 @@ typedef struct keel_plugin {
     keel_header h;
     /* The oldest ABI version of a core that the plugin works with: major << 16 | minor. */
     uint32_t min_host_abi;
+    /* What the plugin does. */
     keel_plugin_kind kind;
     /* Name of the plugin: [a-z][a-z0-9_]*, at most 64 characters. A pipeline file that names the
      * plugin "x" finds the file x.so, and its id must be "x". A plugin that is named by its path

@@ -153,7 +153,9 @@ typedef struct keel_policy_needs {
     keel_header h;
     /* KEEL_NEED_* bits. */
     uint64_t needs;
+    /* How many keep-sets there are. */
     keel_granularity granularity;
+    /* Scores or keep-lists. */
     keel_policy_output output;
     /* Bits of keel_policy_flags_e. */
     uint32_t flags;

@@ -32,7 +32,7 @@ extern "C" {
  * of its own from 0x10000 on.
  *
  * In the comments below, a block is described byte by byte in the order of memory, and `value` is
- * the number that an element stands for. A byte has a low nibble (byte & 15) and a high nibble
+ * the number that an element represents. A byte has a low nibble (byte & 15) and a high nibble
  * (byte >> 4). Blocks have the layout of GGML, the library that defines GGUF files. */
 typedef uint32_t keel_dtype;
 enum keel_dtype_e {
@@ -202,12 +202,13 @@ typedef struct keel_buffer keel_buffer;
 typedef struct keel_tensor {
     keel_header h;
     /* The memory. NULL only in the templates of keel_backend.op_plan. The view keeps nothing
-     * alive: whoever created the buffer destroys it after the last use. */
+     * alive: the side that created the buffer destroys it after the last use. */
     keel_buffer *buffer;
     /* Bytes from the start of the buffer to element 0. A multiple of the element's size (block
      * types: of 2). A backend may need more alignment: its ops then return KEEL_E_UNSUPPORTED for
      * this view, and the core copies the tensor. */
     uint64_t offset;
+    /* Type of the elements. */
     keel_dtype dtype;
     /* Number of dimensions, 1 to KEEL_MAX_RANK. */
     uint32_t rank;

@@ -44,7 +44,8 @@ typedef struct keel_batch_kv {
     const keel_tensor *k;
     /* Arena of the values: [blocks, block_slots, v_head_dim]. */
     const keel_tensor *v;
-    /* Block numbers: i32 [n_seats, kv_heads, blocks_per_head]. -1: the head has no such block. */
+    /* Block numbers: i32 [n_seats, kv_heads, blocks_per_head]. -1: the head does not have this
+     * block. */
     const keel_tensor *block_table;
     /* Slots in use: i32 [n_seats, kv_heads]. The row that this step appends is included. */
     const keel_tensor *lengths;
