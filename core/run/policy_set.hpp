@@ -23,7 +23,7 @@ class PolicySet {
     void make_own_plans();
     // Throws or warns if the config's policy does not fit the context or its budget.
     void check_own() const;
-    // Is it the plan of an engine, not of an added policy?.
+    // Is it the plan of an engine, not of an added policy?
     bool is_own(const PolicySetup &plan) const;
 
     // Adds another policy, for sessions that use it. `section` is like the `policy:` of a config.

@@ -87,7 +87,7 @@ class SessionBatch {
     Stats stats_;
     StepRunner runner_;
     LayerBatchView view_;
-    // Of the present step. Kept from step to step, so that a step allocates nothing.
+    // Data of the current step. The memory is kept, so that the next step allocates nothing.
     std::vector<Outcome> outcomes_;          // one for each session that was given
     std::vector<Sequence *> sequences_;      // the sequences that take part
     std::vector<size_t> numbers_;            // [sequences_]: which of the given sessions they are

@@ -35,8 +35,8 @@ class EvictionClock {
 
     // May the policy evict in or after such a step?
     bool may_act(StepKind kind) const;
-    // The budget after `seen` tokens: the config's, with room for pins, less what memory pressure
-    // takes. Not for a policy that keeps all.
+    // The budget after `seen` tokens: the config's budget, raised if pins need more room, lowered
+    // by memory pressure. Not for a policy that keeps all.
     BudgetNow budget(int64_t seen) const;
 
     // n tokens were appended; negative: taken back.
@@ -77,7 +77,7 @@ class EvictionClock {
         const PressureState *state = nullptr; // with a change: why. Valid until the next look
     };
     PressureAnswer look_at_memory(StepKind kind, const KvCache &cache, int64_t seen);
-    // Why the budget is smaller than the config's; NULL: it is not.
+    // Why the budget is smaller than the config's. NULL: it is not smaller.
     const std::shared_ptr<const PressureState> &pressure() const { return pressure_state_; }
 
     void reset();

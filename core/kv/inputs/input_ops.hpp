@@ -28,7 +28,7 @@ struct InputOps {
     OpHandle keep_queries;  // copies the last queries of a prefill step
     OpHandle place_queries; // moves a decode step's query to its place; only if steps are recorded
     OpHandle query_stats;
-    // attention_scores over slot ranges, of a step's queries: chunk scores, a repetition.
+    // attention_scores of a step's queries over slot ranges, for chunk scores and for a repetition.
     OpHandle piece_scores;
     OpHandle head_scores; // the same for one KV head, if heads differ in length
     OpHandle clear_sums;  // zeroes

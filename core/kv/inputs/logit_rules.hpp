@@ -22,7 +22,8 @@ struct LogitRules {
 // The positions of consecutive tokens on the device, for LogitRules::add_to.
 class QueryPositions {
   public:
-    // Of tokens `first` to `first + n - 1`, i32 [n]. Valid until the next call.
+    // Returns the positions of tokens `first` to `first + n - 1`, i32 [n]. Valid until the next
+    // call.
     const keel_tensor *write(Executor &executor, keel_buffer_kind placement, int64_t first,
                              int64_t n);
     uint64_t bytes() const;
