@@ -173,6 +173,8 @@ TEST_CASE("file names what is wrong with a file, and where") {
     CHECK_THAT(error_of(many + "]}"), Contains("b.json:2: expected at most 200000 values"));
     CHECK_THAT(error_of(R"({"budgets": [1, 1], "budgets": [2, 1]})"),
                Contains("b.json: the key \"budgets\" stands twice"));
+    CHECK_THAT(error_of("{\"comment\": \"\xff\"}"), Contains("b.json:1:14: not valid JSON: "));
+    CHECK_THAT(error_of("{\"comment\": \"[[[["), Contains("not valid JSON: "));
     // Brackets and commas in a text do not count, also after an escaped quote.
     CHECK_THAT(error_of(R"({"comment": "\")" + std::string(100, '[') + R"(", "budgets": 1})"),
                Contains("b.json: budgets: expected a list"));
