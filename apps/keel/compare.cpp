@@ -157,7 +157,7 @@ void add_compare(Command &keel, Program &program) {
         .shows_default();
     command
         .option("--bound X", a->bound,
-                "Largest error for all ops (default: by op and dtype, see docs/bench.md)")
+                "Largest error for all ops (default: by op and dtype, see docs/reference/bench.md)")
         .range(0, 1e6);
     command.option(
         "--save DIR", a->save,
