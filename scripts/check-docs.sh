@@ -12,7 +12,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/release}
-pages="docs/reference/abi.md docs/reference/policies.md"
+pages="docs/reference/abi.md docs/how-to/write-a-policy.md"
 fail() { printf '%s: %s\n' "$0" "$1" >&2; exit 1; }
 [ -f "$build/cmake_install.cmake" ] || fail "no build in $build: run scripts/quickstart.sh first"
 
