@@ -34,7 +34,7 @@ foreach(project policy policy_cpp backend)
   run(${CMAKE_COMMAND} --build ${FOLDER}/${project}/build)
 endforeach()
 
-# As docs/reference/abi.md tells an author to test a backend.
+# As docs/how-to/write-a-backend.md tells an author to test a backend.
 run(${CMAKE_CTEST_COMMAND} --test-dir ${FOLDER}/backend/build --no-tests=error -L isa)
 
 # What authors of policies test theirs with.
