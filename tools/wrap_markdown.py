@@ -53,7 +53,8 @@ def wrapped(page):
         item = ITEM.match(line)
         if item and paragraph and not first.strip() and item.group(2) not in "-*1.":
             item = None  # a number at the begin of a paragraph's line
-        if code or comment or not line.strip() or KEPT.match(line) and not (item or paragraph):
+        kept = KEPT.match(line) and not (item or paragraph) or line.lstrip().startswith("|")
+        if code or comment or kept or not line.strip():
             end_paragraph()
             out.append(line)
         elif item:
