@@ -30,7 +30,7 @@ struct InitValue {
 // is no key.
 std::string init_yaml(std::span<const InitValue> values);
 
-// docs/config.md.
+// docs/reference/config.md.
 std::string config_markdown();
 
 } // namespace keel::pipeline
