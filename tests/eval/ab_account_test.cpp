@@ -41,6 +41,7 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
         const AbExperiment e = lab.resolve(text);
         AbRunOptions options;
         options.host = lab.host;
+        options.cost_only = true;
         CHECK(AbRunner(e, options).cost().prefill_tokens > 100);
     }
     AbRunOptions two;

@@ -1,5 +1,6 @@
 #include "eval/ab/tasks/answers.hpp"
 #include "eval/ab/tasks/generators.hpp"
+#include "eval/ab/tasks/prompt_form.hpp"
 #include "eval/ab/tasks/tasks.hpp"
 #include "support/contains.hpp"
 #include "support/error_text.hpp"
@@ -60,7 +61,8 @@ TEST_CASE("the pass-key stands in the words of the training corpus, at its depth
             static_cast<double>(d.context.size() - head.size() - needle.size() - 1);
         CHECK(found == Approx(depth).margin(0.15));
         CHECK((at == head.size() || d.context.substr(at - 2, 2) == ". ")); // between sentences
-        CHECK(d.questions[0].text == "What is the pass key? The pass key is ");
+        CHECK(d.questions[0].plain.question == "What is the pass key?");
+        CHECK(d.questions[0].plain.opening == " The pass key is ");
         // The same draws give the same document.
         CHECK(ab_passkey(AbDraws(7), filler, 400, depth).context == d.context);
         CHECK(ab_passkey(AbDraws(8), filler, 400, depth).context != d.context);
@@ -75,10 +77,13 @@ TEST_CASE("facts stand in the words of the training corpus, with a question for 
         counts.insert(d.questions.size());
         CHECK(d.context.starts_with("Remember these facts.\nFact: In "));
         for (const AbRecallQuestion &q : d.questions) {
-            INFO(q.text);
-            REQUIRE(q.text.starts_with("Question: What is in "));
-            REQUIRE(q.text.ends_with("? Answer:"));
-            const std::string place = q.text.substr(21, q.text.size() - 21 - 9);
+            const std::string &text = q.plain.question;
+            INFO(text);
+            REQUIRE(text.starts_with("Question: What is in "));
+            REQUIRE(text.ends_with("?"));
+            CHECK(q.plain.opening == " Answer:");
+            const std::string place = text.substr(21, text.size() - 21 - 1);
+            CHECK(q.chat.opening == "In " + place + " there is");
             const std::string fact = "Fact: In " + place + " there is " + q.expected + ".\n";
             const size_t at = d.context.find(fact);
             REQUIRE(at != std::string::npos);
@@ -124,7 +129,7 @@ TEST_CASE("filler is cut at texts or lines, ends behind a sentence and never in 
 }
 
 TEST_CASE(
-    "a task's prompts have the length that was asked for, and both protocols the same tokens") {
+    "a task's prompts have the length that was asked for, and all protocols the same tokens") {
     for (const AbTaskKind kind : {AbTaskKind::passkey, AbTaskKind::facts}) {
         AbTask task = task_of(kind);
         task.lengths = {160, 512};
@@ -134,19 +139,28 @@ TEST_CASE(
         REQUIRE(items->documents() == (kind == AbTaskKind::passkey ? 20U : 4U));
         for (size_t d = 0; d < items->documents(); ++d) {
             const auto blind = items->units(d, AbProtocol::question_blind),
-                       aware = items->units(d, AbProtocol::query_aware);
+                       aware = items->units(d, AbProtocol::query_aware),
+                       whole = items->units(d, AbProtocol::whole_prompt);
             REQUIRE(blind.size() == 1); // one prompt, all questions behind it
             const AbUnit &unit = blind[0];
             const auto asked = static_cast<size_t>(task.lengths[d % 2]);
             REQUIRE(aware.size() == unit.questions.size());
+            REQUIRE(whole.size() == unit.questions.size());
             CHECK_FALSE(unit.split_changes_tokens);
             size_t longest = 0;
             for (size_t q = 0; q < aware.size(); ++q) {
                 std::vector<int32_t> together = unit.prompt;
                 together.insert(together.end(), unit.questions[q].ask.begin(),
                                 unit.questions[q].ask.end());
-                CHECK(aware[q].questions[0].ask.empty()); // it is a part of the prompt
-                CHECK(together == aware[q].prompt);
+                CHECK(whole[q].questions[0].ask.empty()); // it is a part of the prompt
+                CHECK(together == whole[q].prompt);
+                // The question is a part of the prompt, what opens the answer is not.
+                CHECK(text_of(aware[q].questions[0].ask) ==
+                      (kind == AbTaskKind::passkey ? " The pass key is " : " Answer:"));
+                std::vector<int32_t> joined = aware[q].prompt;
+                joined.insert(joined.end(), aware[q].questions[0].ask.begin(),
+                              aware[q].questions[0].ask.end());
+                CHECK(joined == together);
                 CHECK(aware[q].questions[0].item == unit.questions[q].item);
                 CHECK(aware[q].document == unit.document);
                 longest = std::max(longest, together.size());
@@ -172,6 +186,11 @@ TEST_CASE("an answer to a recall question is its first sentence") {
     CHECK(items->clean(" 12345.\nWhat") == "12345");
     CHECK(items->score("12345", {"12345"}) == 1);
     CHECK(items->score("12346", {"12345"}) == 0);
+    CHECK(items->score("123456", {"12345"}) == 0); // whole words
+    CHECK(items->score("Number 12345, of course", {"12345"}) == 1);
+    CHECK(items->score("In Max's hat there is an Orange stone", {"a orange stone"}) == 1);
+    CHECK(items->score("an orange and gray stone", {"a orange stone"}) == 0);
+    CHECK(items->score("", {"12345"}) == 0);
     CHECK(items->ends(" 12345."));
     CHECK_FALSE(items->ends(" 12"));
     CHECK_FALSE(items->ends("\n 12")); // what stands before it does not end it
@@ -237,7 +256,14 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
         CHECK(text_of(second.questions.at(0).ask) == "What? It is");
         CHECK(second.questions[0].expected == std::vector<std::string>{"12"});
         const AbLongest longest = items->longest(2);
-        CHECK(longest.prompt == std::ssize(items->units(0, AbProtocol::query_aware).at(0).prompt));
+        CHECK(longest.prompt == std::ssize(items->units(0, AbProtocol::whole_prompt).at(0).prompt));
+        // Known question, first words of the answer behind the eviction; without such words the
+        // question's last token.
+        const AbUnit known = items->units(1, AbProtocol::query_aware).at(0);
+        CHECK(text_of(known.prompt) == "Text.\nWhat? ");
+        CHECK(text_of(known.questions.at(0).ask) == "It is");
+        const AbUnit bare = items->units(0, AbProtocol::query_aware).at(0);
+        CHECK(bare.questions.at(0).ask.size() == 1);
         CHECK(longest.whole == longest.prompt + 8);
         CHECK(contains(longest.whole_at, "ruler.jsonl:1"));
     }
@@ -279,6 +305,86 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
     task.path = folder.write("empty.jsonl", "\n");
     CHECK(contains(error_text([&] { make_task_items(task, tokenizer(), tiny_model); }),
                    "found none"));
+}
+
+namespace {
+
+AbPromptForm form_of(const std::string &name, std::optional<std::string> system = {}) {
+    AbChat chat;
+    chat.template_name = name;
+    chat.system = std::move(system);
+    chat.where = {"ab.yaml", 3, 7};
+    return AbPromptForm::choose(chat, tiny_model);
+}
+
+std::string marked(const std::vector<int32_t> &ids) {
+    return tokenizer().decode(ids, DecodeOptions{.skip_special = false, .continues = true});
+}
+
+} // namespace
+
+TEST_CASE("in a chat template the question is the user's and the answer is begun by the model") {
+    const std::string end = std::string(tokenizer().piece(*tokenizer().eos_id()));
+    const AbPromptText text{"Some context. ", "What? " + end, " It is "};
+    const AbPromptForm chat = form_of("zephyr", "Be brief.");
+    CHECK(chat.is_chat());
+    CHECK(chat.description() == "chat template zephyr, the system prompt 'Be brief.'");
+    const AbPromptTokens t = chat.tokens(tokenizer(), text);
+    CHECK(marked(t.context) == "<|system|>\nBe brief." + end + "\n<|user|>\nSome context. ");
+    CHECK(marked(t.question) == "What? " + end);
+    CHECK(marked(t.opening) == end + "\n<|assistant|>\nIt is");
+    // The template's mark is the token, the same letters in a question are text.
+    const auto marks = [](const std::vector<int32_t> &ids) {
+        return std::count(ids.begin(), ids.end(), *tokenizer().eos_id());
+    };
+    CHECK(marks(t.context) == 1);
+    CHECK(marks(t.question) == 0);
+    CHECK(marks(t.opening) == 1);
+    CHECK(chat.ends_answer(tokenizer(), *tokenizer().eos_id()));
+    CHECK_FALSE(chat.ends_answer(tokenizer(), t.question.front()));
+
+    const AbPromptForm bare = form_of("zephyr", "none");
+    CHECK(bare.description() == "chat template zephyr, no system prompt");
+    CHECK(marked(bare.tokens(tokenizer(), text).context) == "<|user|>\nSome context. ");
+    // A mark that the tokenizer has no token for ends an answer as text.
+    const AbPromptForm chatml = form_of("chatml");
+    CHECK(chatml.before_end(tokenizer(), "a ball<|im_end|>\n") == "a ball");
+    CHECK_FALSE(chatml.before_end(tokenizer(), "a ball"));
+    // A template that names the day names the same one always.
+    CHECK(contains(marked(form_of("llama3.2").tokens(tokenizer(), text).context),
+                   "Today Date: 26 Jul 2024"));
+
+    const auto items = make_task_items(task_of(AbTaskKind::facts), tokenizer(), tiny_model, chat);
+    for (const AbUnit &unit : items->units(0, AbProtocol::query_aware)) {
+        const auto length = std::ssize(unit.prompt) + std::ssize(unit.questions.at(0).ask);
+        CHECK(length <= 256);
+        CHECK(length * 100 >= 256 * 90);
+        CHECK(marked(unit.prompt).starts_with("<|system|>\nBe brief."));
+        CHECK(contains(marked(unit.questions[0].ask), "<|assistant|>\nIn "));
+        CHECK(marked(unit.questions[0].ask).ends_with(" there is"));
+    }
+}
+
+TEST_CASE("the form of prompts is the model's template, one that is named, or plain text") {
+    const AbPromptForm plain = form_of("auto"); // models/tiny names no template
+    CHECK_FALSE(plain.is_chat());
+    CHECK(plain.description() == "plain text");
+    CHECK_FALSE(form_of("none").is_chat());
+    const AbPromptTokens t = plain.tokens(tokenizer(), {"A text.\n", "What?", " It is"});
+    CHECK(t.context.front() == *tokenizer().bos_id());
+    CHECK(text_of(t.question) == "What?");
+    CHECK(text_of(t.opening) == " It is");
+    CHECK_FALSE(t.split_changes_tokens);
+    CHECK(contains(error_text([] { form_of("chatlm"); }), "did you mean 'chatml'?"));
+    CHECK(contains(error_text([] { form_of("chatlm"); }), "ab.yaml:3:7: "));
+    CHECK(
+        contains(error_text([] { form_of("auto", "Be brief."); }), "'chat.system' has no effect"));
+    const test::TempFolder folder;
+    folder.write("chat_template.jinja", "{% for m in messages %}{{ m.content }}!{% endfor %}");
+    for (const char *file : {"tokenizer.json", "tokenizer_config.json"})
+        std::filesystem::copy_file(tiny_model / file, folder / file);
+    CHECK(contains(error_text([&] { AbPromptForm::choose({}, folder / ""); }),
+                   "writes turns as none that Keel knows"));
 }
 
 TEST_CASE("answers are held against what was expected as the field's scripts do") {
