@@ -213,8 +213,20 @@ class Resolver {
         }
     }
 
+    static void refuse_hybrid(const AbRun &run, const AbArmEntry &arm) {
+        const auto &backends = run.config.hybrid.backends;
+        if (!run.config.hybrid.is_given()) return;
+        fail(backends.where.file.empty() ? arm.where : backends.where,
+             fmt::format("arm '{}': an arm of an experiment runs on one backend. Arms are forked "
+                         "from a prompt that was read once, each under its own policy, and a "
+                         "hybrid's sequence cannot be forked into another policy. Name one backend "
+                         "under 'backend'; 'keel bench', 'keel eval' and 'keel run' take a hybrid",
+                         arm.name));
+    }
+
     // What the policy is like; false if it cannot be run.
     bool ask(AbRun &run, const AbArmEntry &arm) {
+        refuse_hybrid(run, arm);
         try {
             PipelineOptions options;
             options.host = options_.host;

@@ -4,7 +4,6 @@
 #include "eval/ab/run/runner_parts.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 namespace keel {
 
@@ -207,14 +206,13 @@ void AbRunner::run_members(const Task &task, const std::string &protocol,
             const AbPlace place = {run.arm, run.budget, protocol, task.task->name, seed};
             if (run.is_rerun && !reruns(place, members.front().first)) continue;
             const uint64_t written = written_;
-            const auto begin = std::chrono::steady_clock::now();
+            const double begin = ab_seconds();
             if (task.items->has_question()) {
                 ask_questions(task, place, r, members);
             } else {
                 score_continuations(task, place, r, members);
             }
-            paces_[r].all +=
-                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+            paces_[r].all += ab_seconds() - begin;
             if (written_ == written)
                 found_ += static_cast<double>(share_.documents) / static_cast<double>(share_.parts);
             step(++done);
@@ -223,10 +221,9 @@ void AbRunner::run_members(const Task &task, const std::string &protocol,
 }
 
 AbArms::Opened AbRunner::open(size_t run, uint64_t seed, const Member &member) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = ab_seconds();
     AbArms::Opened opened = arms_->open(run, seed, member.document, member.unit.prompt);
-    paces_[run].reading +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    paces_[run].reading += ab_seconds() - begin;
     return opened;
 }
 

@@ -48,8 +48,9 @@ struct AbCost {
     uint32_t batch = 1; // documents at once
     // Of this process's share. Measured just now: every run took one or two documents of each task.
     double seconds = 0;
-    std::vector<double> run_seconds; // [runs] the part of each, with all its seeds
-    double measured_seconds = 0;     // that measuring took
+    // [runs, less the reference's second one, which the reference's part has] with all seeds
+    std::vector<double> run_seconds;
+    double measured_seconds = 0; // that measuring took
     bool counted_by_sample =
         false; // of some tasks the first documents were counted, and taken for all
 };

@@ -2,16 +2,9 @@
 #include "eval/ab/run/runner_parts.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 namespace keel {
 namespace {
-
-using ProbeClock = std::chrono::steady_clock;
-
-double since(ProbeClock::time_point begin) {
-    return std::chrono::duration<double>(ProbeClock::now() - begin).count();
-}
 
 std::vector<int32_t> any_tokens(int64_t n) {
     return std::vector<int32_t>(static_cast<size_t>(std::max<int64_t>(n, 1)), 1);
@@ -73,9 +66,10 @@ std::vector<double> AbRunner::estimate(const Task &task, AbProtocol protocol, si
     std::vector<Sample> all = samples(task, protocol, documents);
     const auto shorter = [](const Sample &a, const Sample &b) { return a.length() < b.length(); };
     const auto [low, high] = std::minmax_element(all.begin(), all.end(), shorter);
-    const auto begin = ProbeClock::now();
+    const double begin = ab_seconds();
     measure(task, protocol, *high);
-    const bool both = high->length() > same_length * low->length() && since(begin) < patience;
+    const bool both =
+        high->length() > same_length * low->length() && (ab_seconds() - begin) < patience;
     if (both) measure(task, protocol, *low);
     const Sample &most = *high, &least = both ? *low : *high;
     std::vector<double> seconds;
@@ -116,19 +110,19 @@ std::vector<double> AbRunner::estimate_speed(const Task &task) {
         double sum = 0;
         for (const int64_t depth : task.task->at) {
             if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
-            auto begin = ProbeClock::now();
+            double begin = ab_seconds();
             const AbArms::Opened opened =
                 arms_->open_alone(r, run.seeds.front(), 0, any_tokens(depth));
             opened.session->greedy();
-            sum += since(begin);
+            sum += (ab_seconds() - begin);
             const int64_t steps = std::min(few_steps, task.task->decode);
-            begin = ProbeClock::now();
+            begin = ab_seconds();
             for (int64_t i = 0; i < steps; ++i) {
                 opened.session->decode(1);
                 opened.session->greedy();
             }
-            sum +=
-                since(begin) * static_cast<double>(task.task->decode) / static_cast<double>(steps);
+            sum += (ab_seconds() - begin) * static_cast<double>(task.task->decode) /
+                   static_cast<double>(steps);
         }
         const double rounds =
             static_cast<double>(task.documents) / static_cast<double>(task.task->at.size());
