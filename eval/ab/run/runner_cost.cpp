@@ -111,6 +111,10 @@ AbCost AbRunner::cost() {
         const bool asks = task.items && task.items->has_question();
         const std::vector<AbProtocol> one = {AbProtocol::question_blind};
         for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
+            if (options_.say)
+                options_.say(
+                    fmt::format("measuring {}{}", task.task->name,
+                                asks ? fmt::format(" ({})", ab_protocol_name(protocol)) : ""));
             AbCost::Row row = count(task, protocol, sampled);
             const std::vector<double> seconds =
                 task.items ? estimate(task, protocol, sampled) : estimate_speed(task);
