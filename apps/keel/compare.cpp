@@ -96,9 +96,9 @@ int run_compare_command(const CompareArguments &a) {
     for (const pipeline::PipelineConfig *c : {&config, &against}) {
         if (!c->hybrid.is_given()) continue;
         throw_error(ErrorKind::input,
-                    "{}: two pipelines are compared op by op, each on one backend in this version; "
-                    "name it under "
-                    "'backend', or with --set backend=NAME",
+                    "{}: two pipelines are compared op by op, and a hybrid does one step's ops on "
+                    "several backends, or the steps on different ones; compare each of them alone: "
+                    "name it under 'backend', or with --set backend=NAME",
                     to_string(c->hybrid.backends.where));
     }
     PipelineOptions options;

@@ -41,6 +41,7 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
         const AbExperiment e = lab.resolve(text);
         AbRunOptions options;
         options.host = lab.host;
+        options.cost_only = true;
         CHECK(AbRunner(e, options).cost().prefill_tokens > 100);
     }
     AbRunOptions two;
@@ -169,7 +170,7 @@ TEST_CASE("answers of one token are warned of where the question is known before
         "{\"input\": \"The ball was red.\\nWhat colour? It was\", \"outputs\": [\"red\"]}\n"
         "{\"input\": \"The ball was blue.\\nWhat colour? It was\", \"outputs\": [\"blue\"]}\n");
     const std::string file =
-        "arms: {full: {policy: none}}\nprotocol: [question_blind, query_aware]\n"
+        "arms: {full: {policy: none}}\nprotocol: [question_blind, whole_prompt]\n"
         "tasks: [{kind: jsonl, path: lines.jsonl, max_tokens: 1}]\n";
     const auto count = [](const std::multiset<std::string> &lines) {
         size_t found = 0;

@@ -94,6 +94,23 @@ TEST_CASE("what an experiment leaves out has a sound default") {
     CHECK(c.seeds == std::vector<uint64_t>{1});
     CHECK(c.output.filename() == "my-results");
     CHECK(c.statistics.primary.empty());
+    CHECK(c.chat.template_name == "auto");
+    CHECK_FALSE(c.chat.system);
+}
+
+TEST_CASE("an experiment names the chat template of its prompts, and their system prompt") {
+    const auto chat_of = [](const std::string &text) {
+        return parse_ab_config("base: p.yaml\narms: {a: {}}\ntasks: {kind: passkey, lengths: "
+                               "64}\n" +
+                                   text,
+                               "my.yaml", "/f")
+            .chat;
+    };
+    CHECK(chat_of("chat: none\n").template_name == "none");
+    const AbChat both = chat_of("chat: {template: chatml, system: Be brief.}\n");
+    CHECK(both.template_name == "chatml");
+    CHECK(both.system == "Be brief.");
+    CHECK(chat_of("chat: {system: none}\n").system == AbChat::no_system);
 }
 
 TEST_CASE("what is wrong in an experiment is refused with its place") {
@@ -120,8 +137,12 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
         {"expected a ratio from 0.001 to 1, found '2'", {"ratio: 0.25", "ratio: 2"}},
         {"the budget tokens:128 twice", {"{ratio: 0.25}", "{tokens: 128}"}},
         {"expected one of {tokens: N}", {"{ratio: 0.25}", "{ratio: 0.25, tokens: 3}"}},
-        {"expected a protocol (question_blind, query_aware), found 'blind'",
+        {"expected a protocol (question_blind, query_aware, whole_prompt), found 'blind'",
          {"query_aware", "blind"}},
+        {"unknown key 'templat' in 'chat'; did you mean 'template'?",
+         {"reference: full", "reference: full\nchat: {templat: none}"}},
+        {"ab.yaml:9:24: 'chat.system' has no effect under 'template: none'",
+         {"reference: full", "reference: full\nchat: {template: none, system: Be brief.}"}},
         {"the task 'passkey' twice; give one of them a 'name'", {"name: boxes", "name: passkey"}},
         {"expected a task's name of letters", {"name: boxes", "name: 'a b'"}},
         {"expected an arm's name of letters", {"  window:", "  win#dow:"}},

@@ -87,6 +87,10 @@ TEST_CASE("arms that cannot be are refused before anything runs") {
     CHECK(contains(
         refusal("arms: {full: {}, a: {policy: {plugin: random}}}\nbudgets: [{tokens: 2}]\n"),
         "arm 'a' at tokens:2"));
+    found = refusal("arms: {full: {}, a: {hybrid: {backends: {x: {plugin: cpu}, y: {plugin: "
+                    "cpu}}, prefill: x, decode: y}}}\n");
+    CHECK(contains(found, "ab.yaml:2:"));
+    CHECK(contains(found, "arm 'a': an arm of an experiment runs on one backend"));
     lab.folder.write("ab.yaml", "base: nowhere.yaml\narms: {a: {}}\n" + tasks);
     CHECK(contains(error_text([&] { resolve_ab(load_ab_config(lab.folder / "ab.yaml"), {}); }),
                    "nowhere.yaml: no such file"));
@@ -140,6 +144,37 @@ TEST_CASE("arms that share a prefill give to the bit what they give with one of 
     REQUIRE(nll.size() == 2);
     for (const auto &[document, values] : nll)
         CHECK(values.size() == 8); // the reference twice the same
+}
+
+TEST_CASE("prompts in a chat template are another experiment, and the results say which") {
+    const Lab lab;
+    const std::string text = "arms: {full: {policy: none}}\ntasks: [{kind: facts, lengths: [200], "
+                             "items: 1, questions: 1}]\nprotocol: [query_aware, whole_prompt]\n";
+    const auto header = [&](const std::string &chat, const std::string &output) {
+        lab.run(text + chat, output);
+        return read_ab_header(lab.folder / output / "results.jsonl");
+    };
+    const AbHeader plain = header("", "plain"), chat = header("chat: zephyr\n", "chat");
+    const auto prompts = [](const AbHeader &h) {
+        for (const auto &[name, fact] : h.facts)
+            if (name == "prompts") return fact;
+        return std::string();
+    };
+    CHECK(prompts(plain) == "plain text");
+    CHECK(prompts(chat) == "chat template zephyr, no system prompt");
+    CHECK(plain.experiment_hash != chat.experiment_hash);
+    // An arm that keeps all gives the same answers wherever the prompt's end is said to be.
+    std::map<std::string, std::set<std::string>> answers;
+    for (const AbItem &item : Lab::items(lab.folder / "chat/results.jsonl"))
+        answers[item.item].insert(fmt::format("{} {}", item.answer, item.length));
+    for (const auto &[item, found] : answers) CHECK(found.size() == 1);
+    // Read back it is the same experiment.
+    const AbExperiment e = lab.resolve(text + "chat: {template: zephyr, system: 'Be: brief'}\n");
+    AbResolveOptions options;
+    options.circumstances = "test";
+    options.host = lab.host;
+    CHECK(resolve_ab(load_ab_config(lab.folder.write("again/resolved.yaml", e.resolved)), options)
+              .hash == e.hash);
 }
 
 TEST_CASE("policies that act between chunks, and in decode, do so where the trigger says so") {
@@ -227,6 +262,41 @@ TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
     };
     CHECK(lab.run(text, "out", again) == lab.run(text, "whole"));
     CHECK(last_found >= 3);
+}
+
+TEST_CASE("what an experiment will take is measured in every arm, and nothing is written") {
+    const Lab lab;
+    const AbExperiment e = lab.resolve(
+        "arms:\n  full: {policy: none}\n  random: {policy: random}\n  kvzip: {policy: kvzip}\n"
+        "budgets: [{tokens: 48}]\nseeds: [1, 2]\nprotocol: [question_blind, query_aware]\n"
+        "tasks:\n"
+        "  - {kind: passkey, lengths: [128, 200], depths: 2, items: 5}\n"
+        "  - {kind: continuation, text: " +
+        tiny +
+        "/heldout.txt, prefix: 96, score: 8, "
+        "documents: 20}\n"
+        "  - {kind: speed, depths: [32], repeats: 30, decode: 64}\n"
+        "output: {directory: out, eviction_logs: true}\n");
+    AbRunOptions options;
+    options.host = lab.host;
+    options.cost_only = true;
+    const AbCost cost = AbRunner(e, options).cost();
+    CHECK_FALSE(fs::exists(lab.folder / "out"));
+    REQUIRE(cost.rows.size() == 4);
+    REQUIRE(cost.run_seconds.size() == 3); // the reference's has its second run
+    double of_rows = 0, of_runs = 0;
+    for (const AbCost::Row &row : cost.rows) {
+        CHECK(row.seconds > 0);
+        of_rows += row.seconds;
+    }
+    for (const double seconds : cost.run_seconds) {
+        CHECK(seconds > 0);
+        of_runs += seconds;
+    }
+    CHECK(cost.seconds == Approx(of_rows));
+    CHECK(cost.seconds == Approx(of_runs));
+    CHECK(cost.measured_seconds > 0);
+    CHECK(cost.prefill_tokens > 1000);
 }
 
 TEST_CASE("two runs do not write into one folder at once") {

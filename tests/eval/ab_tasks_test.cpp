@@ -60,7 +60,8 @@ TEST_CASE("the pass-key stands in the words of the training corpus, at its depth
             static_cast<double>(d.context.size() - head.size() - needle.size() - 1);
         CHECK(found == Approx(depth).margin(0.15));
         CHECK((at == head.size() || d.context.substr(at - 2, 2) == ". ")); // between sentences
-        CHECK(d.questions[0].text == "What is the pass key? The pass key is ");
+        CHECK(d.questions[0].plain.question == "What is the pass key?");
+        CHECK(d.questions[0].plain.opening == " The pass key is ");
         // The same draws give the same document.
         CHECK(ab_passkey(AbDraws(7), filler, 400, depth).context == d.context);
         CHECK(ab_passkey(AbDraws(8), filler, 400, depth).context != d.context);
@@ -75,10 +76,13 @@ TEST_CASE("facts stand in the words of the training corpus, with a question for 
         counts.insert(d.questions.size());
         CHECK(d.context.starts_with("Remember these facts.\nFact: In "));
         for (const AbRecallQuestion &q : d.questions) {
-            INFO(q.text);
-            REQUIRE(q.text.starts_with("Question: What is in "));
-            REQUIRE(q.text.ends_with("? Answer:"));
-            const std::string place = q.text.substr(21, q.text.size() - 21 - 9);
+            const std::string &text = q.plain.question;
+            INFO(text);
+            REQUIRE(text.starts_with("Question: What is in "));
+            REQUIRE(text.ends_with("?"));
+            CHECK(q.plain.opening == " Answer:");
+            const std::string place = text.substr(21, text.size() - 21 - 1);
+            CHECK(q.chat.opening == "In " + place + " there is");
             const std::string fact = "Fact: In " + place + " there is " + q.expected + ".\n";
             const size_t at = d.context.find(fact);
             REQUIRE(at != std::string::npos);
@@ -124,7 +128,7 @@ TEST_CASE("filler is cut at texts or lines, ends behind a sentence and never in 
 }
 
 TEST_CASE(
-    "a task's prompts have the length that was asked for, and both protocols the same tokens") {
+    "a task's prompts have the length that was asked for, and all protocols the same tokens") {
     for (const AbTaskKind kind : {AbTaskKind::passkey, AbTaskKind::facts}) {
         AbTask task = task_of(kind);
         task.lengths = {160, 512};
@@ -134,19 +138,28 @@ TEST_CASE(
         REQUIRE(items->documents() == (kind == AbTaskKind::passkey ? 20U : 4U));
         for (size_t d = 0; d < items->documents(); ++d) {
             const auto blind = items->units(d, AbProtocol::question_blind),
-                       aware = items->units(d, AbProtocol::query_aware);
+                       aware = items->units(d, AbProtocol::query_aware),
+                       whole = items->units(d, AbProtocol::whole_prompt);
             REQUIRE(blind.size() == 1); // one prompt, all questions behind it
             const AbUnit &unit = blind[0];
             const auto asked = static_cast<size_t>(task.lengths[d % 2]);
             REQUIRE(aware.size() == unit.questions.size());
+            REQUIRE(whole.size() == unit.questions.size());
             CHECK_FALSE(unit.split_changes_tokens);
             size_t longest = 0;
             for (size_t q = 0; q < aware.size(); ++q) {
                 std::vector<int32_t> together = unit.prompt;
                 together.insert(together.end(), unit.questions[q].ask.begin(),
                                 unit.questions[q].ask.end());
-                CHECK(aware[q].questions[0].ask.empty()); // it is a part of the prompt
-                CHECK(together == aware[q].prompt);
+                CHECK(whole[q].questions[0].ask.empty()); // it is a part of the prompt
+                CHECK(together == whole[q].prompt);
+                // The question is a part of the prompt, what opens the answer is not.
+                CHECK(text_of(aware[q].questions[0].ask) ==
+                      (kind == AbTaskKind::passkey ? " The pass key is " : " Answer:"));
+                std::vector<int32_t> joined = aware[q].prompt;
+                joined.insert(joined.end(), aware[q].questions[0].ask.begin(),
+                              aware[q].questions[0].ask.end());
+                CHECK(joined == together);
                 CHECK(aware[q].questions[0].item == unit.questions[q].item);
                 CHECK(aware[q].document == unit.document);
                 longest = std::max(longest, together.size());
@@ -172,6 +185,11 @@ TEST_CASE("an answer to a recall question is its first sentence") {
     CHECK(items->clean(" 12345.\nWhat") == "12345");
     CHECK(items->score("12345", {"12345"}) == 1);
     CHECK(items->score("12346", {"12345"}) == 0);
+    CHECK(items->score("123456", {"12345"}) == 0); // whole words
+    CHECK(items->score("Number 12345, of course", {"12345"}) == 1);
+    CHECK(items->score("In Max's hat there is an Orange stone", {"a orange stone"}) == 1);
+    CHECK(items->score("an orange and gray stone", {"a orange stone"}) == 0);
+    CHECK(items->score("", {"12345"}) == 0);
     CHECK(items->ends(" 12345."));
     CHECK_FALSE(items->ends(" 12"));
     CHECK_FALSE(items->ends("\n 12")); // what stands before it does not end it
@@ -237,7 +255,14 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
         CHECK(text_of(second.questions.at(0).ask) == "What? It is");
         CHECK(second.questions[0].expected == std::vector<std::string>{"12"});
         const AbLongest longest = items->longest(2);
-        CHECK(longest.prompt == std::ssize(items->units(0, AbProtocol::query_aware).at(0).prompt));
+        CHECK(longest.prompt == std::ssize(items->units(0, AbProtocol::whole_prompt).at(0).prompt));
+        // Known question, first words of the answer behind the eviction; without such words the
+        // question's last token.
+        const AbUnit known = items->units(1, AbProtocol::query_aware).at(0);
+        CHECK(text_of(known.prompt) == "Text.\nWhat? ");
+        CHECK(text_of(known.questions.at(0).ask) == "It is");
+        const AbUnit bare = items->units(0, AbProtocol::query_aware).at(0);
+        CHECK(bare.questions.at(0).ask.size() == 1);
         CHECK(longest.whole == longest.prompt + 8);
         CHECK(contains(longest.whole_at, "ruler.jsonl:1"));
     }

@@ -22,9 +22,9 @@ constexpr int64_t most_tokens = int64_t{1} << 24;
 constexpr int64_t most_items = 1'000'000;
 constexpr int64_t most_seed = int64_t{1} << 53; // other tools read it from JSON
 
-const std::vector<std::string> top_keys = {"title",   "base",       "arms",      "reference",
-                                           "budgets", "protocol",   "tasks",     "seeds",
-                                           "batch",   "statistics", "contrasts", "output"};
+const std::vector<std::string> top_keys = {
+    "title", "base",  "arms",  "reference",  "budgets",   "protocol", "chat",
+    "tasks", "seeds", "batch", "statistics", "contrasts", "output"};
 
 // Names of arms and tasks serve as parts of file names.
 void check_name(const std::string &name, const SourceLocation &where, std::string_view what) {
@@ -134,12 +134,32 @@ void read_protocols(const YamlNode &root, AbConfig &c) {
         c.protocols = {AbProtocol::question_blind};
         return;
     }
-    for (const YamlNode *item : items(entry->value, "protocol", 2)) {
-        const auto p =
-            static_cast<AbProtocol>(choice(*item, "a protocol", {"question_blind", "query_aware"}));
+    for (const YamlNode *item : items(entry->value, "protocol", 3)) {
+        const auto p = static_cast<AbProtocol>(
+            choice(*item, "a protocol", {"question_blind", "query_aware", "whole_prompt"}));
         if (std::count(c.protocols.begin(), c.protocols.end(), p) != 0)
             fail(item->where(), fmt::format("the protocol {} twice", ab_protocol_name(p)));
         c.protocols.push_back(p);
+    }
+}
+
+void read_chat(const YamlNode &root, AbConfig &c) {
+    const YamlEntry *entry = root.find("chat");
+    if (entry == nullptr || entry->value.is_null()) return;
+    const YamlNode &node = entry->value;
+    constexpr std::string_view what = "a chat template: auto, none or a name";
+    c.chat.where = node.where();
+    if (!node.is_map()) {
+        c.chat.template_name = scalar(node, what);
+        return;
+    }
+    check_keys(node, "'chat'", {"template", "system"});
+    if (const YamlEntry *e = node.find("template")) c.chat.template_name = scalar(e->value, what);
+    if (const YamlEntry *e = node.find("system"); e != nullptr && !e->value.is_null()) {
+        c.chat.system = scalar(e->value, "a system prompt, or none");
+        if (c.chat.template_name == AbChat::no_template)
+            fail(e->where, "'chat.system' has no effect under 'template: none': prompts are plain "
+                           "text then; leave one of them out");
     }
 }
 
@@ -371,6 +391,7 @@ AbConfig read_config(const YamlNode &root, const std::string &name) {
         c.reference = arm_name(entry->value, c, "the name of an arm");
     if (const YamlEntry *entry = root.find("budgets")) c.budgets = read_budget_list(entry->value);
     read_protocols(root, c);
+    read_chat(root, c);
     read_tasks(root, c);
     read_seeds(root, c);
     if (const YamlEntry *entry = root.find("batch"))
@@ -396,7 +417,8 @@ std::string AbBudget::text() const {
 std::string AbBudget::label() const { return key() + ":" + text(); }
 
 const char *ab_protocol_name(AbProtocol protocol) {
-    return protocol == AbProtocol::question_blind ? "question_blind" : "query_aware";
+    static constexpr const char *names[] = {"question_blind", "query_aware", "whole_prompt"};
+    return names[static_cast<size_t>(protocol)];
 }
 
 const char *ab_task_kind_name(AbTaskKind kind) {

@@ -36,9 +36,12 @@ struct AbArmEntry {
     SourceLocation where;
 };
 
+// Where in a prompt the policy is told that it has ended: what stands behind that place is read on
+// what is left of the cache.
 enum class AbProtocol {
-    question_blind, // the context is evicted from before the question is known
-    query_aware,    // the question stands at the prompt's end when the policy decides
+    question_blind, // behind the context
+    query_aware,    // behind the question: what opens the answer is read after the eviction
+    whole_prompt,   // at the end: the answer's first token follows from the whole cache
 };
 const char *ab_protocol_name(AbProtocol protocol);
 
@@ -54,6 +57,15 @@ enum class AbAnswerMetric {
     f1,            // the best F1 over words with one of them (LongBench's QA)
 };
 const char *ab_answer_metric_name(AbAnswerMetric metric);
+
+// How prompts of tasks with questions are written: `chat`.
+struct AbChat {
+    static constexpr std::string_view models_template = "auto", no_template = "none",
+                                      no_system = "none";
+    std::string template_name = std::string(models_template); // or a template's name
+    std::optional<std::string> system; // nullopt: what the template itself says
+    SourceLocation where;
+};
 
 // One entry of `tasks`; which members count depends on the kind.
 struct AbTask {
@@ -89,6 +101,7 @@ struct AbConfig {
     std::string reference;
     std::vector<AbBudget> budgets;
     std::vector<AbProtocol> protocols;
+    AbChat chat;
     std::vector<AbTask> tasks;
     std::vector<uint64_t> seeds;
     // Documents that take decode steps together in every arm. Decides about numbers: products of

@@ -109,6 +109,7 @@ class Resolver {
         again.arm += ab_rerun_suffix;
         again.is_rerun = true;
         e_.runs.push_back(std::move(again));
+        e_.form = AbPromptForm::choose(e_.config.chat, *e_.reference().config.model.path);
         e_.model_hash = ab_model_hash(*e_.reference().config.model.path);
         e_.resolved = ab_resolved_yaml(e_);
         const std::string text = hashed_text();
@@ -149,9 +150,10 @@ class Resolver {
     [[noreturn]] static void refuse_unused(const SourceLocation &where, const std::string &who,
                                            const std::string &key) {
         fail(where,
-             fmt::format("{}'{}' has no effect in an experiment: prompts are the tasks', without a "
-                         "system prompt, and answers are written greedily; leave it out "
-                         "(policy.protect.prefix, .recent and .spans keep tokens by their places)",
+             fmt::format("{}'{}' has no effect in an experiment: prompts are the tasks' (their "
+                         "system prompt is the experiment's 'chat.system'), and answers are "
+                         "written greedily; leave it out (policy.protect.prefix, .recent and "
+                         ".spans keep tokens by their places)",
                          who, key));
     }
 
@@ -211,8 +213,20 @@ class Resolver {
         }
     }
 
+    static void refuse_hybrid(const AbRun &run, const AbArmEntry &arm) {
+        const auto &backends = run.config.hybrid.backends;
+        if (!run.config.hybrid.is_given()) return;
+        fail(backends.where.file.empty() ? arm.where : backends.where,
+             fmt::format("arm '{}': an arm of an experiment runs on one backend. Arms are forked "
+                         "from a prompt that was read once, each under its own policy, and a "
+                         "hybrid's sequence cannot be forked into another policy. Name one backend "
+                         "under 'backend'; 'keel bench', 'keel eval' and 'keel run' take a hybrid",
+                         arm.name));
+    }
+
     // What the policy is like; false if it cannot be run.
     bool ask(AbRun &run, const AbArmEntry &arm) {
+        refuse_hybrid(run, arm);
         try {
             PipelineOptions options;
             options.host = options_.host;
@@ -311,6 +325,7 @@ class Resolver {
         }
         for (const AbProtocol protocol : e_.config.protocols)
             text += fmt::format("{}\n", ab_protocol_name(protocol));
+        text += fmt::format("prompts {}\n", e_.form.description());
         for (const AbTask &task : e_.config.tasks) {
             AbTask plain = task;
             plain.text = plain.path = plain.filler = fs::path{};

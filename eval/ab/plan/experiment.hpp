@@ -2,6 +2,7 @@
 
 #include "config/config.hpp"
 #include "eval/ab/plan/config.hpp"
+#include "eval/ab/tasks/prompt_form.hpp"
 #include "plugin/host.hpp"
 
 #include <memory>
@@ -30,6 +31,7 @@ struct AbRun {
 // with the model.
 struct AbExperiment {
     AbConfig config;
+    AbPromptForm form;                    // of the prompts of tasks with questions
     std::vector<AbRun> runs;              // the reference first
     std::vector<std::string> differences; // [arms] how each differs from the base, for people
     std::string hash;                     // 16 hex digits of all that decides about the numbers

@@ -108,7 +108,10 @@ std::string ab_resolved_yaml(const AbExperiment &e) {
     std::vector<std::string> protocols;
     for (const AbProtocol protocol : c.protocols)
         protocols.emplace_back(ab_protocol_name(protocol));
-    out += fmt::format("protocol: [{}]\ntasks:\n", fmt::join(protocols, ", "));
+    out += fmt::format("protocol: [{}]\n", fmt::join(protocols, ", "));
+    out += fmt::format("chat: {{template: {}", quoted(c.chat.template_name));
+    if (c.chat.system) out += fmt::format(", system: {}", quoted(*c.chat.system));
+    out += "}\ntasks:\n";
     for (const AbTask &task : c.tasks) out += fmt::format("  - {}\n", ab_task_yaml(task));
     out += fmt::format("seeds: [{}]\n", fmt::join(c.seeds, ", "));
     if (c.batch > 1) out += fmt::format("batch: {}\n", c.batch);

@@ -8,7 +8,7 @@
 namespace keel {
 
 AbRunner::AbRunner(const AbExperiment &experiment, const AbRunOptions &options)
-    : experiment_(experiment), options_(options) {
+    : experiment_(experiment), options_(options), paces_(experiment.runs.size()) {
     const AbConfig &c = experiment.config;
     const bool logs = c.eviction_logs && !options.cost_only;
     if (logs) lock_folder(); // before plans look whether their logs can be written
@@ -36,7 +36,7 @@ void AbRunner::plan() {
         t.task = &task;
         if (task.kind != AbTaskKind::speed) {
             t.items = make_task_items(task, arms_->tokenizer(),
-                                      *experiment_.reference().config.model.path);
+                                      *experiment_.reference().config.model.path, experiment_.form);
             t.documents = t.items->documents();
             t.last_metric = t.items->has_question() ? t.items->score_name() : "top1";
         } else {
@@ -93,7 +93,7 @@ void AbRunner::plan_batch() {
 void AbRunner::step(uint64_t runs) {
     if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
     const uint64_t here = share_.documents * (share_.part * per_document_ + runs) / share_.parts;
-    if (!options_.steps) return;
+    if (!options_.steps || !writer_) return;
     const uint64_t done = std::min(share_.before + here, total_);
     options_.steps(done, total_, std::min(done, static_cast<uint64_t>(found_)));
 }
@@ -153,7 +153,7 @@ void AbRunner::run_task(const Task &task) {
     arms_->keep_prompts(task.at_once);
     const std::vector<AbProtocol> one = {AbProtocol::question_blind};
     for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
-        if (asks && protocol == AbProtocol::query_aware && options_.shard.takes(0))
+        if (asks && protocol == AbProtocol::whole_prompt && options_.shard.takes(0))
             warn_of_short_answers(task);
         for (size_t first = 0; first < task.documents; first += task.at_once) {
             if (options_.shard.takes(first / task.at_once))
@@ -202,14 +202,17 @@ void AbRunner::run_members(const Task &task, const std::string &protocol,
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         const AbRun &run = experiment_.runs[r];
         for (const uint64_t seed : run.seeds) {
+            if (!writer_ && seed != run.seeds.front()) continue; // all take as long
             const AbPlace place = {run.arm, run.budget, protocol, task.task->name, seed};
             if (run.is_rerun && !reruns(place, members.front().first)) continue;
             const uint64_t written = written_;
+            const double begin = ab_seconds();
             if (task.items->has_question()) {
                 ask_questions(task, place, r, members);
             } else {
                 score_continuations(task, place, r, members);
             }
+            paces_[r].all += ab_seconds() - begin;
             if (written_ == written)
                 found_ += static_cast<double>(share_.documents) / static_cast<double>(share_.parts);
             step(++done);
@@ -217,7 +220,14 @@ void AbRunner::run_members(const Task &task, const std::string &protocol,
     }
 }
 
-// Under query_aware an answer of one token was read before anything was evicted.
+AbArms::Opened AbRunner::open(size_t run, uint64_t seed, const Member &member) {
+    const double begin = ab_seconds();
+    AbArms::Opened opened = arms_->open(run, seed, member.document, member.unit.prompt);
+    paces_[run].reading += ab_seconds() - begin;
+    return opened;
+}
+
+// Under whole_prompt an answer of one token was read before anything was evicted.
 void AbRunner::warn_of_short_answers(const Task &task) {
     constexpr size_t sampled = 8;
     const Tokenizer &tokenizer = arms_->tokenizer();
@@ -229,13 +239,13 @@ void AbRunner::warn_of_short_answers(const Task &task) {
                });
     };
     for (size_t d = 0; d < std::min(task.documents, sampled); ++d) {
-        for (const AbUnit &unit : task.items->units(d, AbProtocol::query_aware)) {
+        for (const AbUnit &unit : task.items->units(d, AbProtocol::whole_prompt)) {
             if (std::none_of(unit.questions.begin(), unit.questions.end(), is_short)) continue;
             write_once(AbWarning{
-                "", "", ab_protocol_name(AbProtocol::query_aware), task.task->name,
-                "there are expected answers of one token: under query_aware the first token was "
+                "", "", ab_protocol_name(AbProtocol::whole_prompt), task.task->name,
+                "there are expected answers of one token: under whole_prompt the first token was "
                 "read before anything was evicted, so these say nothing about a policy; ask them "
-                "under question_blind"});
+                "under question_blind or query_aware"});
             return;
         }
     }

@@ -41,14 +41,16 @@ struct AbCost {
         uint64_t prefill_tokens = 0,
                  decode_tokens = 0; // of all runs; answers counted at their longest
         uint64_t decode_steps = 0;  // the same, where documents take them together
+        double seconds = 0;         // of all runs, their policies' own work included
     };
     std::vector<Row> rows;
     uint64_t prefill_tokens = 0, decode_tokens = 0;
-    double prefill_rate = 0,
-           decode_rate = 0; // tokens per second, of the reference, measured just now
-    uint32_t batch = 1;     // documents at once
-    double batch_rate = 0;  // of so many that decode together; 0 where that is one
+    uint32_t batch = 1; // documents at once
+    // Of this process's share. Measured just now: every run took one or two documents of each task.
     double seconds = 0;
+    // [runs, less the reference's second one, which the reference's part has] with all seeds
+    std::vector<double> run_seconds;
+    double measured_seconds = 0; // that measuring took
     bool counted_by_sample =
         false; // of some tasks the first documents were counted, and taken for all
 };
@@ -64,6 +66,8 @@ class AbRunner {
     AbRunner(const AbExperiment &experiment, const AbRunOptions &options);
     ~AbRunner();
 
+    // Measures on some documents, so it takes as long as these take; nothing is written. For a
+    // runner with AbRunOptions::cost_only.
     AbCost cost();
     // Throws what callbacks throw, Error(runtime) "cancelled" after HostServices::request_cancel;
     // what was finished stays on disk.
@@ -76,6 +80,11 @@ class AbRunner {
     struct Asked;
     struct Scored;
     struct Measured;
+    struct Sample;
+    // Seconds of a run since they were last set to 0: in which it read prompts, and all.
+    struct Pace {
+        double reading = 0, all = 0;
+    };
     void plan();
     void plan_batch();
     void check_lengths();
@@ -85,7 +94,12 @@ class AbRunner {
     void open_results();
     uint64_t check_items() const;
     AbCost::Row count(const Task &task, AbProtocol protocol, size_t sampled) const;
-    double batch_rate(std::span<const int32_t> prompt, int64_t steps);
+    void warm_up();
+    std::vector<Sample> samples(const Task &task, AbProtocol protocol, size_t documents) const;
+    void measure(const Task &task, AbProtocol protocol, Sample &sample);
+    std::vector<double> estimate(const Task &task, AbProtocol protocol, size_t documents);
+    std::vector<double> estimate_speed(const Task &task);
+    AbArms::Opened open(size_t run, uint64_t seed, const Member &member);
     std::set<std::string> finished_items(uint64_t items_before);
     std::set<std::string> cut_short(uint64_t items_before) const;
     void run_task(const Task &task);
@@ -114,6 +128,9 @@ class AbRunner {
     bool is_finished(const AbPlace &place, const std::string &item) const;
     bool reruns(const AbPlace &place, size_t document) const;
     void note_value(const AbItem &item);
+    template <typename Record> void write(const Record &record) {
+        if (writer_) writer_->write(record);
+    }
     void write_item(const AbItem &item);
     void write_once(const AbWarning &warning);
     void warn_of_short_answers(const Task &task);
@@ -124,7 +141,8 @@ class AbRunner {
     std::unique_ptr<AbFileLock> lock_; // while it writes; arms clear up after themselves under it
     std::unique_ptr<AbArms> arms_;
     std::vector<Task> tasks_;
-    std::unique_ptr<AbWriter> writer_;
+    std::unique_ptr<AbWriter> writer_; // NULL: the cost alone is measured
+    std::vector<Pace> paces_;          // [runs]
     std::set<std::string> finished_;
     std::set<std::string> warnings_;                 // lines that stand in the results
     std::map<std::string, double> reference_values_; // of its items

@@ -104,9 +104,8 @@ void AbRunner::score_continuations(const Task &task, const AbPlace &place, size_
     make_room_for_logits(place, run, members);
     std::vector<std::unique_ptr<Scored>> texts;
     for (const Member &member : members) {
-        texts.push_back(std::make_unique<Scored>(
-            *arms_, run, member,
-            arms_->open(run, place.seed, member.document, member.unit.prompt)));
+        texts.push_back(
+            std::make_unique<Scored>(*arms_, run, member, open(run, place.seed, member)));
         Scored &text = *texts.back();
         text.draws = draws(place, run, member.document);
         if (text.draws && text.session.cache().evictions() > 0)
@@ -183,9 +182,9 @@ void AbRunner::write_scores(const AbPlace &place, Scored &s) {
     if (s.map) {
         static_cast<AbPlace &>(*s.map) = place;
         s.map->item = unit.document;
-        writer_->write(*s.map);
+        write(*s.map);
     }
-    if (s.draws) writer_->write(s.notes.timeline(place, unit.document));
+    if (s.draws) write(s.notes.timeline(place, unit.document));
     const std::pair<const char *, const std::vector<double> *> metrics[] = {
         {"nll", &s.nll}, {"kld", &s.kld}, {"top1", &s.top1}};
     for (const auto &[name, values] : metrics) {
@@ -195,7 +194,7 @@ void AbRunner::write_scores(const AbPlace &place, Scored &s) {
             curve.metric = name;
             curve.item = unit.document;
             curve.values = *values;
-            writer_->write(curve);
+            write(curve);
         }
     }
     for (const auto &[name, values] : metrics) {

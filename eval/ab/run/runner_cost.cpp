@@ -23,24 +23,6 @@ struct Sum {
 
 } // namespace
 
-// Tokens per second of a batch of the reference's sequences behind a prompt.
-double AbRunner::batch_rate(std::span<const int32_t> prompt, int64_t steps) {
-    SessionBatch &batch = *arms_->batch(0);
-    std::vector<std::unique_ptr<Session>> owned;
-    std::vector<Session *> sessions;
-    for (uint32_t i = 0; i < experiment_.config.batch; ++i) {
-        owned.push_back(batch.make_session());
-        if (!owned.back()->prefill(prompt)) throw_error(ErrorKind::runtime, "cancelled");
-        sessions.push_back(owned.back().get());
-    }
-    const std::vector<int32_t> ids(sessions.size(), 1);
-    batch.decode(sessions, ids, SessionBatch::Read::greedy); // warms up
-    const SessionBatch::Stats before = batch.stats();
-    for (int64_t i = 1; i < steps; ++i) batch.decode(sessions, ids, SessionBatch::Read::greedy);
-    const double seconds = batch.stats().seconds - before.seconds;
-    return seconds > 0 ? static_cast<double>(batch.stats().tokens - before.tokens) / seconds : 0;
-}
-
 // What a task takes under all runs; of tasks with items `sampled` documents are counted and taken
 // for all.
 AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sampled) const {
@@ -112,11 +94,16 @@ AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sample
 AbCost AbRunner::cost() {
     constexpr size_t few = 8;
     AbCost cost;
+    cost.batch = experiment_.config.batch;
+    cost.run_seconds.resize(experiment_.runs.size());
     fill_header();
     if (std::error_code error;
         options_.resume && std::filesystem::exists(results(), error)) // what a run would refuse
         require_same_experiment(results(), read_ab_header(results()), options_.header);
     check_items();
+    check_lengths();
+    const double begin = ab_seconds();
+    warm_up();
     for (const Task &task : tasks_) {
         const size_t whole = (few + task.at_once - 1) / task.at_once * task.at_once, // batches
             sampled = std::min(task.documents, whole);
@@ -124,40 +111,26 @@ AbCost AbRunner::cost() {
         const bool asks = task.items && task.items->has_question();
         const std::vector<AbProtocol> one = {AbProtocol::question_blind};
         for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
-            const AbCost::Row row = count(task, protocol, sampled);
+            if (options_.say)
+                options_.say(
+                    fmt::format("measuring {}{}", task.task->name,
+                                asks ? fmt::format(" ({})", ab_protocol_name(protocol)) : ""));
+            AbCost::Row row = count(task, protocol, sampled);
+            const std::vector<double> seconds =
+                task.items ? estimate(task, protocol, sampled) : estimate_speed(task);
+            for (size_t r = 0; r < seconds.size(); ++r) {
+                cost.run_seconds[r] += seconds[r];
+                row.seconds += seconds[r];
+            }
+            cost.seconds += row.seconds;
             cost.prefill_tokens += row.prefill_tokens;
             cost.decode_tokens += row.decode_tokens;
             cost.rows.push_back(row);
         }
     }
-    Pipeline &p = arms_->pipeline(0);
-    const int64_t tokens = std::min<int64_t>(256, std::max<int64_t>(1, p.context() / 2));
-    const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
-    const int64_t steps = std::min<int64_t>(16, p.context() - tokens);
-    cost.batch = experiment_.config.batch;
-    for (int round = 0; round < 2; ++round) { // the first warms up
-        Session session(p);
-        if (!session.prefill(ids)) throw_error(ErrorKind::runtime, "cancelled");
-        for (int64_t i = 0; i < steps; ++i) {
-            session.decode(1);
-            session.greedy();
-        }
-        cost.prefill_rate = session.stats().prefill_rate();
-        cost.decode_rate = session.stats().decode_rate();
-    }
-    if (cost.batch > 1) cost.batch_rate = batch_rate(ids, steps);
-    if (cost.prefill_rate > 0)
-        cost.seconds += static_cast<double>(cost.prefill_tokens) / cost.prefill_rate;
-    for (size_t t = 0, row = 0; t < tasks_.size(); ++t) {
-        const bool batched = tasks_[t].at_once > 1;
-        const double rate =
-            batched ? cost.batch_rate / cost.batch : cost.decode_rate; // steps per second
-        for (; row < cost.rows.size() && cost.rows[row].task == tasks_[t].task->name; ++row) {
-            const uint64_t due =
-                batched ? cost.rows[row].decode_steps : cost.rows[row].decode_tokens;
-            cost.seconds += rate > 0 ? static_cast<double>(due) / rate : 0;
-        }
-    }
+    cost.run_seconds.front() += cost.run_seconds.back();
+    cost.run_seconds.pop_back();
+    cost.measured_seconds = ab_seconds() - begin;
     cost.seconds /= options_.shard.count;
     return cost;
 }

@@ -106,6 +106,9 @@ void AbRunner::fill_header() {
         h.facts.emplace_back(
             "layers", fmt::format("{}. Keep maps number only the policy's layers ({}), from 0",
                                   split, fmt::join(p.engine().split.numbers(), ", ")));
+    const bool asks = std::any_of(tasks_.begin(), tasks_.end(),
+                                  [](const Task &t) { return t.items && t.items->has_question(); });
+    if (asks) h.facts.emplace_back("prompts", experiment_.form.description());
     for (const Task &t : tasks_) {
         if (t.items && !t.items->has_question())
             h.facts.emplace_back(t.task->name, t.one_by_one ? "scored token by token"
@@ -260,13 +263,13 @@ void AbRunner::note_value(const AbItem &item) {
 }
 
 void AbRunner::write_item(const AbItem &item) {
-    writer_->write(item);
+    write(item);
     ++written_;
     note_value(item);
 }
 
 void AbRunner::write_once(const AbWarning &warning) {
-    if (warnings_.insert(ab_record_line(warning)).second) writer_->write(warning);
+    if (warnings_.insert(ab_record_line(warning)).second) write(warning);
 }
 
 } // namespace keel

@@ -115,9 +115,7 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
         const Wanted w = wanted[next++];
         const bool more = next < wanted.size() && wanted[next].member == w.member;
         if (!copies) opened.reset();
-        if (!opened)
-            opened = std::make_shared<AbArms::Opened>(
-                arms_->open(run, place.seed, w.member->document, w.member->unit.prompt));
+        if (!opened) opened = std::make_shared<AbArms::Opened>(open(run, place.seed, *w.member));
         std::unique_ptr<Asked> asked =
             ask(place, run, *w.member, *w.question, opened, copies && more);
         if (!more) opened.reset();
@@ -177,9 +175,13 @@ bool AbRunner::look_at_answer(const Task &task, Asked &a) const {
     a.measured.sample();
     if (a.draws) a.notes.add();
     const Tokenizer &tokenizer = arms_->tokenizer();
-    if (tokenizer.ends_generation(a.id)) return false;
+    if (experiment_.form.ends_answer(tokenizer, a.id)) return false;
     a.ids.push_back(a.id);
     a.text = tokenizer.decode(a.ids, DecodeOptions{.skip_special = true, .continues = true});
+    if (const auto before = experiment_.form.before_end(tokenizer, a.text)) {
+        a.text = *before;
+        return false;
+    }
     return std::ssize(a.ids) < a.question.max_tokens && !task.items->ends(a.text);
 }
 
@@ -189,7 +191,7 @@ void AbRunner::write_answer(const Task &task, const AbPlace &place, const Asked 
         AbKeepMap map = *a.map;
         static_cast<AbPlace &>(map) = place;
         map.item = a.question.item;
-        writer_->write(map);
+        write(map);
     }
     AbItem item;
     static_cast<AbPlace &>(item) = place;
@@ -202,7 +204,7 @@ void AbRunner::write_answer(const Task &task, const AbPlace &place, const Asked 
     item.length = std::ssize(a.member.unit.prompt) + std::ssize(a.question.ask);
     item.depth = a.question.depth;
     a.measured.fill(item);
-    if (a.draws) writer_->write(a.notes.timeline(place, a.question.item));
+    if (a.draws) write(a.notes.timeline(place, a.question.item));
     write_item(item);
 }
 

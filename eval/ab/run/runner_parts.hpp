@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <optional>
 
@@ -13,6 +14,12 @@ namespace keel {
 
 // Documents of each task that the reference is run on again in any case.
 inline constexpr size_t ab_first_reruns = 8;
+
+// Of a clock that never goes back.
+inline double ab_seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
 
 // A task with its items made ready.
 struct AbRunner::Task {

@@ -74,6 +74,15 @@ double ab_answer_score(AbAnswerMetric metric, std::string_view answer,
                                                    : best;
 }
 
+bool ab_contains_words(std::string_view answer, std::span<const std::string> expected) {
+    const std::vector<std::string> words = normal_words(answer);
+    return std::any_of(expected.begin(), expected.end(), [&](const std::string &one) {
+        const std::vector<std::string> wanted = normal_words(one);
+        return !wanted.empty() &&
+               std::search(words.begin(), words.end(), wanted.begin(), wanted.end()) != words.end();
+    });
+}
+
 std::string ab_first_sentence(std::string_view answer) {
     while (!answer.empty() && is_space(answer.front())) answer.remove_prefix(1);
     answer = answer.substr(0, answer.find_first_of(".\n"));

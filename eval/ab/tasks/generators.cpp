@@ -119,8 +119,12 @@ AbRecallDocument ab_passkey(AbDraws random, const AbFiller &filler, size_t bytes
     d.context = "There is a pass key hidden in this text. Find it and remember it.\n" +
                 text.substr(0, cut) + needle + text.substr(cut) + "\n";
     // The space is a token of its own before a digit, and the one that looks the number up: it
-    // belongs to the question.
-    d.questions.push_back({"What is the pass key? The pass key is ", key, depth});
+    // opens the answer.
+    d.questions.push_back(
+        {{"What is the pass key?", " The pass key is "},
+         {"What is the pass key? Answer with the number alone.", "The pass key is the number"},
+         key,
+         depth});
     return d;
 }
 
@@ -140,8 +144,13 @@ AbRecallDocument ab_facts(AbDraws random, const AbFiller &filler, size_t bytes) 
         d.context +=
             fmt::format("Fact: In {}'s {} there is a {} {}.\n", owner, thing, color, object);
         if (bytes > 0) d.context += filler.make(random, std::max<size_t>(bytes / n, 1)) + "\n";
-        d.questions.push_back({fmt::format("Question: What is in {}'s {}? Answer:", owner, thing),
-                               fmt::format("a {} {}", color, object), 0});
+        // A model that was not trained on these lines would repeat the fact's first words: in a
+        // chat it is given them.
+        const std::string question = fmt::format("Question: What is in {}'s {}?", owner, thing);
+        d.questions.push_back({{question, " Answer:"},
+                               {question, fmt::format("In {}'s {} there is", owner, thing)},
+                               fmt::format("a {} {}", color, object),
+                               0});
     }
     for (size_t i = 0; i < n; ++i)
         d.questions[i].depth =

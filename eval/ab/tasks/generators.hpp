@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-// Recall documents in the words that models/tiny was trained on: facts stated early, filler,
-// questions at the end.
+// Recall documents: facts stated early, filler, questions at the end. Plain ones are in the words
+// that models/tiny was trained on.
 namespace keel {
 
 // Text that stands between what is to be remembered: pieces of a text in random order, newlines
@@ -27,8 +27,15 @@ class AbFiller {
     std::vector<std::string> pieces_;
 };
 
+// A question, and the first words of its answer, which the model is given.
+struct AbRecallWords {
+    std::string question; // "What is the pass key?"
+    std::string opening;  // " The pass key is "
+};
+
 struct AbRecallQuestion {
-    std::string text;     // "What is the pass key? The pass key is "
+    AbRecallWords plain;  // in plain text
+    AbRecallWords chat;   // to a model that was trained to answer
     std::string expected; // "12345"
     double depth = 0;     // where in the context the answer stands, 0 to 1
 };

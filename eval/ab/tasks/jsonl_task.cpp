@@ -19,15 +19,16 @@ const std::vector<std::string> answer_keys = {"outputs", "answers"};
 constexpr JsonLimits line_limits{most_bytes, 16};
 
 struct Line {
-    std::string context, question, document, item;
+    AbPromptText text;
+    std::string document, item;
     std::vector<std::string> expected;
     size_t number = 0; // in the file, from 1
 };
 
 class JsonlItems : public AbTaskItems {
   public:
-    JsonlItems(const AbTask &task, const Tokenizer &tokenizer)
-        : task_(task), tokenizer_(tokenizer), begin_(ab_begin_tokens(tokenizer)) {
+    JsonlItems(const AbTask &task, const Tokenizer &tokenizer, const AbPromptForm &form)
+        : task_(task), tokenizer_(tokenizer), form_(form) {
         read(read_text_file(task.path, most_bytes));
     }
     size_t documents() const override { return lines_.size(); }
@@ -35,7 +36,7 @@ class JsonlItems : public AbTaskItems {
     AbLongest longest(size_t documents) const override {
         AbLongest out;
         for (size_t d = 0; d < std::min(documents, lines_.size()); ++d) {
-            for (const AbUnit &unit : units(d, AbProtocol::query_aware)) {
+            for (const AbUnit &unit : units(d, AbProtocol::whole_prompt)) {
                 const auto prompt = std::ssize(unit.prompt), whole = prompt + task_.max_tokens;
                 const auto at = [&] {
                     return fmt::format("{}:{}", printable(task_.path.string(), 200),
@@ -67,8 +68,8 @@ class JsonlItems : public AbTaskItems {
         asked.expected = line.expected;
         asked.max_tokens = task_.max_tokens;
         std::vector<AbUnit> units;
-        ab_join_prompt(tokenizer_, begin_, line.context, line.question, protocol, unit,
-                       std::move(asked), units);
+        ab_add_question(form_.tokens(tokenizer_, line.text), protocol, unit, std::move(asked),
+                        units);
         if (!unit.questions.empty()) units.push_back(std::move(unit));
         return units;
     }
@@ -135,14 +136,15 @@ class JsonlItems : public AbTaskItems {
         if (object.find("context")) {
             split_template(text_of(object, "context"), input, line);
         } else {
-            split_last_line(input + text_of(object, "answer_prefix"), line, number);
+            split_last_line(input, line, number);
+            line.text.opening = text_of(object, "answer_prefix");
         }
-        if (line.question.empty())
+        if (line.text.question.empty())
             refuse(number, "expected a question behind the context, found none");
         line.item = fmt::format("{}", lines_.size());
         line.number = number;
         // Questions over the same context are not independent.
-        line.document = contexts_.emplace(line.context, line.item).first->second;
+        line.document = contexts_.emplace(line.text.context, line.item).first->second;
         lines_.push_back(std::move(line));
     }
 
@@ -150,9 +152,9 @@ class JsonlItems : public AbTaskItems {
     void split_template(const std::string &context, const std::string &input, Line &line) const {
         const size_t c = task_.prompt.find("{context}"), behind = c + 9,
                      i = task_.prompt.find("{input}", behind);
-        line.context = task_.prompt.substr(0, c) + context;
-        line.question =
-            task_.prompt.substr(behind, i - behind) + input + task_.prompt.substr(i + 7);
+        line.text.context = task_.prompt.substr(0, c) + context;
+        line.text.question = task_.prompt.substr(behind, i - behind) + input;
+        line.text.opening = task_.prompt.substr(i + 7);
     }
 
     // RULER: the question, with the beginning of the answer, is the last line that is not empty.
@@ -163,21 +165,22 @@ class JsonlItems : public AbTaskItems {
             refuse(number,
                    "expected a context and, on a line of its own at the end, the question in "
                    "'input'; found one line");
-        line.context = input.substr(0, cut + 1);
-        line.question = input.substr(cut + 1);
+        line.text.context = input.substr(0, cut + 1);
+        line.text.question = input.substr(cut + 1);
     }
 
     const AbTask task_;
     const Tokenizer &tokenizer_;
-    const std::vector<int32_t> begin_;
+    const AbPromptForm form_;
     std::vector<Line> lines_;
     std::map<std::string, std::string> contexts_; // the first item of each
 };
 
 } // namespace
 
-std::unique_ptr<AbTaskItems> make_jsonl_items(const AbTask &task, const Tokenizer &tokenizer) {
-    return std::make_unique<JsonlItems>(task, tokenizer);
+std::unique_ptr<AbTaskItems> make_jsonl_items(const AbTask &task, const Tokenizer &tokenizer,
+                                              const AbPromptForm &form) {
+    return std::make_unique<JsonlItems>(task, tokenizer, form);
 }
 
 } // namespace keel

@@ -35,7 +35,7 @@ class Continuation : public AbTaskItems {
     Continuation(const AbTask &task, const Tokenizer &tokenizer) : task_(task) {
         const std::string text = read_text_file(task.text, most_text);
         ids_ = tokenizer.encode(text, EncodeOptions{.add_special = false, .parse_special = false});
-        begin_ = ab_begin_tokens(tokenizer);
+        if (tokenizer.adds_bos()) begin_ = {*tokenizer.bos_id()};
         const int64_t front = std::ssize(begin_);
         before_ = task.prefix - front;
         stretch_ = before_ + task.score + 1;
@@ -82,10 +82,10 @@ class Continuation : public AbTaskItems {
 
 class Recall : public AbTaskItems {
   public:
-    Recall(const AbTask &task, const Tokenizer &tokenizer, const fs::path &filler)
-        : task_(task), tokenizer_(tokenizer),
-          filler_(read_text_file(filler, most_text), filler.string()),
-          begin_(ab_begin_tokens(tokenizer)) {
+    Recall(const AbTask &task, const Tokenizer &tokenizer, const fs::path &filler,
+           const AbPromptForm &form)
+        : task_(task), tokenizer_(tokenizer), form_(form),
+          filler_(read_text_file(filler, most_text), filler.string()) {
         for (const int64_t length : task.lengths) {
             const int64_t least = tokens_of(make(0, 0, 0));
             if (least > length)
@@ -106,7 +106,7 @@ class Recall : public AbTaskItems {
     std::string score_name() const override { return "hit"; }
     double score(const std::string &answer,
                  const std::vector<std::string> &expected) const override {
-        return std::find(expected.begin(), expected.end(), answer) == expected.end() ? 0 : 1;
+        return ab_contains_words(answer, expected) ? 1 : 0;
     }
     std::string clean(const std::string &answer) const override {
         return ab_first_sentence(answer);
@@ -137,19 +137,24 @@ class Recall : public AbTaskItems {
                 made.questions.size() == 1 ? unit.document : fmt::format("{}.{}", document, q);
             asked.expected = {question.expected};
             asked.depth = question.depth;
-            asked.max_tokens = std::ssize(encode(" " + question.expected)) + 2;
-            ab_join_prompt(tokenizer_, begin_, made.context, question.text, protocol, unit,
-                           std::move(asked), units);
+            asked.max_tokens = std::min(
+                answer_room, std::ssize(tokenizer_.encode(
+                                 " " + question.expected,
+                                 EncodeOptions{.add_special = false, .parse_special = false})) +
+                                 words_around_answer);
+            ab_add_question(form_.tokens(tokenizer_, text_of(made, question)), protocol, unit,
+                            std::move(asked), units);
         }
         if (!unit.questions.empty()) units.push_back(std::move(unit));
         return units;
     }
 
   private:
-    static constexpr int64_t answer_room = 32;
+    static constexpr int64_t answer_room = 32, words_around_answer = 12;
 
-    std::vector<int32_t> encode(const std::string &text) const {
-        return tokenizer_.encode(text, EncodeOptions{.add_special = false, .parse_special = false});
+    AbPromptText text_of(const AbRecallDocument &d, const AbRecallQuestion &q) const {
+        const AbRecallWords &words = form_.is_chat() ? q.chat : q.plain;
+        return {d.context, words.question, words.opening};
     }
     AbRecallDocument make(size_t document, size_t depth, size_t bytes) const {
         const AbDraws random(ab_mix(task_.seed, document));
@@ -162,9 +167,12 @@ class Recall : public AbTaskItems {
     // Of the prompt with its longest question.
     int64_t tokens_of(const AbRecallDocument &d) const {
         int64_t longest = 0;
-        for (const AbRecallQuestion &q : d.questions)
-            longest = std::max(longest, std::ssize(encode(q.text)));
-        return std::ssize(begin_) + std::ssize(encode(d.context)) + longest;
+        for (const AbRecallQuestion &q : d.questions) {
+            const AbPromptTokens t = form_.tokens(tokenizer_, text_of(d, q));
+            longest = std::max(longest, std::ssize(t.context) + std::ssize(t.question) +
+                                            std::ssize(t.opening));
+        }
+        return longest;
     }
     // As much filler as the length leaves room for, to the word: more bytes are more tokens, but
     // for a few, so halving finds it.
@@ -190,60 +198,46 @@ class Recall : public AbTaskItems {
 
     const AbTask task_;
     const Tokenizer &tokenizer_;
+    const AbPromptForm form_;
     const AbFiller filler_;
-    const std::vector<int32_t> begin_;
 };
 
 } // namespace
 
-std::vector<int32_t> ab_begin_tokens(const Tokenizer &tokenizer) {
-    if (!tokenizer.adds_bos()) return {};
-    return {*tokenizer.bos_id()};
-}
-
-void ab_join_prompt(const Tokenizer &tokenizer, const std::vector<int32_t> &begin,
-                    const std::string &context, const std::string &question, AbProtocol protocol,
-                    AbUnit &shared, AbQuestion asked, std::vector<AbUnit> &own) {
-    const EncodeOptions plain{.add_special = false, .parse_special = false};
-    const std::vector<int32_t> front = tokenizer.encode(context, plain),
-                               whole = tokenizer.encode(context + question, plain);
-    std::vector<int32_t> prompt = begin;
-    bool split_changes_tokens = false;
-    if (whole.size() > front.size() && std::equal(front.begin(), front.end(), whole.begin())) {
-        asked.ask.assign(whole.begin() + std::ssize(front), whole.end());
-    } else {
-        asked.ask = tokenizer.encode(
-            question,
-            EncodeOptions{.add_special = false, .parse_special = false, .continues = true});
-        split_changes_tokens = true;
-    }
-    if (asked.ask.empty()) throw_error(ErrorKind::input, "a question without a token");
-    prompt.insert(prompt.end(), front.begin(), front.end());
-    if (protocol == AbProtocol::question_blind) {
-        shared.prompt = std::move(prompt);
-        shared.split_changes_tokens = shared.split_changes_tokens || split_changes_tokens;
-        shared.questions.push_back(std::move(asked));
-        return;
-    }
-    prompt.insert(prompt.end(), asked.ask.begin(), asked.ask.end());
-    asked.ask.clear();
+void ab_add_question(const AbPromptTokens &tokens, AbProtocol protocol, AbUnit &shared,
+                     AbQuestion asked, std::vector<AbUnit> &own) {
+    const auto append = [](std::vector<int32_t> &to, std::span<const int32_t> ids) {
+        to.insert(to.end(), ids.begin(), ids.end());
+    };
+    // Where nothing opens the answer, the question's last token is read after the eviction.
+    const size_t held_back = tokens.opening.empty() ? 1 : 0;
+    const std::span<const int32_t> question = tokens.question;
+    const auto before = question.first(question.size() - held_back),
+               last = question.last(held_back);
+    std::vector<int32_t> prompt = tokens.context;
+    std::vector<int32_t> &first = protocol == AbProtocol::question_blind ? asked.ask : prompt;
+    std::vector<int32_t> &second = protocol == AbProtocol::whole_prompt ? prompt : asked.ask;
+    append(first, before);
+    append(second, last);
+    append(second, tokens.opening);
     AbUnit unit;
-    unit.document = shared.document;
-    unit.prompt = std::move(prompt);
-    unit.split_changes_tokens = split_changes_tokens;
-    unit.questions.push_back(std::move(asked));
-    own.push_back(std::move(unit));
+    AbUnit &into = protocol == AbProtocol::question_blind ? shared : unit;
+    into.document = shared.document;
+    into.prompt = std::move(prompt);
+    into.split_changes_tokens = into.split_changes_tokens || tokens.split_changes_tokens;
+    into.questions.push_back(std::move(asked));
+    if (&into == &unit) own.push_back(std::move(unit));
 }
 
 std::unique_ptr<AbTaskItems> make_task_items(const AbTask &task, const Tokenizer &tokenizer,
-                                             const fs::path &model) {
+                                             const fs::path &model, const AbPromptForm &form) {
     return at_task(task, [&]() -> std::unique_ptr<AbTaskItems> {
         switch (task.kind) {
         case AbTaskKind::continuation: return std::make_unique<Continuation>(task, tokenizer);
         case AbTaskKind::passkey:
         case AbTaskKind::facts:
-            return std::make_unique<Recall>(task, tokenizer, filler_path(task, model));
-        case AbTaskKind::jsonl: return make_jsonl_items(task, tokenizer);
+            return std::make_unique<Recall>(task, tokenizer, filler_path(task, model), form);
+        case AbTaskKind::jsonl: return make_jsonl_items(task, tokenizer, form);
         case AbTaskKind::speed: break;
         }
         throw_error(ErrorKind::internal, "a speed task has no documents");

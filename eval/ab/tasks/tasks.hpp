@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "eval/ab/plan/config.hpp"
+#include "eval/ab/tasks/prompt_form.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace keel {
 struct AbQuestion {
     std::string item; // unique within the task
     std::vector<int32_t>
-        ask; // taken in on the evicted cache; empty: the question is a part of the prompt
+        ask; // taken in on the evicted cache: what of the prompt stands behind the eviction
     std::vector<std::string> expected;
     int64_t max_tokens = 0; // of the answer
     double depth = -1;      // of what has to be remembered; below 0: unknown
@@ -48,8 +49,8 @@ class AbTaskItems {
     virtual bool has_question() const = 0; // so that the protocols differ
     // Of the first `documents`. May take as long as making their tokens takes.
     virtual AbLongest longest(size_t documents) const = 0;
-    // `document` below documents(). Under query_aware there is one unit for each question, see
-    // parts().
+    // `document` below documents(). Under question_blind all questions are asked behind one prompt,
+    // else each has a unit of its own.
     virtual std::vector<AbUnit> units(size_t document, AbProtocol protocol) const = 0;
     virtual std::string score_name() const = 0; // of the metric of an answer: "hit", "f1"
     virtual double score(const std::string &answer,
@@ -73,7 +74,8 @@ template <typename Action> auto at_task(const AbTask &task, Action &&action) {
 // `model`: the model's folder or file, for texts that are looked for beside it. Throws Error(input)
 // for files that are not there or do not fit, naming the task's line. Not for speed tasks.
 std::unique_ptr<AbTaskItems> make_task_items(const AbTask &task, const Tokenizer &tokenizer,
-                                             const std::filesystem::path &model);
+                                             const std::filesystem::path &model,
+                                             const AbPromptForm &form = {});
 
 // The files whose contents decide about a task's items; none for those made up entirely.
 std::vector<std::filesystem::path> task_files(const AbTask &task,

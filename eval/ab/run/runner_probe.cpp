@@ -1,0 +1,134 @@
+// How long an experiment takes: every run takes some documents as it will take all of them.
+#include "eval/ab/run/runner_parts.hpp"
+
+#include <algorithm>
+
+namespace keel {
+namespace {
+
+std::vector<int32_t> any_tokens(int64_t n) {
+    return std::vector<int32_t>(static_cast<size_t>(std::max<int64_t>(n, 1)), 1);
+}
+
+} // namespace
+
+// Documents that are run side by side, and how long each run took for them.
+struct AbRunner::Sample {
+    size_t first = 0, count = 0;               // documents
+    double units = 0, tokens = 0, answers = 0; // tokens: of the units' prompts
+    std::vector<Pace> paces;                   // [runs]; empty: not measured
+    double length() const { return tokens / std::max(units, 1.0); }
+};
+
+std::vector<AbRunner::Sample> AbRunner::samples(const Task &task, AbProtocol protocol,
+                                                size_t documents) const {
+    std::vector<Sample> all;
+    for (size_t d = 0; d < documents; ++d) {
+        if (d % task.at_once == 0) all.push_back({d, 0, 0, 0, 0, {}});
+        Sample &sample = all.back();
+        ++sample.count;
+        for (const AbUnit &unit : task.items->units(d, protocol)) {
+            sample.units += 1;
+            sample.tokens += static_cast<double>(unit.prompt.size());
+            sample.answers += std::max(1.0, static_cast<double>(unit.questions.size()));
+        }
+    }
+    return all;
+}
+
+// The first tokens of a pipeline take longer: weights are read, memory is touched, kernels are
+// compiled.
+void AbRunner::warm_up() {
+    const int64_t tokens = std::min<int64_t>(64, arms_->pipeline(0).context() / 2);
+    for (size_t r = 0; r < experiment_.runs.size(); ++r) {
+        if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
+        const AbArms::Opened opened =
+            arms_->open_alone(r, experiment_.runs[r].seeds.front(), 0, any_tokens(tokens));
+        for (int i = 0; i < 2; ++i) {
+            opened.session->decode(1);
+            opened.session->greedy();
+        }
+    }
+}
+
+void AbRunner::measure(const Task &task, AbProtocol protocol, Sample &sample) {
+    paces_.assign(experiment_.runs.size(), {});
+    run_documents(task, protocol, sample.first, sample.count);
+    sample.paces = paces_;
+}
+
+// Seconds of each run for a task. Reading goes by the length of prompts, between the longest and
+// the shortest of the first documents; what comes behind goes by the number of answers.
+std::vector<double> AbRunner::estimate(const Task &task, AbProtocol protocol, size_t documents) {
+    constexpr double patience = 30, // seconds: after so many one length has to do
+        same_length = 1.05;
+    arms_->keep_prompts(task.at_once);
+    std::vector<Sample> all = samples(task, protocol, documents);
+    const auto shorter = [](const Sample &a, const Sample &b) { return a.length() < b.length(); };
+    const auto [low, high] = std::minmax_element(all.begin(), all.end(), shorter);
+    const double begin = ab_seconds();
+    measure(task, protocol, *high);
+    const bool both =
+        high->length() > same_length * low->length() && (ab_seconds() - begin) < patience;
+    if (both) measure(task, protocol, *low);
+    const Sample &most = *high, &least = both ? *low : *high;
+    std::vector<double> seconds;
+    for (size_t r = 0; r < experiment_.runs.size(); ++r) {
+        const AbRun &run = experiment_.runs[r];
+        const auto reading = [&](double length) {
+            const double at_most = most.paces[r].reading / most.units;
+            if (!both) return at_most * length / most.length();
+            const double at_least = least.paces[r].reading / least.units,
+                         share = (length - least.length()) / (most.length() - least.length());
+            return std::max(0.0, at_least + (at_most - at_least) * share);
+        };
+        const double answers = most.answers + (both ? least.answers : 0),
+                     behind = (most.paces[r].all - most.paces[r].reading +
+                               (both ? least.paces[r].all - least.paces[r].reading : 0)) /
+                              answers;
+        double sum = 0;
+        for (const Sample &sample : all) {
+            if (run.is_rerun && sample.first >= ab_first_reruns) continue;
+            sum += sample.units * reading(sample.length()) + sample.answers * behind;
+        }
+        // The reference's second run takes the first documents alone.
+        const double scale = run.is_rerun ? 1
+                                          : static_cast<double>(task.documents) /
+                                                static_cast<double>(documents) *
+                                                static_cast<double>(run.seeds.size());
+        seconds.push_back(sum * scale);
+    }
+    return seconds;
+}
+
+// Of a task that measures speed: one prompt of each depth, and some steps behind it.
+std::vector<double> AbRunner::estimate_speed(const Task &task) {
+    constexpr int64_t few_steps = 8;
+    std::vector<double> seconds;
+    for (size_t r = 0; r < experiment_.runs.size(); ++r) {
+        const AbRun &run = experiment_.runs[r];
+        double sum = 0;
+        for (const int64_t depth : task.task->at) {
+            if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
+            double begin = ab_seconds();
+            const AbArms::Opened opened =
+                arms_->open_alone(r, run.seeds.front(), 0, any_tokens(depth));
+            opened.session->greedy();
+            sum += (ab_seconds() - begin);
+            const int64_t steps = std::min(few_steps, task.task->decode);
+            begin = ab_seconds();
+            for (int64_t i = 0; i < steps; ++i) {
+                opened.session->decode(1);
+                opened.session->greedy();
+            }
+            sum += (ab_seconds() - begin) * static_cast<double>(task.task->decode) /
+                   static_cast<double>(steps);
+        }
+        const double rounds =
+            static_cast<double>(task.documents) / static_cast<double>(task.task->at.size());
+        seconds.push_back(sum * rounds * static_cast<double>(run.seeds.size()));
+    }
+    return seconds;
+}
+
+} // namespace keel

@@ -1,0 +1,159 @@
+#include "eval/ab/tasks/prompt_form.hpp"
+
+#include "base/display.hpp"
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+
+#include <algorithm>
+#include <fmt/ranges.h>
+#include <iterator>
+
+namespace keel {
+namespace {
+
+// Templates that name the day get this one, so that an experiment does not depend on when it runs.
+constexpr std::string_view fixed_day = "26 Jul 2024";
+
+constexpr std::string_view blanks = " \t\r\n";
+
+std::string without_blanks_before(std::string_view text) {
+    return std::string(text.substr(std::min(text.find_first_not_of(blanks), text.size())));
+}
+
+std::string without_blanks_behind(std::string_view text) {
+    return std::string(text.substr(0, text.find_last_not_of(blanks) + 1));
+}
+
+void append(std::vector<ChatPiece> &to, std::vector<ChatPiece> more) {
+    to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+bool begins_with(const std::vector<int32_t> &ids, const std::vector<int32_t> &front) {
+    return ids.size() >= front.size() && std::equal(front.begin(), front.end(), ids.begin());
+}
+
+} // namespace
+
+AbPromptForm AbPromptForm::choose(const AbChat &chat, const std::filesystem::path &model) {
+    if (chat.template_name == AbChat::no_template) return {};
+    const std::vector<std::string> names = ChatTemplate::names();
+    std::optional<ChatTemplate> found;
+    if (chat.template_name == AbChat::models_template) {
+        FoundChatTemplate of_model = load_chat_template(model);
+        if (!of_model.known && of_model.jinja.empty()) {
+            if (chat.system)
+                throw_at(chat.where, ErrorKind::input,
+                         "'chat.system' has no effect: {} names no chat template; leave it out, or "
+                         "choose a template: {}",
+                         printable(model.string(), 300), fmt::join(names, ", "));
+            return {};
+        }
+        if (!of_model.known)
+            throw_at(chat.where, ErrorKind::input,
+                     "{}: the model's chat template writes turns as none that Keel knows; say "
+                     "'chat: {{template: NAME}}' with the nearest of {}, or 'chat: none'",
+                     printable(model.string(), 300), fmt::join(names, ", "));
+        found = std::move(of_model.known);
+    } else {
+        found = ChatTemplate::by_name(chat.template_name);
+        if (!found)
+            throw_at(chat.where, ErrorKind::input,
+                     "there is no chat template '{}'{}; expected auto, none or one of {}",
+                     printable(chat.template_name, 60), did_you_mean(chat.template_name, names),
+                     fmt::join(names, ", "));
+    }
+    if (chat.system && *chat.system == AbChat::no_system) {
+        ChatTemplate::Format format = found->format();
+        format.default_system.reset();
+        return {ChatTemplate(found->name(), std::move(format)), std::nullopt};
+    }
+    return {*std::move(found), chat.system};
+}
+
+std::string AbPromptForm::description() const {
+    if (!chat_) return "plain text";
+    std::string system = "no system prompt";
+    if (system_) {
+        system = fmt::format("the system prompt '{}'", printable(*system_, 200));
+    } else if (chat_->format().default_system) {
+        system = fmt::format("the template's own system prompt '{}'",
+                             printable(*chat_->format().default_system, 200));
+    }
+    return fmt::format("chat template {}, {}", chat_->name(), system);
+}
+
+AbPromptForm::Pieces AbPromptForm::pieces(const AbPromptText &text) const {
+    const auto plain = [](std::string words) {
+        std::vector<ChatPiece> pieces;
+        if (!words.empty()) pieces.push_back({std::move(words), false});
+        return pieces;
+    };
+    if (!chat_) return {plain(text.context), plain(text.question), plain(text.opening)};
+    Pieces out;
+    out.context = chat_->begin(system_, fixed_day);
+    // The marks round a user's words: what stands before and behind the piece that is no markup.
+    std::vector<ChatPiece> turn = chat_->user_turn("-", true);
+    const auto words = std::find_if(turn.begin(), turn.end(),
+                                    [](const ChatPiece &piece) { return !piece.is_markup; });
+    append(out.context, {turn.begin(), words});
+    const bool trims = chat_->format().trim;
+    append(out.context, plain(trims ? without_blanks_before(text.context) : text.context));
+    out.question = plain(trims ? without_blanks_behind(text.question) : text.question);
+    out.opening.assign(std::next(words), turn.end());
+    // A space at its end would be a token of its own, which a model did not see before a word.
+    const std::string opening = without_blanks_behind(without_blanks_before(text.opening));
+    if (!opening.empty()) append(out.opening, chat_->answer(opening));
+    return out;
+}
+
+std::vector<int32_t> AbPromptForm::encode(const Tokenizer &tokenizer,
+                                          const std::vector<ChatPiece> &pieces,
+                                          bool continues) const {
+    if (chat_) return chat_->encode(tokenizer, pieces, continues);
+    std::vector<TextPart> parts;
+    for (const ChatPiece &piece : pieces) parts.push_back({piece.text, false});
+    std::vector<int32_t> ids =
+        tokenizer.encode(parts, EncodeOptions{.add_special = false, .continues = continues});
+    if (!continues && tokenizer.adds_bos()) ids.insert(ids.begin(), *tokenizer.bos_id());
+    return ids;
+}
+
+AbPromptTokens AbPromptForm::tokens(const Tokenizer &tokenizer, const AbPromptText &text) const {
+    const Pieces parts = pieces(text);
+    std::vector<ChatPiece> asked = parts.context;
+    append(asked, parts.question);
+    std::vector<ChatPiece> all = asked;
+    append(all, parts.opening);
+    AbPromptTokens out;
+    out.context = encode(tokenizer, parts.context, false);
+    const std::vector<int32_t> with_question = encode(tokenizer, asked, false),
+                               whole = encode(tokenizer, all, false);
+    if (begins_with(with_question, out.context) && begins_with(whole, with_question)) {
+        out.question.assign(with_question.begin() + std::ssize(out.context), with_question.end());
+        out.opening.assign(whole.begin() + std::ssize(with_question), whole.end());
+    } else {
+        out.question = encode(tokenizer, parts.question, true);
+        out.opening = encode(tokenizer, parts.opening, true);
+        out.split_changes_tokens = true;
+    }
+    if (out.question.empty()) throw_error(ErrorKind::input, "a question without a token");
+    return out;
+}
+
+bool AbPromptForm::ends_answer(const Tokenizer &tokenizer, int32_t id) const {
+    if (!chat_) return tokenizer.ends_generation(id);
+    const std::vector<int32_t> ends = chat_->end_ids(tokenizer);
+    return std::binary_search(ends.begin(), ends.end(), id);
+}
+
+std::optional<std::string> AbPromptForm::before_end(const Tokenizer &tokenizer,
+                                                    const std::string &answer) const {
+    if (!chat_) return std::nullopt;
+    size_t end = std::string::npos;
+    for (const std::string &mark : chat_->stop_strings(tokenizer))
+        end = std::min(end, answer.find(mark));
+    if (end == std::string::npos) return std::nullopt;
+    return answer.substr(0, end);
+}
+
+} // namespace keel

@@ -1,0 +1,105 @@
+#include "eval/ab/tasks/prompt_form.hpp"
+#include "eval/ab/tasks/tasks.hpp"
+#include "support/contains.hpp"
+#include "support/error_text.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+using namespace keel;
+using test::contains;
+using test::error_text;
+
+namespace {
+
+const std::filesystem::path form_model = std::filesystem::path(KEEL_SOURCE_DIR) / "models/tiny";
+
+const Tokenizer &form_tokenizer() {
+    static const std::unique_ptr<Tokenizer> one = load_tokenizer(form_model);
+    return *one;
+}
+
+AbPromptForm form_of(const std::string &name, std::optional<std::string> system = {}) {
+    AbChat chat;
+    chat.template_name = name;
+    chat.system = std::move(system);
+    chat.where = {"ab.yaml", 3, 7};
+    return AbPromptForm::choose(chat, form_model);
+}
+
+std::string marked(const std::vector<int32_t> &ids) {
+    return form_tokenizer().decode(ids, DecodeOptions{.skip_special = false, .continues = true});
+}
+
+} // namespace
+
+TEST_CASE("in a chat template the question is the user's and the answer is begun by the model") {
+    const std::string end = std::string(form_tokenizer().piece(*form_tokenizer().eos_id()));
+    const AbPromptText text{"Some context. ", "What? " + end, " It is "};
+    const AbPromptForm chat = form_of("zephyr", "Be brief.");
+    CHECK(chat.is_chat());
+    CHECK(chat.description() == "chat template zephyr, the system prompt 'Be brief.'");
+    const AbPromptTokens t = chat.tokens(form_tokenizer(), text);
+    CHECK(marked(t.context) == "<|system|>\nBe brief." + end + "\n<|user|>\nSome context. ");
+    CHECK(marked(t.question) == "What? " + end);
+    CHECK(marked(t.opening) == end + "\n<|assistant|>\nIt is");
+    // The template's mark is the token, the same letters in a question are text.
+    const auto marks = [](const std::vector<int32_t> &ids) {
+        return std::count(ids.begin(), ids.end(), *form_tokenizer().eos_id());
+    };
+    CHECK(marks(t.context) == 1);
+    CHECK(marks(t.question) == 0);
+    CHECK(marks(t.opening) == 1);
+    CHECK(chat.ends_answer(form_tokenizer(), *form_tokenizer().eos_id()));
+    CHECK_FALSE(chat.ends_answer(form_tokenizer(), t.question.front()));
+
+    const AbPromptForm bare = form_of("zephyr", "none");
+    CHECK(bare.description() == "chat template zephyr, no system prompt");
+    CHECK(marked(bare.tokens(form_tokenizer(), text).context) == "<|user|>\nSome context. ");
+    // A mark that the tokenizer has no token for ends an answer as text.
+    const AbPromptForm chatml = form_of("chatml");
+    CHECK(chatml.before_end(form_tokenizer(), "a ball<|im_end|>\n") == "a ball");
+    CHECK_FALSE(chatml.before_end(form_tokenizer(), "a ball"));
+    // A template that names the day names the same one always.
+    CHECK(contains(marked(form_of("llama3.2").tokens(form_tokenizer(), text).context),
+                   "Today Date: 26 Jul 2024"));
+
+    AbTask facts;
+    facts.kind = AbTaskKind::facts;
+    facts.name = "facts";
+    facts.lengths = {256};
+    facts.items = 2;
+    const auto items = make_task_items(facts, form_tokenizer(), form_model, chat);
+    for (const AbUnit &unit : items->units(0, AbProtocol::query_aware)) {
+        const auto length = std::ssize(unit.prompt) + std::ssize(unit.questions.at(0).ask);
+        CHECK(length <= 256);
+        CHECK(length * 100 >= 256 * 90);
+        CHECK(marked(unit.prompt).starts_with("<|system|>\nBe brief."));
+        CHECK(contains(marked(unit.questions[0].ask), "<|assistant|>\nIn "));
+        CHECK(marked(unit.questions[0].ask).ends_with(" there is"));
+    }
+}
+
+TEST_CASE("the form of prompts is the model's template, one that is named, or plain text") {
+    const AbPromptForm plain = form_of("auto"); // models/tiny names no template
+    CHECK_FALSE(plain.is_chat());
+    CHECK(plain.description() == "plain text");
+    CHECK_FALSE(form_of("none").is_chat());
+    const AbPromptTokens t = plain.tokens(form_tokenizer(), {"A text.\n", "What?", " It is"});
+    CHECK(t.context.front() == *form_tokenizer().bos_id());
+    CHECK(marked(t.question) == "What?");
+    CHECK(marked(t.opening) == " It is");
+    CHECK_FALSE(t.split_changes_tokens);
+    CHECK(contains(error_text([] { form_of("chatlm"); }), "did you mean 'chatml'?"));
+    CHECK(contains(error_text([] { form_of("chatlm"); }), "ab.yaml:3:7: "));
+    CHECK(
+        contains(error_text([] { form_of("auto", "Be brief."); }), "'chat.system' has no effect"));
+    const test::TempFolder folder;
+    folder.write("chat_template.jinja", "{% for m in messages %}{{ m.content }}!{% endfor %}");
+    for (const char *file : {"tokenizer.json", "tokenizer_config.json"})
+        std::filesystem::copy_file(form_model / file, folder / file);
+    CHECK(contains(error_text([&] { AbPromptForm::choose({}, folder / ""); }),
+                   "writes turns as none that Keel knows"));
+}
