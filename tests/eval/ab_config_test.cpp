@@ -78,7 +78,7 @@ TEST_CASE("an experiment's file is read as it stands") {
     CHECK(c.seeds == std::vector<uint64_t>{1, 2, 3});
     CHECK(c.statistics.confidence == 0.9);
     CHECK(c.statistics.primary == "passkey/hit");
-    CHECK(c.contrasts == std::vector<std::pair<std::string, std::string>>{{"window", "q4cache"}});
+    CHECK(c.contrasts == std::vector<AbPlannedContrast>{{"window", "q4cache", ""}});
     CHECK(c.output == "/out");
     CHECK(c.eviction_logs);
     CHECK(c.maps == 3);
@@ -93,7 +93,8 @@ TEST_CASE("what an experiment leaves out has a sound default") {
     CHECK(c.protocols == std::vector{AbProtocol::question_blind});
     CHECK(c.seeds == std::vector<uint64_t>{1});
     CHECK(c.output.filename() == "my-results");
-    CHECK(c.statistics.primary.empty());
+    CHECK(c.statistics.primary == "passkey/hit"); // the first task that measures quality
+    CHECK(c.contrasts.empty());
 }
 
 TEST_CASE("what is wrong in an experiment is refused with its place") {
@@ -132,6 +133,13 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
         {"expected a confidence from 0.5 to 0.9999", {"confidence: 0.9", "confidence: 95"}},
         {"the arm 'window' against itself", {"[window, q4cache]", "[window, window]"}},
         {"expected an arm, found 'none'", {"[window, q4cache]", "[window, none]"}},
+        {"expected a metric of the task 'passkey' (hit) for 'statistics.primary', found "
+         "'passkey/hot'; did you mean 'hit'?",
+         {"passkey/hit", "passkey/hot"}},
+        {"expected a metric of the task 'continuation' (nll, kld, top1) for 'contrasts', found "
+         "'continuation/nil'",
+         {"[window, q4cache]", "[window, q4cache, continuation/nil]"}},
+        {"or the word 'reference', found", {"[window, q4cache]", "[window]"}},
         {"expected a prompt with {context} and, behind it, {input}",
          {"{context} Q: {input} A:", "{input} {context}"}},
         {"unknown key 'plots' in 'output'", {"maps: 3", "plots: 3"}},
@@ -150,6 +158,23 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
     CHECK(contains(refusal(""), "expected an experiment"));
     CHECK(contains(refusal("base: p.yaml\n"), "expected the key 'arms'"));
     CHECK(contains(refusal("base: p.yaml\narms: {a: {}}\n"), "expected the key 'tasks'"));
+}
+
+TEST_CASE("planned contrasts: pairs, a metric of their own, 'reference' for all of its contrasts") {
+    const auto contrasts = [](const std::string &list) {
+        return parse_ab_config(with("contrasts: [[window, q4cache]]", "contrasts: " + list),
+                               "ab.yaml", "/folder")
+            .contrasts;
+    };
+    CHECK(contrasts("[[window, full, speed/ttft_ms], [q4cache, window]]") ==
+          std::vector<AbPlannedContrast>{{"window", "full", "speed/ttft_ms"},
+                                         {"q4cache", "window", ""}});
+    // The main metric of a task that is named alone.
+    CHECK(contrasts("[[window, full, continuation]]")[0].on == "continuation/nll");
+    const auto all = contrasts("[reference, [q4cache, window]]");
+    REQUIRE(all.size() > 2);
+    for (size_t i = 0; i + 1 < all.size(); ++i) CHECK(all[i].b == "full");
+    CHECK(all.back() == AbPlannedContrast{"q4cache", "window", ""});
 }
 
 TEST_CASE("shards take each document once, and are told by --shard or by mpirun") {

@@ -22,7 +22,7 @@ AbHeader header() {
     h.machine = "a processor";
     h.reference = "full";
     h.arms = {{"full", "policy: none"}, {"window", "policy: sliding_window"}};
-    h.contrasts = {{"window", "full"}};
+    h.contrasts = {{"window", "full", ""}, {"full", "window", "speed/ttft_ms"}};
     h.statistics.primary = "passkey";
     h.statistics.margin = 0.02;
     h.shard = 2;
@@ -105,6 +105,7 @@ TEST_CASE("records of an experiment are read as they were written") {
     CHECK_FALSE(result.dropped_tail);
     CHECK(ab_header_line(result.header) == ab_header_line(header()));
     CHECK(result.header.statistics.margin == 0.02);
+    CHECK(result.header.contrasts == header().contrasts);
     CHECK(result.header.shard == 2);
     CHECK(result.header.facts == header().facts);
     const auto &i = std::get<AbItem>(records[0]);

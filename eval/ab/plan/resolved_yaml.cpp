@@ -119,7 +119,9 @@ std::string ab_resolved_yaml(const AbExperiment &e) {
     out += "}\n";
     if (!c.contrasts.empty()) {
         out += "contrasts:\n";
-        for (const auto &[a, b] : c.contrasts) out += fmt::format("  - [{}, {}]\n", a, b);
+        for (const AbPlannedContrast &one : c.contrasts)
+            out += fmt::format("  - [{}, {}{}]\n", one.a, one.b,
+                               one.on.empty() ? "" : ", " + quoted(one.on));
     }
     return out + fmt::format("output: {{directory: {}, eviction_logs: {}, maps: {}}}\n",
                              quoted(c.output.string()), c.eviction_logs, c.maps);

@@ -51,6 +51,7 @@ class Writer {
     std::string write() {
         notes_ = summary_.notes;
         out_.begin_object().key("header").raw(ab_header_line(summary_.header));
+        out_.member("primary", summary_.primary);
         out_.member("records", summary_.records);
         write_cells();
         write_contrasts();
@@ -143,31 +144,34 @@ class Writer {
     void write_contrast(const AbContrast &c) {
         const auto mean = [&](double value) { return c.items > 0 ? number(value) : Short{"null"}; };
         row(texts_(c.a), texts_(c.a_budget), texts_(c.b), texts_(c.b_budget), texts_(c.protocol),
-            texts_(c.task), texts_(c.metric), texts_(c.family), texts_(c.interval_method),
-            texts_(c.test), static_cast<int>(c.kind), static_cast<int>(c.verdict), c.within_margin,
-            mean(c.mean_a), mean(c.mean_b), mean(c.effect), end(c.interval, &Interval::low),
-            end(c.interval, &Interval::high), number(c.p),
-            c.p ? number(c.p_adjusted) : Short{"null"}, c.family_size, number(c.detectable),
-            c.items, c.clusters, c.identical, c.only_a + c.only_b, c.ratio,
+            texts_(c.task), texts_(c.metric), texts_(c.family), texts_(c.method),
+            static_cast<int>(c.kind), static_cast<int>(c.verdict), c.planned, c.low_is_open,
+            c.high_is_open, c.within_margin, c.beyond_margin, mean(c.mean_a), mean(c.mean_b),
+            mean(c.effect), end(c.interval, &Interval::low), end(c.interval, &Interval::high),
+            number(c.p), c.p ? number(c.p_adjusted) : Short{"null"}, c.family_size,
+            number(c.detectable), c.items, c.clusters, c.identical, c.only_a + c.only_b, c.ratio,
             c.meaning.higher_is_better, static_cast<int>(c.meaning.kind), number(c.at_bytes),
             number(c.a_peak_bytes), number(c.b_peak_bytes), number(c.noise), c.implied, c.length);
     }
 
     void write_contrasts() {
         table("contrasts",
-              {"a",      "aBudget", "b",     "bBudget",   "protocol", "task",      "metric",
-               "family", "method",  "test",  "kind",      "verdict",  "within",    "meanA",
-               "meanB",  "effect",  "low",   "high",      "p",        "pAdjusted", "size",
-               "seen",   "n",       "docs",  "identical", "missing",  "ratio",     "up",
-               "sort",   "bytes",   "peakA", "peakB",     "noise",    "implied",   "length"},
-              10, [&] {
+              {"a",       "aBudget",   "b",     "bBudget", "protocol", "task",    "metric",
+               "family",  "method",    "kind",  "verdict", "planned",  "lowOpen", "highOpen",
+               "within",  "beyond",    "meanA", "meanB",   "effect",   "low",     "high",
+               "p",       "pAdjusted", "size",  "seen",    "n",        "docs",    "identical",
+               "missing", "ratio",     "up",    "sort",    "bytes",    "peakA",   "peakB",
+               "noise",   "implied",   "length"},
+              9, [&] {
                   bool cut = false;
                   for (const AbContrast &c : summary_.contrasts) {
-                      const bool is_left_out = level_ >= 4 && c.kind == AbContrast::Kind::pair;
+                      const bool is_left_out =
+                          level_ >= 4 && c.kind == AbContrast::Kind::pair && !c.planned;
                       cut = cut || is_left_out;
                       if (!is_left_out) write_contrast(c);
                   }
-                  if (cut) left_out("contrasts between two arms that are not the reference");
+                  if (cut)
+                      left_out("exploratory contrasts between two arms that are not the reference");
                   for (const AbContrast &c : summary_.equal_bytes) write_contrast(c);
                   for (const AbContrast &c : summary_.noise) write_contrast(c);
               });

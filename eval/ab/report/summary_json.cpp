@@ -78,6 +78,7 @@ Json contrast_json(const AbContrast &c) {
     j["metric"] = c.metric;
     if (c.length >= 0) j["length"] = c.length;
     j["higher_is_better"] = c.meaning.higher_is_better;
+    j["planned"] = c.planned;
     j["verdict"] = ab_verdict_name(c.verdict);
     j["within_margin"] = c.within_margin;
     if (c.kind == AbContrast::Kind::runs) j["equal_rerun"] = c.is_equal_rerun;
@@ -85,12 +86,14 @@ Json contrast_json(const AbContrast &c) {
     j["effect"] = c.items > 0 ? Json(c.effect) : Json();
     j["effect_is"] = c.ratio ? "ratio" : "difference";
     j["interval"] = or_null(c.interval);
-    j["interval_method"] = c.interval_method;
-    j["percentile"] = or_null(c.percentile);
-    j["bca"] = or_null(c.bca);
+    j["interval_is"] = c.p ? "simultaneous" : "of this contrast by itself";
+    j["open_ends"] = Json::array();
+    if (c.low_is_open) j["open_ends"].push_back("low");
+    if (c.high_is_open) j["open_ends"].push_back("high");
+    j["interval_alone"] = or_null(c.interval_alone);
+    j["method"] = c.method;
     j["standard_error"] = or_null(c.standard_error);
     j["p"] = or_null(c.p);
-    j["test"] = c.test;
     j["p_adjusted"] = c.p ? Json(c.p_adjusted) : Json();
     j["family"] = c.family;
     j["family_size"] = c.family_size;
@@ -125,6 +128,7 @@ Json ab_summary_json(const AbSummary &s) {
     j["format"] = "keel-ab-summary/1";
     // The header as it stands in the results.
     j["header"] = Json::parse(ab_header_line(s.header));
+    j["primary"] = s.primary;
     j["records"] = s.records;
     j["cells"] = Json::array();
     for (const AbCellSummary &cell : s.cells) j["cells"].push_back(cell_json(cell));

@@ -193,6 +193,7 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
         c.task = cell.task;
         c.metric = cell.metric;
         c.meaning = cell.kind;
+        c.planned = decides;
         c.family = decides ? "decides" : "shown";
         for (AbContrast &one : contrast_cells(c, *found, cell, names, out.statistics)) {
             added += one.only_a;

@@ -1,9 +1,10 @@
 #pragma once
 
 #include "eval/ab/records/table.hpp"
-#include "eval/stats/statistics.hpp"
+#include "eval/stats/inference.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,8 +24,9 @@ AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b
                     const AbNames &names);
 
 // The words are the same on the terminal, in summary.json and in the report.
-enum class AbVerdict { better, worse, not_distinguishable, equal, none };
-// "better", "worse", "not distinguishable", "equal in every item", "no item in common"
+enum class AbVerdict { better, worse, not_distinguishable, equal, none, exploratory, too_few };
+// "better", "worse", "not distinguishable", "equal in every item", "no item in common",
+// "exploratory", "too few documents"
 const char *ab_verdict_name(AbVerdict verdict);
 
 // A against B: one metric, item by item.
@@ -40,7 +42,10 @@ struct AbContrast {
     // Of equal_bytes a budget may be a range: "tokens:64 to tokens:128".
     std::string a, a_budget, b, b_budget, protocol, task, metric;
     AbMetric meaning;
-    std::string family;                        // of Holm's adjustment
+    // One of the contrasts that were planned. All others are exploratory: they have an effect and
+    // an interval, no p and no verdict.
+    bool planned = false;
+    std::string family;                        // planned: those that Holm's adjustment runs over
     double at_bytes = 0;                       // equal_bytes: what both hold while they are scored
     double a_peak_bytes = 0, b_peak_bytes = 0; // equal_bytes: the most that each held
     int64_t length =
@@ -57,16 +62,21 @@ struct AbContrast {
     bool bounded = false;           // all numbers are shares of a quality, from 0 to 1
     bool ratio = false;             // the effect is A / B - 1 by geometric means, else A - B
     double mean_a = 0, mean_b = 0, effect = 0; // in the metric's units; of speeds trimmed means
-    std::optional<Interval>
-        interval; // of the effect, of this contrast by itself; the one to believe
+    // Of the effect. Planned, after settle_verdicts(): simultaneous, all intervals of the family
+    // hold together at the confidence; an end is open if Holm's later steps exclude it. Otherwise:
+    // of this contrast by itself.
+    std::optional<Interval> interval;
+    bool low_is_open = false, high_is_open = false;
+    bool enough = true; // documents for a verdict: the method's intervals hold for so few
+    std::optional<Interval> interval_alone; // of this contrast by itself
     std::string
-        interval_method; // "newcombe", "bca", "percentile", "student", "wilson", "trimmed t"
-    std::optional<Interval> percentile, bca; // both bootstraps, where they were made
+        method; // of interval and p: "score (McNemar, Tango)", "t, shares", "t", "trimmed t"
+    // Planned contrasts: the method's p-values and intervals, of the effect's logarithm for a
+    // ratio.
+    std::shared_ptr<const Inference> inference;
     std::optional<double>
         standard_error; // over clusters, of the effect (of its logarithm for a ratio)
     double freedom = 0; // its degrees
-    std::optional<double> p;
-    std::string test; // "McNemar exact", "sign flip exact", "sign flip", "Student", "trimmed t"
 
     double noise =
         0; // effects up to here are seen between two runs of the reference; set before the verdict
@@ -74,8 +84,9 @@ struct AbContrast {
     // see compare_ab().
     bool is_equal_rerun = false;
 
-    // From settle_verdicts().
-    double p_adjusted = 1;
+    // From settle_verdicts(), of planned contrasts.
+    std::optional<double> p; // that the true effect is 0, or within the noise floor
+    double p_adjusted = 1;   // by Holm's method
     uint64_t family_size = 0;
     // The least effect that an experiment of this size finds four times out of five, among so many
     // contrasts; never below one that it did not find. Nothing: it can find none.
@@ -87,8 +98,9 @@ struct AbContrast {
 
     // The effect as a gain: positive is better.
     double gain() const { return meaning.higher_is_better ? effect : -effect; }
-    // The interval's end on the bad side, as a gain.
+    // The interval's ends on the bad and the good side, as gains.
     std::optional<double> worst_gain() const;
+    std::optional<double> best_gain() const;
 };
 
 // Fills in all numbers of `contrast` whose names and meaning are set. No pairs: counts alone.
@@ -99,7 +111,18 @@ void measure_contrast(AbContrast &contrast, const AbPairs &pairs, const AbStatis
 std::vector<AbContrast> contrast_cells(const AbContrast &named, const AbCell &a, const AbCell &b,
                                        const AbNames &names, const AbStatistics &statistics);
 
-// Holm over each family, what could be seen among so many contrasts, then the verdicts.
+// A step between the scale of `inference` and the effect's: a difference of logarithms to a ratio.
+double ab_effect_of(double on_scale, bool ratio);
+
+// The interval of the effect at `confidence`; contrast.inference is set.
+Interval interval_of_effect(const AbContrast &contrast, double confidence);
+
+// How far a document counts that was not seen to differ: as far as those that did, and one more
+// that differs wholly.
+double ab_step_of_unseen(const AbContrast &contrast);
+
+// Of planned contrasts: Holm over each family, simultaneous intervals, what could be seen among so
+// many contrasts, verdicts. A verdict never contradicts the interval beside it.
 void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &statistics);
 
 // "snapkv at tokens:128 is worse than full on passkey hit (question_blind): -0.36 [-0.44, -0.28], p
@@ -121,7 +144,7 @@ std::string effect_text(double effect, bool ratio);
 std::string detectable_text(const AbContrast &contrast);
 // "<0.0001", "0.034", "-" for none.
 std::string p_text(const std::optional<double> &p);
-// "[-0.44, -0.28]"
-std::string interval_text(const std::optional<Interval> &interval, bool ratio);
+// "[-0.44, -0.28]"; "(0, 0.3]" if the end itself is excluded; "-" for none.
+std::string interval_text(const AbContrast &contrast);
 
 } // namespace keel

@@ -117,9 +117,9 @@ class Finder {
         if (c.items > 0 && c.meaning.is_quality() && c.clusters < few_documents)
             add({}, {}, c.protocol, c.task,
                 fmt::format("only {} independent documents: {}", c.clusters,
-                            c.detectable ? "only large effects can be seen"
-                                         : "no effect can be shown"));
-        if (c.items > 0 && !c.meaning.is_quality() && c.ratio && !c.detectable &&
+                            c.detectable || !c.planned ? "only large effects can be seen"
+                                                       : "no effect can be shown"));
+        if (c.items > 0 && c.planned && !c.meaning.is_quality() && c.ratio && !c.detectable &&
             c.verdict == AbVerdict::not_distinguishable)
             add({}, {}, c.protocol, c.task,
                 fmt::format("{} rounds of {} can show no effect: give the task more 'repeats'",
