@@ -49,7 +49,7 @@ TEST_CASE("a strict comparison fails where the second run lacks items") {
     const auto all = write_ab(folder / "all", ab_header(), hits(60)),
                some = write_ab(folder / "some", ab_header(), hits(40));
     AbCompareOptions options;
-    options.margin = 0.2;
+    options.margins["hit"] = 0.2;
     CHECK(compare_ab(all, some, options).passed());
     options.strict = true;
     const AbComparison lacking = compare_ab(all, some, options);

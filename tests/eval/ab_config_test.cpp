@@ -31,7 +31,8 @@ tasks:
   - {kind: jsonl, path: my_task.jsonl, metric: f1, prompt: "{context} Q: {input} A:"}
   - {kind: speed, depths: [0, 512, 1536], repeats: 5}
 seeds: [1, 2, 3]
-statistics: {confidence: 0.9, resamples: 2000, primary: passkey/hit, margin: 0.02}
+statistics: {confidence: 0.9, resamples: 2000, primary: passkey/hit,
+  margins: {hit: 2 points, nll: 0.5 nats, kld: 10%}}
 contrasts: [[window, q4cache]]
 output: {directory: ../out, eviction_logs: true, maps: 3}
 )";
@@ -78,6 +79,7 @@ TEST_CASE("an experiment's file is read as it stands") {
     CHECK(c.seeds == std::vector<uint64_t>{1, 2, 3});
     CHECK(c.statistics.confidence == 0.9);
     CHECK(c.statistics.primary == "passkey/hit");
+    CHECK(c.statistics.margins == AbMargins{{"hit", 0.02}, {"kld", 0.1}, {"nll", 0.5}});
     CHECK(c.contrasts == std::vector<AbPlannedContrast>{{"window", "q4cache", ""}});
     CHECK(c.output == "/out");
     CHECK(c.eviction_logs);
@@ -139,6 +141,15 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
         {"expected a metric of the task 'continuation' (nll, kld, top1) for 'contrasts', found "
          "'continuation/nil'",
          {"[window, q4cache]", "[window, q4cache, continuation/nil]"}},
+        {"expected a margin of 'nll' in nats, such as '0.01 nats', found '0.5 points'",
+         {"0.5 nats", "0.5 points"}},
+        {"expected a margin of 'hit' in points, such as '1 point', found '0.02'",
+         {"2 points", "0.02"}},
+        {"expected a margin of 'kld' in %, such as '10%', found '100%'", {"10%", "100%"}},
+        {"unknown key 'hits' in 'statistics.margins'; did you mean 'hit'?",
+         {"{hit: 2", "{hits: 2"}},
+        {"unknown key 'margin' in 'statistics'; did you mean 'margins'?",
+         {"margins: {hit: 2 points, nll: 0.5 nats, kld: 10%}", "margin: 0.01"}},
         {"or the word 'reference', found", {"[window, q4cache]", "[window]"}},
         {"expected a prompt with {context} and, behind it, {input}",
          {"{context} Q: {input} A:", "{input} {context}"}},

@@ -113,8 +113,13 @@ std::string ab_resolved_yaml(const AbExperiment &e) {
     out += fmt::format("seeds: [{}]\n", fmt::join(c.seeds, ", "));
     if (c.batch > 1) out += fmt::format("batch: {}\n", c.batch);
     const AbStatistics &s = c.statistics;
-    out += fmt::format("statistics: {{confidence: {}, resamples: {}, seed: {}, margin: {}",
-                       s.confidence, s.resamples, s.seed, s.margin);
+    out += fmt::format("statistics: {{confidence: {}, resamples: {}, seed: {}", s.confidence,
+                       s.resamples, s.seed);
+    std::vector<std::string> margins;
+    for (const auto &[metric, margin] : s.margins)
+        margins.push_back(
+            fmt::format("{}: {}", metric, quoted(ab_margin_text(margin, ab_metric(metric)))));
+    if (!margins.empty()) out += fmt::format(", margins: {{{}}}", fmt::join(margins, ", "));
     if (!s.primary.empty()) out += fmt::format(", primary: {}", quoted(s.primary));
     out += "}\n";
     if (!c.contrasts.empty()) {

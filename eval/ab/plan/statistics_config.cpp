@@ -44,6 +44,29 @@ std::string read_metric(const YamlNode &node, const AbConfig &c, std::string_vie
     return text;
 }
 
+void read_margins(const YamlNode &node, AbConfig &c) {
+    if (!node.is_map())
+        yaml::fail(node.where(),
+                   fmt::format("expected a map for 'statistics.margins', such as {{hit: 5 points, "
+                               "nll: 0.02 nats, kld: 10%}}, found {}",
+                               describe(node)));
+    std::vector<std::string> metrics;
+    for (const AbTask &task : c.tasks)
+        for (const std::string &metric : ab_task_metrics(task)) metrics.push_back(metric);
+    check_keys(node, "'statistics.margins'", metrics);
+    for (const YamlEntry &entry : node.entries) {
+        const AbMetric metric = ab_metric(entry.key);
+        const auto margin = parse_ab_margin(scalar(entry.value, "a margin"), metric);
+        if (!margin)
+            yaml::fail(entry.value.where(),
+                       fmt::format("expected a margin of '{}' in {}, such as '{}', found {}",
+                                   entry.key, ab_margin_unit(metric),
+                                   ab_margin_text(ab_margin_of({}, entry.key), metric),
+                                   describe(entry.value)));
+        c.statistics.margins[entry.key] = *margin;
+    }
+}
+
 // The first task that measures quality, else the first.
 std::string default_primary(const AbConfig &c) {
     const auto found = std::find_if(c.tasks.begin(), c.tasks.end(), [](const AbTask &task) {
@@ -80,7 +103,7 @@ void read_ab_statistics(const YamlNode &root, AbConfig &c) {
     if (!node.is_map())
         yaml::fail(node.where(),
                    fmt::format("expected a map for 'statistics', found {}", describe(node)));
-    check_keys(node, "'statistics'", {"confidence", "resamples", "seed", "primary", "margin"});
+    check_keys(node, "'statistics'", {"confidence", "resamples", "seed", "primary", "margins"});
     const auto value = [&](const char *key) -> const YamlNode * {
         const YamlEntry *found = node.find(key);
         return found == nullptr || found->value.is_null() ? nullptr : &found->value;
@@ -91,7 +114,7 @@ void read_ab_statistics(const YamlNode &root, AbConfig &c) {
         c.statistics.resamples = static_cast<uint64_t>(integer(*v, "resamples", 100, 1'000'000));
     if (const YamlNode *v = value("seed"))
         c.statistics.seed = static_cast<uint64_t>(integer(*v, "a seed", 0, most_statistics_seed));
-    if (const YamlNode *v = value("margin")) c.statistics.margin = number(*v, "a margin", 0, 1e6);
+    if (const YamlNode *v = value("margins")) read_margins(*v, c);
     if (const YamlNode *v = value("primary"))
         c.statistics.primary = read_metric(*v, c, "statistics.primary");
 }

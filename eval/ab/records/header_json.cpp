@@ -28,7 +28,9 @@ AbStatistics read_statistics(const JsonNode &node) {
     s.resamples = count(node, "resamples", s.resamples, 100, 1'000'000);
     s.seed = count(node, "seed", s.seed);
     s.primary = text_or_none(node, "primary", 2 * ab_longest_name + 1);
-    s.margin = number(node, "margin", s.margin, 0, 1e6);
+    if (const auto margins = node.find("margins"))
+        for (const auto &[metric, value] : margins->members())
+            s.margins[std::string(metric)] = value.number(0, 1e6);
     return s;
 }
 
@@ -113,7 +115,10 @@ std::string ab_header_line(const AbHeader &h) {
     const AbStatistics &s = h.statistics;
     json.key("statistics").begin_object().member("confidence", s.confidence);
     json.member("resamples", s.resamples).member("seed", s.seed).member("primary", s.primary);
-    json.member("margin", s.margin).end_object().member("items", h.items);
+    json.key("margins").begin_object();
+    for (const auto &[metric, margin] : s.margins)
+        json.member(checked_name(metric, "metric", true), margin);
+    json.end_object().end_object().member("items", h.items);
     if (h.batch > 1) json.member("batch", h.batch);
     json.member("shard", h.shard).member("shards", h.shards).key("facts").begin_array();
     for (const auto &[name, fact] : h.facts)

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "eval/ab/records/margin.hpp"
+
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -27,9 +29,7 @@ struct AbStatistics {
     // "task/metric", or a task's name for all its metrics (older results); empty: the first quality
     // metric of the results.
     std::string primary;
-    // What may be lost without being called worse: in the metric's units (hits, top1, nll, kld), as
-    // a share for speeds.
-    double margin = 0.01;
+    AbMargins margins; // the declared ones; ab_margin_of() has defaults
 };
 
 // A contrast that was declared before the run: arms at equal budgets, a against b.

@@ -93,9 +93,9 @@ function showHeader() {
     page.append(counts);
   }
   const box = section("What ran");
-  const {confidence, resamples, seed, margin} = statistics;
+  const {confidence, resamples, seed} = statistics;
   const settings = [`${100 * confidence}% intervals`, `${resamples} resamples`, `seed ${seed}`,
-    `margin ${margin}`];
+    `margins: ${data.margins}`];
   if (data.primary) settings.push("primary: " + data.primary);
   const facts = [["model", header.model], ["machine", header.machine],
     ["keel", header.version + (header.commit ? ` (${header.commit})` : "")], ["date", header.date],
@@ -130,10 +130,10 @@ function forest(c, reach) {
   const w = 130, h = 16, middle = h / 2;
   const x = v => w / 2 + (w / 2 - 4) * Math.max(-1, Math.min(1, v / reach));
   const colour = ["var(--good)", "var(--bad)", "var(--flat)"][Math.min(2, c.verdict)];
-  const fill = "fill:" + colour, margin = statistics.margin;
+  const fill = "fill:" + colour, from = x(c.marginLow), to = x(c.marginHigh);
   const svg = sv("svg", {width: w, height: h, viewBox: `0 0 ${w} ${h}`, role: "img",
     "aria-label": "interval"},
-  sv("rect", {x: x(-margin), y: 0, width: Math.max(0, x(margin) - x(-margin)), height: h,
+  sv("rect", {x: from, y: 0, width: Math.max(0, to - from), height: h,
     style: "fill:var(--grid)"}),
   sv("line", {x1: w / 2, x2: w / 2, y1: 0, y2: h, class: "axis", "stroke-dasharray": "2 2"}));
   if (c.low !== null) {
@@ -172,6 +172,11 @@ function reachesOf(list) {
   }
   return c => reaches.get(key(c)) || 1;
 }
+function marginText(c) {
+  if (c.within) return `within (p ${pText(c.pWithin)})`;
+  if (c.nonInferior) return `non-inferior (p ${pText(c.pNonInferior)})`;
+  return c.beyond ? "beyond" : "";
+}
 // Without a planned contrast: no p and no verdict.
 function verdictTable(host, list, withBytes, limit) {
   const reach = reachesOf(list), level = 100 * statistics.confidence + "%";
@@ -193,8 +198,9 @@ function verdictTable(host, list, withBytes, limit) {
         title: "adjusted by Holm's method over the planned contrasts"},
       {name: "could see", key: c => c.seen, text: c => c.planned ? detectable(c) : "-", right: true,
         title: "the least effect that this many items show in 80% of such experiments"},
-      {name: "in margin", key: c => c.within, text: c => c.within ? "yes" : "",
-        title: `a loss as large as the margin of ${statistics.margin} is excluded`},
+      {name: "margin", key: c => 2 * c.within + c.nonInferior, text: marginText,
+        title: "margins: " + data.margins + ". Within: no loss and no gain as large as the " +
+          "margin. Non-inferior: no loss as large. Beyond: a larger loss"},
     ]),
     {name: "n", key: c => c.n, text: itemsOf, right: true, title: "items / documents"},
     {name: "A", key: c => c.meanA, text: c => num(c.meanA), right: true,
@@ -518,8 +524,10 @@ function showHelp() {
     "that differ to either side. Other numbers: Student's t over documents.",
     "“Not distinguishable” is not “equal”: “could see” is the least effect that so many items " +
     "would have shown in 80% of such experiments, with as many planned contrasts. “Equal in " +
-    "every item” is a count; it proves no more than its interval does. “In margin” means that " +
-    `the interval excludes a loss as large as the margin (${statistics.margin}).`,
+    "every item” is a count; it proves no more than its interval does.",
+    `Margins (${data.margins}): “within” needs two one-sided tests, that no loss and no gain is ` +
+    "as large as the margin; “non-inferior” needs the test of the loss alone; “beyond” is a loss " +
+    "that is larger, by the whole interval. Each has Holm's adjustment over the planned contrasts.",
     "Bytes held are those of the cache and of what the policy makes the core hold beside it, " +
     "while an item was scored, as a mean over the items. The peak is the most of both together " +
     "at any moment, with the prompt before the eviction and a replay.",

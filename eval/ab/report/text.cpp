@@ -45,7 +45,11 @@ std::string verdict_cell(const AbContrast &c) {
             out += fmt::format(" (could see {})", detectable_text(c));
         }
     }
-    if (c.within_margin && c.verdict != AbVerdict::better) out += ", within the margin";
+    if (c.within_margin) {
+        out += ", within the margin";
+    } else if (c.non_inferior && c.verdict != AbVerdict::better) {
+        out += ", non-inferior";
+    }
     return out;
 }
 
@@ -128,11 +132,11 @@ std::string ab_summary_text(const AbSummary &s) {
     const AbStatistics &how = s.header.statistics;
     using Kind = AbContrast::Kind;
     const Choice planned = chosen(s.contrasts, [](const AbContrast &c) { return c.planned; });
-    std::string out =
-        fmt::format("{}{} records; reference {}; primary {}; margin {:g}\n",
-                    s.header.title.empty() ? "" : printable(s.header.title, 100) + ": ", s.records,
-                    s.header.reference.empty() ? "none" : printable(s.header.reference, 60),
-                    s.primary.empty() ? "none" : printable(s.primary, 120), how.margin);
+    std::string out = fmt::format(
+        "{}{} records; reference {}; primary {}; margins: {}\n",
+        s.header.title.empty() ? "" : printable(s.header.title, 100) + ": ", s.records,
+        s.header.reference.empty() ? "none" : printable(s.header.reference, 60),
+        s.primary.empty() ? "none" : printable(s.primary, 120), ab_margins_text(s.contrasts));
     out +=
         fmt::format("Planned contrasts: {}. Their intervals of {:g}% hold together, p is adjusted "
                     "by Holm's method, and a verdict agrees with its interval. All others are "

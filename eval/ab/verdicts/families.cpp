@@ -47,7 +47,17 @@ void find_detectable(AbContrast &c, double level) {
         std::max(c.noise, c.bounded ? std::min(1.0, least) : ab_effect_of(least, c.ratio));
 }
 
-// The interval that belongs to Holm's procedure: Bonferroni's, and where a later step of Holm's
+// The scale of `inference`.
+double on_scale(const AbContrast &c, double effect) {
+    return c.ratio ? std::log1p(effect) : effect;
+}
+
+// The noise floor to either side, in units of the effect.
+Interval noise_band(const AbContrast &c) {
+    return {c.ratio ? 1 / (1 + c.noise) - 1 : -c.noise, c.noise};
+}
+
+// The interval that belongs to Holm's procedure: Bonferroni's, and if a later step of Holm's
 // excludes a bound that Bonferroni's interval still reaches, the interval ends at this bound.
 void end_above(AbContrast &c, double bound) {
     if (c.interval->low > bound) return;
@@ -69,63 +79,116 @@ AbVerdict verdict_of(const AbContrast &c, double level) {
     return c.gain() > 0 ? AbVerdict::better : AbVerdict::worse;
 }
 
-void settle_family(const std::vector<AbContrast *> &members, double level) {
+// What Holm's method decides of one claim about each member: `p` of the members that can have it.
+// `claim` gets each of these and its adjusted p. Planned contrasts count, whatever came of them.
+template <typename Claim>
+void decide(const std::vector<AbContrast *> &members, std::optional<double> AbContrast::*p_of,
+            const Claim &claim) {
     std::vector<double> p;
-    for (AbContrast *c : members) {
-        const double band = c->ratio ? std::log1p(c->noise) : c->noise;
-        if (c->enough) c->p = c->inference->p_outside(-band, band);
-        p.push_back(c->p.value_or(1)); // planned: it counts, whatever came of it
-    }
+    for (const AbContrast *c : members) p.push_back((c->*p_of).value_or(1));
     const std::vector<double> adjusted = holm(p);
-    const double each = level / static_cast<double>(members.size());
-    for (size_t i = 0; i < members.size(); ++i) {
-        AbContrast &c = *members[i];
-        c.family_size = members.size();
-        c.p_adjusted = adjusted[i];
-        c.interval = interval_of_effect(c, 1 - each);
-        c.low_is_open = c.high_is_open = false;
-        const double below = c.ratio ? ab_effect_of(-std::log1p(c.noise), true) : -c.noise;
-        if (c.p_adjusted > level) {
-            // Both ends reach the band, but for rounding.
-            c.interval =
-                Interval{std::min(c.interval->low, c.noise), std::max(c.interval->high, below)};
-        } else if (c.effect > 0) {
-            end_above(c, c.noise);
-        } else {
-            end_below(c, below);
-        }
-        // Holm's first step is the level that all can count on.
-        if (c.enough) find_detectable(c, each);
+    for (size_t i = 0; i < members.size(); ++i)
+        if (members[i]->*p_of) claim(*members[i], adjusted[i]);
+}
+
+void find_p_values(AbContrast &c, const AbMargins &margins) {
+    const Interval noise = noise_band(c);
+    const auto scaled = [&](double effect) { return on_scale(c, effect); };
+    c.p = c.inference->p_outside(scaled(noise.low), scaled(noise.high));
+    if (c.meaning.ratio && !c.ratio) return;
+    c.margin = ab_margin_of(margins, c.metric);
+    const Interval band = c.margin_band();
+    const double above = c.inference->p_above(scaled(band.low)),
+                 below = c.inference->p_below(scaled(band.high));
+    c.p_non_inferior = c.meaning.higher_is_better ? above : below;
+    c.p_non_superior = c.meaning.higher_is_better ? below : above;
+}
+
+void settle_difference(AbContrast &c, double level) {
+    const Interval noise = noise_band(c);
+    if (c.p_adjusted > level) {
+        // Both ends reach the noise floor, but for rounding.
+        c.interval->low = std::min(c.interval->low, noise.high);
+        c.interval->high = std::max(c.interval->high, noise.low);
+    } else if (c.effect > 0) {
+        end_above(c, noise.high);
+    } else {
+        end_below(c, noise.low);
     }
+}
+
+void settle_margin(AbContrast &c, double level) {
+    if (!c.margin) return;
+    // What is shown to be a gain is no loss, and the other way round.
+    double &implied = c.gain() > 0 ? c.p_non_inferior_adjusted : c.p_non_superior_adjusted;
+    implied = std::min(implied, c.p_adjusted);
+    const Interval band = c.margin_band();
+    c.non_inferior = c.p_non_inferior_adjusted <= level;
+    const bool non_superior = c.p_non_superior_adjusted <= level;
+    c.within_margin = c.non_inferior && non_superior;
+    const bool up = c.meaning.higher_is_better;
+    if (up ? c.non_inferior : non_superior) end_above(c, band.low);
+    if (up ? non_superior : c.non_inferior) end_below(c, band.high);
+    // Beyond the margin and the noise floor, by the whole interval.
+    AbContrast limit = c;
+    limit.margin = std::max(*c.margin, c.noise);
+    c.beyond_margin = up ? c.interval->high < limit.margin_band().low
+                         : c.interval->low > limit.margin_band().high;
+}
+
+void settle_family(const std::vector<AbContrast *> &members, const AbStatistics &s) {
+    const double level = 1 - s.confidence, each = level / static_cast<double>(members.size());
+    for (AbContrast *c : members) {
+        c->family_size = members.size();
+        c->interval = interval_of_effect(*c, 1 - each);
+        c->low_is_open = c->high_is_open = false;
+        if (!c->enough) continue;
+        find_p_values(*c, s.margins);
+        // Holm's first step is the level that all can count on.
+        find_detectable(*c, each);
+    }
+    decide(members, &AbContrast::p, [&](AbContrast &c, double adjusted) {
+        c.p_adjusted = adjusted;
+        settle_difference(c, level);
+    });
+    decide(members, &AbContrast::p_non_superior,
+           [](AbContrast &c, double adjusted) { c.p_non_superior_adjusted = adjusted; });
+    decide(members, &AbContrast::p_non_inferior,
+           [](AbContrast &c, double adjusted) { c.p_non_inferior_adjusted = adjusted; });
+    for (AbContrast *c : members)
+        if (c->enough) settle_margin(*c, level);
 }
 
 } // namespace
 
-std::optional<double> AbContrast::worst_gain() const {
-    if (!interval) return std::nullopt;
-    return meaning.higher_is_better ? interval->low : -interval->high;
+std::optional<double> AbContrast::p_within() const {
+    if (!p_non_inferior || !p_non_superior) return std::nullopt;
+    return std::max(*p_non_inferior, *p_non_superior);
 }
 
-std::optional<double> AbContrast::best_gain() const {
-    if (!interval) return std::nullopt;
-    return meaning.higher_is_better ? interval->high : -interval->low;
+double AbContrast::p_within_adjusted() const {
+    return std::max(p_non_inferior_adjusted, p_non_superior_adjusted);
+}
+
+Interval AbContrast::margin_band() const {
+    if (!margin) return {};
+    if (!ratio) return {-*margin, *margin};
+    // A loss of 5% is A / B = 0.95 if higher is better, 1.05 if lower is.
+    if (meaning.higher_is_better) return {-*margin, 1 / (1 - *margin) - 1};
+    return {1 / (1 + *margin) - 1, *margin};
 }
 
 void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &s) {
-    const double level = 1 - s.confidence;
     std::map<std::string, std::vector<AbContrast *>> families;
     for (AbContrast &c : contrasts)
         if (c.planned && c.inference) families[c.family].push_back(&c);
-    for (const auto &family : families) settle_family(family.second, level);
+    for (const auto &family : families) settle_family(family.second, s);
     for (AbContrast &c : contrasts) {
-        c.verdict = verdict_of(c, level);
+        c.verdict = verdict_of(c, 1 - s.confidence);
         // What was there and was not found is no less than what can be found.
         if (c.detectable && c.verdict == AbVerdict::not_distinguishable)
             c.detectable = std::max(*c.detectable, std::abs(c.effect));
-        if (!c.planned || c.items == 0) continue;
-        const auto worst = c.worst_gain(), best = c.best_gain();
-        c.within_margin = (c.enough && worst && *worst > -s.margin) || c.is_equal_rerun;
-        c.beyond_margin = c.enough && best && *best < -std::max(s.margin, c.noise);
+        if (c.planned && c.is_equal_rerun) c.within_margin = c.non_inferior = true;
     }
 }
 

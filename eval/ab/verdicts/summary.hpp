@@ -59,6 +59,9 @@ nlohmann::ordered_json ab_summary_json(const AbSummary &summary);
 // The list of contrasts in it.
 nlohmann::ordered_json ab_contrasts_json(const std::vector<AbContrast> &contrasts);
 
+// {"hit": {"margin": 0.05, "unit": "points", "text": "5 points"}}: of the planned contrasts.
+nlohmann::ordered_json ab_margins_json(const std::vector<AbContrast> &contrasts);
+
 // What the terminal shows: the verdicts of planned contrasts, then exploratory effects, then what
 // to know about them.
 std::string ab_summary_text(const AbSummary &summary);

@@ -92,15 +92,27 @@ struct AbContrast {
     // contrasts; never below one that it did not find. Nothing: it can find none.
     std::optional<double> detectable;
     AbVerdict verdict = AbVerdict::not_distinguishable;
-    bool within_margin =
-        false; // the interval excludes a loss as large as the margin, or it is an equal rerun
-    bool beyond_margin = false; // shown to be worse, and by more than the margin
+    // Of planned contrasts: the metric's margin, in units of the effect. Nothing if the margin is a
+    // ratio and the effect is none.
+    std::optional<double> margin;
+    // Of two one-sided tests: that the loss is as large as the margin, that the gain is. Doubled,
+    // to be compared with the same level as p. Adjusted by Holm's method over each of the two
+    // sides.
+    std::optional<double> p_non_inferior, p_non_superior;
+    double p_non_inferior_adjusted = 1, p_non_superior_adjusted = 1;
+    // Of both tests: the larger p.
+    std::optional<double> p_within() const;
+    double p_within_adjusted() const;
+    // The claims. The interval agrees with each. An equal rerun is within and non-inferior.
+    bool within_margin = false; // no loss and no gain as large as the margin
+    bool non_inferior = false;  // no loss as large as the margin
+    bool beyond_margin = false; // a loss larger than the margin (and than the noise floor)
 
     // The effect as a gain: positive is better.
     double gain() const { return meaning.higher_is_better ? effect : -effect; }
-    // The interval's ends on the bad and the good side, as gains.
-    std::optional<double> worst_gain() const;
-    std::optional<double> best_gain() const;
+    // The margin's two ends, around 0, in units of the effect; both 0 without a margin. Of a ratio
+    // they are equally far in logarithms: 5% are [-0.05, +0.053] if higher is better.
+    Interval margin_band() const;
 };
 
 // Fills in all numbers of `contrast` whose names and meaning are set. No pairs: counts alone.
@@ -130,6 +142,8 @@ void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &sta
 // could have seen 0.08"
 std::string verdict_line(const AbContrast &contrast);
 
+// "hit 5 points, nll 0.02 nats": margins of the planned contrasts; "none".
+std::string ab_margins_text(const std::vector<AbContrast> &contrasts);
 // "5.9 KiB", of a mean.
 std::string ab_bytes_text(double bytes);
 // "snapkv at tokens:128"; without a budget, or with all that there is, "full".

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <map>
 
 namespace keel {
 
@@ -57,6 +58,17 @@ std::string interval_text(const AbContrast &c) {
     return fmt::format("{}{}, {}{}", c.low_is_open ? "(" : "[",
                        effect_text(c.interval->low, c.ratio),
                        effect_text(c.interval->high, c.ratio), c.high_is_open ? ")" : "]");
+}
+
+std::string ab_margins_text(const std::vector<AbContrast> &contrasts) {
+    std::map<std::string, std::string> margins;
+    for (const AbContrast &c : contrasts)
+        if (c.margin)
+            margins[c.metric] =
+                fmt::format("{} {}", printable(c.metric, 60), ab_margin_text(*c.margin, c.meaning));
+    std::string out;
+    for (const auto &[metric, text] : margins) out += (out.empty() ? "" : ", ") + text;
+    return out.empty() ? "none" : out;
 }
 
 std::string ab_bytes_text(double bytes) {
@@ -120,7 +132,13 @@ std::string verdict_line(const AbContrast &c) {
     if (c.kind == AbContrast::Kind::equal_bytes)
         out += fmt::format("; at the peak {} against {}", ab_bytes_text(c.a_peak_bytes),
                            ab_bytes_text(c.b_peak_bytes));
-    if (c.within_margin) out += "; within the margin";
+    if (c.within_margin && c.margin) {
+        out += fmt::format("; within the margin of {} (p = {})",
+                           ab_margin_text(*c.margin, c.meaning), p_text(c.p_within_adjusted()));
+    } else if (c.non_inferior && c.margin) {
+        out += fmt::format("; non-inferior by the margin of {} (p = {})",
+                           ab_margin_text(*c.margin, c.meaning), p_text(c.p_non_inferior_adjusted));
+    }
     if (c.is_equal_rerun) out += ": a rerun, equal to the bit";
     return out;
 }
