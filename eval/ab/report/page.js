@@ -4,9 +4,9 @@ const cells = rowsOf(data.cells), contrasts = rowsOf(data.contrasts), speeds = r
 
 // In the order of AbVerdict and AbContrast::Kind.
 const verdicts = ["better", "worse", "not distinguishable", "equal in every item",
-  "no item in common", "exploratory", "too few documents"];
-const signs = ["▲ ", "▼ ", "○ ", "= ", "", "", ""];
-const chips = ["better", "worse", "same", "same", "same", "same", "same"];
+  "no item in common", "exploratory", "too few documents", "size"];
+const signs = ["▲ ", "▼ ", "○ ", "= ", "", "", "", ""];
+const chips = ["better", "worse", "same", "same", "same", "same", "same", "same"];
 const kinds = ["against the reference", "between arms", "at equal bytes",
   "reference against itself", "two experiments"];
 const isQuality = kind => kind < 2;
@@ -27,10 +27,12 @@ const asked = c => c.task + (c.protocol ? " · " + c.protocol : "");
 const question = c => c.task + " · " + c.metric + (c.protocol ? " · " + c.protocol : "");
 const questionAt = c => question(c) + (c.length >= 0 ? " @ " + c.length : "");
 const interval = (low, high, text) => isGiven(low) ? `[${text(low)}, ${text(high)}]` : "-";
+// A size has no sign, but that of a share is a difference from 1.
+const effectText = (c, v) => c.verdict === 7 && !c.up ? num(v) : signed(v, c.ratio);
 // An open end is excluded itself.
 const intervalOf = c => {
   if (!isGiven(c.low)) return "-";
-  const text = v => signed(v, c.ratio);
+  const text = v => effectText(c, v);
   return (c.lowOpen ? "(" : "[") + text(c.low) + ", " + text(c.high) + (c.highOpen ? ")" : "]");
 };
 const itemsOf = c => c.n + (c.docs !== c.n ? " / " + c.docs : "");
@@ -149,7 +151,7 @@ function forest(c, reach) {
   return svg;
 }
 function verdictChip(c) {
-  if (!c.n || c.verdict === 5) return el("span", {class: "soft", text: verdicts[c.verdict]});
+  if (!c.n || c.verdict >= 5) return el("span", {class: "soft", text: verdicts[c.verdict]});
   const text = signs[c.verdict] + verdicts[c.verdict];
   const chip = el("span", {class: "chip " + chips[c.verdict], text});
   if (c.verdict !== 2) return chip;
@@ -187,8 +189,8 @@ function verdictTable(host, list, withBytes, limit) {
     ...onlyPlanned([{name: "verdict", key: c => c.verdict, node: verdictChip}]),
     {name: "against", key: c => at(c.b, c.bBudget)},
     {name: "on", key: questionAt},
-    {name: "effect", key: c => c.effect, text: c => signed(c.effect, c.ratio), right: true,
-      title: "A - B; for speeds A / B - 1"},
+    {name: "effect", key: c => c.effect, text: c => effectText(c, c.effect), right: true,
+      title: "A - B; A / B - 1 of speeds, bytes, kld and perplexities; of sizes A itself"},
     {name: level + " interval", text: c => intervalOf(c),
       title: "planned contrasts: all intervals hold together; exploratory ones: of this " +
         "contrast by itself. A round bracket: the end itself is excluded"},
@@ -521,7 +523,9 @@ function showHelp() {
     "document are not independent, so intervals and tests count documents.",
     "Interval and p come from one method. Hits (0 or 1), one item a document: the score test " +
     "of McNemar and Tango. Other shares: Student's t over documents, with two documents added " +
-    "that differ to either side. Other numbers: Student's t over documents.",
+    "that differ to either side. Other numbers: Student's t joined with bootstrap-t over " +
+    "documents; kld of two arms on logarithms, as the ratio of geometric means. kld and top1 " +
+    "against the reference are sizes with an interval: they are never 0, so no test is made.",
     "“Not distinguishable” is not “equal”: “could see” is the least effect that so many items " +
     "would have shown in 80% of such experiments, with as many planned contrasts. “Equal in " +
     "every item” is a count; it proves no more than its interval does.",

@@ -85,7 +85,8 @@ Json contrast_json(const AbContrast &c) {
     if (c.kind == AbContrast::Kind::runs) j["equal_rerun"] = c.is_equal_rerun;
     j["beyond_margin"] = c.beyond_margin;
     j["effect"] = c.items > 0 ? Json(c.effect) : Json();
-    j["effect_is"] = c.ratio ? "ratio" : "difference";
+    j["effect_is"] = c.is_size ? "size" : c.ratio ? "ratio" : "difference";
+    j["geometric"] = c.geometric;
     j["interval"] = or_null(c.interval);
     j["interval_is"] = c.p ? "simultaneous" : "of this contrast by itself";
     j["open_ends"] = Json::array();

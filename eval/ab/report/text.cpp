@@ -118,7 +118,7 @@ std::string ab_contrast_table(const Choice &contrasts) {
     column(true, "A", true, [&](const AbContrast &c) { return number(c, c.mean_a); });
     column(true, "B", true, [&](const AbContrast &c) { return number(c, c.mean_b); });
     column(true, "effect", true,
-           [](const AbContrast &c) { return c.items > 0 ? effect_text(c.effect, c.ratio) : "-"; });
+           [](const AbContrast &c) { return c.items > 0 ? effect_text(c, c.effect) : "-"; });
     column(true, "interval", false, [](const AbContrast &c) { return interval_text(c); });
     column(planned, "p", true, [](const AbContrast &c) {
         return p_text(c.p ? std::optional(c.p_adjusted) : std::nullopt);
@@ -144,7 +144,8 @@ std::string ab_summary_text(const AbSummary &s) {
                     planned.size(), 100 * how.confidence, 100 * how.confidence);
     const auto other = [](Kind kind, bool is_quality) {
         return [=](const AbContrast &c) {
-            return c.kind == kind && !c.planned && c.meaning.is_quality() == is_quality;
+            return c.kind == kind && !c.planned && !c.is_size &&
+                   c.meaning.is_quality() == is_quality;
         };
     };
     const auto on_primary = [&](const AbContrast &c) {
@@ -156,6 +157,8 @@ std::string ab_summary_text(const AbSummary &s) {
     };
     constexpr size_t first = 40, further = 16, last = 12;
     add_section(out, "Planned contrasts", planned, first);
+    add_section(out, "Sizes: distance from the reference; kld as geometric mean over documents",
+                chosen(s.contrasts, [](const AbContrast &c) { return c.is_size; }), further);
     add_section(out, "Exploratory: against the reference",
                 chosen(s.contrasts, other(Kind::reference, true)), further);
     add_section(out, "Exploratory: between arms at the same budget, on the primary metric",

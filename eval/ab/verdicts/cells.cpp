@@ -41,8 +41,8 @@ AbCellSummary summarize_ab_cell(const AbCell &cell, const AbStatistics &s) {
     fill_ab_quantiles(out, values);
     if (yes_no) {
         out.interval = rate_interval(sums, s);
-    } else if (const auto inference = student_of_mean(sums)) {
-        out.interval = inference->interval(s.confidence);
+    } else if (sums.size() >= fewest_documents(MeanScale::plain)) {
+        out.interval = mean_of_documents(sums, s.resamples, s.seed)->interval(s.confidence);
     }
     return out;
 }

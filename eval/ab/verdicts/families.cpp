@@ -73,6 +73,7 @@ void end_below(AbContrast &c, double bound) {
 AbVerdict verdict_of(const AbContrast &c, double level) {
     if (c.items == 0) return AbVerdict::none;
     if (c.identical == c.items) return AbVerdict::equal;
+    if (c.is_size) return AbVerdict::size;
     if (!c.planned) return AbVerdict::exploratory;
     if (!c.enough) return AbVerdict::too_few;
     if (!c.p || c.p_adjusted > level) return AbVerdict::not_distinguishable;
@@ -140,9 +141,10 @@ void settle_family(const std::vector<AbContrast *> &members, const AbStatistics 
     const double level = 1 - s.confidence, each = level / static_cast<double>(members.size());
     for (AbContrast *c : members) {
         c->family_size = members.size();
-        c->interval = interval_of_effect(*c, 1 - each);
         c->low_is_open = c->high_is_open = false;
         if (!c->enough) continue;
+        c->interval = interval_of_effect(*c, 1 - each);
+        if (!c->interval) continue; // too few resamples
         find_p_values(*c, s.margins);
         // Holm's first step is the level that all can count on.
         find_detectable(*c, each);
@@ -156,7 +158,7 @@ void settle_family(const std::vector<AbContrast *> &members, const AbStatistics 
     decide(members, &AbContrast::p_non_inferior,
            [](AbContrast &c, double adjusted) { c.p_non_inferior_adjusted = adjusted; });
     for (AbContrast *c : members)
-        if (c->enough) settle_margin(*c, level);
+        if (c->p) settle_margin(*c, level);
 }
 
 } // namespace
@@ -181,7 +183,7 @@ Interval AbContrast::margin_band() const {
 void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &s) {
     std::map<std::string, std::vector<AbContrast *>> families;
     for (AbContrast &c : contrasts)
-        if (c.planned && c.inference) families[c.family].push_back(&c);
+        if (c.planned && c.inference && !c.is_size) families[c.family].push_back(&c);
     for (const auto &family : families) settle_family(family.second, s);
     for (AbContrast &c : contrasts) {
         c.verdict = verdict_of(c, 1 - s.confidence);

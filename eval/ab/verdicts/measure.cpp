@@ -57,10 +57,11 @@ void measure_speed(AbContrast &c, const AbPairs &pairs, const ClusterSums &diffe
             std::make_shared<StudentInference>(middle.mean, *middle.error, middle.freedom);
 }
 
-constexpr size_t fewest_documents = 10;
+constexpr size_t fewest_for_shares = 10;
 
-void find_inference(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums) {
-    c.enough = sums.size() >= fewest_documents;
+void find_inference(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums,
+                    const AbStatistics &s) {
+    c.enough = sums.size() >= fewest_for_shares;
     if (c.yes_no && sums.size() == pairs.a.size()) {
         c.inference = std::make_shared<PairedRateInference>(count_pairs(pairs));
         c.method = "score (McNemar, Tango)";
@@ -68,9 +69,33 @@ void find_inference(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums
         c.inference = share_difference(sums, ab_step_of_unseen(c));
         c.method = "t, shares";
     } else {
-        c.inference = student_of_mean(sums);
-        c.method = "t";
+        c.enough =
+            sums.size() >= fewest_documents(c.ratio ? MeanScale::logarithms : MeanScale::plain);
+        c.inference = mean_of_documents(sums, s.resamples, s.seed);
+        c.method = mean_method(sums.size());
     }
+}
+
+bool are_positive(const std::vector<double> &values) {
+    return std::all_of(values.begin(), values.end(), [](double v) { return v > 0; });
+}
+
+// The geometric mean of A, by the logarithms of the documents' numbers.
+void measure_size(AbContrast &c, const AbPairs &pairs, const AbStatistics &s) {
+    std::vector<double> logarithms = pairs.a;
+    for (double &v : logarithms) v = std::log(v);
+    const ClusterSums sums = ClusterSums::of(logarithms, pairs.clusters);
+    c.clusters = sums.size();
+    c.geometric = true;
+    c.effect = c.mean_a = std::exp(sums.mean());
+    c.standard_error = cluster_error(sums);
+    c.freedom = static_cast<double>(c.clusters) - 1;
+    c.method = mean_method(c.clusters);
+    c.enough = c.clusters >= fewest_documents(MeanScale::logarithms);
+    const auto inference = mean_of_documents(sums, s.resamples, s.seed);
+    if (!inference || !c.enough) return;
+    const Interval found = inference->interval(s.confidence);
+    c.interval = c.interval_alone = Interval{std::exp(found.low), std::exp(found.high)};
 }
 
 } // namespace
@@ -82,13 +107,14 @@ double ab_step_of_unseen(const AbContrast &c) {
     return (differ * c.step + 1) / (differ + 1);
 }
 
-Interval interval_of_effect(const AbContrast &c, double confidence) {
+std::optional<Interval> interval_of_effect(const AbContrast &c, double confidence) {
     const Interval found = c.inference->interval(confidence);
+    if (!std::isfinite(found.low) || !std::isfinite(found.high)) return std::nullopt;
     Interval out{ab_effect_of(found.low, c.ratio), ab_effect_of(found.high, c.ratio)};
     if (c.bounded) out = {std::max(out.low, -1.0), std::min(out.high, 1.0)};
     // The two documents that share_difference() adds may draw a small sample's interval past its
     // mean.
-    return {std::min(out.low, c.effect), std::max(out.high, c.effect)};
+    return Interval{std::min(out.low, c.effect), std::max(out.high, c.effect)};
 }
 
 AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b,
@@ -119,9 +145,11 @@ void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s
     c.only_b = pairs.only_b;
     c.missing = pairs.example;
     if (pairs.a.empty()) return;
-    const auto positive = [](double v) { return v > 0; };
-    c.ratio = c.meaning.ratio && std::all_of(pairs.a.begin(), pairs.a.end(), positive) &&
-              std::all_of(pairs.b.begin(), pairs.b.end(), positive);
+    if (c.is_size && c.meaning.ratio && are_positive(pairs.a)) {
+        measure_size(c, pairs, s);
+        return;
+    }
+    c.ratio = c.geometric = c.meaning.ratio && are_positive(pairs.a) && are_positive(pairs.b);
     c.yes_no =
         c.meaning.kind == AbMetric::Kind::quality && is_yes_no(pairs.a) && is_yes_no(pairs.b);
     c.bounded =
@@ -156,12 +184,11 @@ void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s
             steps += std::abs(sums.sums[i] / sums.counts[i]);
         }
         if (c.gains + c.losses > 0) c.step = steps / static_cast<double>(c.gains + c.losses);
-        find_inference(c, pairs, sums);
+        find_inference(c, pairs, sums, s);
     }
-    if (c.inference) {
-        c.interval_alone = interval_of_effect(c, s.confidence);
-        c.interval = c.interval_alone;
-    }
+    // Without enough documents no interval holds.
+    if (c.inference && c.enough)
+        c.interval = c.interval_alone = interval_of_effect(c, s.confidence);
     if (!c.planned) c.inference.reset(); // of thousands of contrasts it would take much memory
 }
 

@@ -36,7 +36,7 @@ bool AbPlan::is_primary(const std::string &task, const std::string &metric) cons
 }
 
 bool AbPlan::has(const AbContrast &c) const {
-    if (c.kind == AbContrast::Kind::equal_bytes) return false;
+    if (c.kind == AbContrast::Kind::equal_bytes || c.is_size) return false;
     if (is_default())
         return c.kind == AbContrast::Kind::reference && is_primary(c.task, c.metric) &&
                std::find(sweeps_.begin(), sweeps_.end(), c.a) == sweeps_.end();
@@ -62,13 +62,21 @@ void AbPlan::note_missing(const std::vector<AbContrast> &contrasts,
     for (const AbPlannedContrast &one : contrasts_) {
         const std::string &on = one.on.empty() ? primary_ : one.on;
         const bool found = std::any_of(contrasts.begin(), contrasts.end(), [&](const auto &c) {
-            return c.planned && is_pair(one, c.a, c.b) && is_named(on, c.task, c.metric);
+            return (c.planned || c.is_size) && is_pair(one, c.a, c.b) &&
+                   is_named(on, c.task, c.metric);
         });
         if (!found)
             notes.push_back(fmt::format(
                 "the planned contrast of {} and {} on {} has no results of both at one budget",
                 printable(one.a, 60), printable(one.b, 60), printable(on, 120)));
     }
+    const bool is_size = std::any_of(contrasts.begin(), contrasts.end(), [&](const auto &c) {
+        return c.is_size && is_primary(c.task, c.metric);
+    });
+    if (is_size)
+        notes.push_back(fmt::format(
+            "{} against the reference is a size, not a test: plan pairs of arms for verdicts on it",
+            printable(primary_, 120)));
 }
 
 } // namespace keel

@@ -24,9 +24,18 @@ AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b
                     const AbNames &names);
 
 // The words are the same on the terminal, in summary.json and in the report.
-enum class AbVerdict { better, worse, not_distinguishable, equal, none, exploratory, too_few };
+enum class AbVerdict {
+    better,
+    worse,
+    not_distinguishable,
+    equal,
+    none,
+    exploratory,
+    too_few,
+    size
+};
 // "better", "worse", "not distinguishable", "equal in every item", "no item in common",
-// "exploratory", "too few documents"
+// "exploratory", "too few documents", "size"
 const char *ab_verdict_name(AbVerdict verdict);
 
 // A against B: one metric, item by item.
@@ -53,6 +62,10 @@ struct AbContrast {
     bool implied =
         false; // B's numbers are what they are by definition: the reference against itself
 
+    // A's distance from the reference (kld, top1): it is never 0, so it has a size and an interval,
+    // no test. `effect` is the geometric mean of kld, or its mean if a document has 0; top1 - 1.
+    bool is_size = false;
+
     uint64_t items = 0, clusters = 0, only_a = 0, only_b = 0;
     uint64_t gains = 0, losses = 0; // clusters in which A's mean is above B's, below it
     double step = 0;                // by how much, on average where they differ
@@ -61,6 +74,7 @@ struct AbContrast {
     bool yes_no = false;            // all numbers are 0 or 1
     bool bounded = false;           // all numbers are shares of a quality, from 0 to 1
     bool ratio = false;             // the effect is A / B - 1 by geometric means, else A - B
+    bool geometric = false;         // mean_a (and mean_b) are geometric means
     double mean_a = 0, mean_b = 0, effect = 0; // in the metric's units; of speeds trimmed means
     // Of the effect. Planned, after settle_verdicts(): simultaneous, all intervals of the family
     // hold together at the confidence; an end is open if Holm's later steps exclude it. Otherwise:
@@ -126,8 +140,9 @@ std::vector<AbContrast> contrast_cells(const AbContrast &named, const AbCell &a,
 // A step between the scale of `inference` and the effect's: a difference of logarithms to a ratio.
 double ab_effect_of(double on_scale, bool ratio);
 
-// The interval of the effect at `confidence`; contrast.inference is set.
-Interval interval_of_effect(const AbContrast &contrast, double confidence);
+// The interval of the effect at `confidence`; contrast.inference is set. Nothing if the bootstrap
+// has too few resamples for so high a confidence.
+std::optional<Interval> interval_of_effect(const AbContrast &contrast, double confidence);
 
 // How far a document counts that was not seen to differ: as far as those that did, and one more
 // that differs wholly.
@@ -154,6 +169,8 @@ std::string ab_protocol_text(const std::string &protocol);
 std::string ab_number_text(double value);
 // "+0.0123", "-4.2%": with as many digits as say something.
 std::string effect_text(double effect, bool ratio);
+// A value of the contrast's effect; a size has no sign.
+std::string effect_text(const AbContrast &contrast, double effect);
 // "0.08", "3.1%": what an experiment of this size could have seen; "nothing".
 std::string detectable_text(const AbContrast &contrast);
 // "<0.0001", "0.034", "-" for none.

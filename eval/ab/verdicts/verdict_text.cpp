@@ -18,6 +18,7 @@ const char *ab_verdict_name(AbVerdict verdict) {
     case AbVerdict::none: return "no item in common";
     case AbVerdict::exploratory: return "exploratory";
     case AbVerdict::too_few: return "too few documents";
+    case AbVerdict::size: return "size";
     case AbVerdict::not_distinguishable: break;
     }
     return "not distinguishable";
@@ -41,6 +42,12 @@ std::string effect_text(double effect, bool ratio) {
     return fmt::format("{}{}", effect > 0 ? "+" : "", ab_number_text(effect));
 }
 
+std::string effect_text(const AbContrast &c, double effect) {
+    // A size has no sign, but that of a share is a difference from 1.
+    if (c.is_size && !c.meaning.higher_is_better) return ab_number_text(effect);
+    return effect_text(effect, c.ratio);
+}
+
 std::string detectable_text(const AbContrast &c) {
     if (!c.detectable) return "nothing";
     return c.ratio ? fmt::format("{:.{}f}%", 100 * *c.detectable, *c.detectable < 0.1 ? 2 : 1)
@@ -55,9 +62,8 @@ std::string p_text(const std::optional<double> &p) {
 
 std::string interval_text(const AbContrast &c) {
     if (!c.interval) return "-";
-    return fmt::format("{}{}, {}{}", c.low_is_open ? "(" : "[",
-                       effect_text(c.interval->low, c.ratio),
-                       effect_text(c.interval->high, c.ratio), c.high_is_open ? ")" : "]");
+    return fmt::format("{}{}, {}{}", c.low_is_open ? "(" : "[", effect_text(c, c.interval->low),
+                       effect_text(c, c.interval->high), c.high_is_open ? ")" : "]");
 }
 
 std::string ab_margins_text(const std::vector<AbContrast> &contrasts) {
@@ -114,14 +120,15 @@ std::string verdict_line(const AbContrast &c) {
                        : c.verdict == AbVerdict::equal               ? "is equal in every item to"
                        : c.verdict == AbVerdict::not_distinguishable ? "is not distinguishable from"
                                                                      : "against";
-    std::string out =
-        fmt::format("{} {} {} on {}: {}", a, says, b, what, effect_text(c.effect, c.ratio));
+    std::string out = fmt::format("{} {} {} on {}: {}", a, says, b, what, effect_text(c, c.effect));
     if (c.interval) out += fmt::format(" {}", interval_text(c));
     if (c.p)
         out += fmt::format(", p = {} ({}, Holm over {})", p_text(c.p_adjusted), c.method,
                            c.family_size);
     out += fmt::format(", {} items in {} documents", c.items, c.clusters);
-    if (!c.planned || !c.enough) {
+    if (c.is_size) {
+        out += c.geometric ? "; a size, the geometric mean over documents" : "; a size";
+    } else if (!c.planned || !c.enough) {
         out += c.planned ? "; too few documents for a verdict" : "; exploratory";
     } else if (!c.detectable) {
         out += "; an experiment of this size can show nothing";
