@@ -23,14 +23,30 @@ constexpr int found_worse = 3;
 
 struct AbCompareArguments {
     std::string first, second;
-    double margin = -1, confidence = -1; // below 0: the first experiment's
+    std::vector<std::string> margins; // "METRIC=VALUE"
+    double confidence = -1;           // below 0: the first experiment's
     AbCompareOptions options;
     bool json = false;
 };
 
+// "hit=5 points"
+void add_margin(const std::string &text, AbMargins &margins) {
+    const size_t equals = text.find('=');
+    const std::string metric = text.substr(0, equals);
+    const auto margin = equals == std::string::npos
+                            ? std::nullopt
+                            : parse_ab_margin(text.substr(equals + 1), ab_metric(metric));
+    if (!margin)
+        throw_error(ErrorKind::usage,
+                    "--margin: expected METRIC=MARGIN with the metric's unit, such as 'hit=5 "
+                    "points', 'nll=0.02 nats' or 'kld=10%', found '{}'",
+                    printable(text, 60));
+    margins[metric] = *margin;
+}
+
 int run_compare(const AbCompareArguments &a) {
     AbCompareOptions options = a.options;
-    if (a.margin >= 0) options.margin = a.margin;
+    for (const std::string &text : a.margins) add_margin(text, options.margins);
     if (a.confidence >= 0) options.confidence = a.confidence;
     const AbComparison comparison = compare_ab(a.first, a.second, options);
     if (a.json) {
@@ -45,8 +61,8 @@ void add_ab_compare(Command &ab, Program &program) {
     Command &command = add_command(
         ab, program, "compare", "Hold a second experiment against a first, item by item",
         {{"keel ab compare out/main out/branch", "exit code 0: no worse than the margin, 3: worse"},
-         {"keel ab compare out/main out/branch --task passkey --margin 0.02 --strict",
-          "pass only what is shown to be no worse"}});
+         {"keel ab compare out/main out/branch --task passkey --margin 'hit=2 points' --strict",
+          "pass only what is shown to be non-inferior"}});
     auto a = std::make_shared<AbCompareArguments>();
     command.argument("FIRST", a->first,
                      "What is compared against: a folder of 'keel ab', or its results.jsonl");
@@ -54,10 +70,9 @@ void add_ab_compare(Command &ab, Program &program) {
     command.option("--arm NAME", a->options.arms, "This arm alone; can be repeated");
     command.option("--task NAME", a->options.tasks, "This task alone; can be repeated");
     command.option("--metric NAME", a->options.metrics, "This metric alone; can be repeated");
-    command
-        .option("--margin X", a->margin,
-                "What may be lost (default: the first experiment's statistics.margin)")
-        .range(0, 1e6);
+    command.option("--margin METRIC=X", a->margins,
+                   "What may be lost of a metric, with its unit: 'hit=5 points', 'nll=0.02 nats', "
+                   "'kld=10%' (default: the first experiment's); can be repeated");
     command
         .option("--confidence X", a->confidence,
                 "Of intervals and verdicts, 0.5 to 0.9999 (default: the first experiment's)")
@@ -65,7 +80,7 @@ void add_ab_compare(Command &ab, Program &program) {
     command.flag("--speed", a->options.speed,
                  "Times, rates and bytes decide as well, not qualities alone");
     command.flag("--strict", a->options.strict,
-                 "Exit with 3 too where a loss as large as the margin is not excluded, or results "
+                 "Exit with 3 too if a contrast is not shown to be non-inferior, or results "
                  "are missing");
     command.flag("--json", a->json, "Print one JSON object, with every contrast");
     command.action = [a] { return run_compare(*a); };

@@ -101,20 +101,4 @@ double student_quantile(double p, double freedom) {
     return low + 0.5 * (high - low);
 }
 
-double fair_coin_cdf(uint64_t k, uint64_t n) {
-    if (k >= n) return 1;
-    if (2 * k + 1 > n) return 1 - fair_coin_cdf(n - k - 1, n);
-    // From the largest term down: what is left off is smaller than what a double can add.
-    const auto whole = static_cast<double>(n);
-    auto at = static_cast<double>(k);
-    double term = std::exp(log_gamma(whole + 1) - log_gamma(at + 1) - log_gamma(whole - at + 1) -
-                           whole * std::numbers::ln2);
-    double sum = 0;
-    for (;; at -= 1) {
-        sum += term;
-        if (at == 0 || term < sum * 1e-18) return sum;
-        term *= at / (whole - at + 1);
-    }
-}
-
 } // namespace keel

@@ -14,7 +14,4 @@ double normal_quantile(double p);
 double student_cdf(double t, double freedom);
 double student_quantile(double p, double freedom);
 
-// P(X <= k) of n fair coins, 0 <= k <= n.
-double fair_coin_cdf(uint64_t k, uint64_t n);
-
 } // namespace keel

@@ -41,11 +41,11 @@ TEST_CASE("keel ab compare tells a gate by its exit code: 0 no worse, 3 worse, 2
     CHECK(contains(same.out, "passed"));
     const ProcessResult worse = keel_ab({"compare", good, bad});
     CHECK(worse.code == 3);
-    CHECK(
-        contains(worse.out,
-                 "worse: of 2 contrasts that decide, 1 are worse by more than the margin of 0.01"));
+    CHECK(contains(
+        worse.out,
+        "worse: of 2 contrasts that decide, 1 are worse by more than the margin (hit 1 point)"));
     CHECK(keel_ab({"compare", bad, good}).code == 0);
-    CHECK(keel_ab({"compare", good, bad, "--margin", "0.6"}).code == 0);
+    CHECK(keel_ab({"compare", good, bad, "--margin", "hit=60 points"}).code == 0);
     CHECK(keel_ab({"compare", good, bad, "--arm", "full"}).code == 0);
     CHECK(keel_ab({"compare", good, near}).code == 0);
     CHECK(keel_ab({"compare", good, near, "--strict"}).code == 3);
@@ -55,7 +55,7 @@ TEST_CASE("keel ab compare tells a gate by its exit code: 0 no worse, 3 worse, 2
     for (const std::vector<std::string> &wrong : {std::vector<std::string>{"compare", good},
                                                   {"compare", good, folder.path().string()},
                                                   {"compare", good, bad, "--task", "nothing"},
-                                                  {"compare", good, bad, "--margin", "-1"}}) {
+                                                  {"compare", good, bad, "--margin", "hit=0.1"}}) {
         const ProcessResult result = keel_ab(wrong);
         INFO(result.err);
         CHECK(result.code == 2);

@@ -46,7 +46,7 @@ TEST_CASE(
     const ProcessResult r = run_keel({"ab", quick, "--items", "2", "-o", out});
     INFO(r.err);
     REQUIRE(r.code == 0);
-    CHECK(contains(r.out, "Against the reference"));
+    CHECK(contains(r.out, "Planned contrasts"));
     CHECK(contains(r.out, "snapkv"));
     CHECK(contains(r.out, "report: "));
     CHECK(contains(

@@ -31,7 +31,8 @@ tasks:
   - {kind: jsonl, path: my_task.jsonl, metric: f1, prompt: "{context} Q: {input} A:"}
   - {kind: speed, depths: [0, 512, 1536], repeats: 5}
 seeds: [1, 2, 3]
-statistics: {confidence: 0.9, resamples: 2000, primary: passkey/hit, margin: 0.02}
+statistics: {confidence: 0.9, resamples: 2000, primary: passkey/hit,
+  margins: {hit: 2 points, nll: 0.5 nats, kld: 10%}}
 contrasts: [[window, q4cache]]
 output: {directory: ../out, eviction_logs: true, maps: 3}
 )";
@@ -78,7 +79,8 @@ TEST_CASE("an experiment's file is read as it stands") {
     CHECK(c.seeds == std::vector<uint64_t>{1, 2, 3});
     CHECK(c.statistics.confidence == 0.9);
     CHECK(c.statistics.primary == "passkey/hit");
-    CHECK(c.contrasts == std::vector<std::pair<std::string, std::string>>{{"window", "q4cache"}});
+    CHECK(c.statistics.margins == AbMargins{{"hit", 0.02}, {"kld", 0.1}, {"nll", 0.5}});
+    CHECK(c.contrasts == std::vector<AbPlannedContrast>{{"window", "q4cache", ""}});
     CHECK(c.output == "/out");
     CHECK(c.eviction_logs);
     CHECK(c.maps == 3);
@@ -93,7 +95,8 @@ TEST_CASE("what an experiment leaves out has a sound default") {
     CHECK(c.protocols == std::vector{AbProtocol::question_blind});
     CHECK(c.seeds == std::vector<uint64_t>{1});
     CHECK(c.output.filename() == "my-results");
-    CHECK(c.statistics.primary.empty());
+    CHECK(c.statistics.primary == "passkey/hit"); // the first task that measures quality
+    CHECK(c.contrasts.empty());
     CHECK(c.chat.template_name == "auto");
     CHECK_FALSE(c.chat.system);
 }
@@ -153,6 +156,22 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
         {"expected a confidence from 0.5 to 0.9999", {"confidence: 0.9", "confidence: 95"}},
         {"the arm 'window' against itself", {"[window, q4cache]", "[window, window]"}},
         {"expected an arm, found 'none'", {"[window, q4cache]", "[window, none]"}},
+        {"expected a metric of the task 'passkey' (hit) for 'statistics.primary', found "
+         "'passkey/hot'; did you mean 'hit'?",
+         {"passkey/hit", "passkey/hot"}},
+        {"expected a metric of the task 'continuation' (nll, kld, top1) for 'contrasts', found "
+         "'continuation/nil'",
+         {"[window, q4cache]", "[window, q4cache, continuation/nil]"}},
+        {"expected a margin of 'nll' in nats, such as '0.01 nats', found '0.5 points'",
+         {"0.5 nats", "0.5 points"}},
+        {"expected a margin of 'hit' in points, such as '1 point', found '0.02'",
+         {"2 points", "0.02"}},
+        {"expected a margin of 'kld' in %, such as '10%', found '100%'", {"10%", "100%"}},
+        {"unknown key 'hits' in 'statistics.margins'; did you mean 'hit'?",
+         {"{hit: 2", "{hits: 2"}},
+        {"unknown key 'margin' in 'statistics'; did you mean 'margins'?",
+         {"margins: {hit: 2 points, nll: 0.5 nats, kld: 10%}", "margin: 0.01"}},
+        {"or the word 'reference', found", {"[window, q4cache]", "[window]"}},
         {"expected a prompt with {context} and, behind it, {input}",
          {"{context} Q: {input} A:", "{input} {context}"}},
         {"unknown key 'plots' in 'output'", {"maps: 3", "plots: 3"}},
@@ -171,6 +190,23 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
     CHECK(contains(refusal(""), "expected an experiment"));
     CHECK(contains(refusal("base: p.yaml\n"), "expected the key 'arms'"));
     CHECK(contains(refusal("base: p.yaml\narms: {a: {}}\n"), "expected the key 'tasks'"));
+}
+
+TEST_CASE("planned contrasts: pairs, a metric of their own, 'reference' for all of its contrasts") {
+    const auto contrasts = [](const std::string &list) {
+        return parse_ab_config(with("contrasts: [[window, q4cache]]", "contrasts: " + list),
+                               "ab.yaml", "/folder")
+            .contrasts;
+    };
+    CHECK(contrasts("[[window, full, speed/ttft_ms], [q4cache, window]]") ==
+          std::vector<AbPlannedContrast>{{"window", "full", "speed/ttft_ms"},
+                                         {"q4cache", "window", ""}});
+    // The main metric of a task that is named alone.
+    CHECK(contrasts("[[window, full, continuation]]")[0].on == "continuation/nll");
+    const auto all = contrasts("[reference, [q4cache, window]]");
+    REQUIRE(all.size() > 2);
+    for (size_t i = 0; i + 1 < all.size(); ++i) CHECK(all[i].b == "full");
+    CHECK(all.back() == AbPlannedContrast{"q4cache", "window", ""});
 }
 
 TEST_CASE("shards take each document once, and are told by --shard or by mpirun") {

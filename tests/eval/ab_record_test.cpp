@@ -22,9 +22,9 @@ AbHeader header() {
     h.machine = "a processor";
     h.reference = "full";
     h.arms = {{"full", "policy: none"}, {"window", "policy: sliding_window"}};
-    h.contrasts = {{"window", "full"}};
+    h.contrasts = {{"window", "full", ""}, {"full", "window", "speed/ttft_ms"}};
     h.statistics.primary = "passkey";
-    h.statistics.margin = 0.02;
+    h.statistics.margins = {{"hit", 0.02}};
     h.shard = 2;
     h.shards = 3;
     h.facts = {{"threads", "2"}, {"KV", "f16"}};
@@ -104,7 +104,8 @@ TEST_CASE("records of an experiment are read as they were written") {
     CHECK(result.bytes == std::filesystem::file_size(file));
     CHECK_FALSE(result.dropped_tail);
     CHECK(ab_header_line(result.header) == ab_header_line(header()));
-    CHECK(result.header.statistics.margin == 0.02);
+    CHECK(result.header.statistics.margins == AbMargins{{"hit", 0.02}});
+    CHECK(result.header.contrasts == header().contrasts);
     CHECK(result.header.shard == 2);
     CHECK(result.header.facts == header().facts);
     const auto &i = std::get<AbItem>(records[0]);
@@ -142,7 +143,7 @@ TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") 
 
     // How it is judged may change on the way; when it began does not.
     AbHeader other = header();
-    other.statistics.margin = 0.5;
+    other.statistics.margins["hit"] = 0.5;
     other.date = "later";
     std::ofstream(file, std::ios::app | std::ios::binary) << "{half";
     {
@@ -150,7 +151,7 @@ TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") 
         writer.write(item("i3", 0));
     }
     CHECK(read(file, &result).size() == 3);
-    CHECK(result.header.statistics.margin == 0.5);
+    CHECK(result.header.statistics.margins.at("hit") == 0.5);
     CHECK(result.header.date == header().date);
 
     // A run that was killed at its first line lost nothing.

@@ -289,9 +289,12 @@ TEST_CASE("two experiments: equal, worse, and too small to say") {
     CHECK(contains(ab_comparison_text(lost), "worse: of 2 contrasts that decide, 1 are worse"));
     CHECK(ab_comparison_json(lost).at("passed") == false);
     CHECK(compare_ab(worse, first, options).passed());
-    options.margin = 0.5;
+    options.margins["hit"] = 0.5;
     CHECK(compare_ab(first, worse, options).passed());
-    options.margin.reset();
+    options.margins = {{"hits", 0.5}};
+    CHECK(contains(test::error_text([&] { compare_ab(first, worse, options); }),
+                   "--margin hits: there are no results of it"));
+    options.margins.clear();
     options.arms = {"full"};
     CHECK(compare_ab(first, worse, options).passed());
     options.arms = {"nobody"};

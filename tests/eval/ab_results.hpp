@@ -92,8 +92,11 @@ inline AbPairs ab_pairs(const std::vector<double> &a, const std::vector<double> 
     return pairs;
 }
 
+// A planned contrast of a family "x", without numbers.
 inline AbContrast ab_contrast(const std::string &metric) {
     AbContrast c;
+    c.planned = true;
+    c.family = "x";
     c.a = "a";
     c.b = "b";
     c.task = "t";

@@ -1,5 +1,15 @@
+#include "base/error.hpp"
+#include "eval/stats/bootstrap_t.hpp"
+#include "eval/stats/cluster_bootstrap.hpp"
+#include "eval/stats/clusters.hpp"
 #include "eval/stats/distributions.hpp"
-#include "eval/stats/statistics.hpp"
+#include "eval/stats/mean_inference.hpp"
+#include "eval/stats/multiplicity.hpp"
+#include "eval/stats/paired_rates.hpp"
+#include "eval/stats/power.hpp"
+#include "eval/stats/random.hpp"
+#include "eval/stats/trimmed_mean.hpp"
+#include "eval/stats/wilson.hpp"
 #include "support/error_text.hpp"
 
 #include <catch2/catch.hpp>
@@ -46,8 +56,6 @@ TEST_CASE("distributions are those of scipy") {
         CHECK(student_quantile(one["p"], one["freedom"]) == near(one["t"], 1e-7));
         CHECK(student_cdf(one["t"], one["freedom"]) == near(one["p"], 1e-8));
     }
-    for (const auto &one : golden()["coin"])
-        CHECK(fair_coin_cdf(one["k"], one["n"]) == near(one["p"], 1e-8));
     CHECK(std::isinf(normal_quantile(0)));
     CHECK(std::isinf(normal_quantile(1)));
 }
@@ -60,31 +68,92 @@ TEST_CASE("random numbers of experiments are xoshiro256**, whatever the platform
     for (int i = 0; i < 1000; ++i) CHECK(small.below(3) < 3);
 }
 
-TEST_CASE("intervals and tests of rates are those of scipy and of Newcombe's paper") {
+TEST_CASE("intervals of rates are scipy's") {
     for (const auto &one : golden()["wilson"]) {
         const Interval i = wilson_interval(one["hits"], one["n"], one["confidence"]);
         CHECK(i.low == near(one["low"]));
         CHECK(i.high == near(one["high"]));
     }
+    CHECK(wilson_interval(0, 0, 0.95) == Interval{0, 1});
+}
+
+TEST_CASE("paired rates: McNemar's and Tango's score test, and the interval that belongs to it") {
     for (const auto &one : golden()["paired"]) {
         INFO(one.dump());
-        CHECK(mcnemar_exact(counts(one["counts"])) == near(one["mcnemar"]));
-        const Interval i = newcombe_interval(counts(one["counts"]), 0.95);
-        CHECK(i.low == near(one["newcombe"][0]));
-        CHECK(i.high == near(one["newcombe"][1]));
+        const PairedRateInference found(counts(one["counts"]));
+        CHECK(found.p_outside(0, 0) == near(one["mcnemar"], 1e-7));
+        const Interval i = found.interval(0.95);
+        CHECK(i.low == near(one["tango"][0], 1e-7));
+        CHECK(i.high == near(one["tango"][1], 1e-7));
+        for (const auto &below : one["below"])
+            CHECK(found.below(below[0]) == Approx(below[1].get<double>()).epsilon(1e-4));
     }
-    // Table III of Newcombe 1998, method 10.
-    const Interval paper = newcombe_interval({36, 12, 2, 0}, 0.95);
-    CHECK(paper.low == Approx(0.0569).margin(5e-5));
-    CHECK(paper.high == Approx(0.3404).margin(5e-5));
-    CHECK(newcombe_interval({}, 0.95) == Interval{-1, 1});
-    CHECK(wilson_interval(0, 0, 0.95) == Interval{0, 1});
-    CHECK(mcnemar_exact({}) == 1);
-    CHECK(mcnemar_exact({5, 0, 0, 5}) == 1);
+    // Airway data of Fagerland, Lydersen and Laake (2014), Tango's interval.
+    const Interval paper = PairedRateInference({1, 1, 7, 12}).interval(0.95);
+    CHECK(paper.low == Approx(-0.517).margin(5e-4));
+    CHECK(paper.high == Approx(-0.026).margin(5e-4));
     // Nothing differed in 20 pairs: the interval does not shrink to a point.
-    const Interval equal = newcombe_interval({20, 0, 0, 0}, 0.95);
-    CHECK(equal.low < -0.1);
-    CHECK(equal.high > 0.1);
+    const PairedRateInference equal({20, 0, 0, 0});
+    CHECK(equal.p_outside(0, 0) == 1);
+    CHECK(equal.interval(0.95).low < -0.1);
+    CHECK(equal.interval(0.95).high > 0.1);
+    // All differed.
+    const Interval all = PairedRateInference({0, 20, 0, 0}).interval(0.95);
+    CHECK(all.high == 1);
+    CHECK(all.low < 0.9);
+    const Interval one = PairedRateInference({0, 1, 0, 0}).interval(0.95);
+    CHECK(one.low >= -1);
+    CHECK(one.low < 0);
+}
+
+TEST_CASE("an interval excludes a value exactly if its p is at most the level") {
+    const std::vector<double> shares{0, 0, -0.5, 0, 0.25, -1, 0, -0.25, 0, -0.5, -0.5, 0};
+    const std::vector<std::shared_ptr<const Inference>> all{
+        std::make_shared<PairedRateInference>(PairedCounts{30, 12, 3, 5}),
+        std::make_shared<StudentInference>(0.3, 0.1, 9),
+        share_difference(singles(shares), 0.5),
+        student_of_mean(singles(shares)),
+        std::make_shared<BootstrapTInference>(shares, 3999, 1),
+        mean_of_documents(singles(shares), 3999, 1)};
+    for (const auto &inference : all)
+        for (const double confidence : {0.5, 0.9, 0.95, 0.999}) {
+            const Interval i = inference->interval(confidence);
+            const double level = 1 - confidence, step = 1e-6;
+            CHECK(inference->p_above(i.low - step) <= level);
+            CHECK(inference->p_above(i.low + step) > level);
+            CHECK(inference->p_below(i.high + step) <= level);
+            CHECK(inference->p_below(i.high - step) > level);
+            // Inside a band: both ends of the interval are.
+            CHECK(inference->p_inside(i.low - step, i.high + step) <= level);
+            CHECK(inference->p_inside(i.low + step, i.high + step) > level);
+            CHECK(inference->p_outside(i.low - 1, i.low - step) <= level);
+            CHECK(inference->p_outside(i.low + step, i.low + 1) > level);
+        }
+}
+
+TEST_CASE("differences of shares: two documents more, one that differs to either side") {
+    // With one item a document: Bonett and Price (2012), (b + 1 - c - 1) / (n + 2) with Wald's
+    // error.
+    std::vector<double> values(40, 0.0);
+    std::fill_n(values.begin(), 10, -1.0);
+    values.back() = 1;
+    const auto found = share_difference(singles(values), 1);
+    const double lost = 11.0 / 42, won = 2.0 / 42;
+    const double error = std::sqrt((lost + won - (lost - won) * (lost - won)) / 42);
+    const Interval i = found->interval(0.95);
+    CHECK(0.5 * (i.low + i.high) == Approx(won - lost));
+    CHECK(0.5 * (i.high - i.low) == Approx(student_quantile(0.975, 41) * error));
+    CHECK(share_difference(ClusterSums{}, 1) == nullptr);
+    // No spread was seen: it is not taken for none.
+    CHECK(share_difference(singles(std::vector<double>(20, 0.0)), 1)->interval(0.95).high > 0.1);
+}
+
+TEST_CASE("documents of several items: one number each, with the mean and its error") {
+    const ClusterSums sums = ClusterSums::of({{1, 0, 1, 1, 0, 0.5}}, {{3, 3, 3, 5, 5, 9}});
+    const std::vector<double> numbers = sums.linearized();
+    REQUIRE(numbers.size() == 3);
+    CHECK((numbers[0] + numbers[1] + numbers[2]) / 3 == Approx(sums.mean()));
+    CHECK(cluster_error(singles(numbers)).value() == Approx(cluster_error(sums).value()));
 }
 
 TEST_CASE(
@@ -114,33 +183,14 @@ TEST_CASE(
     CHECK(found->bca->high == Approx(library["bca"][1].get<double>()).margin(0.02));
 }
 
-TEST_CASE("sign flips: all of them where they are few, a seeded sample elsewhere") {
-    for (const auto &one : golden()["flips"]) {
-        INFO(one.dump());
-        const SignFlip found = sign_flip_test(one["values"].get<std::vector<double>>(), 10000, 1);
-        CHECK(found.exact == one["exact"].get<bool>());
-        if (found.exact) {
-            CHECK(found.p == near(one["p"]));
-        } else {
-            CHECK(found.p == Approx(one["p"].get<double>()).margin(0.02));
-        }
-    }
-    CHECK(sign_flip_test({}, 100, 1).p == 1);
-    CHECK(sign_flip_test({{0, 0, 0}}, 100, 1).p == 1);
-    CHECK(sign_flip_test({{3}}, 100, 1).p == 1);
-    // Far out, it draws ten times as many, so that a correction for many contrasts leaves
-    // something.
-    const SignFlip clear = sign_flip_test(std::vector<double>(40, 1.0), 10000, 1);
-    CHECK(clear.p == Approx(1 / 100001.0));
-}
-
 TEST_CASE("Student's interval and test, Holm's adjustment, the detectable effect") {
     const auto &t = golden()["ttest"];
     const ClusterSums sums = singles(t["values"].get<std::vector<double>>());
-    CHECK(student_test(sums).value() == near(t["p"], 1e-7));
-    const auto interval = student_interval(sums, 0.95);
-    CHECK(interval.value().low == near(t["low"], 1e-7));
-    CHECK(interval.value().high == near(t["high"], 1e-7));
+    const auto student = student_of_mean(sums);
+    REQUIRE(student);
+    CHECK(student->p_outside(0, 0) == near(t["p"], 1e-7));
+    CHECK(student->interval(0.95).low == near(t["low"], 1e-7));
+    CHECK(student->interval(0.95).high == near(t["high"], 1e-7));
     const auto adjusted = holm(golden()["holm"]["p"].get<std::vector<double>>());
     for (size_t i = 0; i < adjusted.size(); ++i)
         CHECK(adjusted[i] == near(golden()["holm"]["adjusted"][i]));
@@ -155,16 +205,17 @@ TEST_CASE("a trimmed mean, its interval and test are a library's") {
         const TrimmedMean t = TrimmedMean::of(one["values"].get<std::vector<double>>());
         CHECK(t.mean == near(one["mean"]));
         CHECK(t.error.value() == near(one["error"]));
-        const auto interval = t.interval(0.95);
-        CHECK(interval.value().low == near(one["low"], 1e-7));
-        CHECK(interval.value().high == near(one["high"], 1e-7));
-        CHECK(t.test().value() == near(one["p"], 1e-7));
+        const StudentInference inference(t.mean, t.error.value(), t.freedom);
+        CHECK(inference.interval(0.95).low == near(one["low"], 1e-7));
+        CHECK(inference.interval(0.95).high == near(one["high"], 1e-7));
+        CHECK(inference.p_outside(0, 0) == near(one["p"], 1e-7));
     }
     CHECK(TrimmedMean::of({}).mean == 0);
-    CHECK_FALSE(TrimmedMean::of({0.5}).interval(0.95));
-    CHECK_FALSE(TrimmedMean::of({0.5}).test());
-    CHECK(TrimmedMean::of({0.5, 0.5}).test().value() == 0);
-    CHECK(TrimmedMean::of({0, 0, 0}).test().value() == 1);
+    CHECK_FALSE(TrimmedMean::of({0.5}).error);
+    CHECK(TrimmedMean::of({0.5, 0.5}).error == 0.0);
+    CHECK(StudentInference(0.5, 0, 1).p_outside(0, 0) == 0);
+    CHECK(StudentInference(0, 0, 1).p_outside(0, 0) == 1);
+    CHECK(StudentInference(0, 0, 1).interval(0.95) == Interval{0, 0});
     CHECK_THROWS_AS(TrimmedMean::of({1, NAN}), Error);
 }
 
@@ -173,8 +224,7 @@ TEST_CASE("samples of nothing, of one and of equals have no interval of their ow
     CHECK(none.mean() == 0);
     CHECK_FALSE(cluster_error(none));
     CHECK_FALSE(cluster_bootstrap(none, 0.95, 100, 1));
-    CHECK_FALSE(student_interval(none, 0.95));
-    CHECK_FALSE(student_test(none));
+    CHECK(student_of_mean(none) == nullptr);
     const ClusterSums one = singles({0.5});
     CHECK(one.mean() == 0.5);
     CHECK_FALSE(cluster_error(one));
@@ -185,8 +235,8 @@ TEST_CASE("samples of nothing, of one and of equals have no interval of their ow
     REQUIRE(interval);
     CHECK_FALSE(interval->bca);
     CHECK(interval->percentile.low == Approx(0.1));
-    CHECK(student_test(equal).value() == 0);
-    CHECK(student_test(singles({0, 0, 0})).value() == 1);
+    CHECK(student_of_mean(equal)->p_outside(0, 0) == 0);
+    CHECK(student_of_mean(singles({0, 0, 0}))->p_outside(0, 0) == 1);
     // Two items of one document are one piece of evidence.
     const std::vector<double> values{1, 2, 3, 4};
     const std::vector<uint32_t> clusters{5, 5, 5, 5};
@@ -201,7 +251,7 @@ TEST_CASE("a number that is not finite is refused, not averaged") {
     };
     refused([&] { singles({1, nan}); });
     refused([&] { singles({1, std::numeric_limits<double>::infinity()}); });
-    refused([&] { sign_flip_test({{nan}}, 10, 1); });
+    refused([&] { StudentInference(nan, 1, 3); });
     refused([&] { holm({{nan}}); });
     refused([&] { wilson_interval(nan, 3, 0.95); });
     refused([&] { minimal_detectable_effect(nan, 3, 0.95); });
@@ -209,6 +259,22 @@ TEST_CASE("a number that is not finite is refused, not averaged") {
     broken.sums[0] = nan;
     refused([&] { cluster_error(broken); });
     refused([&] { cluster_bootstrap(broken, 0.95, 10, 1); });
+}
+
+TEST_CASE("the documents that a test needs, and the share that gives them four times out of five") {
+    // 60 pairs: six lost and none won have p = 0.014 (McNemar's score), five 0.025: five are
+    // enough.
+    const auto lose = [](uint64_t n) {
+        return [n](uint64_t k) -> std::shared_ptr<const Inference> {
+            return std::make_shared<PairedRateInference>(PairedCounts{n - k, 0, k, 0});
+        };
+    };
+    CHECK(documents_needed(60, 0.05, lose(60)) == 4U);
+    CHECK(documents_needed(60, 0.02, lose(60)) == 6U);
+    CHECK_FALSE(documents_needed(3, 0.05, lose(3)));
+    CHECK_FALSE(documents_needed(0, 0.05, lose(0)));
+    // P(at least 6 of 60) = 0.8.
+    CHECK(share_for(60, 6) == Approx(0.129).margin(0.001));
 }
 
 TEST_CASE("equal seeds give equal intervals, other seeds others") {

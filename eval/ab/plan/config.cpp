@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/suggest.hpp"
 #include "config/yaml_reader.hpp"
+#include "eval/ab/plan/statistics_config.hpp"
 #include "platform/paths.hpp"
 #include "run/pipeline.hpp"
 
@@ -111,21 +112,6 @@ void read_arms(const YamlNode &root, AbConfig &c) {
         }
         c.arms.push_back(std::move(arm));
     }
-}
-
-std::vector<std::string> arm_names(const AbConfig &c) {
-    std::vector<std::string> names;
-    for (const AbArmEntry &arm : c.arms) names.push_back(arm.name);
-    return names;
-}
-
-std::string arm_name(const YamlNode &node, const AbConfig &c, std::string_view what) {
-    const std::string &name = scalar(node, what);
-    const std::vector<std::string> names = arm_names(c);
-    if (std::find(names.begin(), names.end(), name) == names.end())
-        fail(node.where(), fmt::format("expected {}, found {}{}", what, describe(node),
-                                       did_you_mean(name, names)));
-    return name;
 }
 
 void read_protocols(const YamlNode &root, AbConfig &c) {
@@ -293,55 +279,6 @@ void read_tasks(const YamlNode &root, AbConfig &c) {
 
 // ---- the rest ----------------------------------------------------------------------------------
 
-void read_statistics(const YamlNode &root, AbConfig &c) {
-    const YamlEntry *entry = root.find("statistics");
-    if (entry == nullptr || entry->value.is_null()) return;
-    const YamlNode &node = entry->value;
-    if (!node.is_map())
-        fail(node.where(),
-             fmt::format("expected a map for 'statistics', found {}", describe(node)));
-    check_keys(node, "'statistics'", {"confidence", "resamples", "seed", "primary", "margin"});
-    const auto value = [&](const char *key) -> const YamlNode * {
-        const YamlEntry *found = node.find(key);
-        return found == nullptr || found->value.is_null() ? nullptr : &found->value;
-    };
-    if (const YamlNode *v = value("confidence"))
-        c.statistics.confidence = number(*v, "a confidence", 0.5, 0.9999);
-    if (const YamlNode *v = value("resamples"))
-        c.statistics.resamples = static_cast<uint64_t>(integer(*v, "resamples", 100, 1'000'000));
-    if (const YamlNode *v = value("seed"))
-        c.statistics.seed = static_cast<uint64_t>(integer(*v, "a seed", 0, most_seed));
-    if (const YamlNode *v = value("margin")) c.statistics.margin = number(*v, "a margin", 0, 1e6);
-    if (const YamlNode *v = value("primary")) {
-        const std::string &primary = scalar(*v, "the name of a task");
-        std::vector<std::string> names;
-        for (const AbTask &task : c.tasks) names.push_back(task.name);
-        const std::string task = primary.substr(0, primary.find('/'));
-        if (std::find(names.begin(), names.end(), task) == names.end())
-            fail(v->where(), fmt::format("expected the name of a task ({}), or TASK/METRIC, for "
-                                         "'statistics.primary', found {}",
-                                         fmt::join(names, ", "), describe(*v)) +
-                                 did_you_mean(task, names));
-        c.statistics.primary = primary;
-    }
-}
-
-void read_contrasts(const YamlNode &root, AbConfig &c) {
-    const YamlEntry *entry = root.find("contrasts");
-    if (entry == nullptr) return;
-    for (const YamlNode *item : items(entry->value, "contrasts", 10'000)) {
-        if (item->kind != YamlNode::Kind::sequence || item->items.size() != 2)
-            fail(item->where(),
-                 fmt::format("expected the names of two arms, as [one, other], found {}",
-                             describe(*item)));
-        std::pair<std::string, std::string> pair = {arm_name(item->items[0], c, "an arm"),
-                                                    arm_name(item->items[1], c, "an arm")};
-        if (pair.first == pair.second)
-            fail(item->where(), fmt::format("the arm '{}' against itself", pair.first));
-        c.contrasts.push_back(std::move(pair));
-    }
-}
-
 void read_seeds(const YamlNode &root, AbConfig &c) {
     c.seeds = {1};
     const YamlEntry *entry = root.find("seeds");
@@ -388,7 +325,7 @@ AbConfig read_config(const YamlNode &root, const std::string &name) {
     read_arms(root, c);
     c.reference = c.arms.front().name;
     if (const YamlEntry *entry = root.find("reference"))
-        c.reference = arm_name(entry->value, c, "the name of an arm");
+        c.reference = read_arm_name(entry->value, c, "the name of an arm");
     if (const YamlEntry *entry = root.find("budgets")) c.budgets = read_budget_list(entry->value);
     read_protocols(root, c);
     read_chat(root, c);
@@ -397,8 +334,8 @@ AbConfig read_config(const YamlNode &root, const std::string &name) {
     if (const YamlEntry *entry = root.find("batch"))
         c.batch = static_cast<uint32_t>(
             integer(entry->value, "documents at once for 'batch'", 1, Pipeline::most_batch));
-    read_statistics(root, c);
-    read_contrasts(root, c);
+    read_ab_statistics(root, c);
+    read_ab_contrasts(root, c);
     read_output(root, name, c);
     return c;
 }
@@ -429,6 +366,19 @@ const char *ab_task_kind_name(AbTaskKind kind) {
 const char *ab_answer_metric_name(AbAnswerMetric metric) {
     static constexpr const char *names[] = {"substring_all", "substring_any", "exact", "f1"};
     return names[static_cast<size_t>(metric)];
+}
+
+std::vector<std::string> ab_task_metrics(const AbTask &task) {
+    switch (task.kind) {
+    case AbTaskKind::continuation: return {"nll", "kld", "top1"};
+    case AbTaskKind::jsonl: return {ab_answer_metric_name(task.metric)};
+    case AbTaskKind::speed:
+        return {"decode_tokens_per_second", "prefill_tokens_per_second", "ttft_ms", "decode_ms_p50",
+                "decode_ms_p99"};
+    case AbTaskKind::passkey:
+    case AbTaskKind::facts: break;
+    }
+    return {"hit"};
 }
 
 AbConfig load_ab_config(const std::filesystem::path &file) {

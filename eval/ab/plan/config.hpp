@@ -92,6 +92,9 @@ struct AbTask {
     int64_t repeats = 0, decode = 0; // speed
 };
 
+// The metrics that a task measures; the first is its main one.
+std::vector<std::string> ab_task_metrics(const AbTask &task);
+
 struct AbConfig {
     std::filesystem::path file; // for messages and defaults; empty: from memory
     std::string title;
@@ -108,9 +111,10 @@ struct AbConfig {
     // several rows may round otherwise.
     uint32_t batch = 1;
     AbStatistics statistics;
-    std::vector<std::pair<std::string, std::string>> contrasts; // pairs of arms; empty: all
-    std::filesystem::path output;                               // absolute
-    bool eviction_logs = false;                                 // write one for each arm and budget
+    // The planned ones; empty: each arm, but sweeps, against the reference on the primary metric.
+    std::vector<AbPlannedContrast> contrasts;
+    std::filesystem::path output; // absolute
+    bool eviction_logs = false;   // write one for each arm and budget
     int64_t maps =
         2; // items of each task of which keep maps, cache timelines and curves are recorded
 

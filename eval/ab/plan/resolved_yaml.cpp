@@ -116,13 +116,20 @@ std::string ab_resolved_yaml(const AbExperiment &e) {
     out += fmt::format("seeds: [{}]\n", fmt::join(c.seeds, ", "));
     if (c.batch > 1) out += fmt::format("batch: {}\n", c.batch);
     const AbStatistics &s = c.statistics;
-    out += fmt::format("statistics: {{confidence: {}, resamples: {}, seed: {}, margin: {}",
-                       s.confidence, s.resamples, s.seed, s.margin);
+    out += fmt::format("statistics: {{confidence: {}, resamples: {}, seed: {}", s.confidence,
+                       s.resamples, s.seed);
+    std::vector<std::string> margins;
+    for (const auto &[metric, margin] : s.margins)
+        margins.push_back(
+            fmt::format("{}: {}", metric, quoted(ab_margin_text(margin, ab_metric(metric)))));
+    if (!margins.empty()) out += fmt::format(", margins: {{{}}}", fmt::join(margins, ", "));
     if (!s.primary.empty()) out += fmt::format(", primary: {}", quoted(s.primary));
     out += "}\n";
     if (!c.contrasts.empty()) {
         out += "contrasts:\n";
-        for (const auto &[a, b] : c.contrasts) out += fmt::format("  - [{}, {}]\n", a, b);
+        for (const AbPlannedContrast &one : c.contrasts)
+            out += fmt::format("  - [{}, {}{}]\n", one.a, one.b,
+                               one.on.empty() ? "" : ", " + quoted(one.on));
     }
     return out + fmt::format("output: {{directory: {}, eviction_logs: {}, maps: {}}}\n",
                              quoted(c.output.string()), c.eviction_logs, c.maps);

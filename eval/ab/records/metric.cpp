@@ -22,8 +22,9 @@ AbMetric ab_metric(std::string_view name) {
     if (name.ends_with("_per_second")) return {AbMetric::Kind::speed, true, true};
     if (has_word(name, {"ms", "us", "ns", "seconds"})) return {AbMetric::Kind::speed, false, true};
     if (has_word(name, {"bytes", "kib", "mib"})) return {AbMetric::Kind::memory, false, true};
-    if (has_word(name, {"ppl", "perplexity"})) return {AbMetric::Kind::divergence, false, true};
-    if (has_word(name, {"nll", "kld"})) return {AbMetric::Kind::divergence, false, false};
+    if (has_word(name, {"kld", "ppl", "perplexity"}))
+        return {AbMetric::Kind::divergence, false, true};
+    if (has_word(name, {"nll"})) return {AbMetric::Kind::divergence, false, false};
     return {};
 }
 

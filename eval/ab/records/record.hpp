@@ -1,5 +1,7 @@
 #pragma once
 
+#include "eval/ab/records/margin.hpp"
+
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -24,10 +26,17 @@ struct AbStatistics {
     double confidence = 0.95;   // of intervals and of Holm's level
     uint64_t resamples = 10000; // of each bootstrap
     uint64_t seed = 1;          // of the bootstrap
-    std::string primary; // a task's name, or "task/metric"; empty: all contrasts are of one family
-    // What may be lost without being called worse: in the metric's units (hits, top1, nll, kld), as
-    // a share for speeds.
-    double margin = 0.01;
+    // "task/metric", or a task's name for all its metrics (older results); empty: the first quality
+    // metric of the results.
+    std::string primary;
+    AbMargins margins; // the declared ones; ab_margin_of() has defaults
+};
+
+// A contrast that was declared before the run: arms at equal budgets, a against b.
+struct AbPlannedContrast {
+    std::string a, b;
+    std::string on; // "task/metric"; empty: the primary metric
+    bool operator==(const AbPlannedContrast &) const = default;
 };
 
 struct AbArm {
@@ -50,8 +59,8 @@ struct AbHeader {
     std::string title;
     std::string reference; // the arm that others are compared with
     std::vector<AbArm> arms;
-    std::vector<std::pair<std::string, std::string>>
-        contrasts; // arms, at equal budgets; empty: all pairs
+    // Empty: each arm, but sweeps, against the reference on the primary metric.
+    std::vector<AbPlannedContrast> contrasts;
     std::vector<std::string>
         sweeps; // arms that run under several budgets of their own, to draw a curve
     // Arm and budget of each cell that reads every prompt itself. The others share prefills.

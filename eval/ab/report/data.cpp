@@ -51,10 +51,14 @@ class Writer {
     std::string write() {
         notes_ = summary_.notes;
         out_.begin_object().key("header").raw(ab_header_line(summary_.header));
+        out_.member("primary", summary_.primary);
+        out_.member("margins", ab_margins_text(summary_.contrasts));
         out_.member("records", summary_.records);
         write_cells();
         write_contrasts();
-        list("apart", true, [&] { write_apart(); });
+        list("apart", true, [&] {
+            for (const AbApart &one : summary_.apart) out_.value(apart_text(one));
+        });
         write_speeds();
         list("heat", level_ < 3, [&] { write_heat(); });
         list("curves", level_ < 3, [&] { write_curves(); });
@@ -143,9 +147,13 @@ class Writer {
     void write_contrast(const AbContrast &c) {
         const auto mean = [&](double value) { return c.items > 0 ? number(value) : Short{"null"}; };
         row(texts_(c.a), texts_(c.a_budget), texts_(c.b), texts_(c.b_budget), texts_(c.protocol),
-            texts_(c.task), texts_(c.metric), texts_(c.family), texts_(c.interval_method),
-            texts_(c.test), static_cast<int>(c.kind), static_cast<int>(c.verdict), c.within_margin,
-            mean(c.mean_a), mean(c.mean_b), mean(c.effect), end(c.interval, &Interval::low),
+            texts_(c.task), texts_(c.metric), texts_(c.family), texts_(c.method),
+            static_cast<int>(c.kind), static_cast<int>(c.verdict), c.planned, c.low_is_open,
+            c.high_is_open, c.within_margin, c.non_inferior, c.beyond_margin,
+            number(c.margin_band().low), number(c.margin_band().high),
+            c.p_within() ? number(c.p_within_adjusted()) : Short{"null"},
+            c.p_non_inferior ? number(c.p_non_inferior_adjusted) : Short{"null"}, mean(c.mean_a),
+            mean(c.mean_b), mean(c.effect), end(c.interval, &Interval::low),
             end(c.interval, &Interval::high), number(c.p),
             c.p ? number(c.p_adjusted) : Short{"null"}, c.family_size, number(c.detectable),
             c.items, c.clusters, c.identical, c.only_a + c.only_b, c.ratio,
@@ -154,27 +162,34 @@ class Writer {
     }
 
     void write_contrasts() {
-        table("contrasts",
-              {"a",      "aBudget", "b",     "bBudget",   "protocol", "task",      "metric",
-               "family", "method",  "test",  "kind",      "verdict",  "within",    "meanA",
-               "meanB",  "effect",  "low",   "high",      "p",        "pAdjusted", "size",
-               "seen",   "n",       "docs",  "identical", "missing",  "ratio",     "up",
-               "sort",   "bytes",   "peakA", "peakB",     "noise",    "implied",   "length"},
-              10, [&] {
+        table("contrasts", {"a",           "aBudget",  "b",
+                            "bBudget",     "protocol", "task",
+                            "metric",      "family",   "method",
+                            "kind",        "verdict",  "planned",
+                            "lowOpen",     "highOpen", "within",
+                            "nonInferior", "beyond",   "marginLow",
+                            "marginHigh",  "pWithin",  "pNonInferior",
+                            "meanA",       "meanB",    "effect",
+                            "low",         "high",     "p",
+                            "pAdjusted",   "size",     "seen",
+                            "n",           "docs",     "identical",
+                            "missing",     "ratio",    "up",
+                            "sort",        "bytes",    "peakA",
+                            "peakB",       "noise",    "implied",
+                            "length"},
+              9, [&] {
                   bool cut = false;
                   for (const AbContrast &c : summary_.contrasts) {
-                      const bool is_left_out = level_ >= 4 && c.kind == AbContrast::Kind::pair;
+                      const bool is_left_out =
+                          level_ >= 4 && c.kind == AbContrast::Kind::pair && !c.planned;
                       cut = cut || is_left_out;
                       if (!is_left_out) write_contrast(c);
                   }
-                  if (cut) left_out("contrasts between two arms that are not the reference");
+                  if (cut)
+                      left_out("exploratory contrasts between two arms that are not the reference");
                   for (const AbContrast &c : summary_.equal_bytes) write_contrast(c);
                   for (const AbContrast &c : summary_.noise) write_contrast(c);
               });
-    }
-
-    void write_apart() {
-        for (const AbApart &one : summary_.apart) out_.value(apart_text(one));
     }
 
     void write_speeds() {

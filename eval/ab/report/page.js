@@ -4,9 +4,9 @@ const cells = rowsOf(data.cells), contrasts = rowsOf(data.contrasts), speeds = r
 
 // In the order of AbVerdict and AbContrast::Kind.
 const verdicts = ["better", "worse", "not distinguishable", "equal in every item",
-  "no item in common"];
-const signs = ["▲ ", "▼ ", "○ ", "= ", ""];
-const chips = ["better", "worse", "same", "same", "same"];
+  "no item in common", "exploratory", "too few documents", "size"];
+const signs = ["▲ ", "▼ ", "○ ", "= ", "", "", "", ""];
+const chips = ["better", "worse", "same", "same", "same", "same", "same", "same"];
 const kinds = ["against the reference", "between arms", "at equal bytes",
   "reference against itself", "two experiments"];
 const isQuality = kind => kind < 2;
@@ -27,6 +27,14 @@ const asked = c => c.task + (c.protocol ? " · " + c.protocol : "");
 const question = c => c.task + " · " + c.metric + (c.protocol ? " · " + c.protocol : "");
 const questionAt = c => question(c) + (c.length >= 0 ? " @ " + c.length : "");
 const interval = (low, high, text) => isGiven(low) ? `[${text(low)}, ${text(high)}]` : "-";
+// A size has no sign, but that of a share is a difference from 1.
+const effectText = (c, v) => c.verdict === 7 && !c.up ? num(v) : signed(v, c.ratio);
+// An open end is excluded itself.
+const intervalOf = c => {
+  if (!isGiven(c.low)) return "-";
+  const text = v => effectText(c, v);
+  return (c.lowOpen ? "(" : "[") + text(c.low) + ", " + text(c.high) + (c.highOpen ? ")" : "]");
+};
 const itemsOf = c => c.n + (c.docs !== c.n ? " / " + c.docs : "");
 const percent = v => (v > 0 ? "+" : "") + (100 * v).toFixed(Math.abs(v) < 0.1 ? 2 : 1) + "%";
 const pText = p => p === null ? "-" : p < 0.0001 ? "<0.0001" : p.toFixed(p < 0.01 ? 4 : 3);
@@ -55,7 +63,8 @@ function byBudget(a, b) {
 const byArm = (a, b) => arms.indexOf(a.arm) - arms.indexOf(b.arm) || byBudget(a.budget, b.budget);
 // Questions of the primary metric come first.
 function primaryFirst(list) {
-  const rank = text => statistics.primary && text.startsWith(statistics.primary) ? 0 : 1;
+  const primary = data.primary.replace("/", " · ");
+  const rank = text => primary && text.startsWith(primary) ? 0 : 1;
   return list.slice().sort((a, b) => rank(a) - rank(b));
 }
 function placeOf([arm, budget, protocol, task, metric]) {
@@ -74,12 +83,10 @@ function showHeader() {
   heading(header.title || "keel ab", [`${arms.length} arms`, `${data.records} records`,
     header.reference && "reference: " + header.reference,
     header.shards > 1 && `shard ${header.shard} of ${header.shards}`].filter(Boolean).join(", "));
-  const main = contrasts.filter(c => c.kind === 0 && isQuality(c.sort) &&
-    !c.family.startsWith("secondary") && !c.family.endsWith("sweeps"));
+  const main = contrasts.filter(c => c.planned);
   if (main.length) {
-    const primary = statistics.primary ? " on " + statistics.primary : "";
     const counts = el("div", {class: "counts"},
-      el("span", {class: "soft", text: `Against ${header.reference}${primary}:`}));
+      el("span", {class: "soft", text: `${main.length} planned contrasts:`}));
     verdicts.forEach((verdict, i) => {
       const n = main.filter(c => c.verdict === i).length;
       if (n || i < 3)
@@ -88,10 +95,10 @@ function showHeader() {
     page.append(counts);
   }
   const box = section("What ran");
-  const {confidence, resamples, seed, margin} = statistics;
+  const {confidence, resamples, seed} = statistics;
   const settings = [`${100 * confidence}% intervals`, `${resamples} resamples`, `seed ${seed}`,
-    `margin ${margin}`];
-  if (statistics.primary) settings.push("primary: " + statistics.primary);
+    `margins: ${data.margins}`];
+  if (data.primary) settings.push("primary: " + data.primary);
   const facts = [["model", header.model], ["machine", header.machine],
     ["keel", header.version + (header.commit ? ` (${header.commit})` : "")], ["date", header.date],
     ["config hash", header.config_hash], ["statistics", settings.join(", ")], ...header.facts];
@@ -125,10 +132,10 @@ function forest(c, reach) {
   const w = 130, h = 16, middle = h / 2;
   const x = v => w / 2 + (w / 2 - 4) * Math.max(-1, Math.min(1, v / reach));
   const colour = ["var(--good)", "var(--bad)", "var(--flat)"][Math.min(2, c.verdict)];
-  const fill = "fill:" + colour, margin = statistics.margin;
+  const fill = "fill:" + colour, from = x(c.marginLow), to = x(c.marginHigh);
   const svg = sv("svg", {width: w, height: h, viewBox: `0 0 ${w} ${h}`, role: "img",
     "aria-label": "interval"},
-  sv("rect", {x: x(-margin), y: 0, width: Math.max(0, x(margin) - x(-margin)), height: h,
+  sv("rect", {x: from, y: 0, width: Math.max(0, to - from), height: h,
     style: "fill:var(--grid)"}),
   sv("line", {x1: w / 2, x2: w / 2, y1: 0, y2: h, class: "axis", "stroke-dasharray": "2 2"}));
   if (c.low !== null) {
@@ -144,7 +151,7 @@ function forest(c, reach) {
   return svg;
 }
 function verdictChip(c) {
-  if (!c.n) return el("span", {class: "soft", text: verdicts[4]});
+  if (!c.n || c.verdict >= 5) return el("span", {class: "soft", text: verdicts[c.verdict]});
   const text = signs[c.verdict] + verdicts[c.verdict];
   const chip = el("span", {class: "chip " + chips[c.verdict], text});
   if (c.verdict !== 2) return chip;
@@ -167,47 +174,61 @@ function reachesOf(list) {
   }
   return c => reaches.get(key(c)) || 1;
 }
+function marginText(c) {
+  if (c.within) return `within (p ${pText(c.pWithin)})`;
+  if (c.nonInferior) return `non-inferior (p ${pText(c.pNonInferior)})`;
+  return c.beyond ? "beyond" : "";
+}
+// Without a planned contrast: no p and no verdict.
 function verdictTable(host, list, withBytes, limit) {
-  const reach = reachesOf(list);
+  const reach = reachesOf(list), level = 100 * statistics.confidence + "%";
+  const isPlanned = list.some(c => c.planned);
+  const onlyPlanned = columns => isPlanned ? columns : [];
   const columns = [
     {name: "arm", key: c => at(c.a, c.aBudget)},
-    {name: "verdict", key: c => c.verdict, node: verdictChip},
+    ...onlyPlanned([{name: "verdict", key: c => c.verdict, node: verdictChip}]),
     {name: "against", key: c => at(c.b, c.bBudget)},
     {name: "on", key: questionAt},
-    {name: "effect", key: c => c.effect, text: c => signed(c.effect, c.ratio), right: true,
-      title: "A - B; for speeds A / B - 1"},
-    {name: 100 * statistics.confidence + "% interval",
-      text: c => interval(c.low, c.high, v => signed(v, c.ratio)),
-      title: "of this contrast by itself; the verdict is after Holm's adjustment"},
+    {name: "effect", key: c => c.effect, text: c => effectText(c, c.effect), right: true,
+      title: "A - B; A / B - 1 of speeds, bytes, kld and perplexities; of sizes A itself"},
+    {name: level + " interval", text: c => intervalOf(c),
+      title: "planned contrasts: all intervals hold together; exploratory ones: of this " +
+        "contrast by itself. A round bracket: the end itself is excluded"},
     {name: "", node: c => forest(c, reach(c)), title: "the interval around 0; shaded: the margin"},
-    {name: "p", key: c => c.pAdjusted, text: c => pText(c.pAdjusted), right: true,
-      title: "adjusted by Holm's method"},
-    {name: "could see", key: c => c.seen, text: detectable, right: true,
-      title: "the least effect that this many items show in 80% of such experiments"},
+    ...onlyPlanned([
+      {name: "p", key: c => c.pAdjusted, text: c => pText(c.pAdjusted), right: true,
+        title: "adjusted by Holm's method over the planned contrasts"},
+      {name: "could see", key: c => c.seen, text: c => c.planned ? detectable(c) : "-", right: true,
+        title: "the least effect that this many items show in 80% of such experiments"},
+      {name: "margin", key: c => 2 * c.within + c.nonInferior, text: marginText,
+        title: "margins: " + data.margins + ". Within: no loss and no gain as large as the " +
+          "margin. Non-inferior: no loss as large. Beyond: a larger loss"},
+    ]),
     {name: "n", key: c => c.n, text: itemsOf, right: true, title: "items / documents"},
-    {name: "in margin", key: c => c.within, text: c => c.within ? "yes" : "",
-      title: `a loss as large as the margin of ${statistics.margin} is excluded`},
     {name: "A", key: c => c.meanA, text: c => num(c.meanA), right: true,
       title: "mean of the items that both have (geometric and trimmed for speeds)"},
     {name: "B", key: c => c.meanB, text: c => num(c.meanB) + (c.implied ? "*" : ""), right: true,
       title: "* by definition"},
-    {name: "test", key: c => c.test,
-      text: c => c.test + (c.size > 1 ? `, ${c.size} contrasts` : "")},
+    {name: "method", key: c => c.method,
+      text: c => c.method + (c.size > 1 ? `, ${c.size} contrasts` : "")},
   ];
   const held = {name: "bytes held", key: c => c.bytes, text: c => bytes(c.bytes), right: true,
     title: "bytes of cache plus policy that both arms hold while items are scored"};
   const peaks = {name: "peaks", text: c => bytes(c.peakA) + ", " + bytes(c.peakB),
     title: "the peaks of A and B, cache plus policy"};
-  if (withBytes) columns.splice(3, 0, held, peaks);
+  if (withBytes) columns.splice(isPlanned ? 3 : 2, 0, held, peaks);
   dataTable(host, list, columns, limit);
 }
 function showVerdicts() {
-  const made = section("Verdicts", "A against B, item by item. p-values are adjusted by Holm's " +
-    "method over all contrasts of a family; a verdict needs p and the interval to agree, and an " +
-    "effect above the noise floor.");
+  const made = section("Verdicts", "A against B, item by item. Planned contrasts have a verdict: " +
+    "p is adjusted by Holm's method over all of them, their intervals hold together, and a " +
+    "verdict agrees with its interval. All others are exploratory: an effect and an interval of " +
+    "this contrast by itself, no verdict.");
   const [bar, host] = controls(made), all = contrasts.filter(c => c.kind !== 2);
   const filters = [
-    {name: "contrasts", of: c => kinds[c.kind], value: all.some(c => c.kind === 0) ? kinds[0] : ""},
+    {name: "contrasts", of: c => c.planned ? "planned" : "exploratory",
+      value: all.some(c => c.planned) ? "planned" : ""},
+    {name: "of", of: c => kinds[c.kind], value: ""},
     {name: "task", of: c => c.task, value: ""},
     {name: "metric", of: c => c.metric, value: ""},
     {name: "protocol", of: c => c.protocol, value: ""},
@@ -283,7 +304,7 @@ function showEqualBytes() {
   if (equal.length + data.apart.length === 0) return;
   const made = section("At equal bytes", "Compares two arms that hold the same bytes (cache plus " +
     "policy) while items are scored. Between two budgets of an arm, its items are interpolated " +
-    "linearly in bytes.");
+    "linearly in bytes. These contrasts are exploratory.");
   if (equal.length) verdictTable(made, equal, true, 25);
   if (data.apart.length === 0) return;
   const lines = data.apart.map(text => el("li", {text}));
@@ -500,14 +521,17 @@ function showHelp() {
   for (const text of [
     "Items are paired: both arms answered the same question of the same document. Items of one " +
     "document are not independent, so intervals and tests count documents.",
-    "Hits (0 or 1), one item a document: McNemar's exact test and Newcombe's interval. Anything " +
-    "else: a sign-flip test over documents and the BCa bootstrap; Student's t for fewer than 10 " +
-    "or more than 1000 documents.",
+    "Interval and p come from one method. Hits (0 or 1), one item a document: the score test " +
+    "of McNemar and Tango. Other shares: Student's t over documents, with two documents added " +
+    "that differ to either side. Other numbers: Student's t joined with bootstrap-t over " +
+    "documents; kld of two arms on logarithms, as the ratio of geometric means. kld and top1 " +
+    "against the reference are sizes with an interval: they are never 0, so no test is made.",
     "“Not distinguishable” is not “equal”: “could see” is the least effect that so many items " +
-    "would have shown in 80% of such experiments, with as many contrasts as the family has. " +
-    "“Equal in every item” is a count; it proves no more than its interval does. “Within margin” " +
-    "means that the interval excludes a loss as large as the margin " +
-    `(${statistics.margin}).`,
+    "would have shown in 80% of such experiments, with as many planned contrasts. “Equal in " +
+    "every item” is a count; it proves no more than its interval does.",
+    `Margins (${data.margins}): “within” needs two one-sided tests, that no loss and no gain is ` +
+    "as large as the margin; “non-inferior” needs the test of the loss alone; “beyond” is a loss " +
+    "that is larger, by the whole interval. Each has Holm's adjustment over the planned contrasts.",
     "Bytes held: the cache plus the memory that the core holds for the policy, while an item was " +
     "scored, as a mean over the items. Peak: the largest sum of both at any moment, with the " +
     "prompt before the eviction and a replay.",

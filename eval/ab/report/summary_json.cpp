@@ -78,20 +78,30 @@ Json contrast_json(const AbContrast &c) {
     j["metric"] = c.metric;
     if (c.length >= 0) j["length"] = c.length;
     j["higher_is_better"] = c.meaning.higher_is_better;
+    j["planned"] = c.planned;
     j["verdict"] = ab_verdict_name(c.verdict);
     j["within_margin"] = c.within_margin;
+    j["non_inferior"] = c.non_inferior;
     if (c.kind == AbContrast::Kind::runs) j["equal_rerun"] = c.is_equal_rerun;
     j["beyond_margin"] = c.beyond_margin;
     j["effect"] = c.items > 0 ? Json(c.effect) : Json();
-    j["effect_is"] = c.ratio ? "ratio" : "difference";
+    j["effect_is"] = c.is_size ? "size" : c.ratio ? "ratio" : "difference";
+    j["geometric"] = c.geometric;
     j["interval"] = or_null(c.interval);
-    j["interval_method"] = c.interval_method;
-    j["percentile"] = or_null(c.percentile);
-    j["bca"] = or_null(c.bca);
+    j["interval_is"] = c.p ? "simultaneous" : "of this contrast by itself";
+    j["open_ends"] = Json::array();
+    if (c.low_is_open) j["open_ends"].push_back("low");
+    if (c.high_is_open) j["open_ends"].push_back("high");
+    j["interval_alone"] = or_null(c.interval_alone);
+    j["method"] = c.method;
     j["standard_error"] = or_null(c.standard_error);
     j["p"] = or_null(c.p);
-    j["test"] = c.test;
     j["p_adjusted"] = c.p ? Json(c.p_adjusted) : Json();
+    j["margin"] = or_null(c.margin);
+    j["p_within"] = or_null(c.p_within());
+    j["p_within_adjusted"] = c.p_within() ? Json(c.p_within_adjusted()) : Json();
+    j["p_non_inferior"] = or_null(c.p_non_inferior);
+    j["p_non_inferior_adjusted"] = c.p_non_inferior ? Json(c.p_non_inferior_adjusted) : Json();
     j["family"] = c.family;
     j["family_size"] = c.family_size;
     j["detectable"] = or_null(c.detectable);
@@ -120,11 +130,23 @@ Json ab_contrasts_json(const std::vector<AbContrast> &contrasts) {
     return contrasts_json(contrasts);
 }
 
+Json ab_margins_json(const std::vector<AbContrast> &contrasts) {
+    Json all = Json::object();
+    for (const AbContrast &c : contrasts)
+        if (c.margin)
+            all[c.metric] = {{"margin", *c.margin},
+                             {"unit", ab_margin_unit(c.meaning)},
+                             {"text", ab_margin_text(*c.margin, c.meaning)}};
+    return all;
+}
+
 Json ab_summary_json(const AbSummary &s) {
     Json j;
     j["format"] = "keel-ab-summary/1";
     // The header as it stands in the results.
     j["header"] = Json::parse(ab_header_line(s.header));
+    j["primary"] = s.primary;
+    j["margins"] = ab_margins_json(s.contrasts);
     j["records"] = s.records;
     j["cells"] = Json::array();
     for (const AbCellSummary &cell : s.cells) j["cells"].push_back(cell_json(cell));

@@ -45,7 +45,11 @@ std::string verdict_cell(const AbContrast &c) {
             out += fmt::format(" (could see {})", detectable_text(c));
         }
     }
-    if (c.within_margin && c.verdict != AbVerdict::better) out += ", within the margin";
+    if (c.within_margin) {
+        out += ", within the margin";
+    } else if (c.non_inferior && c.verdict != AbVerdict::better) {
+        out += ", non-inferior";
+    }
     return out;
 }
 
@@ -81,6 +85,7 @@ std::string ab_contrast_table(const Choice &contrasts) {
     const bool protocols = any([](const AbContrast *c) { return !c->protocol.empty(); });
     const bool bytes =
         any([](const AbContrast *c) { return c->kind == AbContrast::Kind::equal_bytes; });
+    const bool planned = any([](const AbContrast *c) { return c->planned; });
     std::vector<Row> rows;
     std::vector<bool> right;
     const auto column = [&](bool wanted, const char *title, bool to_right, auto text) {
@@ -113,55 +118,55 @@ std::string ab_contrast_table(const Choice &contrasts) {
     column(true, "A", true, [&](const AbContrast &c) { return number(c, c.mean_a); });
     column(true, "B", true, [&](const AbContrast &c) { return number(c, c.mean_b); });
     column(true, "effect", true,
-           [](const AbContrast &c) { return c.items > 0 ? effect_text(c.effect, c.ratio) : "-"; });
-    column(true, "interval", false,
-           [](const AbContrast &c) { return interval_text(c.interval, c.ratio); });
-    column(true, "p", true, [](const AbContrast &c) {
+           [](const AbContrast &c) { return c.items > 0 ? effect_text(c, c.effect) : "-"; });
+    column(true, "interval", false, [](const AbContrast &c) { return interval_text(c); });
+    column(planned, "p", true, [](const AbContrast &c) {
         return p_text(c.p ? std::optional(c.p_adjusted) : std::nullopt);
     });
     column(true, "n", true, [](const AbContrast &c) { return std::to_string(c.items); });
-    column(true, "verdict", false, verdict_cell);
+    column(planned, "verdict", false, verdict_cell);
     return aligned(rows, right);
 }
 
 std::string ab_summary_text(const AbSummary &s) {
     const AbStatistics &how = s.header.statistics;
-    std::string out =
-        fmt::format("{}{} records; reference {}; intervals of {:g}%, each of its contrast alone; "
-                    "verdicts after "
-                    "Holm within each family; margin {:g}\n",
-                    s.header.title.empty() ? "" : printable(s.header.title, 100) + ": ", s.records,
-                    s.header.reference.empty() ? "none" : printable(s.header.reference, 60),
-                    100 * how.confidence, how.margin);
     using Kind = AbContrast::Kind;
-    const auto of = [](Kind kind, const std::string &part) {
+    const Choice planned = chosen(s.contrasts, [](const AbContrast &c) { return c.planned; });
+    std::string out = fmt::format(
+        "{}{} records; reference {}; primary {}; margins: {}\n",
+        s.header.title.empty() ? "" : printable(s.header.title, 100) + ": ", s.records,
+        s.header.reference.empty() ? "none" : printable(s.header.reference, 60),
+        s.primary.empty() ? "none" : printable(s.primary, 120), ab_margins_text(s.contrasts));
+    out +=
+        fmt::format("Planned contrasts: {}. Their intervals of {:g}% hold together, p is adjusted "
+                    "by Holm's method, and a verdict agrees with its interval. All others are "
+                    "exploratory: each interval is of {:g}% by itself, and there is no verdict.\n",
+                    planned.size(), 100 * how.confidence, 100 * how.confidence);
+    const auto other = [](Kind kind, bool is_quality) {
         return [=](const AbContrast &c) {
-            const char *mine = c.family.ends_with(ab_sweeps_family) ? "sweeps"
-                               : c.family.starts_with("secondary")  ? "other"
-                                                                    : "primary";
-            return c.kind == kind && c.meaning.is_quality() && part == mine;
+            return c.kind == kind && !c.planned && !c.is_size &&
+                   c.meaning.is_quality() == is_quality;
         };
     };
-    const std::string primary =
-        how.primary.empty() ? "" : fmt::format(" (primary: {})", printable(how.primary, 60));
-    constexpr size_t first = 30, other = 16, further = 12;
-    add_section(out, "Against the reference" + primary,
-                chosen(s.contrasts, of(Kind::reference, "primary")), first);
-    add_section(out, "Against the reference, other tasks",
-                chosen(s.contrasts, of(Kind::reference, "other")), other);
-    add_section(out, "Against the reference, sweeps",
-                chosen(s.contrasts, of(Kind::reference, "sweeps")), other);
-    add_section(out, "Between arms at the same budget" + primary,
-                chosen(s.contrasts, of(Kind::pair, "primary")), further);
-    const auto is_primary = [&](const AbContrast &c) {
-        return how.primary.empty() || c.task == how.primary ||
-               c.task + "/" + c.metric == how.primary;
+    const auto on_primary = [&](const AbContrast &c) {
+        return !c.planned && c.meaning.is_quality() &&
+               (c.task == s.primary || c.task + "/" + c.metric == s.primary);
     };
-    add_section(out, "At equal bytes", chosen(s.equal_bytes, is_primary), further);
-    const auto is_speed = [](const AbContrast &c) {
-        return c.kind == Kind::reference && !c.meaning.is_quality();
+    const auto pair_on_primary = [&](const AbContrast &c) {
+        return c.kind == Kind::pair && on_primary(c);
     };
-    add_section(out, "Speed against the reference", chosen(s.contrasts, is_speed), further);
+    constexpr size_t first = 40, further = 16, last = 12;
+    add_section(out, "Planned contrasts", planned, first);
+    add_section(out, "Sizes: distance from the reference; kld as geometric mean over documents",
+                chosen(s.contrasts, [](const AbContrast &c) { return c.is_size; }), further);
+    add_section(out, "Exploratory: against the reference",
+                chosen(s.contrasts, other(Kind::reference, true)), further);
+    add_section(out, "Exploratory: between arms at the same budget, on the primary metric",
+                chosen(s.contrasts, pair_on_primary), last);
+    add_section(out, "Exploratory: at equal bytes, on the primary metric",
+                chosen(s.equal_bytes, on_primary), last);
+    add_section(out, "Exploratory: speed against the reference",
+                chosen(s.contrasts, other(Kind::reference, false)), last);
     constexpr size_t most = 12;
     if (!s.apart.empty()) {
         out += "\n";

@@ -18,7 +18,7 @@ std::vector<std::string> words(std::string_view text) {
 }
 
 // The words of the training corpus: others would be another task to the model.
-const std::vector<std::string> names =
+const std::vector<std::string> first_names =
     words("Lily Tom Anna Ben Mia Sam Lucy Max Sue Tim Amy Jack Emma Leo Rose Bob Ella Finn Zoe Dan "
           "Kim Joe Nina Ted Ivy Roy Jane Carl Ruth Paul");
 const std::vector<std::string> things =
@@ -130,7 +130,7 @@ AbRecallDocument ab_passkey(AbDraws random, const AbFiller &filler, size_t bytes
 
 AbRecallDocument ab_facts(AbDraws random, const AbFiller &filler, size_t bytes) {
     const size_t n = 2 + random.below(5);
-    std::vector<std::string> owners = names;
+    std::vector<std::string> owners = first_names;
     random.shuffle(owners);
     owners.resize(n);
     AbRecallDocument d;

@@ -49,6 +49,12 @@ void check_names(const std::vector<std::string> &wanted, const AbTable &table, c
     }
 }
 
+void check_margins(const AbMargins &margins, const AbTable &table) {
+    std::vector<std::string> metrics;
+    for (const auto &[metric, margin] : margins) metrics.push_back(metric);
+    check_names(metrics, table, "--margin", &AbCellKey::metric);
+}
+
 std::string cell_name(const AbCellKey &key) {
     std::string out;
     for (const std::string *part : {&key.arm, &key.budget, &key.protocol, &key.task, &key.metric})
@@ -149,7 +155,8 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
     AbComparison out;
     out.strict = options.strict;
     out.statistics = before.header.statistics;
-    if (options.margin) out.statistics.margin = *options.margin;
+    check_margins(options.margins, before);
+    for (const auto &[metric, margin] : options.margins) out.statistics.margins[metric] = margin;
     if (options.confidence) out.statistics.confidence = *options.confidence;
     out.first = describe(before, first);
     out.second = describe(after, second);
@@ -193,6 +200,7 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
         c.task = cell.task;
         c.metric = cell.metric;
         c.meaning = cell.kind;
+        c.planned = decides;
         c.family = decides ? "decides" : "shown";
         for (AbContrast &one : contrast_cells(c, *found, cell, names, out.statistics)) {
             added += one.only_a;
@@ -210,7 +218,7 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
         if (c.family != "decides") continue;
         ++out.decided;
         out.worse += c.beyond_margin ? 1 : 0;
-        out.unproven += !c.beyond_margin && !c.within_margin ? 1 : 0;
+        out.unproven += !c.beyond_margin && !c.non_inferior ? 1 : 0;
     }
     if (out.lost > 0)
         out.notes.push_back(
@@ -254,7 +262,7 @@ std::string ab_comparison_text(const AbComparison &c) {
         if (one.verdict == AbVerdict::equal) {
             ++equal;
             reruns += one.is_equal_rerun ? 1 : 0;
-            shown += one.within_margin ? 1 : 0;
+            shown += one.non_inferior ? 1 : 0;
         } else {
             differing.push_back(&one);
         }
@@ -266,7 +274,7 @@ std::string ab_comparison_text(const AbComparison &c) {
                          const auto rank = [](const AbContrast &x) {
                              return (x.beyond_margin                 ? 0
                                      : x.verdict == AbVerdict::worse ? 1
-                                     : !x.within_margin              ? 2
+                                     : !x.non_inferior               ? 2
                                                                      : 3) +
                                     (x.family == "decides" ? 0 : 4);
                          };
@@ -278,18 +286,17 @@ std::string ab_comparison_text(const AbComparison &c) {
     if (all > most) out += fmt::format("... and {} more: --json has them\n", all - most);
     if (equal > 0)
         out += fmt::format(
-            "{}{} of {} contrasts are equal in every item, {} of these within the margin{}\n",
+            "{}{} of {} contrasts are equal in every item, {} of these non-inferior{}\n",
             differing.empty() ? "" : "\n", equal, c.contrasts.size(), shown,
             reruns == 0 ? "" : fmt::format(" ({} of a rerun, equal to the bit)", reruns));
     for (const std::string &note : c.notes) out += fmt::format("note: {}\n", printable(note, 300));
     out += fmt::format(
-        "\n{}: of {} contrasts that decide, {} are worse by more than the margin of {:g}, {} "
-        "are not shown to "
-        "be within it{}\n",
+        "\n{}: of {} contrasts that decide, {} are worse by more than the margin ({}), {} are not "
+        "shown to be non-inferior{}\n",
         c.passed()    ? "passed"
         : c.worse > 0 ? "worse"
                       : "not passed",
-        c.decided, c.worse, c.statistics.margin, c.unproven,
+        c.decided, c.worse, ab_margins_text(c.contrasts), c.unproven,
         !c.strict                    ? ""
         : c.lost + c.lost_items == 0 ? " (--strict: these count)"
                                      : " (--strict: these count, and so does what is missing)");
@@ -303,7 +310,7 @@ nlohmann::ordered_json ab_comparison_json(const AbComparison &c) {
     j["b"] = c.first;
     j["passed"] = c.passed();
     j["strict"] = c.strict;
-    j["margin"] = c.statistics.margin;
+    j["margins"] = ab_margins_json(c.contrasts);
     j["confidence"] = c.statistics.confidence;
     j["same_config"] = c.same_config;
     j["same_experiment"] = c.same_experiment;

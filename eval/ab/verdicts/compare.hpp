@@ -13,10 +13,11 @@
 namespace keel {
 
 struct AbCompareOptions {
-    std::optional<double> margin, confidence;      // else the first experiment's own
+    AbMargins margins;                // of these metrics; else the first experiment's own
+    std::optional<double> confidence; // else the first experiment's own
     std::vector<std::string> arms, tasks, metrics; // none: all
     bool speed = false;                            // times, rates and bytes decide as well
-    bool strict = false; // pass only what is shown to be within the margin
+    bool strict = false;                           // pass only what is shown to be non-inferior
 };
 
 struct AbComparison {
@@ -28,7 +29,7 @@ struct AbComparison {
     std::vector<std::string> notes;    // cells and items that only one has, differing models
     uint64_t decided = 0;              // contrasts that count
     uint64_t worse = 0;                // of these, shown to be worse by more than the margin
-    uint64_t unproven = 0;             // of these, neither that nor shown to be within the margin
+    uint64_t unproven = 0;             // of these, neither that nor shown to be non-inferior
     uint64_t lost = 0;                 // cells of the first experiment that the second lacks
     uint64_t lost_items = 0; // numbers of the first that the second lacks, in cells that both have
     bool strict = false;

@@ -40,8 +40,8 @@ AbNoise::AbNoise(const AbTable &table, const AbNames &names, const AbStatistics 
             if (cell.kind.kind != AbMetric::Kind::speed) {
                 floor = ab_mean_distance(cell, *first->second, names);
             } else if (c.identical < c.items) {
-                const auto &range = c.percentile ? c.percentile : c.interval;
-                if (range) floor = std::max({floor, std::abs(range->low), std::abs(range->high)});
+                if (const auto &range = c.interval)
+                    floor = std::max({floor, std::abs(range->low), std::abs(range->high)});
             }
             double &known = floors_[{c.protocol, c.task, c.metric, c.length}];
             known = std::max(known, floor);

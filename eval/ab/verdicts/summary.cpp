@@ -2,9 +2,10 @@
 
 #include "base/display.hpp"
 #include "base/error.hpp"
+#include "eval/ab/verdicts/cells.hpp"
 #include "eval/ab/verdicts/noise.hpp"
+#include "eval/ab/verdicts/plan.hpp"
 #include "eval/ab/verdicts/warnings.hpp"
-#include "eval/stats/estimate.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -20,66 +21,15 @@ namespace {
 constexpr size_t most_pair_contrasts = 3000;
 constexpr size_t most_equal_bytes_arms = 8;
 
+// From the reference: the reference's own is 0, or 1 of top1, by definition.
+bool is_distance(const std::string &metric) { return metric == "kld" || metric == "top1"; }
+
 bool is_rerun(const AbCell &cell) { return cell.arm.ends_with(ab_rerun_suffix); }
-
-// Median and quantiles of values, in any order.
-template <typename Row> void fill_quantiles(Row &row, std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    row.median = quantile(values, 0.5);
-    row.p25 = quantile(values, 0.25);
-    row.p75 = quantile(values, 0.75);
-    row.p99 = quantile(values, 0.99);
-}
-
-// The interval of a rate whose items share documents: as if there were as many items as the
-// documents' spread is worth.
-Interval rate_interval(const ClusterSums &sums, const AbStatistics &s) {
-    const auto n = static_cast<double>(sums.items);
-    const double rate = sums.mean(), binomial = rate * (1 - rate) / n;
-    double effective = n;
-    if (sums.sums.size() < sums.items) {
-        const double error = cluster_error(sums).value_or(0);
-        effective = error > 0 && binomial > 0 ? std::min(n, n * binomial / (error * error))
-                                              : static_cast<double>(sums.sums.size());
-    }
-    return wilson_interval(rate * effective, effective, s.confidence);
-}
-
-AbCellSummary summarize_cell(const AbCell &cell, const AbStatistics &s) {
-    AbCellSummary out;
-    out.cell = &cell;
-    std::vector<double> values;
-    std::vector<uint32_t> clusters;
-    bool yes_no = cell.kind.kind == AbMetric::Kind::quality;
-    for (const AbPoint &point : cell.points) {
-        values.push_back(point.value);
-        clusters.push_back(point.cluster);
-        yes_no = yes_no && (point.value == 0 || point.value == 1);
-    }
-    const ClusterSums sums = ClusterSums::of(values, clusters);
-    out.items = values.size();
-    out.clusters = sums.sums.size();
-    out.mean = sums.mean();
-    fill_quantiles(out, values);
-    constexpr size_t few = 10, many = 1000;
-    if (yes_no) {
-        out.interval = rate_interval(sums, s);
-    } else if (sums.sums.size() < few || sums.sums.size() > many) {
-        out.interval = student_interval(sums, s.confidence);
-    } else if (const auto bootstrap = cluster_bootstrap(sums, s.confidence, s.resamples, s.seed)) {
-        out.interval = bootstrap->bca.value_or(bootstrap->percentile);
-    }
-    return out;
-}
-
-// Does the primary task, as "task" or "task/metric", name this metric?
-bool is_primary(const std::string &primary, const std::string &task, const std::string &metric) {
-    return primary == task || primary == task + "/" + metric;
-}
 
 class Builder {
   public:
-    Builder(const AbTable &table, const AbNames &names) : table_(table), names_(names) {
+    Builder(const AbTable &table, const AbNames &names)
+        : table_(table), names_(names), plan_(table) {
         out_.header = table.header;
         out_.records = table.records;
         out_.notes = table.notes;
@@ -91,7 +41,7 @@ class Builder {
             throw_error(ErrorKind::input,
                         "the experiment's results hold no item: it ended before its first one");
         for (const AbCell &cell : table_.cells)
-            out_.cells.push_back(summarize_cell(cell, statistics()));
+            out_.cells.push_back(summarize_ab_cell(cell, statistics()));
         mark_fronts();
         add_speeds();
         noise_ = AbNoise(table_, names_, statistics());
@@ -100,8 +50,10 @@ class Builder {
         add_reference_contrasts();
         add_pair_contrasts();
         settle_verdicts(out_.contrasts, statistics());
+        plan_.note_missing(out_.contrasts, out_.notes);
         add_equal_bytes();
         out_.warnings = table_.warnings;
+        out_.primary = plan_.primary();
         find_ab_warnings(out_);
         return std::move(out_);
     }
@@ -113,29 +65,6 @@ class Builder {
     const AbCell *find(AbCellKey key) const {
         const auto at = by_key_.find(key);
         return at == by_key_.end() ? nullptr : at->second;
-    }
-
-    // Drawn for its curve: one that was declared a contrast is not.
-    bool is_sweep(const std::string &arm) const {
-        const AbHeader &h = table_.header;
-        return std::find(h.sweeps.begin(), h.sweeps.end(), arm) != h.sweeps.end() &&
-               std::none_of(h.contrasts.begin(), h.contrasts.end(), [&](const auto &pair) {
-                   return pair.first == arm || pair.second == arm;
-               });
-    }
-
-    std::string family_of(const AbContrast &c) const {
-        const std::string &primary = statistics().primary;
-        std::string family = c.kind == AbContrast::Kind::equal_bytes ? "equal bytes" : "quality";
-        if (!c.meaning.is_quality()) {
-            family = "speed and memory";
-        } else if (!primary.empty()) {
-            const char *part = is_primary(primary, c.task, c.metric) ? "primary" : "secondary";
-            family = c.kind == AbContrast::Kind::equal_bytes ? fmt::format("{}, {}", part, family)
-                                                             : part;
-        }
-        return is_sweep(c.a) || is_sweep(c.b) ? fmt::format("{}, {}", family, ab_sweeps_family)
-                                              : family;
     }
 
     std::vector<AbContrast> measure(AbContrast::Kind kind, const AbCell &a, const AbCell &b,
@@ -150,8 +79,10 @@ class Builder {
         c.task = a.task;
         c.metric = a.metric;
         c.meaning = a.kind;
-        c.family = family_of(c);
         c.implied = implied;
+        c.is_size = kind == AbContrast::Kind::reference && is_distance(a.metric);
+        c.planned = plan_.has(c);
+        c.family = c.planned ? "planned" : "exploratory";
         std::vector<AbContrast> out = contrast_cells(c, a, b, names_, statistics());
         for (AbContrast &one : out) one.noise = noise_.of(one);
         return out;
@@ -168,7 +99,7 @@ class Builder {
 
     // What the reference's divergence from itself is, where nobody measured it.
     std::optional<AbCell> implied_reference(const AbCell &cell) const {
-        if (cell.metric != "kld" && cell.metric != "top1") return std::nullopt;
+        if (!is_distance(cell.metric)) return std::nullopt;
         const bool known =
             std::any_of(table_.cells.begin(), table_.cells.end(), [&](const AbCell &other) {
                 return other.arm == reference() && other.task == cell.task &&
@@ -219,7 +150,7 @@ class Builder {
                 row.key = cell;
                 row.length = length;
                 row.items = values.size();
-                fill_quantiles(row, std::move(values));
+                fill_ab_quantiles(row, std::move(values));
                 out_.speeds.push_back(std::move(row));
             }
         }
@@ -251,22 +182,6 @@ class Builder {
                 printable(reference(), 60), printable(what, 120)));
     }
 
-    bool is_declared(const std::string &a, const std::string &b) const {
-        const auto &pairs = table_.header.contrasts;
-        return pairs.empty() || std::any_of(pairs.begin(), pairs.end(), [&](const auto &pair) {
-                   return (pair.first == a && pair.second == b) ||
-                          (pair.first == b && pair.second == a);
-               });
-    }
-
-    // As declared ("a, b": a against b), else the one that comes later in the list of arms against
-    // the earlier.
-    bool is_reversed(const std::string &a, const std::string &b) const {
-        const auto &pairs = table_.header.contrasts;
-        return std::find(pairs.begin(), pairs.end(), std::pair(b, a)) != pairs.end() &&
-               std::find(pairs.begin(), pairs.end(), std::pair(a, b)) == pairs.end();
-    }
-
     void add_pair_contrasts() {
         // Cells of one question at one budget; they come in the order of arms.
         std::map<std::tuple<std::string, std::string, std::string, std::string>,
@@ -284,21 +199,20 @@ class Builder {
             for (size_t i = 0; i < group->size(); ++i)
                 for (size_t j = i + 1; j < group->size(); ++j) {
                     const AbCell *a = (*group)[j], *b = (*group)[i];
-                    if (!is_declared(a->arm, b->arm)) continue;
-                    if (is_reversed(a->arm, b->arm)) std::swap(a, b);
+                    if (!plan_.lists(a->arm, b->arm)) continue;
+                    if (plan_.is_reversed(a->arm, b->arm)) std::swap(a, b);
                     all.emplace_back(a, b);
                 }
-        if (all.size() > most_pair_contrasts) {
+        if (plan_.is_default() && all.size() > most_pair_contrasts) {
             const size_t before = all.size();
             std::erase_if(all, [&](const auto &pair) {
                 const AbCell &cell = *pair.first;
-                return !cell.kind.is_quality() ||
-                       !is_primary(statistics().primary, cell.task, cell.metric);
+                return !plan_.is_primary(cell.task, cell.metric);
             });
             if (all.size() > most_pair_contrasts) all.resize(most_pair_contrasts);
             out_.notes.push_back(fmt::format(
-                "{} pairs of arms are more than {}: {} are compared with each other, of "
-                "the primary task; 'contrasts' declares the ones that matter",
+                "{} pairs of arms are more than {}: {} are compared with each other, on "
+                "the primary metric; 'contrasts' declares the ones that matter",
                 before, most_pair_contrasts, all.size()));
         }
         for (const auto &[a, b] : all) add(measure(AbContrast::Kind::pair, *a, *b));
@@ -317,17 +231,17 @@ class Builder {
             if ((a == reference() && is_plain(a)) || (b == reference() && is_plain(b)))
                 return false;
             if (is_plain(a) && is_plain(b)) return false; // nothing to choose a size of
-            if (!table_.header.contrasts.empty() && is_declared(a, b)) return true;
-            return is_plain(a) || is_plain(b) || (few && table_.header.contrasts.empty());
+            if (!plan_.is_default() && plan_.lists(a, b)) return true;
+            return is_plain(a) || is_plain(b) || (few && plan_.is_default());
         };
-        if (!few && table_.header.contrasts.empty())
+        if (!few && plan_.is_default())
             out_.notes.push_back(
                 "at equal bytes, arms are compared with those that evict nothing alone, "
                 "since there are many; "
                 "'contrasts' declares others");
         AbEqualBytes found = compare_at_equal_bytes(table_, names_, statistics(), wanted);
         for (AbContrast &c : found.contrasts) {
-            c.family = family_of(c);
+            c.family = "exploratory";
             c.noise = noise_.of(c);
         }
         settle_verdicts(found.contrasts, statistics());
@@ -372,6 +286,7 @@ class Builder {
 
     const AbTable &table_;
     const AbNames &names_;
+    AbPlan plan_;
     AbSummary out_;
     std::map<AbCellKey, const AbCell *> by_key_;
     AbNoise noise_;

@@ -37,6 +37,7 @@ struct AbSpeedRow {
 
 struct AbSummary {
     AbHeader header;
+    std::string primary; // "task/metric"; in older results it may be a task's name
     uint64_t records = 0;
     std::vector<AbCellSummary> cells;
     std::vector<AbContrast>
@@ -58,15 +59,15 @@ nlohmann::ordered_json ab_summary_json(const AbSummary &summary);
 // The list of contrasts in it.
 nlohmann::ordered_json ab_contrasts_json(const std::vector<AbContrast> &contrasts);
 
-// What the terminal shows: the verdicts against the reference, of the primary task first; then what
+// {"hit": {"margin": 0.05, "unit": "points", "text": "5 points"}}: of the planned contrasts.
+nlohmann::ordered_json ab_margins_json(const std::vector<AbContrast> &contrasts);
+
+// What the terminal shows: the verdicts of planned contrasts, then exploratory effects, then what
 // to know about them.
 std::string ab_summary_text(const AbSummary &summary);
 
-// Contrasts as an aligned table.
+// Contrasts as an aligned table. Without a planned one it has no p and no verdict.
 std::string ab_contrast_table(const std::vector<const AbContrast *> &contrasts);
-
-// How the families of contrasts with sweeps end.
-inline constexpr std::string_view ab_sweeps_family = "sweeps";
 
 // A full cache below this share of hits makes what a policy does to them meaningless.
 inline constexpr double ab_reference_floor = 0.7;

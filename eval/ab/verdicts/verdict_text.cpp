@@ -3,15 +3,49 @@
 
 #include "base/display.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
+#include <map>
 
 namespace keel {
+
+const char *ab_verdict_name(AbVerdict verdict) {
+    switch (verdict) {
+    case AbVerdict::better: return "better";
+    case AbVerdict::worse: return "worse";
+    case AbVerdict::equal: return "equal in every item";
+    case AbVerdict::none: return "no item in common";
+    case AbVerdict::exploratory: return "exploratory";
+    case AbVerdict::too_few: return "too few documents";
+    case AbVerdict::size: return "size";
+    case AbVerdict::not_distinguishable: break;
+    }
+    return "not distinguishable";
+}
+
+std::string ab_number_text(double value) {
+    const double size = std::abs(value);
+    if (size == 0) return "0";
+    if (size >= 100) return fmt::format("{:.1f}", value);
+    if (size >= 10) return fmt::format("{:.2f}", value);
+    if (size >= 0.01) return fmt::format("{:.3f}", value);
+    if (size >= 0.001) return fmt::format("{:.4f}", value);
+    if (size >= 0.0001) return fmt::format("{:.5f}", value);
+    return fmt::format("{:.1e}", value);
+}
 
 std::string effect_text(double effect, bool ratio) {
     if (ratio)
         return fmt::format("{}{:.{}f}%", effect > 0 ? "+" : "", 100 * effect,
                            std::abs(effect) < 0.1 ? 2 : 1);
     return fmt::format("{}{}", effect > 0 ? "+" : "", ab_number_text(effect));
+}
+
+std::string effect_text(const AbContrast &c, double effect) {
+    // A size has no sign, but that of a share is a difference from 1.
+    if (c.is_size && !c.meaning.higher_is_better) return ab_number_text(effect);
+    return effect_text(effect, c.ratio);
 }
 
 std::string detectable_text(const AbContrast &c) {
@@ -26,10 +60,21 @@ std::string p_text(const std::optional<double> &p) {
     return *p < 0.01 ? fmt::format("{:.4f}", *p) : fmt::format("{:.3f}", *p);
 }
 
-std::string interval_text(const std::optional<Interval> &interval, bool ratio) {
-    if (!interval) return "-";
-    return fmt::format("[{}, {}]", effect_text(interval->low, ratio),
-                       effect_text(interval->high, ratio));
+std::string interval_text(const AbContrast &c) {
+    if (!c.interval) return "-";
+    return fmt::format("{}{}, {}{}", c.low_is_open ? "(" : "[", effect_text(c, c.interval->low),
+                       effect_text(c, c.interval->high), c.high_is_open ? ")" : "]");
+}
+
+std::string ab_margins_text(const std::vector<AbContrast> &contrasts) {
+    std::map<std::string, std::string> margins;
+    for (const AbContrast &c : contrasts)
+        if (c.margin)
+            margins[c.metric] =
+                fmt::format("{} {}", printable(c.metric, 60), ab_margin_text(*c.margin, c.meaning));
+    std::string out;
+    for (const auto &[metric, text] : margins) out += (out.empty() ? "" : ", ") + text;
+    return out.empty() ? "none" : out;
 }
 
 std::string ab_bytes_text(double bytes) {
@@ -70,18 +115,22 @@ std::string verdict_line(const AbContrast &c) {
                     c.length < 0 ? "" : fmt::format(" behind {} tokens", c.length),
                     ab_protocol_text(c.protocol));
     if (c.items == 0) return fmt::format("{} and {} have no item of {} in common", a, b, what);
-    const char *says = c.verdict == AbVerdict::better  ? "is better than"
-                       : c.verdict == AbVerdict::worse ? "is worse than"
-                       : c.verdict == AbVerdict::equal ? "is equal in every item to"
-                                                       : "is not distinguishable from";
-    std::string out =
-        fmt::format("{} {} {} on {}: {}", a, says, b, what, effect_text(c.effect, c.ratio));
-    if (c.interval) out += fmt::format(" {}", interval_text(c.interval, c.ratio));
+    const char *says = c.verdict == AbVerdict::better                ? "is better than"
+                       : c.verdict == AbVerdict::worse               ? "is worse than"
+                       : c.verdict == AbVerdict::equal               ? "is equal in every item to"
+                       : c.verdict == AbVerdict::not_distinguishable ? "is not distinguishable from"
+                                                                     : "against";
+    std::string out = fmt::format("{} {} {} on {}: {}", a, says, b, what, effect_text(c, c.effect));
+    if (c.interval) out += fmt::format(" {}", interval_text(c));
     if (c.p)
-        out += fmt::format(", p = {} ({}, Holm over {})", p_text(c.p_adjusted), c.test,
-                           std::max<uint64_t>(c.family_size, 1));
+        out += fmt::format(", p = {} ({}, Holm over {})", p_text(c.p_adjusted), c.method,
+                           c.family_size);
     out += fmt::format(", {} items in {} documents", c.items, c.clusters);
-    if (!c.detectable) {
+    if (c.is_size) {
+        out += c.geometric ? "; a size, the geometric mean over documents" : "; a size";
+    } else if (!c.planned || !c.enough) {
+        out += c.planned ? "; too few documents for a verdict" : "; exploratory";
+    } else if (!c.detectable) {
         out += "; an experiment of this size can show nothing";
     } else if (*c.detectable >
                0) { // numbers without any spread say nothing about what there could have been
@@ -90,7 +139,13 @@ std::string verdict_line(const AbContrast &c) {
     if (c.kind == AbContrast::Kind::equal_bytes)
         out += fmt::format("; at the peak {} against {}", ab_bytes_text(c.a_peak_bytes),
                            ab_bytes_text(c.b_peak_bytes));
-    if (c.within_margin) out += "; within the margin";
+    if (c.within_margin && c.margin) {
+        out += fmt::format("; within the margin of {} (p = {})",
+                           ab_margin_text(*c.margin, c.meaning), p_text(c.p_within_adjusted()));
+    } else if (c.non_inferior && c.margin) {
+        out += fmt::format("; non-inferior by the margin of {} (p = {})",
+                           ab_margin_text(*c.margin, c.meaning), p_text(c.p_non_inferior_adjusted));
+    }
     if (c.is_equal_rerun) out += ": a rerun, equal to the bit";
     return out;
 }

@@ -1,6 +1,7 @@
 #include "eval/ab/verdicts/warnings.hpp"
 
 #include "base/display.hpp"
+#include "eval/stats/mean_inference.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -12,8 +13,6 @@ namespace keel {
 namespace {
 
 constexpr double saves_nothing = 0.99, much_more = 1.1;
-constexpr uint64_t few_documents = 10;
-
 class Finder {
   public:
     explicit Finder(AbSummary &summary) : out_(summary) {}
@@ -114,16 +113,41 @@ class Finder {
                     "one): they are left out of the pairs",
                     missing, missing + c.items, printable(c.metric, 60), printable(c.b, 60),
                     c.only_a, c.only_b, printable(c.missing, 60)));
-        if (c.items > 0 && c.meaning.is_quality() && c.clusters < few_documents)
-            add({}, {}, c.protocol, c.task,
-                fmt::format("only {} independent documents: {}", c.clusters,
-                            c.detectable ? "only large effects can be seen"
-                                         : "no effect can be shown"));
-        if (c.items > 0 && !c.meaning.is_quality() && c.ratio && !c.detectable &&
+        look_at_documents(c);
+        if (c.items > 0 && c.planned && !c.meaning.is_quality() && c.ratio && !c.detectable &&
             c.verdict == AbVerdict::not_distinguishable)
             add({}, {}, c.protocol, c.task,
                 fmt::format("{} rounds of {} can show no effect: give the task more 'repeats'",
                             c.clusters, printable(c.metric, 60)));
+    }
+
+    void look_at_documents(const AbContrast &c) {
+        if (c.items == 0 || !c.meaning.is_quality() || c.kind == AbContrast::Kind::rerun) return;
+        const std::string metric = printable(c.metric, 60);
+        if (!c.enough) {
+            add({}, {}, c.protocol, c.task,
+                fmt::format(
+                    "only {} independent documents: too few for an interval or a verdict on "
+                    "{}; {} are asked for",
+                    c.clusters, metric, asked_documents));
+        } else if (!c.bounded && c.clusters < asked_documents) {
+            add({}, {}, c.protocol, c.task,
+                fmt::format(
+                    "{} documents: intervals of {} hold if its numbers are not very skewed; "
+                    "{} are asked for",
+                    c.clusters, metric, asked_documents));
+        }
+        if (c.planned && c.enough && !c.is_size && !c.interval)
+            add({}, {}, c.protocol, c.task,
+                fmt::format("statistics.resamples is too small for {} planned contrasts: give at "
+                            "least {}",
+                            c.family_size,
+                            static_cast<uint64_t>(40 * static_cast<double>(c.family_size) /
+                                                  (1 - out_.header.statistics.confidence))));
+        if (c.planned && c.meaning.ratio && !c.ratio)
+            add(c.a, c.a_budget, c.protocol, c.task,
+                fmt::format("{} is 0 in a document: compared as differences, without a margin",
+                            metric));
     }
 
     void look_at_noise() {

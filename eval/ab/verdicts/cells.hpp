@@ -1,0 +1,23 @@
+#pragma once
+
+#include "eval/ab/verdicts/summary.hpp"
+#include "eval/stats/estimate.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace keel {
+
+// Mean, interval and quantiles of one cell.
+AbCellSummary summarize_ab_cell(const AbCell &cell, const AbStatistics &statistics);
+
+// Median and quantiles of values, in any order.
+template <typename Row> void fill_ab_quantiles(Row &row, std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    row.median = quantile(values, 0.5);
+    row.p25 = quantile(values, 0.25);
+    row.p75 = quantile(values, 0.75);
+    row.p99 = quantile(values, 0.99);
+}
+
+} // namespace keel

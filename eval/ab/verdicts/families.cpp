@@ -1,0 +1,197 @@
+// Families of planned contrasts: adjustment, simultaneous intervals, verdicts.
+#include "eval/ab/verdicts/verdict.hpp"
+
+#include "eval/stats/clusters.hpp"
+#include "eval/stats/mean_inference.hpp"
+#include "eval/stats/multiplicity.hpp"
+#include "eval/stats/paired_rates.hpp"
+#include "eval/stats/power.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace keel {
+namespace {
+
+// A sample of as many documents as `c` has, of which k lose as much as a document can.
+std::shared_ptr<const Inference> if_documents_lose(const AbContrast &c, uint64_t k) {
+    if (c.yes_no && c.clusters == c.items)
+        return std::make_shared<PairedRateInference>(PairedCounts{c.clusters - k, 0, k, 0});
+    ClusterSums sums;
+    sums.items = c.clusters;
+    sums.counts.assign(c.clusters, 1);
+    sums.sums.assign(c.clusters, 0);
+    std::fill_n(sums.sums.begin(), k, -1.0);
+    return share_difference(sums, 1);
+}
+
+// `level`: what p is compared with.
+void find_detectable(AbContrast &c, double level) {
+    c.detectable.reset();
+    if (c.clusters < 2) return;
+    double least = 0;
+    if (c.bounded) {
+        // So many documents have to differ, all to one side, whatever the spread was.
+        const auto needed = documents_needed(c.clusters, level,
+                                             [&](uint64_t k) { return if_documents_lose(c, k); });
+        if (!needed) return;
+        least = share_for(c.clusters, *needed) * ab_step_of_unseen(c);
+    }
+    if (const double error = c.standard_error.value_or(0); error > 0)
+        least = std::max(least, minimal_detectable_effect(error, c.freedom, 1 - level));
+    // A ratio of ten or more is no size that anything compared here differs by: two rounds that
+    // differ say nothing.
+    if (c.ratio && least > std::log(10.0)) return;
+    c.detectable =
+        std::max(c.noise, c.bounded ? std::min(1.0, least) : ab_effect_of(least, c.ratio));
+}
+
+// The scale of `inference`.
+double on_scale(const AbContrast &c, double effect) {
+    return c.ratio ? std::log1p(effect) : effect;
+}
+
+// The noise floor to either side, in units of the effect.
+Interval noise_band(const AbContrast &c) {
+    return {c.ratio ? 1 / (1 + c.noise) - 1 : -c.noise, c.noise};
+}
+
+// The interval that belongs to Holm's procedure: Bonferroni's, and if a later step of Holm's
+// excludes a bound that Bonferroni's interval still reaches, the interval ends at this bound.
+void end_above(AbContrast &c, double bound) {
+    if (c.interval->low > bound) return;
+    c.interval->low = bound;
+    c.low_is_open = true;
+}
+void end_below(AbContrast &c, double bound) {
+    if (c.interval->high < bound) return;
+    c.interval->high = bound;
+    c.high_is_open = true;
+}
+
+AbVerdict verdict_of(const AbContrast &c, double level) {
+    if (c.items == 0) return AbVerdict::none;
+    if (c.identical == c.items) return AbVerdict::equal;
+    if (c.is_size) return AbVerdict::size;
+    if (!c.planned) return AbVerdict::exploratory;
+    if (!c.enough) return AbVerdict::too_few;
+    if (!c.p || c.p_adjusted > level) return AbVerdict::not_distinguishable;
+    return c.gain() > 0 ? AbVerdict::better : AbVerdict::worse;
+}
+
+// What Holm's method decides of one claim about each member: `p` of the members that can have it.
+// `claim` gets each of these and its adjusted p. Planned contrasts count, whatever came of them.
+template <typename Claim>
+void decide(const std::vector<AbContrast *> &members, std::optional<double> AbContrast::*p_of,
+            const Claim &claim) {
+    std::vector<double> p;
+    for (const AbContrast *c : members) p.push_back((c->*p_of).value_or(1));
+    const std::vector<double> adjusted = holm(p);
+    for (size_t i = 0; i < members.size(); ++i)
+        if (members[i]->*p_of) claim(*members[i], adjusted[i]);
+}
+
+void find_p_values(AbContrast &c, const AbMargins &margins) {
+    const Interval noise = noise_band(c);
+    const auto scaled = [&](double effect) { return on_scale(c, effect); };
+    c.p = c.inference->p_outside(scaled(noise.low), scaled(noise.high));
+    if (c.meaning.ratio && !c.ratio) return;
+    c.margin = ab_margin_of(margins, c.metric);
+    const Interval band = c.margin_band();
+    const double above = c.inference->p_above(scaled(band.low)),
+                 below = c.inference->p_below(scaled(band.high));
+    c.p_non_inferior = c.meaning.higher_is_better ? above : below;
+    c.p_non_superior = c.meaning.higher_is_better ? below : above;
+}
+
+void settle_difference(AbContrast &c, double level) {
+    const Interval noise = noise_band(c);
+    if (c.p_adjusted > level) {
+        // Both ends reach the noise floor, but for rounding.
+        c.interval->low = std::min(c.interval->low, noise.high);
+        c.interval->high = std::max(c.interval->high, noise.low);
+    } else if (c.effect > 0) {
+        end_above(c, noise.high);
+    } else {
+        end_below(c, noise.low);
+    }
+}
+
+void settle_margin(AbContrast &c, double level) {
+    if (!c.margin) return;
+    // What is shown to be a gain is no loss, and the other way round.
+    double &implied = c.gain() > 0 ? c.p_non_inferior_adjusted : c.p_non_superior_adjusted;
+    implied = std::min(implied, c.p_adjusted);
+    const Interval band = c.margin_band();
+    c.non_inferior = c.p_non_inferior_adjusted <= level;
+    const bool non_superior = c.p_non_superior_adjusted <= level;
+    c.within_margin = c.non_inferior && non_superior;
+    const bool up = c.meaning.higher_is_better;
+    if (up ? c.non_inferior : non_superior) end_above(c, band.low);
+    if (up ? non_superior : c.non_inferior) end_below(c, band.high);
+    // Beyond the margin and the noise floor, by the whole interval.
+    AbContrast limit = c;
+    limit.margin = std::max(*c.margin, c.noise);
+    c.beyond_margin = up ? c.interval->high < limit.margin_band().low
+                         : c.interval->low > limit.margin_band().high;
+}
+
+void settle_family(const std::vector<AbContrast *> &members, const AbStatistics &s) {
+    const double level = 1 - s.confidence, each = level / static_cast<double>(members.size());
+    for (AbContrast *c : members) {
+        c->family_size = members.size();
+        c->low_is_open = c->high_is_open = false;
+        if (!c->enough) continue;
+        c->interval = interval_of_effect(*c, 1 - each);
+        if (!c->interval) continue; // too few resamples
+        find_p_values(*c, s.margins);
+        // Holm's first step is the level that all can count on.
+        find_detectable(*c, each);
+    }
+    decide(members, &AbContrast::p, [&](AbContrast &c, double adjusted) {
+        c.p_adjusted = adjusted;
+        settle_difference(c, level);
+    });
+    decide(members, &AbContrast::p_non_superior,
+           [](AbContrast &c, double adjusted) { c.p_non_superior_adjusted = adjusted; });
+    decide(members, &AbContrast::p_non_inferior,
+           [](AbContrast &c, double adjusted) { c.p_non_inferior_adjusted = adjusted; });
+    for (AbContrast *c : members)
+        if (c->p) settle_margin(*c, level);
+}
+
+} // namespace
+
+std::optional<double> AbContrast::p_within() const {
+    if (!p_non_inferior || !p_non_superior) return std::nullopt;
+    return std::max(*p_non_inferior, *p_non_superior);
+}
+
+double AbContrast::p_within_adjusted() const {
+    return std::max(p_non_inferior_adjusted, p_non_superior_adjusted);
+}
+
+Interval AbContrast::margin_band() const {
+    if (!margin) return {};
+    if (!ratio) return {-*margin, *margin};
+    // A loss of 5% is A / B = 0.95 if higher is better, 1.05 if lower is.
+    if (meaning.higher_is_better) return {-*margin, 1 / (1 - *margin) - 1};
+    return {1 / (1 + *margin) - 1, *margin};
+}
+
+void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &s) {
+    std::map<std::string, std::vector<AbContrast *>> families;
+    for (AbContrast &c : contrasts)
+        if (c.planned && c.inference && !c.is_size) families[c.family].push_back(&c);
+    for (const auto &family : families) settle_family(family.second, s);
+    for (AbContrast &c : contrasts) {
+        c.verdict = verdict_of(c, 1 - s.confidence);
+        // What was there and was not found is no less than what can be found.
+        if (c.detectable && c.verdict == AbVerdict::not_distinguishable)
+            c.detectable = std::max(*c.detectable, std::abs(c.effect));
+        if (c.planned && c.is_equal_rerun) c.within_margin = c.non_inferior = true;
+    }
+}
+
+} // namespace keel

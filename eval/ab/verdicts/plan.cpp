@@ -1,0 +1,82 @@
+#include "eval/ab/verdicts/plan.hpp"
+
+#include "base/display.hpp"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace keel {
+namespace {
+
+// Is it the metric that "task/metric", or "task" for all its metrics, names?
+bool is_named(const std::string &name, const std::string &task, const std::string &metric) {
+    return name == task || name == task + "/" + metric;
+}
+
+bool is_pair(const AbPlannedContrast &planned, const std::string &a, const std::string &b) {
+    return (planned.a == a && planned.b == b) || (planned.a == b && planned.b == a);
+}
+
+} // namespace
+
+AbPlan::AbPlan(const AbTable &table)
+    : primary_(table.header.statistics.primary), contrasts_(table.header.contrasts),
+      sweeps_(table.header.sweeps) {
+    if (!primary_.empty()) return;
+    // Older results may name no primary metric.
+    for (const AbCell &cell : table.cells) {
+        if (!cell.kind.is_quality() || cell.arm.ends_with(ab_rerun_suffix)) continue;
+        primary_ = cell.task + "/" + cell.metric;
+        return;
+    }
+}
+
+bool AbPlan::is_primary(const std::string &task, const std::string &metric) const {
+    return is_named(primary_, task, metric);
+}
+
+bool AbPlan::has(const AbContrast &c) const {
+    if (c.kind == AbContrast::Kind::equal_bytes || c.is_size) return false;
+    if (is_default())
+        return c.kind == AbContrast::Kind::reference && is_primary(c.task, c.metric) &&
+               std::find(sweeps_.begin(), sweeps_.end(), c.a) == sweeps_.end();
+    return std::any_of(contrasts_.begin(), contrasts_.end(), [&](const AbPlannedContrast &one) {
+        return is_pair(one, c.a, c.b) &&
+               is_named(one.on.empty() ? primary_ : one.on, c.task, c.metric);
+    });
+}
+
+bool AbPlan::lists(const std::string &a, const std::string &b) const {
+    return is_default() || std::any_of(contrasts_.begin(), contrasts_.end(),
+                                       [&](const auto &one) { return is_pair(one, a, b); });
+}
+
+bool AbPlan::is_reversed(const std::string &a, const std::string &b) const {
+    const auto first = std::find_if(contrasts_.begin(), contrasts_.end(),
+                                    [&](const auto &one) { return is_pair(one, a, b); });
+    return first != contrasts_.end() && first->a == b;
+}
+
+void AbPlan::note_missing(const std::vector<AbContrast> &contrasts,
+                          std::vector<std::string> &notes) const {
+    for (const AbPlannedContrast &one : contrasts_) {
+        const std::string &on = one.on.empty() ? primary_ : one.on;
+        const bool found = std::any_of(contrasts.begin(), contrasts.end(), [&](const auto &c) {
+            return (c.planned || c.is_size) && is_pair(one, c.a, c.b) &&
+                   is_named(on, c.task, c.metric);
+        });
+        if (!found)
+            notes.push_back(fmt::format(
+                "the planned contrast of {} and {} on {} has no results of both at one budget",
+                printable(one.a, 60), printable(one.b, 60), printable(on, 120)));
+    }
+    const bool is_size = std::any_of(contrasts.begin(), contrasts.end(), [&](const auto &c) {
+        return c.is_size && is_primary(c.task, c.metric);
+    });
+    if (is_size)
+        notes.push_back(fmt::format(
+            "{} against the reference is a size, not a test: plan pairs of arms for verdicts on it",
+            printable(primary_, 120)));
+}
+
+} // namespace keel

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace keel {
+
+// Holm's step-down adjustment: adjusted p-values in the order of the given ones. Throws
+// Error(runtime) for a number that is not finite.
+std::vector<double> holm(std::span<const double> p);
+
+} // namespace keel

@@ -1,0 +1,46 @@
+#include "eval/stats/paired_rates.hpp"
+
+#include "eval/stats/distributions.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace keel {
+
+PairedRateInference::PairedRateInference(const PairedCounts &c)
+    : first_only_(static_cast<double>(c.first_only)),
+      second_only_(static_cast<double>(c.second_only)), total_(static_cast<double>(c.total())) {}
+
+double PairedRateInference::score(double d) const {
+    const double n = total_, b = first_only_, c = second_only_;
+    // The rate of "second only" that is most likely if the difference is d.
+    const double linear = (2 * n - b + c) * d - b - c;
+    const double discriminant = linear * linear + 8 * n * c * d * (1 - d);
+    const double rate = (std::sqrt(std::max(0.0, discriminant)) - linear) / (4 * n);
+    const double variance = n * (2 * rate + d * (1 - d)), distance = b - c - n * d;
+    // Rounding must not make a spread of nothing.
+    if (variance > 1e-12 * n) return distance / std::sqrt(variance);
+    return std::abs(distance) <= 1e-9 * n ? 0 : std::copysign(HUGE_VAL, distance);
+}
+
+double PairedRateInference::above(double value) const { return normal_cdf(-score(value)); }
+
+double PairedRateInference::below(double value) const { return normal_cdf(score(value)); }
+
+Interval PairedRateInference::at_tail(double tail) const {
+    const double effect = (first_only_ - second_only_) / total_, reach = -normal_quantile(tail);
+    // From a difference whose score is within reach to one whose score may not be.
+    const auto end = [&](double far) {
+        double inside = effect, outside = far;
+        if (std::abs(score(far)) <= reach) return far;
+        for (int i = 0; i < 100; ++i) {
+            const double middle = 0.5 * (inside + outside);
+            if (middle == inside || middle == outside) break;
+            (std::abs(score(middle)) <= reach ? inside : outside) = middle;
+        }
+        return inside;
+    };
+    return {end(-1), end(1)};
+}
+
+} // namespace keel

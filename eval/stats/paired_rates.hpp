@@ -1,0 +1,30 @@
+#pragma once
+
+#include "eval/stats/inference.hpp"
+
+#include <cstdint>
+
+namespace keel {
+
+// Pairs of yes and no, first against second.
+struct PairedCounts {
+    uint64_t both = 0, first_only = 0, second_only = 0, neither = 0;
+    uint64_t total() const { return both + first_only + second_only + neither; }
+};
+
+// The difference of two paired rates (first - second), by the score test of Tango (1998): McNemar's
+// test for a difference of 0, and the same test for any other difference. Its intervals keep their
+// width where few or no pairs differ. They stay within [-1, 1].
+class PairedRateInference : public Inference {
+  public:
+    explicit PairedRateInference(const PairedCounts &counts); // at least one pair
+    double above(double value) const override;
+    double below(double value) const override;
+    Interval at_tail(double tail) const override;
+
+  private:
+    double score(double difference) const; // about normal if `difference` is true; falls with it
+    double first_only_, second_only_, total_;
+};
+
+} // namespace keel

@@ -1,0 +1,122 @@
+// Divergences: sizes against the reference, ratios between arms, the documents that they need.
+#include "ab_results.hpp"
+#include "eval/ab/verdicts/summary.hpp"
+#include "support/contains.hpp"
+#include "support/temp_folder.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+using namespace keel;
+using test::ab_header;
+using test::ab_item;
+using test::ab_pairs;
+using test::contains;
+using test::find_contrast;
+using test::load_ab;
+using test::warned;
+
+TEST_CASE("divergence from the reference is a size with an interval, never a test") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 126; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        records.emplace_back(ab_item("full", "full", name, 3, "nll"));
+        records.emplace_back(ab_item("window", "tokens:128", name, 3.1 + 0.01 * (i % 7), "nll"));
+        const double kld = 0.1 * std::exp(0.1 * (i % 21 - 10));
+        records.emplace_back(ab_item("window", "tokens:128", name, kld, "kld"));
+        records.emplace_back(ab_item("snapkv", "tokens:128", name, 0.5 * kld, "kld"));
+        records.emplace_back(ab_item("window", "tokens:128", name, 0.9, "top1"));
+        records.emplace_back(ab_item("q4cache", "full", name, i == 0 ? 0 : kld, "kld"));
+        records.emplace_back(ab_item("window", "tokens:128", name, 0.5, "f1"));
+    }
+    AbHeader header = ab_header();
+    header.statistics.primary = "continuation/kld";
+    const auto loaded = load_ab(folder, header, records);
+    const auto &contrasts = loaded->summary.contrasts;
+    const AbContrast *c = find_contrast(contrasts, "window", "full", "kld");
+    REQUIRE(c != nullptr);
+    CHECK(c->implied);
+    CHECK(c->verdict == AbVerdict::size);
+    CHECK_FALSE(c->planned);
+    CHECK_FALSE(c->p);
+    CHECK_FALSE(c->beyond_margin);
+    CHECK(c->geometric);
+    CHECK(c->effect == Approx(0.1).epsilon(0.02)); // the geometric mean
+    CHECK(c->interval->low > 0.08);
+    CHECK(c->interval->high < 0.13);
+    CHECK(contains(verdict_line(*c), "; a size, the geometric mean over documents"));
+    // A document without any divergence has no logarithm.
+    const AbContrast *zero = find_contrast(contrasts, "q4cache", "full", "kld");
+    REQUIRE(zero != nullptr);
+    CHECK(zero->verdict == AbVerdict::size);
+    CHECK_FALSE(zero->geometric);
+    const AbContrast *top1 = find_contrast(contrasts, "window", "full", "top1");
+    REQUIRE(top1 != nullptr);
+    CHECK(top1->verdict == AbVerdict::size);
+    CHECK(top1->effect == Approx(-0.1));
+    CHECK(find_contrast(contrasts, "window", "full", "f1") == nullptr);
+    const auto noted = [&](const std::string &part) {
+        const auto &notes = loaded->summary.notes;
+        return std::any_of(notes.begin(), notes.end(),
+                           [&](const std::string &note) { return contains(note, part); });
+    };
+    CHECK(noted("no results for continuation f1"));
+    CHECK(noted("continuation/kld against the reference is a size, not a test"));
+    // Two arms are compared by the ratio of their geometric means.
+    header.contrasts = {{"snapkv", "window", ""}};
+    const auto pairs = load_ab(folder, header, records);
+    const AbContrast *pair = find_contrast(pairs->summary.contrasts, "snapkv", "window", "kld");
+    REQUIRE(pair != nullptr);
+    CHECK(pair->planned);
+    CHECK(pair->ratio);
+    CHECK(pair->effect == Approx(-0.5));
+    CHECK(pair->verdict == AbVerdict::better);
+    CHECK(ab_contrasts_json({*pair})[0].at("effect_is") == "ratio");
+}
+
+TEST_CASE("nll asks for 100 documents, warns of fewer, and says nothing of fewer than 20") {
+    const test::TempFolder folder;
+    const auto with = [&](int documents) {
+        std::vector<AbRecord> records;
+        for (int i = 0; i < documents; ++i) {
+            const std::string name = fmt::format("i{}", i);
+            records.emplace_back(ab_item("full", "full", name, 3, "nll"));
+            records.emplace_back(
+                ab_item("window", "tokens:128", name, 3.1 + 0.01 * (i % 7), "nll"));
+        }
+        return load_ab(folder, ab_header(), records);
+    };
+    const auto few = with(19);
+    const AbContrast *c = find_contrast(few->summary.contrasts, "window", "full", "nll");
+    CHECK(c->verdict == AbVerdict::too_few);
+    CHECK_FALSE(c->interval);
+    CHECK_FALSE(few->summary.cells[0].interval);
+    CHECK(warned(few->summary, "only 19 independent documents: too few for an interval or a "
+                               "verdict on nll; 100 are asked for"));
+    const auto some = with(20);
+    CHECK(find_contrast(some->summary.contrasts, "window", "full", "nll")->verdict ==
+          AbVerdict::worse);
+    CHECK(some->summary.cells[0].interval);
+    CHECK(warned(some->summary, "20 documents: intervals of nll hold if its numbers are not very "
+                                "skewed; 100 are asked for"));
+    const auto many = with(100);
+    CHECK_FALSE(warned(many->summary, "are asked for"));
+    // Too few resamples for so small a level.
+    AbStatistics s;
+    s.resamples = 100;
+    AbContrast one = test::ab_contrast("nll");
+    std::vector<double> a, b;
+    for (int i = 0; i < 100; ++i) {
+        b.push_back(3);
+        a.push_back(3.1 + 0.01 * (i % 7));
+    }
+    measure_contrast(one, ab_pairs(a, b), s);
+    std::vector<AbContrast> crowd(20, one);
+    settle_verdicts(crowd, s);
+    CHECK_FALSE(crowd[0].interval);
+    CHECK(crowd[0].verdict == AbVerdict::not_distinguishable);
+    CHECK_FALSE(crowd[0].detectable);
+}

@@ -1,0 +1,176 @@
+// How often verdicts are false, by simulation of whole families of contrasts.
+#include "ab_results.hpp"
+#include "eval/stats/mean_inference.hpp"
+#include "simulation.hpp"
+
+#include <catch2/catch.hpp>
+#include <functional>
+
+using namespace keel;
+using test::Draws;
+
+namespace {
+
+// One experiment: as many contrasts as `draw` gives, of one family.
+using Experiment = std::function<std::vector<AbPairs>(Draws &)>;
+
+struct Rates {
+    double differs = 0, within = 0, non_inferior = 0, beyond = 0; // experiments with such a claim
+    double holds = 0; // experiments in which all intervals hold the truth
+};
+
+Rates simulate(const std::string &metric, const AbStatistics &s, double truth, int experiments,
+               const Experiment &draw) {
+    Draws draws(7);
+    Rates out;
+    const double one = 1.0 / experiments;
+    for (int i = 0; i < experiments; ++i) {
+        std::vector<AbContrast> all;
+        for (const AbPairs &pairs : draw(draws)) {
+            AbContrast c = test::ab_contrast(metric);
+            measure_contrast(c, pairs, s);
+            all.push_back(std::move(c));
+        }
+        settle_verdicts(all, s);
+        const auto any = [&](auto claim) {
+            return std::any_of(all.begin(), all.end(), claim) ? one : 0;
+        };
+        out.differs += any([](const AbContrast &c) {
+            return c.verdict == AbVerdict::better || c.verdict == AbVerdict::worse;
+        });
+        out.within += any([](const AbContrast &c) { return c.within_margin; });
+        out.non_inferior += any([](const AbContrast &c) { return c.non_inferior; });
+        out.beyond += any([](const AbContrast &c) { return c.beyond_margin; });
+        out.holds += one - any([&](const AbContrast &c) {
+                         return truth < c.interval->low || truth > c.interval->high;
+                     });
+    }
+    return out;
+}
+
+// Arms against a reference that all share: hits. `lost`, `won`: of an arm's documents.
+Experiment hits(size_t arms, size_t n, double lost, double won) {
+    return [=](Draws &d) {
+        std::vector<AbPairs> all;
+        std::vector<double> reference(n);
+        const double base = 0.5 + 0.5 * (lost - won); // so that lost and won are possible
+        for (double &v : reference) v = d.uniform() < base ? 1 : 0;
+        for (size_t arm = 0; arm < arms; ++arm) {
+            std::vector<double> own = reference;
+            for (double &v : own)
+                v = v == 1 ? (d.uniform() < lost / base ? 0 : 1)
+                           : (d.uniform() < won / (1 - base) ? 1 : 0);
+            all.push_back(test::ab_pairs(own, reference));
+        }
+        return all;
+    };
+}
+
+// nll of arms whose documents' losses are `family`, less its mean, scaled, plus `truth`.
+Experiment losses(const test::Family &family, size_t arms, size_t n, double scale, double truth) {
+    return [=](Draws &d) {
+        std::vector<AbPairs> all;
+        std::vector<double> reference(n);
+        for (double &v : reference) v = 3 + 0.5 * d.normal();
+        for (size_t arm = 0; arm < arms; ++arm) {
+            std::vector<double> own = reference;
+            for (double &v : own) v += truth + scale * (family.draw(d) - family.mean);
+            all.push_back(test::ab_pairs(own, reference));
+        }
+        return all;
+    };
+}
+
+AbStatistics simulated_statistics() {
+    AbStatistics s;
+    s.resamples = 999;
+    return s;
+}
+
+} // namespace
+
+TEST_CASE("experiments without an effect: a false verdict in at most 6% of 1,000") {
+    AbStatistics s = simulated_statistics();
+    constexpr int experiments = 1000;
+    for (const size_t n : {20, 100}) {
+        const Rates found = simulate("hit", s, 0, experiments, hits(20, n, 0.1, 0.1));
+        INFO(n << " hits, 20 arms: " << found.differs);
+        CHECK(found.differs <= 0.06);
+        CHECK(found.holds >= 0.94);
+    }
+    const Rates single = simulate("hit", s, 0, experiments, hits(1, 100, 0.15, 0.15));
+    INFO("one contrast: " << single.differs);
+    CHECK(single.differs <= 0.06);
+    CHECK(single.differs >= 0.02); // it is a test at 5%
+    for (const test::Family &family : test::plain_families()) {
+        // A tail as heavy as this takes more documents than are asked for: at 100 it is 0.066.
+        const bool is_heavy = family.name == "lognormal, sigma 1";
+        if (!is_heavy && family.name != "gamma, shape 0.5" && family.name != "t, 3 degrees" &&
+            family.name != "tiny, nll knorm - full")
+            continue;
+        const size_t n = is_heavy ? 200 : asked_documents;
+        const Rates found = simulate("nll", s, 0, experiments, losses(family, 3, n, 1, 0));
+        INFO(family.name << ", 3 arms: " << found.differs << ", holds " << found.holds);
+        CHECK(found.differs <= 0.06);
+        CHECK(found.holds >= 0.94);
+    }
+}
+
+TEST_CASE("ratios of kld without an effect, from 10 documents on: a false verdict in at most 6%") {
+    AbStatistics s = simulated_statistics();
+    s.resamples = 499;
+    const std::vector<double> kld = test::divergences("kld", "window");
+    for (const size_t n : {10, 32}) {
+        const Experiment draw = [&](Draws &d) {
+            std::vector<AbPairs> all(3);
+            for (AbPairs &pairs : all) {
+                std::vector<double> a(n), b(n);
+                for (size_t i = 0; i < n; ++i) {
+                    a[i] = kld[d.below(static_cast<uint32_t>(kld.size()))];
+                    b[i] = kld[d.below(static_cast<uint32_t>(kld.size()))];
+                }
+                pairs = test::ab_pairs(a, b);
+            }
+            return all;
+        };
+        const Rates found = simulate("kld", s, 0, 1000, draw);
+        INFO(n << " documents, 3 contrasts: " << found.differs);
+        CHECK(found.differs <= 0.06);
+    }
+}
+
+TEST_CASE("the truth is on the margin: a false claim about it in at most 5%") {
+    AbStatistics s = simulated_statistics();
+    s.margins = {{"hit", 0.05}, {"nll", 0.2}};
+    constexpr int experiments = 2000;
+    for (const size_t n : {40, 200, 500}) {
+        // A loss of 5 points exactly.
+        const Rates found = simulate("hit", s, -0.05, experiments, hits(1, n, 0.08, 0.03));
+        INFO(n << " hits: " << found.within << ", " << found.non_inferior << ", " << found.beyond);
+        CHECK(found.within <= 0.05);
+        CHECK(found.non_inferior <= 0.05);
+        CHECK(found.beyond <= 0.05);
+        // A gain of 5 points.
+        CHECK(simulate("hit", s, 0.05, experiments, hits(1, n, 0.03, 0.08)).within <= 0.05);
+    }
+    const Rates family = simulate("hit", s, -0.05, 500, hits(10, 500, 0.08, 0.03));
+    INFO("10 arms: " << family.within << ", " << family.non_inferior);
+    CHECK(family.within <= 0.05);
+    CHECK(family.non_inferior <= 0.05);
+    for (const test::Family &skewed : test::plain_families()) {
+        if (skewed.name != "lognormal, sigma 1" && skewed.name != "tiny, nll knorm - full" &&
+            skewed.name != "gamma, shape 0.5")
+            continue;
+        // Spread enough for the claim to be possible.
+        const double scale = skewed.name.starts_with("tiny") ? 5 : 0.5;
+        for (const double side : {0.2, -0.2}) {
+            const Rates found =
+                simulate("nll", s, side, 1000, losses(skewed, 1, asked_documents, scale, side));
+            INFO(skewed.name << " at " << side << ": " << found.within << ", " << found.non_inferior
+                             << ", " << found.beyond);
+            CHECK(found.within <= 0.05);
+            if (side > 0) CHECK(found.non_inferior <= 0.05); // a loss
+            if (side > 0) CHECK(found.beyond <= 0.05);
+        }
+    }
+}
