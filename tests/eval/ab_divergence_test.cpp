@@ -120,4 +120,3 @@ TEST_CASE("nll asks for 100 documents, warns of fewer, and says nothing of fewer
     CHECK(crowd[0].verdict == AbVerdict::not_distinguishable);
     CHECK_FALSE(crowd[0].detectable);
 }
-
