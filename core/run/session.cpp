@@ -72,6 +72,18 @@ bool Session::can_take(int64_t n, std::string *why) const {
 
 bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
                       const Progress &progress) {
+    is_behind_prompt_ = false;
+    return prefill_as(is_prompt_end ? StepKind::prefill_end : StepKind::prefill_pause, ids, rows,
+                      progress);
+}
+
+bool Session::take_in(std::span<const int32_t> ids, uint32_t rows, const Progress &progress) {
+    is_behind_prompt_ = true;
+    return prefill_as(StepKind::prefill_chunk, ids, rows, progress);
+}
+
+bool Session::prefill_as(StepKind at_last, std::span<const int32_t> ids, uint32_t rows,
+                         const Progress &progress) {
     if (ids.empty()) return true;
     const std::vector<int32_t> kept(ids.begin(), ids.end()); // may be this session's own
     const std::optional<int32_t> pending = this->pending();
@@ -79,7 +91,7 @@ bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t
     const uint64_t counted = sequence_.meter.prefill_tokens();
     for (;;) {
         try {
-            return prefill_all(kept, is_prompt_end, rows, progress);
+            return prefill_all(at_last, kept, rows, progress);
         } catch (const Error &error) {
             go_on_elsewhere(error, before);
             set_pending(pending);
@@ -89,7 +101,7 @@ bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t
     }
 }
 
-bool Session::prefill_all(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
+bool Session::prefill_all(StepKind at_last, std::span<const int32_t> ids, uint32_t rows,
                           const Progress &progress) {
     finish_step();
     if (rules_) rules_->before_prefill(mover_);
@@ -105,7 +117,6 @@ bool Session::prefill_all(std::span<const int32_t> ids, bool is_prompt_end, uint
         }
         const int64_t n = sequence_.cache.next_chunk(total - done);
         const bool last = done + n == total;
-        const StepKind at_last = is_prompt_end ? StepKind::prefill_end : StepKind::prefill_pause;
         {
             const StepMeter::Span span(sequence_.meter, false);
             runner_.step(sequence_, ids.subspan(static_cast<size_t>(done), static_cast<size_t>(n)),
@@ -158,6 +169,8 @@ void Session::decode(int32_t id) {
 }
 
 void Session::end_prompt() {
+    if (is_behind_prompt_)
+        throw_error(ErrorKind::usage, "end_prompt() after take_in(): its tokens are no prompt");
     const StepMeter::Span span(sequence_.meter, false);
     finish_step();
     if (sequence_.results.is_overwritten()) logits(); // before the cache changes
@@ -303,6 +316,7 @@ void Session::reset() {
                 start, std::make_unique<CacheManager>(*start.policy_setup, start.placement()));
         }
     }
+    is_behind_prompt_ = false;
     sequence_.cache.reset();
     ahead_.reset();
     forget_step();

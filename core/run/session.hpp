@@ -40,8 +40,11 @@ class Session {
     // keys that left a window were freed, the tokens that were taken in stay; see tokens().
     bool prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
                  const Progress &progress = {});
+    // As prefill(), for tokens behind a prompt that has ended: a question, or a text that is
+    // scored. They begin no other prompt, so no queries are kept for an eviction at its end.
+    bool take_in(std::span<const int32_t> ids, uint32_t rows = 1, const Progress &progress = {});
     // The prompt ends here, after prefill() was told that more of it follows. Policies that wait
-    // for the end of the prompt act now.
+    // for the end of the prompt act now. Throws Error(usage) after take_in().
     void end_prompt();
     // Takes one token in.
     void decode(int32_t id);
@@ -113,7 +116,10 @@ class Session {
   private:
     Session(Session &parent, std::vector<Stage> stages);
     void start_repeater();
-    bool prefill_all(std::span<const int32_t> ids, bool is_prompt_end, uint32_t rows,
+    // `at_last`: the kind of the last step.
+    bool prefill_as(StepKind at_last, std::span<const int32_t> ids, uint32_t rows,
+                    const Progress &progress);
+    bool prefill_all(StepKind at_last, std::span<const int32_t> ids, uint32_t rows,
                      const Progress &progress);
     void take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions);
     void finish_step();
@@ -128,6 +134,7 @@ class Session {
     StepRunner runner_;
     AheadStep ahead_;
     SequenceMover mover_;
+    bool is_behind_prompt_ = false;             // take_in() was called, and no prefill() since
     std::unique_ptr<SwitchRules> rules_;        // NULL unless backends of a hybrid take turns
     std::unique_ptr<ContextRepeater> repeater_; // NULL unless the policy needs it
 };

@@ -207,9 +207,13 @@ void ScoringWalk::walk(const ScoreWindow &window, const OnRow &on_row) {
     auto at = static_cast<int64_t>(feed.prompt);
     for (Session *session : sessions_) {
         session->reset();
-        if (at > 0)
-            session->prefill(std::span(feed.ids).first(feed.prompt), feed.has_prompt,
-                             feed.scores_prompt ? 1 : 0);
+        const auto first = std::span(feed.ids).first(feed.prompt);
+        const uint32_t rows = feed.scores_prompt ? 1 : 0;
+        if (feed.has_prompt) {
+            session->prefill(first, true, rows);
+        } else {
+            session->take_in(first, rows);
+        }
     }
     advance(at);
     if (feed.scores_prompt) give_rows(1, feed.first, window.end, on_row);
@@ -232,7 +236,7 @@ int64_t ScoringWalk::feed_rows(std::span<const int32_t> ids, int64_t begin) {
     for (Session *session : sessions_)
         n = std::min(n, std::max<int64_t>(session->cache().next_chunk(n, n), 1));
     const auto piece = ids.subspan(static_cast<size_t>(begin), static_cast<size_t>(n));
-    for (Session *session : sessions_) session->prefill(piece, false, static_cast<uint32_t>(n));
+    for (Session *session : sessions_) session->take_in(piece, static_cast<uint32_t>(n));
     return n;
 }
 

@@ -287,6 +287,7 @@ TEST_CASE("two experiments: equal, worse, and too small to say") {
     CHECK_FALSE(lost.passed());
     CHECK(lost.worse == 1);
     CHECK(contains(ab_comparison_text(lost), "worse: of 2 contrasts that decide, 1 are worse"));
+    CHECK(contains(ab_comparison_text(lost), "2 contrasts decide: their intervals of 95% hold"));
     CHECK(ab_comparison_json(lost).at("passed") == false);
     CHECK(compare_ab(worse, first, options).passed());
     options.margins["hit"] = 0.5;

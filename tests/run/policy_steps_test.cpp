@@ -271,6 +271,21 @@ TEST_CASE("a session that is forked into a policy goes on as one that had it fro
                Contains("h2o needs running_scores"));
 }
 
+TEST_CASE("tokens behind a prompt keep no queries for another eviction") {
+    Pipeline p(policy_tiny({"policy.plugin=snapkv", "policy.budget.tokens=64"}), quiet());
+    Session session(p);
+    session.prefill(prompt(p, 200));
+    const uint64_t at_end = session.policy_bytes();
+    session.take_in(prompt(p, 20));
+    CHECK(session.policy_bytes() == at_end);
+    CHECK_THAT(error_text([&] { session.end_prompt(); }, ErrorKind::usage),
+               Contains("end_prompt() after take_in()"));
+    session.prefill(prompt(p, 20), false); // more of another prompt, which may end now
+    CHECK(session.policy_bytes() > at_end);
+    session.end_prompt();
+    CHECK(session.policy_bytes() == at_end);
+}
+
 TEST_CASE("a prefill that cannot serve two policies at once is refused by the need's name") {
     Pipeline shared(policy_tiny(), quiet(2));
     std::vector<PolicySetup *> plans;

@@ -136,8 +136,7 @@ void AbRunner::score_continuations(const Task &task, const AbPlace &place, size_
                 text.feed.size() - text.at,
                 std::min<size_t>(AbArms::logit_rows, text.session.pipeline().graph().max_tokens()));
             ab_at_arm(place, text.member.unit.document, [&] {
-                if (!text.session.prefill(text.feed.subspan(text.at, n), false,
-                                          static_cast<uint32_t>(n)))
+                if (!text.session.take_in(text.feed.subspan(text.at, n), static_cast<uint32_t>(n)))
                     throw_error(ErrorKind::runtime, "cancelled");
             });
         }

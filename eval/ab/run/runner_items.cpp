@@ -6,7 +6,7 @@ namespace {
 
 // The most likely token behind it.
 int32_t read_question(Session &session, std::span<const int32_t> ids) {
-    if (!session.prefill(ids, false)) throw_error(ErrorKind::runtime, "cancelled");
+    if (!session.take_in(ids)) throw_error(ErrorKind::runtime, "cancelled");
     return session.greedy();
 }
 

@@ -255,7 +255,12 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
 }
 
 std::string ab_comparison_text(const AbComparison &c) {
-    std::string out = fmt::format("A: {}\nB: {}\n\n", c.second, c.first);
+    std::string out =
+        fmt::format("A: {}\nB: {}\n{} contrasts decide: their intervals of {:g}% hold together, "
+                    "and p is adjusted "
+                    "by Holm's method.{}\n\n",
+                    c.second, c.first, c.decided, 100 * c.statistics.confidence,
+                    c.decided == c.contrasts.size() ? "" : " All others are exploratory.");
     std::vector<const AbContrast *> differing;
     uint64_t equal = 0, reruns = 0, shown = 0;
     for (const AbContrast &one : c.contrasts) {
