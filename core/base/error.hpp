@@ -11,32 +11,35 @@
 
 namespace keel {
 
-// What went wrong, from the user's point of view. It decides the exit code of the command line.
+// The kind of an error, from the user's point of view. It decides the exit code of the command
+// line.
 enum class ErrorKind {
-    usage,    // the command line or an API call asked for something that makes no sense
-    input,    // a file (model, YAML, prompt) is missing, broken or does not fit
-    plugin,   // a plugin is missing, refused, or failed
-    resource, // memory, a cap or a device limit
+    usage,    // the command line or the arguments of an API call are invalid
+    input,    // a file (model, YAML, prompt) is missing, is broken or does not fit
+    plugin,   // a plugin is missing, was refused, or failed
+    resource, // memory, a limit of the config, or a limit of the device
     runtime,  // the run itself failed: non-finite logits, a lost device
-    internal, // Keel broke a promise of its own
+    internal, // Keel has a bug
 };
 
-// The only exception type that Keel's core throws. what() is one line (no newline at the end) that
-// names the file, the place, what was expected, what was found and, where there is one, the cure.
+// The only exception type that Keel's core throws. what() is one line without a newline at the end.
+// It names the file, the place, the expected value, the found value, and the remedy if there is
+// one.
 class Error : public std::runtime_error {
   public:
     Error(ErrorKind kind, const std::string &message) : std::runtime_error(message), kind_(kind) {}
 
     ErrorKind kind() const noexcept { return kind_; }
-    // 2 for what the user can mend in the request (usage, input, plugin, resource), 1 for the rest.
+    // 2 for errors that the user can fix in the request (usage, input, plugin, resource), 1 for the
+    // others.
     int exit_code() const noexcept;
 
   private:
     ErrorKind kind_;
 };
 
-// An error about the value of a config key. Its message is "KEY: TEXT". Code that knows where the
-// config gives the key adds the place.
+// An error about the value of a config key. Its message is "KEY: TEXT". The code that knows the
+// place of the key in the config adds the place.
 class KeyError : public Error {
   public:
     KeyError(ErrorKind kind, std::string key, std::string text)
