@@ -10,8 +10,8 @@ template <typename E> struct Word {
     std::string_view word;
 };
 
-// Each enum of the pipeline specializes it: `static constexpr Word<E> all[]`. Docs and messages
-// show the words in this order.
+// Each enum of the pipeline specializes this template: `static constexpr Word<E> all[]`. Docs and
+// messages show the words in this order.
 template <typename E> struct Words;
 
 } // namespace keel::pipeline
