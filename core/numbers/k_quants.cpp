@@ -69,10 +69,9 @@ void decode_q5_k(const std::byte *in, float *out) {
 }
 
 // The block has 128 bytes of low nibbles, 64 bytes of upper two bits, 16 int8 scales for 16 values
-// each, and d. Each half of a block has its own 64 and 32 bytes. Value j of a half is in nibble j
-// 64 of byte j % 64, and in bits 2 * (j
-// 32) of byte j % 32. The loop works in runs of 16 values, which share one scale and one bit
-// position, so compilers turn it into SIMD code.
+// each, and d. Each half of a block has its own 64 and 32 bytes. Value j of a half is in nibble j /
+// 64 of byte j % 64, and in bits 2 * (j / 32) of byte j % 32. The loop works in runs of 16 values,
+// which share one scale and one bit position, so compilers turn it into SIMD code.
 void decode_q6_k(const std::byte *in, float *out) {
     const float d = half_at(in + 208);
     for (size_t run = 0; run < super / 16; ++run) {
