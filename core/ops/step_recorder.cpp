@@ -13,8 +13,7 @@ namespace {
 // one sequence needs one recording; sequences that take turns need one each
 constexpr size_t most_kept = 4;
 constexpr uint32_t patience = 4,
-                   // patience counts unused recordings, longest_skip counts skipped steps
-    longest_skip = 256;
+                   longest_skip = 256; // patience: unused recordings; longest_skip: steps
 
 } // namespace
 
