@@ -140,7 +140,7 @@ class Builder : public Events {
     std::vector<Json *>
         open_; // open arrays and objects; only the last one grows, so the pointers stay valid
     const char *last_ = nullptr; // the last character that the parser has read
-    Json *next_ = nullptr;       // the member of the last key
+    Json *next_ = nullptr;       // the member that the last key created
     size_t values_ = 0;
 };
 

@@ -98,7 +98,7 @@ class JsonNode {
     // null counts as absent.
     std::optional<JsonNode> find(std::string_view key) const;
     JsonNode at(std::string_view key) const;
-    bool has(std::string_view key) const; // false also if the member is null
+    bool has(std::string_view key) const; // true also if the member is null
     bool flag_or(std::string_view key, bool otherwise) const;
     std::vector<std::pair<std::string_view, JsonNode>> members() const;
     // Throws for a key that is not in the list, and suggests the nearest key of the list.

@@ -33,8 +33,8 @@ const KeyList<HybridBackend> &backend_keys() {
     return all;
 }
 
-// The names of the keys and sections in a section of a backend. For "": "plugin, device, params,
-// kv".
+// The names of the keys and sections inside a section of a backend. For the section "": "plugin,
+// device, params, kv".
 std::vector<std::string> names_in(std::string_view section) {
     std::vector<std::string> names;
     for (const auto &key : backend_keys()) {

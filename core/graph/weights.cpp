@@ -16,7 +16,7 @@ namespace {
 // more than writing the converted matrix to it. Not thread-safe.
 class ConversionMemory {
   public:
-    // A buffer of at least `bytes` bytes that nobody else uses. Throws as PageBuffer does.
+    // A buffer of at least `bytes` bytes that has no other user. Throws as PageBuffer does.
     std::shared_ptr<PageBuffer> take(uint64_t bytes, const std::string &what) {
         for (const auto &buffer : buffers_) {
             if (buffer.use_count() == 1 && buffer->size() >= bytes) return buffer;
@@ -227,7 +227,8 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
     require_memory(bytes.loaded, source_->path(),
                    "free some, or set model.weights to a smaller type (q8_0, q4_0)",
                    options.memory ? *options.memory : memory_info());
-    // A conversion that the user asked for is no warning. A conversion that Keel needs is one.
+    // A conversion that the user asked for is logged as info. A conversion that Keel needs is a
+    // warning.
     for (const Conversion &conversion :
          source_->conversions(options.dtype, options.weight_dtypes)) {
         if (part_.first > 0) break; // an earlier part of the model has already logged it

@@ -17,7 +17,7 @@ class ConfigReader {
   public:
     explicit ConfigReader(const JsonNode &object) : object_(object) {}
 
-    // False also if the value is null, because Hugging Face writes null for "not set".
+    // In all functions null counts as absent, because Hugging Face writes null for "not set".
     bool has(const char *key) const { return object_.find(key).has_value(); }
     // True if the key is present with the value null. For keys for which null differs from an
     // absent key, which means a default.

@@ -167,7 +167,7 @@ void Session::end_prompt() {
     sequence_.cache.end_prompt();
 }
 
-// Discards the step that is queued ahead, and makes the eviction of the last step.
+// Discards the step that is queued ahead, then makes the eviction of the last step if it is due.
 void Session::finish_step() {
     ahead_.drop();
     sequence_.cache.finish_step();

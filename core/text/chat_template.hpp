@@ -34,7 +34,7 @@ struct ChatPiece {
 // in C++. The Jinja text in model folders is only recognized, never run. Immutable; all members are
 // thread-safe.
 //
-// A conversation is prefilled as it grows. Tokens in the cache are never removed:
+// A conversation is prefilled as it grows. Earlier turns are never changed:
 //
 //   begin(system) + user_turn("Hi", true)            -> encode(..., false)   the model answers
 //   end_of_answer() + user_turn("And then?", false)  -> encode(..., true)    the model answers

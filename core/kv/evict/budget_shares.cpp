@@ -46,7 +46,8 @@ void BudgetShares::share_by_scores(int64_t target, const KvCache &cache,
     ask(input, cache, tokens);
 }
 
-// Asks the allocator. `input` has the scores, or none. budgets_ has the even shares.
+// Asks the allocator to divide the budget. `input` may have scores. budgets_ has the even shares
+// and gets the result.
 void BudgetShares::ask(keel_allocator_input &input, const KvCache &cache,
                        const ProtectedTokens &tokens) {
     const KvShape &s = setup_.shape();

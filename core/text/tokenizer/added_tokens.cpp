@@ -37,7 +37,7 @@ std::size_t space_end_after(std::string_view text, std::size_t offset) {
 
 enum class Overlap { none, part, whole };
 
-// Whether `range` is inside the ranges, outside of them, or partly inside.
+// Whether `range` is wholly inside one of the ranges, partly, or not at all.
 Overlap overlap_with(std::span<const TextRange> ranges, TextRange range) {
     // the first range that ends after the start of `range`
     const auto it = std::partition_point(ranges.begin(), ranges.end(),

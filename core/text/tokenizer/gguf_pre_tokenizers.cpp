@@ -1,4 +1,4 @@
-// The patterns for the names in tokenizer.ggml.pre. They are from the models' own tokenizer.json
+// The patterns for the names in tokenizer.ggml.pre. They come from the models' own tokenizer.json
 // files.
 #include "text/tokenizer/gguf_pre_tokenizers.hpp"
 
