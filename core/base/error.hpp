@@ -45,8 +45,8 @@ class KeyError : public Error {
     KeyError(ErrorKind kind, std::string key, std::string text)
         : Error(kind, key + ": " + text), key_(std::move(key)), text_(std::move(text)) {}
 
-    const std::string &key() const noexcept { return key_; }   // "policy.budget.tokens"
-    const std::string &text() const noexcept { return text_; } // without the key
+    const std::string &key() const noexcept { return key_; }   // for example "policy.budget.tokens"
+    const std::string &text() const noexcept { return text_; } // the message without the key
 
   private:
     std::string key_, text_;
@@ -60,19 +60,20 @@ class PlacedError : public Error {
           text_(std::move(text)) {}
 
     const SourceLocation &where() const noexcept { return where_; }
-    const std::string &text() const noexcept { return text_; } // without the place
+    const std::string &text() const noexcept { return text_; } // the message without the place
 
   private:
     SourceLocation where_;
     std::string text_;
 };
 
-// throw_error(ErrorKind::input, "{}: expected {} bytes, found {}", path, a, b);
+// Example: throw_error(ErrorKind::input, "{}: expected {} bytes, found {}", path, a, b);
 template <typename... Args>
 [[noreturn]] void throw_error(ErrorKind kind, fmt::format_string<Args...> format, Args &&...args) {
     throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
 }
 
+// Example:
 // throw_key_error(ErrorKind::input, "policy.budget.tokens", "expected 1 or more, found {}", n);
 template <typename... Args>
 [[noreturn]] void throw_key_error(ErrorKind kind, std::string_view key,
@@ -80,7 +81,7 @@ template <typename... Args>
     throw KeyError(kind, std::string(key), fmt::format(format, std::forward<Args>(args)...));
 }
 
-// throw_at(setting.where, ErrorKind::input, "expected 1 or more, found {}", n);
+// Example: throw_at(setting.where, ErrorKind::input, "expected 1 or more, found {}", n);
 template <typename... Args>
 [[noreturn]] void throw_at(const SourceLocation &where, ErrorKind kind,
                            fmt::format_string<Args...> format, Args &&...args) {

@@ -55,7 +55,7 @@ class JsonDocument {
     // The root. Nodes hold a pointer to the document, so the document must outlive them and must
     // not be moved.
     JsonNode root() const;
-    JsonNode object() const; // the root, which must be an object
+    JsonNode object() const; // the root; throws if it is not an object
     nlohmann::json take() &&;
     const std::string &name() const { return name_; }
 

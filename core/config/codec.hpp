@@ -29,7 +29,7 @@ struct Rule {
 // How a value is shown and written.
 enum class Form {
     text,   // a scalar that may need quotes
-    choice, // one of some words, or a list of them
+    choice, // a word of a fixed list, or a list of these words
     map,    // a map; overrides merge it entry by entry
     other,
 };

@@ -14,13 +14,13 @@ namespace keel::pipeline {
 // without a value are written as comments.
 std::string to_yaml(const PipelineConfig &config, bool origins = false);
 
-// Each key with its value in the form of to_yaml(). For --json and tables.
+// All keys with their values, which have the form of to_yaml(). For --json and tables.
 std::vector<ResolvedKey> resolved_keys(const PipelineConfig &config);
 
 // A key that a new pipeline sets, and the reason. The reason is a comment above the key, after the
 // text of the schema.
 struct InitValue {
-    std::string path;  // "policy.budget.tokens"
+    std::string path;  // for example "policy.budget.tokens"
     std::string value; // in the form of a --set value
     std::string note = {};
 };

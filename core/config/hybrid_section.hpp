@@ -50,7 +50,7 @@ struct SwitchSection {
     Setting<std::optional<int64_t>> after_tokens;
     Setting<std::string> to;
     Setting<int64_t> warmup_tokens;
-    Setting<std::optional<double>> available_mib; // nullopt: auto
+    Setting<std::optional<double>> available_mib; // nullopt means auto
 
     bool has(SwitchTrigger trigger) const noexcept;
     bool operator==(const SwitchSection &) const = default;

@@ -33,7 +33,7 @@ struct ResolvedKey {
 
 // The declaration of a key, without its type, member and default.
 struct KeyFacts {
-    std::string_view path;    // "policy.budget.tokens"
+    std::string_view path;    // for example "policy.budget.tokens"
     std::string doc;          // one sentence; names the unit
     std::string_view example; // a value other than the default
     Rule rule = {};

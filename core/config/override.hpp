@@ -29,7 +29,7 @@ std::span<const OverrideRule> override_rules();
 
 // The names of overrides in messages.
 struct OverrideNames {
-    std::string_view option = "--set"; // "--set KEY"
+    std::string_view option = "--set"; // messages then name an override "--set KEY"
     // Options that set a key: {"sampling.seed", "--seed"}.
     std::map<std::string, std::string, std::less<>> of_key = {};
 };

@@ -53,7 +53,7 @@ struct ProtectSection {
 };
 
 struct PressureSection {
-    Setting<std::optional<double>> available_mib, critical_mib; // nullopt: auto
+    Setting<std::optional<double>> available_mib, critical_mib; // nullopt means auto
     Setting<std::optional<double>> stalled_percent;             // nullopt: stalls are not checked
     Setting<std::vector<double>> steps;
     Setting<int64_t> cooldown; // in tokens

@@ -4,7 +4,7 @@
 
 namespace keel::pipeline {
 
-// A value of an enum and the word that stands for it in a pipeline file.
+// A value of an enum and its word in a pipeline file.
 template <typename E> struct Word {
     E value;
     std::string_view word;

@@ -41,7 +41,7 @@ struct Item {
     std::string name;
     keel_dtype type = KEEL_DTYPE_F32;
     int64_t heads = 0; // > 0: rows of q or k are reordered for the rotation of neighbours
-    float offset = 0;  // added to each value
+    float offset = 0;  // this is added to each value
     uint64_t rows = 1, columns = 1;
 };
 

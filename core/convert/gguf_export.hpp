@@ -40,7 +40,7 @@ struct ExportOptions {
     keel_dtype type = KEEL_DTYPE_Q8_0;
     bool overwrite = false; // true: replaces an existing file
     bool tokenizer = true;  // false: writes no tokenizer; llama.cpp refuses such a file
-    ParallelFor parallel;   // empty: one thread
+    ParallelFor parallel;   // if empty, the export uses one thread
     // Called often. It may throw to stop the export; then no file is left.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
 };

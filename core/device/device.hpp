@@ -69,7 +69,7 @@ class BufferWatch {
 class Device : public std::enable_shared_from_this<Device> {
   public:
     static std::shared_ptr<Device> open(DeviceSpec spec);
-    // The core's own reference backend.
+    // Opens the core's own reference backend.
     static std::shared_ptr<Device> open_reference(std::shared_ptr<HostServices> host);
     ~Device();
     Device(const Device &) = delete;

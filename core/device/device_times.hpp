@@ -44,7 +44,7 @@ class DeviceTimes {
     Trace &trace_;
     keel_timestamps table_;
     std::deque<Op> ops_;                            // ops whose time is not read yet
-    uint64_t first_ = 1;                            // the number of ops_.front()
+    uint64_t first_ = 1;                            // number of the op ops_.front(), counted from 1
     std::vector<uint64_t> numbers_, begins_, ends_; // result of the last read
     // microseconds to add to a time of the device's clock to get a time of the trace
     std::optional<double> offset_;

@@ -39,7 +39,7 @@ class Tensor {
     const BufferPtr &buffer() const { return buffer_; }
     uint64_t bytes() const; // bytes of a contiguous tensor of this shape
 
-    // Rows begin..begin+n-1 of the outermost dimension.
+    // A view of rows begin..begin+n-1 of the outermost dimension.
     Tensor rows(int64_t begin, int64_t n) const;
     // Columns begin..begin+n-1 of the innermost dimension. Block dtypes need whole blocks.
     Tensor columns(int64_t begin, int64_t n) const;

@@ -116,7 +116,7 @@ void Weight::read_info(Device &device, OnDevice &on) {
 
 namespace {
 
-// Calls visit(data, bytes) for pieces of the joined rows, in order.
+// Calls visit(data, bytes) for each piece of the joined rows, in order.
 template <typename Visit>
 void for_each_piece(const std::vector<WeightSource> &sources, keel_join join, const Visit &visit) {
     const WeightSource &first = sources.front();

@@ -53,7 +53,7 @@ class Weight {
     const keel_tensor *tensor(const Device &device) const;
     // The shape [rows, cols] without memory, for checks.
     const keel_tensor *shape() const { return shape_.c(); }
-    // Bytes that a matmul with m = 1 reads.
+    // The bytes of the weight that a matmul with one row reads.
     uint64_t bytes(const Device &device) const;
     std::string layout(const Device &device) const;
     // The joined rows, in dtype(), as the core keeps them for a backend without its own layout.

@@ -54,7 +54,7 @@ struct GgufTensor {
     const GgmlType *type = nullptr; // not NULL after parsing; points to static data
     // row-major, each >= 1; shape[0] is the outermost dimension (the file has the reverse order)
     std::vector<int64_t> shape;
-    uint64_t offset = 0; // bytes from the start of the file
+    uint64_t offset = 0; // offset of the data in bytes from the start of the file
     uint64_t bytes = 0;
 };
 

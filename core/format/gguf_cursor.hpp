@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to core/format: reading a GGUF file byte by byte.
+// Internal to core/format: reads a GGUF file byte by byte.
 
 #include "base/display.hpp"
 #include "base/error.hpp"

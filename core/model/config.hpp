@@ -39,8 +39,8 @@ struct ModelConfig {
     int64_t intermediate_size = 0;
     int64_t layers = 0;
     int64_t heads = 0;    // number of query heads
-    int64_t kv_heads = 0; // divides heads
-    int64_t head_dim = 0; // even
+    int64_t kv_heads = 0; // a divisor of heads
+    int64_t head_dim = 0; // an even number
     int64_t vocab_size = 0;
     int64_t max_positions = 0; // context length in tokens for which the model was made
     double rms_norm_eps = 0;

@@ -16,7 +16,7 @@ std::string window_text(const ModelConfig &config);
 // {"norms on queries and keys", "logits capped at 30", ...}.
 std::vector<std::string> architecture_facts(const ModelConfig &config);
 
-// "theta 500000, Llama 3 scaling by 32 from 8192 tokens"
+// The parameters of RoPE: "theta 500000, Llama 3 scaling by 32 from 8192 tokens".
 std::string rope_text(const ModelConfig &config);
 
 struct TensorSum {

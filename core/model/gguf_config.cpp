@@ -75,7 +75,7 @@ class ConfigMaker {
         return {};
     }
     const GgufTensor *tensor(std::string_view name) const { return find(name).tensor; }
-    // Rows of a matrix; nullopt if there is no matrix of that name.
+    // The number of rows of a matrix. nullopt if no matrix has this name.
     std::optional<int64_t> rows_of(std::string_view name) const {
         const GgufTensor *matrix = tensor(name);
         if (matrix == nullptr || matrix->shape.size() != 2) return std::nullopt;

@@ -25,7 +25,7 @@ struct TensorInfo {
     std::string dtype_name;     // as the file spells it: "BF16"
     std::vector<int64_t> shape; // every dimension >= 0; the product fits in int64
     uint32_t file = 0;          // index of the file in its ModelSource
-    uint64_t offset = 0;        // bytes from the start of that file
+    uint64_t offset = 0;        // offset in bytes from the start of that file
     uint64_t bytes = 0;         // offset + bytes is inside the file
     std::string stored_name;    // name in the file; empty if it equals `name`
     // a GGML type that only loading can decode (Q4_1, ...; dtype is KEEL_DTYPE_NONE); 0: not such a
@@ -41,7 +41,7 @@ struct TensorInfo {
     uint64_t block() const;
 };
 
-// "[2, 3]"
+// A shape as text: "[2, 3]".
 std::string shape_text(std::span<const int64_t> shape);
 
 struct SafetensorsHeader {

@@ -39,7 +39,7 @@ struct Conversion {
     uint64_t tensors = 0;
     uint64_t stored_bytes = 0, loaded_bytes = 0;
 };
-// "12 Q4_K tensors are converted to q8_0: 20.0 MiB become 37.8 MiB"
+// A conversion as text: "12 Q4_K tensors are converted to q8_0: 20.0 MiB become 37.8 MiB".
 std::string conversion_text(const Conversion &conversion);
 
 // A model's tensors and its config: the mapped files, the tensors in them, and the shape of the

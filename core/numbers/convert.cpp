@@ -49,7 +49,7 @@ int32_t largest_bits(const float *x) {
 bool is_finite(int32_t bits) { return bits < 0x7F800000; }
 
 bool scale_fits(float d) {
-    return std::fabs(d) <= f16_max; // GGML would store infinity
+    return std::fabs(d) <= f16_max; // if d is larger, GGML stores infinity; Keel refuses the block
 }
 
 // Writes a block whose values read as NaN, because it cannot hold the given values. So the fault

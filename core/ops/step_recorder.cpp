@@ -209,7 +209,7 @@ void StepRecorder::end() {
         keel_recording *handle = nullptr;
         HostServices::drop_error();
         const keel_status status = table_.end(device_.ctx(), &handle);
-        state_ = State::comparing; // ops are queued again
+        state_ = State::comparing; // the recording has ended, so ops can be queued again
         if (status == KEEL_E_DEVICE_LOST) device_.fail(status, "recording a step");
         if (status != KEEL_OK || handle == nullptr) {
             log().info("backend {}: this step is not recorded: {}", device_.plugin(),

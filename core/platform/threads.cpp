@@ -53,8 +53,8 @@ int64_t now_ns() noexcept {
 // Decides how long a thread spins before it parks. If a wait is longer than the spinning, the time
 // is halved, down to spin_min_ns. This happens if the awaited thread is not running, for example if
 // there are more runnable threads than cores. A wake-up takes longer than spin_min_ns. So two
-// threads that both park would always park, even if both could run. Therefore one of 64 waits after
-// a failure spins for spin_max_ns. If a wait ends while the thread spins for long, the time is
+// threads that both park would always park, even if both could run. Therefore, once in 64 failures,
+// a thread spins for spin_max_ns. If the wait ends while the thread spins, the time becomes
 // spin_max_ns again.
 class alignas(cache_line) Spin {
   public:

@@ -35,7 +35,8 @@ class PluginLibrary {
     const std::filesystem::path &path() const noexcept { return path_; }
     const std::string &id() const noexcept { return id_; }
     keel_plugin_kind kind() const noexcept { return descriptor_.kind; }
-    std::string name() const { return kind_name(kind()) + ' ' + id_; } // "policy snapkv"
+    // kind and id: "policy snapkv"
+    std::string name() const { return kind_name(kind()) + ' ' + id_; }
     const std::string &version() const noexcept { return version_; }
     const std::string &vendor() const noexcept { return vendor_; }
     const std::string &license() const noexcept { return license_; }
@@ -44,7 +45,7 @@ class PluginLibrary {
     uint32_t abi_version() const noexcept { return descriptor_.h.abi_version; }
     uint64_t caps() const noexcept { return descriptor_.caps; }
     const ParamTable &params() const noexcept { return params_; }
-    // NULL if the plugin does not have it.
+    // The plugin's extension `id`. NULL if the plugin does not have it.
     const void *extension(const char *id) const;
 
     // The core's copy of the table. Required slots are set. Slots that the plugin lacks are NULL.

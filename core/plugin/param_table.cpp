@@ -62,7 +62,7 @@ std::optional<bool> parse_bool(std::string_view text) {
     return std::nullopt;
 }
 
-// A value that passed the check of its row.
+// A value that satisfies its row of the table.
 struct Parsed {
     int64_t i = 0;
     double f = 0;

@@ -34,7 +34,7 @@ int32_t AheadStep::read_token(bool may_queue) {
         return id;
     }
     if (ahead) {
-        sequence_.cache.finish_step();                // evicts nothing, see may_run()
+        sequence_.cache.finish_step();                // this evicts nothing, see may_run()
         results.holder()->executor->stream().flush(); // the token does not wait for the next step
         queue();
     }

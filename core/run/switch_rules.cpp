@@ -114,7 +114,7 @@ SwitchRules::Switch SwitchRules::command(SequenceMover &mover, Engine &to) {
                     to.name);
     }
     if (&to == &decode_engine()) return Switch::there;
-    const bool is_empty = mover.tokens() == 0; // there is no cache to move
+    const bool is_empty = mover.tokens() == 0; // an empty sequence has no cache to move
     if (!is_empty && !mover.move(to, Why::command, *config_.warmup_tokens)) return Switch::refused;
     choose(to);
     return Switch::done;

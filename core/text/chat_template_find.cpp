@@ -189,7 +189,7 @@ std::optional<ChatTemplate> as_llama3(const JinjaText &text) {
     ChatTemplate::Format format = named(is_dated ? "llama3.2" : "llama3").format();
     format.trim = format.trim_answer = trims;
     if (!is_dated) {
-        // the first form has no system text of its own
+        // the first form of the template writes no system turn of its own
         if (text.has("<|start_header_id|>system<|end_header_id|>")) return std::nullopt;
         return ChatTemplate("llama3", std::move(format));
     }

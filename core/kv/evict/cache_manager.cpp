@@ -204,7 +204,7 @@ bool CacheManager::repeat_context() {
     return is_whole;
 }
 
-// ---- what stays --------------------------------------------------------------------------------
+// ---- protected tokens --------------------------------------------------------------------------
 
 void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
     if (seen_ != 0)
@@ -229,7 +229,7 @@ void CacheManager::pin(int64_t from, int64_t to, std::string_view what) {
     tokens_.pin(run, *cache_, seen_, tail_, what);
 }
 
-// ---- the life of a sequence --------------------------------------------------------------------
+// ---- truncate, fork, move, save ----------------------------------------------------------------
 
 bool CacheManager::can_truncate(int64_t n, std::string *why) const {
     if (n < 0 || n > tail_) {

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 // The start of every record, see to_json().
 constexpr std::string_view first_key = R"({"sequence":)";
 
-// JSON has no infinities.
+// Infinity and NaN become null, because JSON does not have them.
 std::string number(double value) {
     return std::isfinite(value) ? fmt::format("{:.6g}", value) : "null";
 }

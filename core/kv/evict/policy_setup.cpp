@@ -114,8 +114,8 @@ void PolicySetup::settle_window() {
     if (!keeps_all() || config_.keeps_for_forks) shape_.window = 0;
     if (shape_.window > 0)
         shape_.max_slots = std::min<int64_t>(layout_.max_tokens, config_.windowed.slots);
-    // A repetition of the context needs a copy of the layers with a window, so room for it is
-    // reserved.
+    // A repetition of the context needs a copy of the cache of the layers with a window, so room
+    // for it is reserved.
     if (needs(KEEL_NEED_REPLAY) && shape_.max_bytes > 0) {
         const uint64_t copy = config_.windowed.shape.bytes_of(config_.windowed.shape.max_slots);
         check_repeat_cap(config_, shape_, copy);

@@ -125,7 +125,8 @@ void WindowScores::end_prompt() {
     if (setup_.ring_use() == RingUse::none) ring_.reset();
 }
 
-// ---- a sequence's life --------------------------------------------------------------------------
+// ---- truncate, clear, move, copy
+// -----------------------------------------------------------------
 
 void WindowScores::drop(int64_t n) {
     scores_step_ = false;

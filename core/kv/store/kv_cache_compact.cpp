@@ -87,7 +87,7 @@ void KvCache::unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t
     }
 }
 
-// Queues the move of the kept slots into the blocks of `table`.
+// Queues an op that moves the kept slots to the blocks of `table`.
 void KvCache::queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
                            std::span<const Tensor> sides, std::span<const int32_t> table,
                            bool moved) {

@@ -58,7 +58,7 @@ class MergeTable {
   private:
     void push_pair(MergeScratch &scratch, std::int32_t position) const;
 
-    FlatMap rules_; // left << 32 | right -> rank << 32 | merged
+    FlatMap rules_; // key: left << 32 | right; value: rank << 32 | merged
 };
 
 // Finds a std::string_view in a map of strings without making a string.

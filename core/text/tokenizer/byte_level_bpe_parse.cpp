@@ -1,4 +1,4 @@
-// tokenizer.json -> ByteLevelBpe.
+// Makes a ByteLevelBpe from a tokenizer.json.
 #include "text/tokenizer/tokenizer_parsers.hpp"
 
 #include "text/tokenizer/byte_level_bpe.hpp"

@@ -40,7 +40,7 @@ class FlatMap {
         std::uint64_t value = 0;
     };
 
-    static std::uint64_t mix(std::uint64_t x) noexcept { // splitmix64's finalizer
+    static std::uint64_t mix(std::uint64_t x) noexcept { // the last step of splitmix64
         x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
         x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
         return x ^ (x >> 31);

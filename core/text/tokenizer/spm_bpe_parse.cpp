@@ -58,7 +58,7 @@ bool read_strip_step(const JsonNode &step) {
 
 // What the decoder does with pieces.
 struct Decoding {
-    bool bytes = false;         // "<0x0A>" is a byte
+    bool bytes = false;         // a piece such as "<0x0A>" is a byte
     bool leading_space = false; // the first space is dropped
 };
 

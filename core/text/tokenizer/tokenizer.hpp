@@ -48,7 +48,7 @@ struct DecodeOptions {
 
 // The facts that `keel inspect` shows about a tokenizer.
 struct TokenizerInfo {
-    std::string kind;   // "byte-level BPE"
+    std::string kind;   // for example "byte-level BPE"
     std::string source; // the file from which it was read
     std::size_t ordinary_tokens = 0;
     std::size_t added_tokens = 0; // number of added tokens that are not special
