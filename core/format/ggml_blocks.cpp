@@ -36,8 +36,8 @@ void decode_q4_1(const std::byte *in, float *out) {
     }
 }
 
-// Reads the nibbles as above. The fifth bit of value j is bit j of a word before the nibbles.
-// Writes q[32].
+// Reads 32 values of five bits to `q`. The low four bits are nibbles in the order of decode_q4_1().
+// The fifth bit of value j is bit j of `high`.
 void five_bits(const std::byte *nibbles, uint32_t high, int32_t *q) {
     for (uint32_t j = 0; j < small / 2; ++j) {
         const uint32_t both = byte_at(nibbles, j);

@@ -42,9 +42,9 @@ struct Conversion {
 // A conversion as text: "12 Q4_K tensors are converted to q8_0: 20.0 MiB become 37.8 MiB".
 std::string conversion_text(const Conversion &conversion);
 
-// A model's tensors and its config: the mapped files, the tensors in them, and the shape of the
-// model. The readers of all formats make one. It owns the mappings. Its content is constant, so any
-// thread may read.
+// A model's tensors and its config: the mapped files, the tensors in them, and the model's shape.
+// The readers of all formats return a ModelSource. It owns the mappings. Its content is constant,
+// so any thread may read.
 class ModelSource {
   public:
     struct Parts {

@@ -309,7 +309,8 @@ std::vector<std::int32_t> ChatTemplate::end_ids(const Tokenizer &tokenizer) cons
 }
 
 std::vector<std::string> ChatTemplate::stop_strings(const Tokenizer &tokenizer) const {
-    // models of the family write only the first mark; the other marks are only known as tokens
+    // models of the family write only the first mark; Keel uses the other marks only if they are
+    // tokens
     const std::string &mark = format_.end_marks.front();
     if (mark == "{eos}" || tokenizer.find_token(mark)) return {};
     return {mark};

@@ -134,8 +134,8 @@ find_chat_template(std::string_view chat_template_jinja, std::string_view tokeni
                    std::string_view config_name); // config_name: name of the file, for messages
 // Recognizes the template in a GGUF file's tokenizer.chat_template.
 FoundChatTemplate find_chat_template(const GgufFile &file);
-// Recognizes the template of a path as load_tokenizer() accepts it: a model folder, or a file in
-// one.
+// Recognizes the template for a path. The path is a model folder or a file in one, as for
+// load_tokenizer().
 FoundChatTemplate load_chat_template(const std::filesystem::path &path);
 
 } // namespace keel

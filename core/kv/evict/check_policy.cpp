@@ -15,8 +15,8 @@ bool is_part(const CacheConfig &config, const KvShape &shape) {
     return config.model_layers > 0 && config.model_layers != shape.layers;
 }
 
-// A policy decides separately for each of these caches. So it must not decide for all layers from
-// one layer.
+// A policy decides separately for each of these caches. So a policy that decides for all layers
+// from one layer is refused.
 void check_part(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs) {
     const std::string &name = config.policy.name;
     if (is_part(config, shape) && needs.granularity == KEEL_KEEP_TOKEN &&
