@@ -1,6 +1,6 @@
 // What an active eviction policy costs per decoded token, against `none` at the same cache length.
 //
-//     policy_overhead_bench MODEL --policies none,random,snapkv,keydiff,h2o --depth 4096 \
+//     policy_overhead_bench MODEL --policies none,random,snapkv,keydiff,h2o --depth 4096
 //         --pairs 6 [--set KEY=VALUE ...]
 //
 // A pair is a session under `none` and one under the policy, whose budget and slack add up to the

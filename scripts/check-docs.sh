@@ -2,7 +2,7 @@
 # Checks docs/ against an installation: the links of the installed pages, the projects that pages print,
 # and the tutorials' commands.
 #   check-docs.sh [BUILD]
-# BUILD (default: build/release) is installed to a temporary folder, as docs/plugins.md says.
+# BUILD (default: build/release) is installed to a temporary folder, as docs/how-to/write-a-backend.md says.
 # In the pages listed below, the first line of a fenced block says what the block is:
 #   // PROJECT/FILE, or # PROJECT/FILE   the rest of the block is the text of this file
 #   # in PROJECT/                        commands, which run in the project's folder; PREFIX is the installation
@@ -12,7 +12,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/release}
-pages="docs/plugins.md docs/policies.md"
+pages="docs/how-to/write-a-backend.md docs/how-to/write-a-policy.md"
 fail() { printf '%s: %s\n' "$0" "$1" >&2; exit 1; }
 [ -f "$build/cmake_install.cmake" ] || fail "no build in $build: run scripts/quickstart.sh first"
 
@@ -59,7 +59,7 @@ for page in $pages; do
         project=$(dirname "$list") name=$(basename "$(dirname "$list")")
         [ -f "$project/commands.sh" ] || fail "$page: expected a block that begins with '# in $name/', found none"
         sed -n 's/.*\[\([A-Za-z0-9_]*\.[a-z]*\)](\([^)#]*\)).*/\1 \2/p' "$page" | while read -r file path; do
-            if grep -qw -- "$file" "$list" && [ ! -e "$project/$file" ]; then cp "docs/$path" "$project/$file"; fi
+            if grep -qw -- "$file" "$list" && [ ! -e "$project/$file" ]; then cp "$(dirname "$page")/$path" "$project/$file"; fi
         done
         printf '%s: %s\n' "$page" "$name"
         (cd "$project" && sh -eux commands.sh) >"$folder/log" 2>&1 ||

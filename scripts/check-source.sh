@@ -1,5 +1,6 @@
 #!/bin/sh
-# Rules of CONTRIBUTING.md that a machine can check: formatting, file sizes, no printing or aborting in libraries, includes of plugins.
+# Rules of CONTRIBUTING.md that a machine can check: formatting, file sizes, links, no printing
+# or aborting in libraries, includes of plugins.
 set -u
 cd "$(dirname "$0")/.."
 failed=0
@@ -12,6 +13,9 @@ unformatted=$(printf '%s\n' "$sources" | grep -v '\.inl$' | xargs -r clang-forma
 $unformatted"
 
 sizes=$(scripts/check-sizes.sh) || complain "$sizes"
+
+links=$(scripts/check-links.sh) || complain "links that lead nowhere:
+$links"
 
 libraries=$(git ls-files 'core/*.c*' 'core/*.h*' 'eval/*.c*' 'eval/*.h*' 'plugins/*.c*' 'plugins/*.h*' 'policies/*.c*')
 loud=$(printf '%s\n' "$libraries" | xargs -r grep -nE '(^|[^A-Za-z0-9_.:>"])(printf|fprintf|vfprintf|puts|fputs|putchar|abort|exit|_exit|_Exit|assert) *\(|std::(cout|cerr|clog|abort|exit|terminate|fprintf)' | grep -vE '^[^:]*:[0-9]+: *(//|\*|/\*)')

@@ -183,11 +183,12 @@ void add_ab(Command &keel, Program &program) {
          {"mpirun -n 2 keel ab my.yaml", "the same on two processes"}});
     ab.standard = &command;
     auto a = std::make_shared<AbArguments>();
-    command.argument("FILE", a->file, "The experiment, a YAML file; see docs/ab.md");
+    command.argument("FILE", a->file,
+                     "The experiment, a YAML file; see docs/reference/experiments.md");
     command.option("-o,--output DIR", a->output, "Folder for the results, in place of the file's");
-    command.option(
-        "--set KEY=VALUE", a->sets,
-        "Change a key of the base pipeline, below the arms; can be repeated; see docs/config.md");
+    command.option("--set KEY=VALUE", a->sets,
+                   "Change a key of the base pipeline, below the arms; can be repeated; see "
+                   "docs/reference/config.md");
     command.option("--items N", a->items, "Documents of each task at most").range(1, 1'000'000);
     command
         .option(

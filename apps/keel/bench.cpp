@@ -86,7 +86,7 @@ void add_bench(Command &keel, Program &program) {
          {"keel bench models/tiny --weights q4_0 --threads 1 --prefill 0", "decode alone"},
          {"keel bench my.yaml --prefill 0 --batch 1,2,4,8", "several sequences in one step"},
          {"keel bench my.yaml --json > bench.json",
-          "with the sample of every repeat; see docs/bench.md"},
+          "with the sample of every repeat; see docs/reference/bench.md"},
          {"keel bench matrix my-matrix.yaml -o results",
           "many of them; 'keel bench report' shows them"}});
     bench.standard = &command;

@@ -120,7 +120,7 @@ void add_bench_matrix(Command &bench, Program &program) {
                       "one file per run; what is there already is skipped"},
                      {"keel bench matrix my-matrix.yaml --dry-run", "list the runs"}});
     auto a = std::make_shared<MatrixArguments>();
-    command.argument("FILE", a->file, "The matrix, a YAML file; see docs/bench.md");
+    command.argument("FILE", a->file, "The matrix, a YAML file; see docs/reference/bench.md");
     command.option("-o,--output DIR", a->output, "Folder for the results; it is made")
         .shows_default();
     command.flag("--again", a->again, "Measure again what is there already");

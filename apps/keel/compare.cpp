@@ -156,8 +156,9 @@ void add_compare(Command &keel, Program &program) {
     command.option("--steps N", a->steps, "Tokens to decode after it, the second pipeline's choice")
         .shows_default();
     command
-        .option("--bound X", a->bound,
-                "Largest error for all ops (default: by op and dtype, see docs/bench.md)")
+        .option(
+            "--bound X", a->bound,
+            "Largest error for all ops (default: by op and dtype, see docs/reference/compare.md)")
         .range(0, 1e6);
     command.option(
         "--save DIR", a->save,

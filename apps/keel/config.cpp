@@ -136,7 +136,7 @@ int init(const ConfigOptions &o, const Program &program) {
 
 void add_config(Command &keel, Program &program) {
     Command &command = keel.add_command("config", "Show, check and write pipeline files");
-    command.footer = "All keys of a pipeline: docs/config.md.";
+    command.footer = "All keys of a pipeline: docs/reference/config.md.";
     auto o = std::make_shared<ConfigOptions>();
 
     Command &showing =

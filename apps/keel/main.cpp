@@ -32,7 +32,7 @@ void describe(Command &keel, Program &program) {
         "  keel run configs/quickstart.yaml              a small model tells a story\n"
         "  keel run models/tiny -p \"Once upon a time\"    the same without a pipeline file\n"
         "  keel config init models/tiny -o my.yaml       a commented pipeline to change\n"
-        "\nDocumentation: docs/cli.md and the pages beside it\n"
+        "\nDocumentation: docs/README.md lists all pages\n"
         "\nExit codes: 0 done, 1 the run failed, 2 the request was wrong, 3 worse than allowed "
         "(ab compare), 130 interrupted.";
     keel.flag("--version", program.version, "Show the version");

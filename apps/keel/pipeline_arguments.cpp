@@ -74,7 +74,7 @@ void PipelineArguments::add_to(Command &command, ShortForms short_forms) {
     command.option(
         "--set KEY=VALUE", sets_,
         "Change a key of the pipeline, e.g. policy.budget.tokens=64; can be repeated; see "
-        "docs/config.md");
+        "docs/reference/config.md");
     if (short_forms == ShortForms::all) add_text_forms(command);
     if (short_forms != ShortForms::none) add_pipeline_forms(command);
 }

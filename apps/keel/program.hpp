@@ -27,8 +27,8 @@ Command &add_command(Command &above, Program &program, const std::string &name,
 // The folder with docs/, configs/ and models/ of an installed program; nullopt if the program is
 // not installed.
 std::optional<std::string> data_folder();
-// Help texts name pages as docs/PAGE.md, as in the source tree. For an installed program, replaces
-// docs/ by the folder of the installed pages.
+// Help texts name pages by their path in the source tree (docs/reference/cli.md). For an installed
+// program, replaces docs/ by the folder of the installed pages.
 std::string with_installed_docs(std::string help);
 
 // Standard output as JSON, two spaces deep; bytes that are not UTF-8 become U+FFFD.

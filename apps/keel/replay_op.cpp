@@ -75,7 +75,7 @@ void add_replay_op(Command &keel, Program &program) {
     command.option("--param KEY=VALUE", a->params, "A parameter of the backend; can be repeated");
     command
         .option("--bound X", a->bound,
-                "Largest error (default: by op and dtype, see docs/bench.md)")
+                "Largest error (default: by op and dtype, see docs/reference/compare.md)")
         .range(0, 1e6);
     command.flag("--json", a->json, "Print one JSON object");
     command.action = [a] { return run_replay(*a); };

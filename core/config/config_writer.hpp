@@ -30,7 +30,7 @@ struct InitValue {
 // if a path is not a key.
 std::string init_yaml(std::span<const InitValue> values);
 
-// The text of docs/config.md.
+// The text of docs/reference/config.md.
 std::string config_markdown();
 
 } // namespace keel::pipeline

@@ -240,8 +240,9 @@ void check_hybrid(const PipelineConfig &config) {
 
 void declare_hybrid(Schema &schema) {
     schema.sections.push_back(
-        {"hybrid", "Several backends in place of 'backend': one reads and another writes (prefill, "
-                   "decode, switch), or they hold different layers (layers); see docs/hybrid.md."});
+        {"hybrid",
+         "Several backends in place of 'backend': one reads and another writes (prefill, "
+         "decode, switch), or they hold different layers (layers); see docs/reference/hybrid.md."});
     schema.keys.add(
         {.path = "hybrid.backends",
          .doc = "Backends under names of your own: {NAME: {plugin, device, params, "

@@ -11,7 +11,7 @@
 namespace keel {
 
 // The inputs of one call of an op, taken before it ran, to be written to a folder: op.json and a
-// .bin file per tensor, dense. The form is described in docs/bench.md.
+// .bin file per tensor, dense. The form is described in docs/reference/compare.md.
 class OpDump {
   public:
     // Reads inputs that the op may overwrite. Large tables, weights and a cache that is only read

@@ -30,7 +30,8 @@ struct SavedOutput {
     std::vector<int64_t> shape;
 };
 
-// One call of an op as `keel compare` saves it, see docs/bench.md. Nothing in the files is trusted.
+// One call of an op as `keel compare` saves it, see docs/reference/compare.md. Nothing in the files
+// is trusted.
 struct SavedOp {
     std::filesystem::path file; // op.json
     keel_op op = 0;
@@ -49,7 +50,8 @@ struct SavedOp {
 };
 
 // Reads op.json (or the folder that holds it) and its tensors. Throws Error(input) for whatever is
-// not as docs/bench.md says: sizes, types and names are checked before anything is allocated.
+// not as docs/reference/compare.md says: sizes, types and names are checked before anything is
+// allocated.
 SavedOp load_saved_op(const std::filesystem::path &path);
 
 } // namespace keel

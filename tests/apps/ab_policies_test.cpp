@@ -1,5 +1,5 @@
-// What is known of policies has to come out of an experiment: and the one behind docs/policies.md
-// has to run.
+// What is known of policies has to come out of an experiment: and the one behind
+// docs/benchmarks/2026-11-policy-quality.md has to run.
 #include "support/run_process.hpp"
 #include "support/temp_folder.hpp"
 

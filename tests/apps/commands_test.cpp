@@ -35,8 +35,8 @@ TEST_CASE("The program tells what it is, and every command helps") {
     }
 }
 
-TEST_CASE("docs/cli.md knows every option of every command") {
-    const std::string page = read_file(source_folder + "/docs/cli.md");
+TEST_CASE("docs/reference/cli.md knows every option of every command") {
+    const std::string page = read_file(source_folder + "/docs/reference/cli.md");
     REQUIRE_FALSE(page.empty());
     const std::string commands = run_keel({"--help"}).out;
     for (const char *name :

@@ -192,14 +192,14 @@ TEST_CASE("a new pipeline refuses keys that there are not") {
           "expected a key of a pipeline, found 'model.pth'; did you mean 'path'?");
 }
 
-TEST_CASE("docs/config.md is what the schema says") {
-    const std::string path = std::string(KEEL_SOURCE_DIR) + "/docs/config.md";
+TEST_CASE("docs/reference/config.md is what the schema says") {
+    const std::string path = std::string(KEEL_SOURCE_DIR) + "/docs/reference/config.md";
     if (std::getenv("KEEL_UPDATE_DOCS") != nullptr)
         std::ofstream(path, std::ios::binary) << config_markdown();
     std::ifstream in(path, std::ios::binary);
     std::ostringstream content;
     content << in.rdbuf();
     const bool up_to_date = content.str() == config_markdown();
-    INFO("run this test with KEEL_UPDATE_DOCS=1 to write docs/config.md anew");
+    INFO("run this test with KEEL_UPDATE_DOCS=1 to write docs/reference/config.md anew");
     CHECK(up_to_date);
 }

@@ -3,7 +3,7 @@
     pip install torch==2.2.2 transformers==4.51.3 tokenizers safetensors "numpy<2"
     python tests/golden/make_perplexity_golden.py          # from anywhere; some seconds
 
-Three ways to score, with the windows and places that docs/eval.md describes: windows; prefix and continuation with a full cache; the
+Three ways to score, with the windows and places that docs/reference/eval.md describes: windows; prefix and continuation with a full cache; the
 same after an eviction at the prefix's end that leaves the first SINKS and the last BUDGET - SINKS slots (keys keep their positions,
 so what was evicted is what the continuation's attention mask leaves out). For each window: where it begins, how many tokens it scores,
 and the mean negative log likelihood in nats, summed in float64. Begin-of-text stands in front of each.

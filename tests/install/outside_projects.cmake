@@ -10,7 +10,7 @@ endfunction()
 file(REMOVE_RECURSE ${FOLDER})
 run(${CMAKE_COMMAND} --install ${KEEL_BUILD} --prefix ${FOLDER}/prefix)
 foreach(file include/keel/backend.h include/keel/ext/draft/replay.h include/keel/ext/draft/timestamps.h include/keel/sdk.hpp include/keel/sdk_policy.hpp include/keel/keel.hpp share/keel/models/tiny/config.json share/keel/configs
-    share/keel/docs/policies.md share/keel/core/include/keel/policy.h)
+    share/keel/docs/how-to/write-a-policy.md share/keel/core/include/keel/policy.h)
   if(NOT EXISTS ${FOLDER}/prefix/${file})
     message(FATAL_ERROR "not installed: ${file}")
   endif()
@@ -18,7 +18,7 @@ endforeach()
 
 # Help names the installed pages.
 execute_process(COMMAND ${FOLDER}/prefix/bin/keel ab --help RESULT_VARIABLE result OUTPUT_VARIABLE output)
-file(REAL_PATH ${FOLDER}/prefix/share/keel/docs/ab.md page)
+file(REAL_PATH ${FOLDER}/prefix/share/keel/docs/reference/experiments.md page)
 string(FIND "${output}" "${page}" found)
 if(NOT result EQUAL 0 OR found EQUAL -1)
   message(FATAL_ERROR "keel ab --help: expected ${page}, found:\n${output}")
@@ -34,7 +34,7 @@ foreach(project policy policy_cpp backend)
   run(${CMAKE_COMMAND} --build ${FOLDER}/${project}/build)
 endforeach()
 
-# As docs/plugins.md tells an author to test a backend.
+# As docs/how-to/write-a-backend.md tells an author to test a backend.
 run(${CMAKE_CTEST_COMMAND} --test-dir ${FOLDER}/backend/build --no-tests=error -L isa)
 
 # What authors of policies test theirs with.

@@ -1,5 +1,5 @@
 // What the shipped policies make Keel hold beside the cache of a model of SmolLM2-135M's shape. The
-// table in docs/policies.md is made here.
+// table in docs/reference/policies.md is made here.
 #include "kv/rig.hpp"
 #include "plugin/library.hpp"
 
@@ -123,10 +123,11 @@ std::string cell(uint64_t bytes) {
 
 } // namespace
 
-TEST_CASE("Shipped policies hold as much beside the cache as docs/policies.md says, and those that "
+TEST_CASE("Shipped policies hold as much beside the cache as docs/reference/policies.md says, and "
+          "those that "
           "act once hold next to nothing after they acted") {
     need_cpu_plugin();
-    std::ifstream file(KEEL_SOURCE_DIR "/docs/policies.md");
+    std::ifstream file(KEEL_SOURCE_DIR "/docs/reference/policies.md");
     std::stringstream docs;
     docs << file.rdbuf();
     std::string table;
@@ -144,6 +145,6 @@ TEST_CASE("Shipped policies hold as much beside the cache as docs/policies.md sa
         is_current = is_current && docs.str().find(row) != std::string::npos;
         table += row;
     }
-    INFO("the table of docs/policies.md should have these rows:\n" << table);
+    INFO("the table of docs/reference/policies.md should have these rows:\n" << table);
     CHECK(is_current);
 }

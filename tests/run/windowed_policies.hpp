@@ -67,7 +67,7 @@ class KeptByPolicy {
         }
         return both / static_cast<double>(std::max(slots(), other.slots()));
     }
-    // The words of docs/models.md.
+    // The words of docs/reference/models.md.
     std::string text() const {
         if (keeps_all_) {
             if (!has_windows_) return "keeps all";

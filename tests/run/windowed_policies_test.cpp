@@ -1,4 +1,4 @@
-// Each shipped policy on each shape of model that docs/models.md names in its table.
+// Each shipped policy on each shape of model that docs/reference/models.md names in its table.
 #include "windowed_policies.hpp"
 
 #include "run/session_file.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 // The rows of the table with this first column, without the row of lines.
 std::vector<std::vector<std::string>> table_of_docs(const std::string &first) {
-    std::ifstream in(KEEL_SOURCE_DIR "/docs/models.md");
+    std::ifstream in(KEEL_SOURCE_DIR "/docs/reference/models.md");
     std::vector<std::vector<std::string>> rows;
     std::string line;
     bool inside = false;
@@ -35,7 +35,8 @@ std::vector<std::vector<std::string>> table_of_docs(const std::string &first) {
 
 } // namespace
 
-TEST_CASE("Every policy runs on every shape of model, as the table of docs/models.md says") {
+TEST_CASE(
+    "Every policy runs on every shape of model, as the table of docs/reference/models.md says") {
     const auto table = table_of_docs("policy");
     REQUIRE(table.size() == shipped_policies().size() + 1);
     const std::vector<std::string> &head = table.front();

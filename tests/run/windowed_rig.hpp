@@ -63,7 +63,7 @@ inline Miniature with_tiny_vocabulary(Miniature m, int64_t vocabulary) {
     return m;
 }
 
-// The shapes of the table in docs/models.md. All windows are 40 tokens.
+// The shapes of the table in docs/reference/models.md. All windows are 40 tokens.
 //   llama    no windows
 //   gemma3   6 layers, 2 of them see everything; 1 KV head of 256
 //   gemma2   4 layers, 2 of them see everything; soft-capped attention

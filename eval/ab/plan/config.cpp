@@ -355,7 +355,8 @@ void read_output(const YamlNode &root, const std::string &name, AbConfig &c) {
 AbConfig read_config(const YamlNode &root, const std::string &name) {
     if (!root.is_map())
         throw_error(ErrorKind::input,
-                    "{}: expected an experiment (base, arms, tasks; see docs/ab.md), found {}",
+                    "{}: expected an experiment (base, arms, tasks; see "
+                    "docs/reference/experiments.md), found {}",
                     name, describe(root));
     check_keys(root, "an experiment", top_keys);
     AbConfig c;

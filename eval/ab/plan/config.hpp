@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-// What an experiment's YAML file says, checked as far as that goes without a model. docs/ab.md
-// describes the file.
+// What an experiment's YAML file says, checked as far as that goes without a model.
+// docs/reference/experiments.md describes the file.
 namespace keel {
 
 enum class AbBudgetUnit { tokens, ratio, mib };
@@ -104,8 +104,8 @@ struct AbConfig {
     static constexpr size_t most_arms = 100, most_budgets = 50, most_tasks = 50, most_seeds = 100;
 };
 
-// Throws Error(input) "FILE:LINE:COLUMN: ..." for whatever is not as docs/ab.md says; unknown keys
-// among it.
+// Throws Error(input) "FILE:LINE:COLUMN: ..." for whatever is not as docs/reference/experiments.md
+// says; unknown keys among it.
 AbConfig load_ab_config(const std::filesystem::path &file);
 AbConfig parse_ab_config(std::string_view text, const std::string &name,
                          const std::filesystem::path &folder);

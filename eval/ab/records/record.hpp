@@ -15,7 +15,7 @@
 
 // The records of an experiment: results.jsonl, one JSON object a line. The first line is the
 // header, every other one has a "kind": "item", "keep_map", "timeline", "curve" or "warning".
-// docs/ab.md lists the keys.
+// docs/reference/experiments.md lists the keys.
 namespace keel {
 
 // How an experiment is judged. It is declared before the run, so that it cannot be chosen by the

@@ -52,7 +52,7 @@ struct AbSummary {
 // `table` has to outlive the summary. Throws Error(input) where there is nothing to summarize.
 AbSummary summarize_ab(const AbTable &table, const AbNames &names);
 
-// summary.json; docs/ab.md says what is in it.
+// summary.json; docs/reference/experiments.md says what is in it.
 nlohmann::ordered_json ab_summary_json(const AbSummary &summary);
 
 // The list of contrasts in it.

@@ -112,8 +112,8 @@ const YamlEntry &need(const YamlNode &root, const std::filesystem::path &file, c
     const YamlEntry *entry = root.find(key);
     if (entry == nullptr)
         throw_error(ErrorKind::input,
-                    "{}: '{}' is missing; see `keel bench matrix` in docs/bench.md", file.string(),
-                    key);
+                    "{}: '{}' is missing; see `keel bench matrix` in docs/reference/bench.md",
+                    file.string(), key);
     return *entry;
 }
 

@@ -26,7 +26,8 @@ struct MatrixChoice {
     SourceLocation where;
 };
 
-// What `keel bench matrix` measures: every combination of its axes. See docs/bench.md for the file.
+// What `keel bench matrix` measures: every combination of its axes. See docs/reference/bench.md for
+// the file.
 struct BenchMatrix {
     struct Model : MatrixChoice {
         std::filesystem::path path; // absolute

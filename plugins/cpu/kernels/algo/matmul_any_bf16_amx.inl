@@ -4,9 +4,9 @@
 // leave the tiles and be scaled after every instruction, which costs more than the faster products
 // save.
 //
-// Where operands lie decides the speed (docs/cpu.md): two rows of blocks of x stay in the first
-// cache while the unpacked rows of W pass by it from the second one, where the sums of all rows of
-// x wait for the next depth of columns.
+// Where operands lie decides the speed (docs/explain/amx.md): two rows of blocks of x stay in the
+// first cache while the unpacked rows of W pass by it from the second one, where the sums of all
+// rows of x wait for the next depth of columns.
 #include "cpu/kernels/isa/tile_products.hpp"
 
 namespace keel_cpu::amx {
