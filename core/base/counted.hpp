@@ -7,7 +7,7 @@
 
 namespace keel {
 
-// "1 window", "7 windows", "0 windows": for nouns whose plural ends in s.
+// A number and a noun whose plural ends in s: "1 window", "7 windows", "0 windows".
 inline std::string counted(uint64_t n, std::string_view noun) {
     return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }

@@ -29,7 +29,7 @@ size_t utf8_length(std::string_view s) {
     return 0;
 }
 
-// C1 controls (U+0080..U+009F) reach a terminal as escape sequences too.
+// Some terminals take C1 controls (U+0080..U+009F) as escape sequences too.
 bool is_control(std::string_view sequence) {
     const auto c = static_cast<unsigned char>(sequence[0]);
     return c < 0x20 || c == 0x7F || (c == 0xC2 && static_cast<unsigned char>(sequence[1]) < 0xA0);
@@ -61,7 +61,7 @@ std::string format_bytes(uint64_t bytes) {
     if (bytes < 1024) return fmt::format("{} B", bytes);
     double value = static_cast<double>(bytes) / 1024;
     size_t unit = 0;
-    // 1023.95 would be printed as 1024.0
+    // 1023.95 and more would be printed as 1024.0, so the next unit is used
     while (value >= 1023.95 && unit + 1 < units.size()) {
         value /= 1024;
         ++unit;

@@ -7,17 +7,17 @@
 
 namespace keel {
 
-// Text from outside, made fit for one line of a message: control characters and bytes that are
-// not UTF-8 become \xNN, and what is longer than `limit` bytes ends in "...". So a hostile name
-// cannot move the cursor.
+// Makes untrusted text safe for one line of a message. Control characters and bytes that are not
+// UTF-8 become \xNN, so a hostile name cannot move the cursor. A text longer than `limit` bytes is
+// cut and ends in "...".
 std::string printable(std::string_view text, size_t limit = 120);
 
-// Text from outside as a message quotes it: 'x', printable, at most 60 bytes of it.
+// Quotes untrusted text for a message: 'x'. Printable, at most 60 bytes of the text.
 std::string quote_text(std::string_view text);
 
 constexpr double bytes_per_mib = 1048576;
 
-// "512 B", "4.0 KiB", "11.0 MiB", "3.7 GiB": one decimal from KiB up.
+// "512 B", "4.0 KiB", "11.0 MiB", "3.7 GiB": one decimal for KiB and larger units.
 std::string format_bytes(uint64_t bytes);
 
 } // namespace keel

@@ -11,39 +11,42 @@
 
 namespace keel {
 
-// What went wrong, from the user's point of view. It decides the exit code of the command line.
+// The kind of an error, from the user's point of view. It decides the exit code of the command
+// line.
 enum class ErrorKind {
-    usage,    // the command line or an API call asked for something that makes no sense
-    input,    // a file (model, YAML, prompt) is missing, broken or does not fit
-    plugin,   // a plugin is missing, refused, or failed
-    resource, // memory, a cap or a device limit
+    usage,    // the command line or the arguments of an API call are invalid
+    input,    // a file (model, YAML, prompt) is missing, is broken or does not fit
+    plugin,   // a plugin is missing, was refused, or failed
+    resource, // memory, a limit of the config, or a limit of the device
     runtime,  // the run itself failed: non-finite logits, a lost device
-    internal, // Keel broke a promise of its own
+    internal, // Keel has a bug
 };
 
-// The only exception type that Keel's core throws. what() is one line (no newline at the end) that
-// names the file, the place, what was expected, what was found and, where there is one, the cure.
+// The only exception type that Keel's core throws. what() is one line without a newline at the end.
+// It names the file, the place, the expected value, the found value, and the remedy if there is
+// one.
 class Error : public std::runtime_error {
   public:
     Error(ErrorKind kind, const std::string &message) : std::runtime_error(message), kind_(kind) {}
 
     ErrorKind kind() const noexcept { return kind_; }
-    // 2 for what the user can mend in the request (usage, input, plugin, resource), 1 for the rest.
+    // 2 for errors that the user can fix in the request (usage, input, plugin, resource), 1 for the
+    // others.
     int exit_code() const noexcept;
 
   private:
     ErrorKind kind_;
 };
 
-// An error about the value of a config key. Its message is "KEY: TEXT". Code that knows where the
-// config gives the key adds the place.
+// An error about the value of a config key. Its message is "KEY: TEXT". The code that knows the
+// place of the key in the config adds the place.
 class KeyError : public Error {
   public:
     KeyError(ErrorKind kind, std::string key, std::string text)
         : Error(kind, key + ": " + text), key_(std::move(key)), text_(std::move(text)) {}
 
-    const std::string &key() const noexcept { return key_; }   // "policy.budget.tokens"
-    const std::string &text() const noexcept { return text_; } // without the key
+    const std::string &key() const noexcept { return key_; }   // for example "policy.budget.tokens"
+    const std::string &text() const noexcept { return text_; } // the message without the key
 
   private:
     std::string key_, text_;
@@ -57,19 +60,20 @@ class PlacedError : public Error {
           text_(std::move(text)) {}
 
     const SourceLocation &where() const noexcept { return where_; }
-    const std::string &text() const noexcept { return text_; } // without the place
+    const std::string &text() const noexcept { return text_; } // the message without the place
 
   private:
     SourceLocation where_;
     std::string text_;
 };
 
-// throw_error(ErrorKind::input, "{}: expected {} bytes, found {}", path, a, b);
+// Example: throw_error(ErrorKind::input, "{}: expected {} bytes, found {}", path, a, b);
 template <typename... Args>
 [[noreturn]] void throw_error(ErrorKind kind, fmt::format_string<Args...> format, Args &&...args) {
     throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
 }
 
+// Example:
 // throw_key_error(ErrorKind::input, "policy.budget.tokens", "expected 1 or more, found {}", n);
 template <typename... Args>
 [[noreturn]] void throw_key_error(ErrorKind kind, std::string_view key,
@@ -77,7 +81,7 @@ template <typename... Args>
     throw KeyError(kind, std::string(key), fmt::format(format, std::forward<Args>(args)...));
 }
 
-// throw_at(setting.where, ErrorKind::input, "expected 1 or more, found {}", n);
+// Example: throw_at(setting.where, ErrorKind::input, "expected 1 or more, found {}", n);
 template <typename... Args>
 [[noreturn]] void throw_at(const SourceLocation &where, ErrorKind kind,
                            fmt::format_string<Args...> format, Args &&...args) {

@@ -1,4 +1,4 @@
-// Values of a JSON document, with checks.
+// JsonNode: values of a JSON document, with checks.
 #include "base/json_reader.hpp"
 
 #include "base/display.hpp"
@@ -134,7 +134,7 @@ bool JsonNode::flag() const {
 }
 
 int64_t JsonNode::integer(int64_t low, int64_t high) const {
-    // A value above INT64_MAX is unsigned and would come out negative.
+    // get<int64_t>() would return a negative number for an unsigned value above INT64_MAX.
     const bool fits = value_->is_number_unsigned() ? value_->get<uint64_t>() <= uint64_t{INT64_MAX}
                                                    : value_->is_number_integer();
     if (!fits || value_->get<int64_t>() < low || value_->get<int64_t>() > high)

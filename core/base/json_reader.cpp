@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Hands a text to the parser and tells how far the parser has read.
+// Passes a text to the parser and records how far the parser has read.
 class TrackedIterator {
   public:
     using iterator_category = std::input_iterator_tag;
@@ -36,7 +36,7 @@ class TrackedIterator {
 
   private:
     const char *at_;
-    const char **last_; // the character that was read last
+    const char **last_; // the last character that the parser has read
 };
 
 // Receives the parser's events as values that are entered and left.
@@ -48,25 +48,25 @@ class Events : public nlohmann::json_sax<Json> {
     bool number_unsigned(uint64_t value) final { return scalar(value); }
     bool number_float(double value, const std::string &) final { return scalar(value); }
     bool string(std::string &value) final { return scalar(std::move(value)); }
-    bool binary(Json::binary_t &) final { return false; } // not in text
+    bool binary(Json::binary_t &) final { return false; } // JSON text has no binary values
     bool start_object(size_t) final { return enter(Json::object()); }
     bool start_array(size_t) final { return enter(Json::array()); }
     bool end_object() final { return leave(); }
     bool end_array() final { return leave(); }
 
   private:
-    virtual bool enter(Json value) = 0; // an empty array or object
+    virtual bool enter(Json value) = 0; // the value is an empty array or object
     virtual bool leave() = 0;
     virtual bool scalar(Json value) = 0;
 };
 
-// Calls `events` for the text. `last` is the character that was read last.
+// Parses the text and calls `events`. `last` is the last character that the parser has read.
 void parse(std::string_view text, const char *&last, Events &events) {
     const char *end = text.data() + text.size();
     Json::sax_parse(TrackedIterator(text.data(), &last), TrackedIterator(end, &last), &events);
 }
 
-// Builds the tree and stops before it is larger than the limits allow.
+// Builds the tree. Stops before the tree is larger than the limits allow.
 class Builder : public Events {
   public:
     Builder(std::string_view text, const std::string &name, size_t line, const JsonLimits &limits)
@@ -83,9 +83,10 @@ class Builder : public Events {
         return true;
     }
 
-    // `byte` counts from 1 and may be one past the end. Columns count bytes from 1.
+    // `byte` counts from 1. It may be one past the end of the text. Columns count bytes from 1.
     bool parse_error(size_t byte, const std::string &, const Json::exception &error) override {
-        // "[json.exception...] parse error at line 1, column 2: REASON", or "[...] REASON"
+        // The message is "[json.exception...] parse error at line 1, column 2: REASON" or "[...]
+        // REASON".
         std::string_view reason = error.what();
         for (const char *front : {"] ", "parse error at line"}) {
             const size_t at = reason.find(front);
@@ -137,25 +138,25 @@ class Builder : public Events {
     const JsonLimits &limits_;
     Json root_;
     std::vector<Json *>
-        open_; // arrays and objects; only the last one grows, so pointers stay valid
-    const char *last_ = nullptr; // the character that was read last
-    Json *next_ = nullptr;       // the member that the last key made
+        open_; // open arrays and objects; only the last one grows, so the pointers stay valid
+    const char *last_ = nullptr; // the last character that the parser has read
+    Json *next_ = nullptr;       // the member that the last key created
     size_t values_ = 0;
 };
 
-// One step from a value to a member or an element.
+// One step on a path: from an object to a member, or from an array to an element.
 struct Step {
-    std::string key; // of an object's member
+    std::string key; // for a member of an object
     size_t index = 0;
     bool operator==(const Step &) const = default;
 };
 
-// Reads a text again to find the line of the value at a path.
+// Parses a text again to find the line of the value at a path.
 class LineFinder : public Events {
   public:
     LineFinder(std::string_view text, const std::vector<Step> &path) : text_(text), path_(path) {}
 
-    // The line counts from 0.
+    // Returns the line, counted from 0.
     size_t find() {
         parse(text_, last_, *this);
         return line_;
@@ -189,7 +190,7 @@ class LineFinder : public Events {
     void next() {
         if (!at_.empty() && is_array_.back()) ++at_.back().index;
     }
-    // The parser may have read one character more than the value.
+    // The parser may have read one character past the value.
     void arrive() {
         if (at_ == path_) line_ = static_cast<size_t>(std::count(text_.data(), last_, '\n'));
     }
@@ -197,12 +198,12 @@ class LineFinder : public Events {
     std::string_view text_;
     const std::vector<Step> &path_;
     const char *last_ = nullptr;
-    std::vector<Step> at_; // a step for each array or object that is open
+    std::vector<Step> at_; // one step for each open array or object
     std::vector<bool> is_array_;
     size_t line_ = 0;
 };
 
-// The steps from `from` to `value`, which is a part of it.
+// Finds the steps from `from` to its part `value`.
 bool find_path(const Json &from, const Json &value, std::vector<Step> &path) {
     if (&from == &value) return true;
     const auto look_into = [&](const Json &part, const std::string &key, size_t index) {

@@ -13,12 +13,13 @@
 
 namespace keel {
 
-// Bounds for JSON from outside. The tree of a document takes about 100 bytes for each value.
+// Limits for untrusted JSON. The tree of a document takes about 100 bytes for each value.
 struct JsonLimits {
     size_t bytes = size_t{4} << 20;
-    size_t depth = 32;          // of nested arrays and objects
-    size_t values = 200'000;    // keys do not count
-    bool repeated_keys = false; // true: the last value of a key counts; false: an error
+    size_t depth = 32;       // depth of nested arrays and objects
+    size_t values = 200'000; // number of values; keys do not count
+    // true: the last value of a repeated key counts; false: a repeated key is an error
+    bool repeated_keys = false;
 };
 
 class JsonNode;
@@ -31,36 +32,37 @@ class JsonError : public Error {
 
     const std::string &place() const noexcept { return place_; }
     const std::string &path() const noexcept { return path_; }
-    const std::string &text() const noexcept { return text_; } // without place and path
+    const std::string &text() const noexcept { return text_; } // the message without place and path
 
   private:
     std::string place_, path_, text_;
 };
 
-// A JSON text from outside, parsed within bounds.
+// A JSON text from outside, parsed within limits.
 class JsonDocument {
   public:
-    // Messages begin with `name`, which is a file's path, and the line. `line` is the line number
-    // of the text's beginning in its file; 0: messages have no lines. `text` must outlive the
+    // Messages begin with `name`, the path of a file, and the line. `line` is the line number in
+    // the file at which `text` begins. With 0, messages have no lines. `text` must outlive the
     // document. Throws Error(input) "NAME:LINE:COLUMN: not valid JSON: ..." for bad syntax and bad
-    // UTF-8, and "NAME: expected ..., found ..." if a limit is exceeded.
+    // UTF-8. Throws Error(input) "NAME: expected ..., found ..." if a limit is exceeded.
     JsonDocument(std::string_view text, std::string name, const JsonLimits &limits = {},
                  size_t line = 1);
-    // A tree that the program made itself. Messages have no lines.
+    // A document for a tree that the program made itself. Messages have no lines.
     static JsonDocument of_tree(nlohmann::json tree, std::string name);
     JsonDocument(JsonDocument &&) noexcept;
     ~JsonDocument();
 
-    // Nodes hold a pointer to the document: it must outlive them and stay where it is.
+    // The root. Nodes hold a pointer to the document, so the document must outlive them and must
+    // not be moved.
     JsonNode root() const;
-    JsonNode object() const; // the root, which must be an object
+    JsonNode object() const; // the root; throws if it is not an object
     nlohmann::json take() &&;
     const std::string &name() const { return name_; }
 
   private:
     friend class JsonNode;
     JsonDocument() = default;
-    // "NAME:LINE" of a value; its path in the tree.
+    // The place of a value, "NAME:LINE", and the path of a value in the tree.
     std::string place(const nlohmann::json &value) const;
     std::string path(const nlohmann::json &value) const;
 
@@ -70,7 +72,7 @@ class JsonDocument {
     std::unique_ptr<nlohmann::json> tree_;
 };
 
-// A value of a document. Its place is looked up only when a message needs it.
+// A value of a document. Its line is searched only if a message needs it.
 class JsonNode {
   public:
     bool is_null() const;
@@ -82,36 +84,38 @@ class JsonNode {
 
     // Throws JsonError.
     [[noreturn]] void fail(std::string_view message) const;
-    // The same for the member `key`, which may be absent.
+    // Throws JsonError about the member `key`, which may be absent.
     [[noreturn]] void fail(std::string_view key, std::string_view message) const;
     // Throws "...: expected WHAT, found VALUE".
     [[noreturn]] void expected(std::string_view what) const;
-    // How messages show the value: short, printable, one line.
+    // The value as messages show it: short, printable, one line.
     std::string shown() const;
-    // "NAME: a.b[3]", without the line. Objects made from the value use it to name their source.
+    // The place of the value without its line: "NAME: a.b[3]". Objects that are made from the value
+    // use it to name their source.
     std::string where() const;
 
-    // For objects: each of these throws for another value. A member that is null counts as absent.
+    // For objects. Each of these functions throws if the value is not an object. A member that is
+    // null counts as absent.
     std::optional<JsonNode> find(std::string_view key) const;
     JsonNode at(std::string_view key) const;
-    bool has(std::string_view key) const; // also as null
+    bool has(std::string_view key) const; // true also if the member is null
     bool flag_or(std::string_view key, bool otherwise) const;
     std::vector<std::pair<std::string_view, JsonNode>> members() const;
-    // Refuses a key that is not in the list, and suggests one that is.
+    // Throws for a key that is not in the list, and suggests the nearest key of the list.
     void only(const std::vector<std::string> &keys) const;
 
-    // For arrays: each of these throws for another value.
+    // For arrays. Each of these functions throws if the value is not an array.
     size_t size() const;
-    size_t size(size_t most) const; // refuses more than `most`
+    size_t size(size_t most) const; // throws if there are more than `most` elements
     JsonNode element(size_t index) const;
 
-    // Each throws for a value of another type or out of range.
-    const std::string &text(size_t longest = SIZE_MAX) const; // in bytes
+    // Each of these functions throws if the value has another type or is out of range.
+    const std::string &text(size_t longest = SIZE_MAX) const; // `longest` is in bytes
     bool flag() const;
     int64_t integer(int64_t low, int64_t high) const;
     uint64_t natural(uint64_t low, uint64_t high) const;
     double number(double low, double high) const;
-    double number() const; // any
+    double number() const; // any number
 
     const nlohmann::json &raw() const { return *value_; }
 
@@ -119,7 +123,7 @@ class JsonNode {
     friend class JsonDocument;
     JsonNode(const JsonDocument &document, const nlohmann::json &value)
         : document_(&document), value_(&value) {}
-    const nlohmann::json *member(std::string_view key) const; // null if absent
+    const nlohmann::json *member(std::string_view key) const; // NULL if absent
 
     const JsonDocument *document_;
     const nlohmann::json *value_;

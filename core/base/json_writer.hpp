@@ -8,9 +8,8 @@
 
 namespace keel {
 
-// Writes a JSON text from its beginning to its end, on one line. The caller has to write keys,
-// values and ends in a valid order. Bytes that are not UTF-8 become U+FFFD, numbers that are not
-// finite become null.
+// Writes a JSON text from front to end, on one line. The caller must write keys, values and ends in
+// a valid order. Bytes that are not UTF-8 become U+FFFD. Numbers that are not finite become null.
 class JsonWriter {
   public:
     JsonWriter &begin_object() { return open('{'); }
@@ -33,7 +32,7 @@ class JsonWriter {
     template <typename T> JsonWriter &member(std::string_view name, const T &thing) {
         return key(name).value(thing);
     }
-    // A value that is JSON already.
+    // Writes a value that is already JSON text.
     JsonWriter &raw(std::string_view json);
 
     std::string take() { return std::move(out_); }
@@ -41,7 +40,7 @@ class JsonWriter {
   private:
     JsonWriter &open(char bracket);
     JsonWriter &close(char bracket);
-    void separate(); // from the value before
+    void separate(); // writes a comma if a value precedes
 
     std::string out_;
     bool needs_comma_ = false;

@@ -21,7 +21,8 @@ spdlog::level::level_enum level_of(LogLevel level) {
 } // namespace
 
 spdlog::logger &spdlog_logger() {
-    // Never destroyed: plugins stay mapped at exit and may still log from a driver's thread.
+    // Never destroyed, because plugins stay mapped at exit and may still log from a thread of a
+    // driver.
     static auto *const logger = new spdlog::logger("keel");
     return *logger;
 }

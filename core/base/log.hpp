@@ -7,8 +7,8 @@ namespace keel {
 
 enum class LogLevel { trace, debug, info, warn, error };
 
-// Keel's log, for code that writes to it. spdlog does the work, but only log.cpp and code that adds
-// a sink (base/log_sinks.hpp) include it, because its headers take seconds to compile. Any thread
+// Keel's log, for code that writes to it. spdlog does the work. Only log.cpp and code that adds a
+// sink (base/log_sinks.hpp) include spdlog, because its headers take seconds to compile. Any thread
 // may write.
 class Log {
   public:
@@ -29,8 +29,8 @@ class Log {
     void write_formatted(LogLevel level, fmt::string_view format, fmt::format_args args);
 };
 
-// The log of this process. It has no sink until a program gives it one, so the library itself
-// never prints.
+// The log of this process. It has no sink until a program adds one, so the library itself never
+// prints.
 Log &log();
 
 } // namespace keel

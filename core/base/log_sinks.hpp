@@ -4,8 +4,8 @@
 
 namespace keel {
 
-// The spdlog logger behind keel::log(), named "keel". Its level is info. A program adds its sinks
-// (`spdlog_logger().sinks().push_back(...)`) at start, before other threads run.
+// The spdlog logger that keel::log() writes to. Its name is "keel", its level is info. A program
+// adds its sinks (`spdlog_logger().sinks().push_back(...)`) at start, before other threads run.
 spdlog::logger &spdlog_logger();
 
 } // namespace keel

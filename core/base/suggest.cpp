@@ -7,7 +7,8 @@
 namespace keel {
 namespace {
 
-// Optimal string alignment: insert, delete, substitute, swap of neighbours.
+// Optimal string alignment distance. The operations are insert, delete, substitute, and swap of
+// neighbours.
 size_t edit_distance(std::string_view a, std::string_view b) {
     const size_t width = b.size() + 1;
     std::vector<size_t> d((a.size() + 1) * width);

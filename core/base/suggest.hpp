@@ -6,12 +6,12 @@
 
 namespace keel {
 
-// The candidate nearest to `word` by Damerau-Levenshtein distance, if it is near enough to be a
-// typing error (at most a third of the word's length, at least 1); else an empty string. Ties go to
-// the earlier candidate.
+// The candidate nearest to `word` by Damerau-Levenshtein distance. Returns an empty string if the
+// distance is too large for a typing error: the limit is a third of the word's length, at least 1.
+// If two candidates are equally near, the earlier one is returned.
 std::string nearest_word(std::string_view word, std::span<const std::string> candidates);
 
-// "; did you mean 'window'?" or an empty string: ready to be put at the end of an error.
+// "; did you mean 'window'?" or an empty string. Made to be appended to an error message.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
 } // namespace keel

@@ -17,14 +17,14 @@ namespace {
 constexpr keel_dtype element_types[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
                                         KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
 
-// The text of a number or a boolean. Quotes would make it a text.
+// The text of a number or a boolean. Fails for a value in quotes, because quotes make it a text.
 const std::string &plain_text(const Field &field) {
     const std::string &text = scalar_text(field);
     if (field.node.quoted) fail(field, describe(field.node) + "; remove the quotes");
     return text;
 }
 
-// An absolute path: relative paths start at the folder of the file that has them.
+// Makes a path absolute. A relative path starts at the folder of the file that has it.
 std::filesystem::path resolved(const Field &field, const std::string &text) {
     if (text.empty() || text.find('\0') != std::string::npos) fail(field, describe(field.node));
     const YamlNode &node = field.node;
@@ -43,7 +43,7 @@ std::vector<std::string_view> dtype_words(const Rule &rule) {
     return words;
 }
 
-// Reads a whole text as a number; false if it is none.
+// Reads the whole text as a number. Returns false if it is not one.
 template <typename T> bool parse_number(const std::string &text, T &value) {
     const char *const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
@@ -150,7 +150,7 @@ std::string yaml_scalar(std::string_view text) {
     for (size_t i = 0; i < text.size(); ++i) {
         const char c = text[i];
         const auto byte = static_cast<unsigned char>(c);
-        // U+0080..U+009F: C2 80..C2 9F in UTF-8
+        // U+0080..U+009F are the bytes C2 80..C2 9F in UTF-8
         const bool c1 =
             byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
         if (c == '"' || c == '\\') {
@@ -213,7 +213,7 @@ void Codec<double>::read(const Field &field, double &value) {
     const Rule &rule = field.rule;
     if (!whole || !std::isfinite(value) || value < rule.minimum || value > rule.maximum)
         fail(field, describe(field.node));
-    value += 0.0; // no negative zero
+    value += 0.0; // turns negative zero into zero
 }
 std::string Codec<double>::write(double value, const Rule &) { return fmt::format("{}", value); }
 std::string Codec<double>::expectation(const Rule &rule) { return "a number " + range_text(rule); }
@@ -229,7 +229,7 @@ std::string Codec<bool>::expectation(const Rule &) { return "true or false"; }
 void Codec<keel_dtype>::read(const Field &field, keel_dtype &value) {
     const std::vector<std::string_view> words = dtype_words(field.rule);
     const std::string_view word = words[choice_index(field, words)];
-    value = KEEL_DTYPE_NONE; // the rule's word
+    value = KEEL_DTYPE_NONE; // for the word of the rule
     for (const keel_dtype type : element_types) {
         if (word == keel_dtype_name(type)) value = type;
     }

@@ -19,24 +19,24 @@ namespace keel::pipeline {
 
 // Limits of a key's value, in addition to its type.
 struct Rule {
-    double minimum = 0, maximum = 0; // of a number, and of each number of a list
-    // Stands for "not given" (auto, none), and is then the default unless the key names another.
-    // For a type of elements: for KEEL_DTYPE_NONE (stored).
+    double minimum = 0, maximum = 0; // for a number, or for each number of a list
+    // A word that means "not given" (auto, none). It is the default unless the key names another
+    // default. For a key whose value is an element type, the word means KEEL_DTYPE_NONE (stored).
     std::string_view word = {};
-    bool is_plugin = false; // the text is a plugin's name, or a path to its library
+    bool is_plugin = false; // the text is the name of a plugin, or a path to its library
 };
 
 // How a value is shown and written.
 enum class Form {
     text,   // a scalar that may need quotes
-    choice, // one of some words, or a list of them
-    map,    // overrides merge it entry by entry
+    choice, // a word of a fixed list, or a list of these words
+    map,    // a map; overrides merge it entry by entry
     other,
 };
 
-// A value to be read, and its limits.
+// A YAML value that is to be read, and its limits.
 struct Field {
-    std::string_view path; // of the key, for messages
+    std::string_view path; // path of the key, for messages
     const YamlNode &node;
     const Rule &rule;
     std::string (*expectation)(const Rule &);
@@ -47,11 +47,12 @@ struct Field {
 // Throws Error(input) "FILE:LINE:COLUMN: expected ... for 'PATH', found ...".
 [[noreturn]] void fail(const Field &field, const std::string &found);
 
-// How a type is read from YAML, written to it, and described. One for each type:
-//   form         how it is shown
-//   read         from a field; throws as fail() does
-//   write        as YAML that reads back as the value; empty: the value is "not given"
-//   expectation  what messages and docs say: "an integer from 1 to 8", "one of f32, f16"
+// How a type is read from YAML, written as YAML, and described. One specialization for each type.
+// - form: how the value is shown
+// - read: reads a field; throws as fail() does
+// - write: YAML that read() turns into the same value; an empty text means "not given"
+// - expectation: the allowed values for messages and docs: "an integer from 1 to 8", "one of f32,
+//   f16"
 template <typename T> struct Codec;
 
 template <> struct Codec<std::string> {
@@ -96,7 +97,7 @@ template <> struct Codec<std::vector<std::string>> {
     static std::string write(const std::vector<std::string> &value, const Rule &rule);
     static std::string expectation(const Rule &rule);
 };
-// Each number is below the one before.
+// Each number must be less than the one before.
 template <> struct Codec<std::vector<double>> {
     static constexpr Form form = Form::other;
     static void read(const Field &field, std::vector<double> &value);
@@ -109,17 +110,18 @@ template <> struct Codec<std::vector<RawParam>> {
     static std::string expectation(const Rule &rule);
 };
 
-std::string param_text(const RawParam &param); // its value in YAML
+std::string param_text(const RawParam &param); // the value as YAML
 
-// The text of a scalar; any other node is an error.
+// The text of a scalar. Fails for any other node.
 const std::string &scalar_text(const Field &field);
-// The index of the field's word in `words`; throws with a suggestion if it is none of them.
+// The index of the field's word in `words`. If the word is not one of them, throws an error that
+// suggests the nearest one.
 size_t choice_index(const Field &field, std::span<const std::string_view> words);
-// "[a, b]", each item quoted where it has to be.
+// "[a, b]". Quotes each item that needs quotes.
 std::string flow_list(std::span<const std::string> items);
-// Text as a YAML scalar that reads back as this text: plain where that is safe, else in quotes.
+// A text as a YAML scalar that is read as the same text. Uses quotes only if they are needed.
 std::string yaml_scalar(std::string_view text);
-std::string number_text(double value); // 2^24 as "16777216", not as "1.6777216e7"
+std::string number_text(double value); // 2^24 is "16777216", not "1.6777216e7"
 
 template <typename E> std::vector<std::string_view> words_of() {
     std::vector<std::string_view> words;
@@ -145,7 +147,7 @@ struct Codec<E> {
     static std::string expectation(const Rule &) { return "one of " + joined(words_of<E>()); }
 };
 
-// A list of words, none of them twice. One word alone is a list of one.
+// A list of words without repeated words. A single word is a list of one.
 template <typename E>
 requires std::is_enum_v<E>
 struct Codec<std::vector<E>> {

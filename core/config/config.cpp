@@ -22,7 +22,7 @@ PipelineConfig with_overrides(YamlNode root, std::span<const std::string> overri
     return make_config(root);
 }
 
-// The schema's own message for an empty file would list every key.
+// Without this check, the schema's message for an empty file would list every key.
 void refuse_empty(const YamlNode &root) {
     if (!root.is_null()) return;
     throw_at(root.where(), ErrorKind::input,
@@ -58,7 +58,7 @@ PipelineConfig load_config(const std::filesystem::path &path,
     YamlNode root = load_yaml(path);
     refuse_empty(root);
     if (!root.is_map())
-        return make_config(root); // says what is wrong with the file before overrides change it
+        return make_config(root); // reports errors of the file before overrides change it
     return with_overrides(std::move(root), overrides, names);
 }
 
@@ -68,7 +68,7 @@ PipelineConfig parse_config(std::string_view text, const std::string &name,
     YamlNode root = parse_yaml(text, {name, folder});
     refuse_empty(root);
     if (!root.is_map())
-        return make_config(root); // says what is wrong with the file before overrides change it
+        return make_config(root); // reports errors of the file before overrides change it
     return with_overrides(std::move(root), overrides);
 }
 

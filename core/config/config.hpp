@@ -17,11 +17,11 @@
 
 namespace keel::pipeline {
 
-// A pipeline file, checked against the schema. Plugins, their parameters, and whether model,
-// backend and policy fit together are checked when they are loaded.
+// A pipeline file, checked against the schema. Plugins and their parameters are checked when the
+// plugins are loaded. Then it is also checked whether model, backend and policy fit together.
 struct PipelineConfig {
     ModelSection model;
-    BackendSection backend; // empty if a hybrid is given
+    BackendSection backend; // empty if `hybrid` is given
     HybridSection hybrid;
     KvSection kv;
     PolicySection policy;
@@ -33,22 +33,24 @@ struct PipelineConfig {
     bool operator==(const PipelineConfig &) const = default;
 };
 
-// Checks a tree and makes a config of it. Throws Error(input) "FILE:LINE:COLUMN: expected ...,
+// Checks a tree and makes a config from it. Throws Error(input) "FILE:LINE:COLUMN: expected ...,
 // found ...".
 PipelineConfig make_config(const YamlNode &root);
 
-// Reads a pipeline file. `overrides` are the arguments of --set, "policy.budget.tokens=64"; later
-// ones win, and paths in them start at the working directory. See override.hpp.
+// Reads a pipeline file. `overrides` are the arguments of --set, such as "policy.budget.tokens=64".
+// A later override replaces an earlier one. Paths in overrides start at the working directory. See
+// override.hpp.
 PipelineConfig load_config(const std::filesystem::path &path,
                            std::span<const std::string> overrides = {},
                            const OverrideNames &names = {});
 
-// The same from memory: messages show `name`, relative paths start at `folder`.
+// Reads a pipeline from memory. Messages show `name`. Relative paths start at `folder`.
 PipelineConfig parse_config(std::string_view text, const std::string &name,
                             const std::filesystem::path &folder,
                             std::span<const std::string> overrides = {});
 
-// A pipeline without a file: overrides (with model.path and backend.plugin) and defaults.
+// Makes a pipeline without a file, from overrides and defaults. The overrides must have model.path
+// and backend.plugin.
 PipelineConfig config_from_overrides(std::span<const std::string> overrides,
                                      const OverrideNames &names = {});
 

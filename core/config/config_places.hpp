@@ -8,7 +8,7 @@
 
 namespace keel {
 
-// Where a section and its parameters stand in the config.
+// The places of a section and of its parameters in the config.
 inline PluginPlaces places_of(const pipeline::PluginSection &section) {
     PluginPlaces places;
     places.plugin = section.plugin.where;
@@ -17,13 +17,13 @@ inline PluginPlaces places_of(const pipeline::PluginSection &section) {
     return places;
 }
 
-// The place of a key in the config; `otherwise` if the config does not give the key. Words may
-// follow the key after a space.
+// The place of a key in the config. Returns `otherwise` if the config does not give the key. `key`
+// may have more words after a space; they are ignored.
 const SourceLocation &place_of(const pipeline::PipelineConfig &config, std::string_view key,
                                const SourceLocation &otherwise);
 
-// Runs `action`. Adds a place in the config to its errors: the place of the error's key;
-// `otherwise` if the config does not give the key.
+// Runs `action`. If it throws, adds the place of the error's key in the config to the error. If the
+// config does not give the key, adds `otherwise`.
 template <typename Action>
 auto at_its_line(const pipeline::PipelineConfig &config, const SourceLocation &otherwise,
                  Action &&action) {

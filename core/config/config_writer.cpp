@@ -24,8 +24,7 @@ std::vector<std::string_view> parts_of(std::string_view path) {
     return parts;
 }
 
-// Opens the maps that lead to `path` and are not open yet. Returns the indentation of the key
-// itself.
+// Opens the maps that lead to `path` and are not open yet. Returns the indentation of the key.
 std::string open_sections(std::string_view path, std::vector<std::string_view> &open,
                           std::string &out) {
     const std::vector<std::string_view> parts = parts_of(path);
@@ -46,7 +45,7 @@ std::string origin_text(const SourceLocation &where) {
 std::vector<ResolvedKey> resolved_keys(const PipelineConfig &config) {
     std::vector<ResolvedKey> lines;
     for (const auto &key : schema().keys) key->list(config, lines);
-    // The keys of the other one would be refused when the lines are read as a pipeline.
+    // `backend` and `hybrid` exclude each other. A pipeline with keys of both would be refused.
     const std::string_view absent = config.hybrid.is_given() ? "backend." : "hybrid.";
     std::erase_if(lines, [&](const ResolvedKey &line) { return line.path.starts_with(absent); });
     return lines;
@@ -73,7 +72,7 @@ std::string to_yaml(const PipelineConfig &config, bool origins) {
 
 namespace {
 
-// Words of a sentence in comment lines of at most 100 characters.
+// Writes a sentence in comment lines of at most 100 characters.
 void add_comment(std::string &out, const std::string &indent, std::string_view text) {
     constexpr size_t width = 100;
     while (!text.empty()) {
@@ -135,8 +134,7 @@ std::string init_yaml(std::span<const InitValue> values) {
     std::string section;
     for (const auto &key : schema().keys) {
         const std::string parent(parent_path(key->path));
-        // a section opens with its first key; those inside another one stand after that one's own
-        // first keys
+        // A section is opened before its first key. Sections inside it follow its own first keys.
         if (parent != section) {
             const size_t depth = static_cast<size_t>(std::count(parent.begin(), parent.end(), '.'));
             const bool goes_back = section.starts_with(parent + ".");

@@ -9,28 +9,28 @@
 
 namespace keel::pipeline {
 
-// The resolved form: every key with its value, paths absolute. Read back it gives the same config.
-// With `origins` each line ends in a comment with the origin of its value, and keys without a value
-// are written as comments.
+// The resolved form: every key with its value; paths are absolute. Reading it gives the same
+// config. With `origins`, each line ends in a comment with the origin of its value, and keys
+// without a value are written as comments.
 std::string to_yaml(const PipelineConfig &config, bool origins = false);
 
-// Each key with its value in the form of to_yaml(). For --json and tables.
+// All keys with their values, which have the form of to_yaml(). For --json and tables.
 std::vector<ResolvedKey> resolved_keys(const PipelineConfig &config);
 
-// A key that a new pipeline sets, and why: shown as a comment above it, after the schema's own
-// words.
+// A key that a new pipeline sets, and the reason. The reason is a comment above the key, after the
+// text of the schema.
 struct InitValue {
-    std::string path;  // "policy.budget.tokens"
-    std::string value; // as --set takes it
+    std::string path;  // for example "policy.budget.tokens"
+    std::string value; // in the form of a --set value
     std::string note = {};
 };
 
-// A commented pipeline for a new user: every key of the schema with its meaning. Keys in `values`
-// are set; the others are commented out, with their defaults. Throws Error(usage) for a path that
-// is no key.
+// A commented pipeline for a new user, with every key of the schema and its meaning. Keys in
+// `values` are set. All other keys are commented out and show their defaults. Throws Error(usage)
+// if a path is not a key.
 std::string init_yaml(std::span<const InitValue> values);
 
-// docs/reference/config.md.
+// The text of docs/reference/config.md.
 std::string config_markdown();
 
 } // namespace keel::pipeline

@@ -33,7 +33,8 @@ const KeyList<HybridBackend> &backend_keys() {
     return all;
 }
 
-// The keys and sections that a section of a backend has: "plugin, device, params, kv" of "".
+// The names of the keys and sections inside a section of a backend. For the section "": "plugin,
+// device, params, kv".
 std::vector<std::string> names_in(std::string_view section) {
     std::vector<std::string> names;
     for (const auto &key : backend_keys()) {
@@ -68,7 +69,7 @@ void check_name(const YamlEntry &entry, std::string_view path) {
              path, near.empty() ? fmt::format("; known keys: {}", fmt::join(known, ", ")) : near);
 }
 
-// `section`: "" or "kv". `path`: of the backend.
+// `section` is "" or "kv". `path` is the path of the backend.
 void read_entries(const YamlNode &map, const std::string &section, const std::string &path,
                   HybridBackend &backend) {
     const auto read = [&](const std::string &name, const YamlNode &node) {
@@ -82,7 +83,7 @@ void read_entries(const YamlNode &map, const std::string &section, const std::st
         if (backend_keys().find(name) != nullptr) {
             read(name, entry.value);
         } else if (entry.value.kind == YamlNode::Kind::scalar) {
-            read(join_path(name, "dtype"), entry.value); // {kv: f16}
+            read(join_path(name, "dtype"), entry.value); // the short form {kv: f16}
         } else if (entry.value.is_map()) {
             read_entries(entry.value, name, path, backend);
         } else if (!entry.value.is_null()) {
@@ -99,7 +100,7 @@ HybridBackend read_backend(const YamlEntry &named, std::string_view parent) {
     backend.name = named.key;
     backend.name_where = named.where;
     for (const auto &key : backend_keys()) key->set_default(join_path(path, key->path), backend);
-    if (named.value.kind == YamlNode::Kind::scalar) { // {host: cpu}
+    if (named.value.kind == YamlNode::Kind::scalar) { // the short form {host: cpu}
         backend_keys().find("plugin")->read(named.value, path + ".plugin", backend);
         return backend;
     }
@@ -116,7 +117,7 @@ HybridBackend read_backend(const YamlEntry &named, std::string_view parent) {
     return backend;
 }
 
-// "{plugin: cpu, device: auto, params: {threads: 2}}"
+// A backend as YAML: "{plugin: cpu, device: auto, params: {threads: 2}}".
 std::string backend_text(const HybridBackend &backend) {
     std::vector<ResolvedKey> lines;
     for (const auto &key : backend_keys()) key->list(backend, lines);
@@ -133,7 +134,7 @@ std::string backend_text(const HybridBackend &backend) {
     return fmt::format("{{{}{}}}", text, open.empty() ? "" : "}");
 }
 
-// "0-15", or "3" for one layer.
+// Reads "0-15", or "3" for one layer.
 void read_range(const Field &field, const YamlNode &node, LayerShare &share) {
     constexpr int64_t most = 65535;
     const auto refuse = [&] {

@@ -8,7 +8,7 @@
 
 namespace keel::pipeline {
 
-// {gpu: {plugin: cpu, device: auto, params: {threads: 2}, kv: {dtype: f16}}, host: cpu}
+// Example: {gpu: {plugin: cpu, device: auto, params: {threads: 2}, kv: {dtype: f16}}, host: cpu}
 template <> struct Codec<std::vector<HybridBackend>> {
     static constexpr Form form = Form::map;
     static void read(const Field &field, std::vector<HybridBackend> &value);
@@ -16,7 +16,7 @@ template <> struct Codec<std::vector<HybridBackend>> {
     static std::string expectation(const Rule &rule);
 };
 
-// [{range: 0-15, on: gpu}, {range: 16, on: host}]
+// Example: [{range: 0-15, on: gpu}, {range: 16, on: host}]
 template <> struct Codec<std::vector<LayerShare>> {
     static constexpr Form form = Form::other;
     static void read(const Field &field, std::vector<LayerShare> &value);

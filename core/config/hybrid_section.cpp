@@ -27,7 +27,7 @@ void check_known(const HybridSection &hybrid, const std::string &name, const Sou
              fmt::join(names, ", "), key, printable(name, 40), did_you_mean(name, names));
 }
 
-// The place of the first setting that is given; empty: none is.
+// The place of the first setting that the config gives. Empty if it gives none.
 SourceLocation first_given(std::initializer_list<const Origin *> settings) {
     for (const Origin *setting : settings) {
         if (!setting->is_default()) return setting->where;
@@ -40,8 +40,8 @@ SourceLocation turns_where(const HybridSection &h) {
     return first_given({&h.prefill, &h.decode, &h.switching.after_tokens, &h.switching.to});
 }
 
-// Refuses a key of `switch` without its trigger. A resolved pipeline spells out the defaults,
-// which need no trigger.
+// Refuses a key of `switch` if its trigger is absent. Defaults are accepted without the trigger,
+// because a resolved pipeline writes them out.
 void check_belongs(const SwitchSection &s, bool used, const SourceLocation &where,
                    std::string_view key, std::string_view trigger) {
     if (used) return;
@@ -78,7 +78,7 @@ void check_switch(const HybridSection &hybrid) {
                       "warmup_tokens", "tokens or command");
 }
 
-// Refuses settings of a switch that never happens. Defaults are not refused, because a resolved
+// Refuses settings of a switch that never happens. Defaults are accepted, because a resolved
 // pipeline writes them out.
 void check_no_switch(const SwitchSection &s, std::string_view why) {
     const auto refuse = [&](const SourceLocation &where, std::string_view key,

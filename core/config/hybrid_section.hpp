@@ -22,11 +22,12 @@ template <> struct Words<SwitchTrigger> {
                                                   {SwitchTrigger::command, "command"}};
 };
 
-// One of the backends of a hybrid, with the name that the other keys of the hybrid use.
+// One backend of a hybrid, with the name that the other keys of the hybrid use for it.
 struct HybridBackend : BackendSection {
     std::string name;
     SourceLocation name_where;
-    Setting<std::optional<keel_dtype>> kv_dtype, key_dtype, value_dtype; // nullopt: as in `kv`
+    // nullopt: the value from the section `kv`
+    Setting<std::optional<keel_dtype>> kv_dtype, key_dtype, value_dtype;
     bool operator==(const HybridBackend &other) const {
         return name == other.name && BackendSection::operator==(other) &&
                kv_dtype == other.kv_dtype && key_dtype == other.key_dtype &&
@@ -34,22 +35,22 @@ struct HybridBackend : BackendSection {
     }
 };
 
-// Layers first to last, both included, on a backend.
+// The layers `first` to `last`, both included, run on one backend.
 struct LayerShare {
     int64_t first = 0, last = 0;
     std::string on;
-    SourceLocation where, on_where; // of the range, of the name
+    SourceLocation where, on_where; // places of the range and of the backend's name
     bool operator==(const LayerShare &other) const {
         return first == other.first && last == other.last && on == other.on;
     }
 };
 
 struct SwitchSection {
-    Setting<std::vector<SwitchTrigger>> on; // empty: never
+    Setting<std::vector<SwitchTrigger>> on; // empty: no switch
     Setting<std::optional<int64_t>> after_tokens;
     Setting<std::string> to;
     Setting<int64_t> warmup_tokens;
-    Setting<std::optional<double>> available_mib; // nullopt: auto
+    Setting<std::optional<double>> available_mib; // nullopt means auto
 
     bool has(SwitchTrigger trigger) const noexcept;
     bool operator==(const SwitchSection &) const = default;
@@ -57,27 +58,28 @@ struct SwitchSection {
 
 // How several backends share the work.
 enum class HybridMode {
-    none,         // one backend, under `backend:`
-    taking_turns, // prefill, decode, switch: one backend runs a step
+    none,         // one backend, from the section `backend`
+    taking_turns, // keys prefill, decode, switch: one backend runs a whole step
     by_layers,
 };
 
 struct HybridSection {
-    Setting<std::vector<HybridBackend>> backends; // in the order of the file; names differ
-    // Names of backends. Empty: decode is the first backend, prefill is decode's.
+    Setting<std::vector<HybridBackend>> backends; // in the order of the file; names are unique
+    // Names of backends. If decode is empty, it is the first backend. If prefill is empty, it is
+    // decode's backend.
     Setting<std::string> prefill, decode;
     SwitchSection switching;
-    // Rising, from 0, without a gap; two backends at least.
+    // In ascending order, from layer 0, without a gap; at least two backends.
     Setting<std::vector<LayerShare>> layers;
 
     bool is_given() const { return !backends->empty(); }
     HybridMode mode() const;
-    const HybridBackend &backend(std::string_view name) const; // which has to be there
+    const HybridBackend &backend(std::string_view name) const; // the backend must exist
     bool operator==(const HybridSection &) const = default;
 };
 
-// Refuses keys of a hybrid that contradict each other, and a hybrid together with `backend`.
-// Throws Error(input) with the key's place.
+// Refuses keys of a hybrid that contradict each other. Refuses a hybrid together with `backend`.
+// Throws Error(input) with the place of the key.
 void check_hybrid(const PipelineConfig &config);
 
 } // namespace keel::pipeline

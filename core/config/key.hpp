@@ -12,50 +12,57 @@
 
 namespace keel::pipeline {
 
-inline constexpr double max_tokens = 16777216;       // 2^24: above any context, exact in a float
-inline constexpr double max_mib = 16777216;          // 16 TiB
-inline constexpr double max_seed = 9007199254740992; // 2^53, which JSON can hold exactly
+// 2^24: more than any context, exact in a float
+inline constexpr double max_tokens = 16777216;
+inline constexpr double max_mib = 16777216; // 16 TiB
+// 2^53: the largest integer range that JSON holds exactly
+inline constexpr double max_seed = 9007199254740992;
 
-// "policy" and "budget" of "policy.budget"; the parent of a top-level key is "".
+// For "policy.budget": parent_path() is "policy", last_part() is "budget". The parent of a
+// top-level key is "".
 std::string_view parent_path(std::string_view path);
 std::string_view last_part(std::string_view path);
 std::string join_path(std::string_view section, std::string_view key);
 
-// The value of one key as YAML, and its place. The value is empty if the key has none.
+// The value of one key as YAML, and its place. The value is empty if the key has no value.
 struct ResolvedKey {
     std::string path;
     std::string value;
-    SourceLocation where; // empty file: a default
+    SourceLocation where; // the file is empty for a default
 };
 
-// The declaration of a key, apart from type, member and default.
+// The declaration of a key, without its type, member and default.
 struct KeyFacts {
-    std::string_view path;    // "policy.budget.tokens"
-    std::string doc;          // one sentence, with the unit
+    std::string_view path;    // for example "policy.budget.tokens"
+    std::string doc;          // one sentence; names the unit
     std::string_view example; // a value other than the default
     Rule rule = {};
     bool required = false;
-    std::string_view default_note = {}; // docs show it in place of a default
+    // docs show this text in place of the default, unless it is empty
+    std::string_view default_note = {};
 };
 
-// A key of the pipeline file, bound to a member of Owner. It reads, writes and describes the value.
+// A key of the pipeline file. It is bound to a member of Owner. It reads, writes and describes the
+// value.
 template <typename Owner> class Key : public KeyFacts {
   public:
     explicit Key(KeyFacts facts) : KeyFacts(std::move(facts)) {}
     virtual ~Key() = default;
 
     virtual Form form() const = 0;
-    // Describes the allowed values, for messages and docs: "an integer from 1 to 16777216 or auto".
+    // The allowed values, for messages and docs: "an integer from 1 to 16777216 or auto".
     virtual std::string expectation() const = 0;
-    virtual std::string default_text() const = 0; // as YAML; empty: the key has no default
-    // `full_path` is `path` below the place of the owner, for messages.
+    // the default as YAML; empty if the key has no default
+    virtual std::string default_text() const = 0;
+    // `full_path` is the path of the key in the file, for messages. `path` is its part below the
+    // owner.
     virtual void set_default(const std::string &full_path, Owner &owner) const = 0;
     virtual void read(const YamlNode &node, const std::string &full_path, Owner &owner) const = 0;
     virtual void list(const Owner &owner, std::vector<ResolvedKey> &lines) const = 0;
-    // Null: the file does not give the key.
+    // The place of the value. NULL if the file does not give the key.
     virtual const SourceLocation *where(const Owner &owner) const = 0;
 
-    // A key without a default may have an empty value, which counts as not given.
+    // A key without a default may have an empty value. An empty value counts as not given.
     bool may_be_empty() const { return default_text().empty() && !required; }
 };
 
@@ -140,10 +147,10 @@ template <typename Owner> class ParamsKey final : public Key<Owner> {
     GetConst get_const_;
 };
 
-// Keys in the order of their declaration, which is the order in which they are shown.
+// Keys in the order of their declaration. They are shown in this order.
 template <typename Owner> class KeyList {
   public:
-    // `Get` returns the member: [](auto &c) -> auto & { return c.kv.dtype; }
+    // `Get` returns the member, for example [](auto &c) -> auto & { return c.kv.dtype; }
     template <typename Get,
               typename T = decltype(std::remove_cvref_t<std::invoke_result_t<Get, Owner &>>::value)>
     void add(KeyFacts facts, Get, std::optional<std::type_identity_t<T>> initial = {}) {

@@ -37,12 +37,12 @@ void expand(YamlNode &node, std::string_view path) {
 }
 
 void collect(const YamlNode &node, const std::string &section, KeyValues &values) {
-    if (node.is_null()) return; // a section whose keys are all commented out
+    if (node.is_null()) return; // all keys of the section are commented out
     if (!node.is_map())
         throw_at(node.where(), ErrorKind::input, "expected a map of keys for {}, found {}",
                  section.empty() ? "a pipeline" : fmt::format("'{}'", section), describe(node));
     for (const YamlEntry &entry : node.entries) {
-        // a dotted or empty key would be taken for another section's
+        // a key that is empty or has a dot could be mistaken for a key of another section
         if (entry.key.empty() || entry.key.find('.') != std::string::npos)
             refuse_unknown(entry, section);
         const std::string path = join_path(section, entry.key);

@@ -7,13 +7,15 @@
 
 namespace keel::pipeline {
 
-// The values of a tree, by the path of their key.
+// The values of a tree, by the paths of their keys.
 using KeyValues = std::map<std::string, const YamlNode *, std::less<>>;
 
-// Replaces the short form of each section, `sync: lazy`, by `sync: {strategy: lazy}`.
+// Replaces the short form of each section by its long form: `sync: lazy` becomes `sync: {strategy:
+// lazy}`.
 void expand_shorthands(YamlNode &root);
 
-// Throws Error(input) for unknown keys. The result points into `root`.
+// Collects the values of all keys. Throws Error(input) for unknown keys. The result points into
+// `root`.
 KeyValues collect_values(const YamlNode &root);
 
 } // namespace keel::pipeline

@@ -17,7 +17,7 @@ struct KvSection {
 
     keel_dtype key_type() const { return key_dtype->value_or(*dtype); }
     keel_dtype value_type() const { return value_dtype->value_or(*dtype); }
-    std::optional<uint64_t> max_bytes() const; // rounded down
+    std::optional<uint64_t> max_bytes() const; // kv.max_mib as bytes, rounded down
     bool operator==(const KvSection &) const = default;
 };
 

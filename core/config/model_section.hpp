@@ -11,8 +11,8 @@
 namespace keel::pipeline {
 
 struct ModelSection {
-    Setting<std::filesystem::path> path; // absolute
-    Setting<keel_dtype> weights;         // KEEL_DTYPE_NONE: as stored
+    Setting<std::filesystem::path> path; // an absolute path
+    Setting<keel_dtype> weights;         // KEEL_DTYPE_NONE: the type in the model's files
     Setting<std::optional<int64_t>> context;
     bool operator==(const ModelSection &) const = default;
 };

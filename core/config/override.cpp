@@ -52,7 +52,7 @@ bool same_value(const YamlNode &base, const OverrideRule &rule, const YamlNode &
     return over.kind == Kind::scalar && over.text == before;
 }
 
-// `complete`: base is a whole file, not a part of the overrides.
+// `complete`: `base` is a whole file, not a part of the overrides.
 void apply_rules(YamlNode &base, const YamlNode &over, std::string_view section, bool complete) {
     for (const OverrideRule &rule : rules) {
         const YamlEntry *changed = rule.section == section ? over.find(rule.key) : nullptr;
@@ -66,7 +66,7 @@ void apply_rules(YamlNode &base, const YamlNode &over, std::string_view section,
     }
 }
 
-// Whether a map there is merged key by key, and not taken as a whole.
+// Whether the map at `path` is merged key by key. Otherwise an override replaces the whole map.
 bool merges(const std::string &path) {
     const auto *key = find_key(path);
     if (key == nullptr)
@@ -74,7 +74,8 @@ bool merges(const std::string &path) {
     return key->form() == Form::map;
 }
 
-// One backend and several exclude each other: whoever names the one takes the other away.
+// `backend` and `hybrid` exclude each other. If the override names a backend's plugin, drops
+// `hybrid`. If it names the backends of a hybrid, drops `backend`.
 void drop_rival(YamlNode &base, const YamlNode &over) {
     const auto names = [&](std::string_view section, std::string_view key) {
         const YamlEntry *entry = over.find(section);
@@ -94,7 +95,7 @@ void merge(YamlNode &base, YamlNode over, const std::string &path, bool complete
     if (path.starts_with("hybrid.backends.")) {
         const YamlEntry *before = base.find("plugin"), *after = over.find("plugin");
         if (before != nullptr && after != nullptr && before->value.text != after->value.text)
-            base.erase("params"); // they were another plugin's
+            base.erase("params"); // they belong to the other plugin
     }
     for (YamlEntry &entry : over.entries) {
         if (YamlEntry *old = base.find(entry.key)) {

@@ -73,7 +73,7 @@ PressureSection default_pressure() {
 void check_pressure(const TriggerSection &trigger) {
     const PressureSection &p = trigger.pressure;
     const SourceLocation where = p.where();
-    // A resolved pipeline spells out the defaults, which need no trigger.
+    // Defaults are accepted without the trigger, because a resolved pipeline writes them out.
     if (!trigger.has(Trigger::pressure) && !where.file.empty() && !(p == default_pressure()))
         throw_at(where, ErrorKind::input,
                  "expected pressure in 'policy.trigger.on' beside "

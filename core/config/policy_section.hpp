@@ -29,17 +29,17 @@ template <> struct Words<Trigger> {
 enum class BudgetKind { none, tokens, ratio, mib };
 
 struct BudgetSection {
-    Setting<std::optional<int64_t>> tokens; // at most one of the three
+    Setting<std::optional<int64_t>> tokens; // the file gives at most one of the three keys
     Setting<std::optional<double>> ratio;
     Setting<std::optional<double>> mib;
-    Setting<std::optional<int64_t>> slack; // tokens; nullopt: an eighth of the budget
+    Setting<std::optional<int64_t>> slack; // in tokens; nullopt: an eighth of the budget
 
     BudgetKind kind() const noexcept;
-    SourceLocation where() const; // of the one that is given
+    SourceLocation where() const; // place of the key that is given
     bool operator==(const BudgetSection &) const = default;
 };
 
-// Tokens number `from` to `to` - 1 of a sequence.
+// The tokens `from` to `to` - 1 of a sequence.
 struct Span {
     int64_t from = 0, to = 0;
     bool operator==(const Span &) const = default;
@@ -47,25 +47,25 @@ struct Span {
 
 struct ProtectSection {
     Setting<int64_t> prefix, recent;
-    Setting<bool> system_prompt; // of a chat
+    Setting<bool> system_prompt; // protects the system prompt of a chat
     Setting<std::vector<Span>> spans;
     bool operator==(const ProtectSection &) const = default;
 };
 
 struct PressureSection {
-    Setting<std::optional<double>> available_mib, critical_mib; // nullopt: auto
-    Setting<std::optional<double>> stalled_percent;             // nullopt: not looked at
+    Setting<std::optional<double>> available_mib, critical_mib; // nullopt means auto
+    Setting<std::optional<double>> stalled_percent;             // nullopt: stalls are not checked
     Setting<std::vector<double>> steps;
-    Setting<int64_t> cooldown; // tokens
+    Setting<int64_t> cooldown; // in tokens
 
-    SourceLocation where() const; // of the first key that is given; empty: none is
+    SourceLocation where() const; // place of the first key that is given; empty if none is
     bool operator==(const PressureSection &) const = default;
 };
 
 struct TriggerSection {
     Setting<std::vector<Trigger>> on;
-    // check_eviction() refuses every_n without the trigger every_n, and the reverse, and keys of
-    // pressure without the trigger pressure.
+    // check_eviction() refuses every_n without the trigger `every_n`, and the trigger without the
+    // key. It refuses keys of `pressure` without the trigger `pressure`.
     Setting<std::optional<int64_t>> every_n;
     PressureSection pressure;
 
@@ -73,7 +73,7 @@ struct TriggerSection {
     bool operator==(const TriggerSection &) const = default;
 };
 
-// A value of policy.allocator.plugin: the policy's properties decide which allocator is used.
+// A value of policy.allocator.plugin: the properties of the policy decide which allocator is used.
 constexpr const char *auto_allocator = "auto";
 
 struct PolicySection : PluginSection {
@@ -82,14 +82,15 @@ struct PolicySection : PluginSection {
     ProtectSection protect;
     Setting<PositionMode> positions;
     TriggerSection trigger;
-    Setting<std::optional<std::filesystem::path>> log; // absolute
-    Setting<bool> log_positions;                       // true only with a log
+    Setting<std::optional<std::filesystem::path>> log; // an absolute path
+    Setting<bool> log_positions;                       // may be true only if `log` is given
     Setting<int64_t> seed;
     bool operator==(const PolicySection &) const = default;
 };
 
 // Refuses a budget and triggers that contradict each other. A policy that evicts nothing ignores
-// both, so call this when the policy is loaded and evicts. Throws Error(input) with the place.
+// both, so call this only after the policy is loaded and if it evicts. Throws Error(input) with the
+// place.
 void check_eviction(const PolicySection &policy);
 
 // Refuses log_positions without a log.

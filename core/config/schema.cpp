@@ -20,7 +20,7 @@ std::string join_path(std::string_view section, std::string_view key) {
     return section.empty() ? std::string(key) : fmt::format("{}.{}", section, key);
 }
 
-// The order of the calls is the order of docs/reference/config.md and of a written pipeline.
+// docs/reference/config.md and written pipelines show the sections in the order of these calls.
 const Schema &schema() {
     static const Schema all = [] {
         Schema s;

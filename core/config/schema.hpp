@@ -10,13 +10,14 @@
 namespace keel::pipeline {
 
 struct SectionSpec {
-    std::string_view path; // "policy.budget"; "" is the whole file
+    std::string_view path; // "policy.budget"; "" for the whole file
     std::string_view doc;
-    // A scalar or a list in the section's place means this key: `sync: lazy`.
+    // The key that a scalar or a list in place of the section sets: `sync: lazy`.
     std::string_view shorthand = {};
 };
 
-// The sections and keys of the pipeline file. Each NAME_section.cpp declares its own.
+// The sections and keys of the pipeline file. Each NAME_section.cpp declares its own section and
+// keys.
 struct Schema {
     std::vector<SectionSpec> sections;
     KeyList<PipelineConfig> keys;
@@ -27,16 +28,16 @@ void declare_backend(Schema &schema);
 void declare_kv(Schema &schema);
 void declare_policy(Schema &schema);
 void declare_sync(Schema &schema);
-void declare_fallback(Schema &schema); // `strict` and `fallback`
+void declare_fallback(Schema &schema); // declares `strict` and `fallback`
 void declare_hybrid(Schema &schema);
-void declare_sampling(Schema &schema); // and `generation`
+void declare_sampling(Schema &schema); // declares `sampling` and `generation`
 
 const Schema &schema();
 const Key<PipelineConfig> *find_key(std::string_view path);
 const SectionSpec *find_section(std::string_view path);
 
-// The end of an "unknown key" message: the nearest key of that section, else the section that has
-// a key of that name, else all keys of the section.
+// The end of an "unknown key" message. It suggests the nearest key of the section. If no key is
+// near, it names the section that has a key of this name, else all keys of the section.
 std::string key_suggestion(std::string_view section, std::string_view unknown);
 
 } // namespace keel::pipeline

@@ -8,7 +8,7 @@
 
 namespace keel::pipeline {
 
-// A value of the pipeline, with its key and the place where it was written.
+// A value of the pipeline, its key, and the place where it was written.
 template <typename T> struct Setting : Origin {
     T value{};
 
@@ -18,18 +18,20 @@ template <typename T> struct Setting : Origin {
     bool operator==(const Setting &other) const { return value == other.value; }
 };
 
-// A parameter of a plugin as it was written. The core checks it against the plugin's own table when
-// it loads the plugin.
+// A parameter of a plugin as the file has it. The core checks it against the plugin's table when it
+// loads the plugin.
 struct RawParam {
     std::string key;
-    std::string text;               // of a scalar
-    std::vector<std::string> items; // of a sequence of scalars
+    std::string text;               // if the value is a scalar
+    std::vector<std::string> items; // if the value is a sequence of scalars
     bool is_null = false;
     bool is_sequence = false;
-    bool quoted = false;          // the text was in quotes; that says nothing about what it means
-    SourceLocation where;         // of the value
-    SourceLocation key_where;     // of the key
-    std::filesystem::path folder; // of the file that holds it: a relative path starts there
+    // true if the text was in quotes; this does not change its meaning
+    bool quoted = false;
+    SourceLocation where;     // place of the value
+    SourceLocation key_where; // place of the key
+    // folder of the file that has the parameter; a relative path starts there
+    std::filesystem::path folder;
 
     bool operator==(const RawParam &other) const {
         return key == other.key && text == other.text && items == other.items &&
@@ -39,7 +41,7 @@ struct RawParam {
 
 // A plugin and its parameters.
 struct PluginSection {
-    Setting<std::string> plugin; // a name, or an absolute path (it begins with '/')
+    Setting<std::string> plugin; // a name, or an absolute path, which begins with '/'
     std::vector<RawParam> params;
     bool operator==(const PluginSection &) const = default;
 };

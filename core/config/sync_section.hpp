@@ -31,7 +31,7 @@ template <> struct Words<StepAhead> {
 
 struct SyncSection {
     Setting<SyncStrategy> strategy;
-    Setting<std::optional<int64_t>> ops; // only with batched
+    Setting<std::optional<int64_t>> ops; // given only with the strategy batched
     Setting<StepReplay> replay;
     Setting<StepAhead> ahead;
 
@@ -39,7 +39,7 @@ struct SyncSection {
     bool operator==(const SyncSection &) const = default;
 };
 
-// Refuses `ops` without the strategy batched, and sets the default of `ops` with it.
+// Refuses `ops` without the strategy batched. With batched, sets the default of `ops`.
 void check_sync(SyncSection &sync);
 
 } // namespace keel::pipeline

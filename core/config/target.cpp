@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names in the folder of a missing file.
+// The names of files in the folder of a missing file.
 std::vector<std::string> neighbours(const fs::path &path) {
     constexpr size_t enough = 1000;
     std::vector<std::string> names;
@@ -57,7 +57,7 @@ fs::path model_folder(const std::string &given) {
                     "{}: a pipeline file; expected the folder of a model or a GGUF file ('keel "
                     "config show' prints a pipeline)",
                     given);
-    return path; // the loader of models checks it
+    return path; // the model loader checks it
 }
 
 PipelineConfig config_for_target(const std::string &target, std::span<const std::string> overrides,

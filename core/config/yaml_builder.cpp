@@ -30,7 +30,7 @@ void YamlBuilder::refuse(const YamlNode &node, const std::string &what) const {
 
 void YamlBuilder::refuse_tag(const YAML::Mark &mark, const std::string &tag) const {
     if (tag.empty() || tag == "?" || tag == "!")
-        return; // none, or yaml-cpp's own for plain and quoted
+        return; // no tag, or the tag that yaml-cpp adds to plain or quoted scalars
     refuse(
         make(mark, YamlNode::Kind::null),
         fmt::format("expected a plain value, found the tag '{}'; remove it", printable(tag, 60)));
@@ -63,7 +63,8 @@ void YamlBuilder::OnDocumentStart(const YAML::Mark &mark) {
 
 void YamlBuilder::OnNull(const YAML::Mark &mark, YAML::anchor_t anchor) {
     YamlNode node = make(mark, YamlNode::Kind::null);
-    // "key:" with nothing behind it: yaml-cpp's mark is the next token's, somewhere below
+    // For "key:" without a value, yaml-cpp's mark is the place of the next token, which may be far
+    // below. So the node gets the place of the key.
     if (!stack_.empty() && stack_.back().has_key) {
         node.line = stack_.back().key_where.line;
         node.column = stack_.back().key_where.column;
@@ -131,7 +132,8 @@ void YamlBuilder::take_key(Frame &frame, const YamlNode &node) {
     }
     frame.key = node.text;
     frame.key_where = node.where();
-    // locations of nulls need the place even where messages do not show one
+    // Nulls copy the place of the key, so line and column are set even if messages do not show
+    // them.
     frame.key_where.line = node.line;
     frame.key_where.column = node.column;
     frame.has_key = true;

@@ -11,9 +11,9 @@
 
 namespace keel::pipeline {
 
-// Internal: makes YamlNodes of yaml-cpp's events, with a bound on what they (and expanded aliases)
-// may cost. Events rather than yaml-cpp's own nodes: those share aliased content, lose repeated
-// keys and let a few lines grow without end.
+// Internal: makes YamlNodes from yaml-cpp's events. Limits the cost of the nodes, including
+// expanded aliases. yaml-cpp's own nodes are not used, because they share aliased content, lose
+// repeated keys, and let a few lines grow without limit.
 class YamlBuilder : public YAML::EventHandler {
   public:
     YamlBuilder(const YamlText &text, std::shared_ptr<const YamlSource> source,
@@ -34,10 +34,10 @@ class YamlBuilder : public YAML::EventHandler {
     void OnMapEnd() override { close(); }
 
   private:
-    struct Frame { // a map or sequence that is not yet closed
+    struct Frame { // an open map or sequence
         YamlNode node;
         YAML::anchor_t anchor = 0;
-        bool has_key = false; // map: the next value belongs to `key`
+        bool has_key = false; // for a map: the next value belongs to `key`
         std::string key;
         SourceLocation key_where;
         std::unordered_set<std::string> keys;
@@ -49,8 +49,8 @@ class YamlBuilder : public YAML::EventHandler {
     void close();
     void add(YamlNode node, YAML::anchor_t anchor);
     void take_key(Frame &frame, const YamlNode &node);
-    void charge(const YamlNode &node);        // one node that is made
-    size_t charge_tree(const YamlNode &node); // a copy of a whole subtree; returns its depth
+    void charge(const YamlNode &node);        // counts one new node
+    size_t charge_tree(const YamlNode &node); // counts a copy of a whole subtree; returns its depth
     void refuse_tag(const YAML::Mark &mark, const std::string &tag) const;
     [[noreturn]] void refuse(const YamlNode &node, const std::string &what) const;
 
@@ -60,7 +60,7 @@ class YamlBuilder : public YAML::EventHandler {
     YamlNode root_;
     std::vector<Frame> stack_;
     std::unordered_map<YAML::anchor_t, YamlNode>
-        anchors_; // complete ones only: an alias inside its own anchor finds none
+        anchors_; // only complete nodes, so an alias inside its own anchor is not found
     size_t documents_ = 0;
     size_t nodes_ = 0;
     size_t bytes_ = 0;

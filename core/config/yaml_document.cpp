@@ -48,8 +48,8 @@ std::string describe(const YamlNode &node) {
 
 namespace {
 
-// yaml-cpp's words for the errors that newcomers meet, in ours. `line`: the text of the error's
-// line.
+// Replaces yaml-cpp's message for errors that newcomers make by a clearer one. `line` is the text
+// of the line with the error.
 std::string explain(const std::string &message, std::string_view line) {
     const std::string_view indentation = line.substr(0, line.find_first_not_of(" \t"));
     if (indentation.find('\t') != std::string_view::npos ||
@@ -66,12 +66,11 @@ YamlNode parse_yaml(std::string_view text, const YamlSource &source, const YamlL
     const auto shared = std::make_shared<const YamlSource>(source);
     const YamlText checked(text, *shared, limits.bytes);
     std::string bytes(checked.text());
-    // an open quote at the end is an error to yaml-cpp only if the text does not end right behind a
-    // line break
+    // yaml-cpp does not report an open quote if the text ends right after a line break
     if (bytes.ends_with('\n')) bytes += '#';
     std::istringstream stream(std::move(bytes));
     YamlBuilder builder(checked, shared, limits);
-    // the builder's exceptions pass through the parser
+    // exceptions of the builder pass through the parser
     try {
         YAML::Parser parser(stream);
         while (parser.HandleNextDocument(builder)) {

@@ -11,28 +11,28 @@
 
 namespace keel::pipeline {
 
-// What a text was read from: the name that messages show and the folder that relative paths in it
-// start from.
+// The source of a text: the name that messages show, and the folder at which relative paths start.
 struct YamlSource {
     std::string name;
     std::filesystem::path folder;
-    bool is_override = false; // a --set on the command line: has no lines
+    bool is_override = false; // from --set on the command line: has no lines
 };
 
 struct YamlEntry;
 
-// A YAML value that remembers where it was written. Aliases are expanded; tags do not exist here.
+// A YAML value that knows the place where it was written. Aliases are expanded. Tags are not
+// allowed.
 struct YamlNode {
     enum class Kind { null, scalar, sequence, map };
 
     Kind kind = Kind::null;
-    std::string text;    // scalar: its content, escapes resolved
-    bool quoted = false; // scalar: in quotes or a block (| or >), so never a number, true or null
-    uint32_t line = 0;   // from 1
-    uint32_t column = 0; // from 1, in characters
-    std::shared_ptr<const YamlSource> source; // null: a default
-    std::vector<YamlNode> items;              // sequence
-    std::vector<YamlEntry> entries;           // map, in the order of the text, keys unique
+    std::string text;    // the content of a scalar, with escapes resolved
+    bool quoted = false; // a scalar in quotes or a block (| or >): never a number, true or null
+    uint32_t line = 0;   // counts from 1
+    uint32_t column = 0; // counts characters from 1
+    std::shared_ptr<const YamlSource> source; // NULL for a default
+    std::vector<YamlNode> items;              // of a sequence
+    std::vector<YamlEntry> entries;           // of a map, in the order of the text; keys are unique
 
     SourceLocation where() const;
     bool is_map() const noexcept { return kind == Kind::map; }
@@ -44,27 +44,31 @@ struct YamlNode {
 
 struct YamlEntry {
     std::string key;
-    SourceLocation where; // of the key
+    SourceLocation where; // place of the key
     YamlNode value;
 };
 
-// How a value is shown after "found": "'abc'", "a list", "a map", "nothing".
+// A value as messages show it after "found": "'abc'", "a list", "a map", "nothing".
 std::string describe(const YamlNode &node);
 
-// Bounds for YAML from outside. Aliases count as what they expand to.
+// Limits for untrusted YAML. An alias counts as the nodes that it expands to.
 struct YamlLimits {
     size_t bytes = size_t{1} << 20;
     size_t depth = 64;
     size_t nodes = 20'000;
 };
 
-// Parses one document. Throws Error(input) "NAME:LINE:COLUMN: ..." for what is not YAML, text that
-// is not UTF-8, control characters, tags, repeated keys, keys that are no scalars, a second
-// document, and whatever passes the limits. A UTF-8 byte order mark is passed over. An empty text
-// gives a null node.
+// Parses one document. An empty text gives a null node. A UTF-8 byte order mark at the start is
+// skipped. Throws Error(input) "NAME:LINE:COLUMN: ..." for:
+// - text that is not YAML or not UTF-8
+// - control characters
+// - tags
+// - repeated keys, and keys that are not scalars
+// - a second document
+// - text that exceeds the limits
 YamlNode parse_yaml(std::string_view text, const YamlSource &source, const YamlLimits &limits = {});
 
-// The same for a file; relative paths in it start from its folder.
+// Parses a file as parse_yaml() does. Relative paths in it start at its folder.
 YamlNode load_yaml(const std::filesystem::path &path, const YamlLimits &limits = {});
 
 } // namespace keel::pipeline

@@ -17,7 +17,7 @@ using pipeline::YamlNode;
 
 namespace {
 
-// Numbers and booleans: a word in quotes is a text.
+// The text of a number or a boolean. Fails for a word in quotes, because quotes make it a text.
 const std::string &plain(const YamlNode &node, std::string_view what) {
     if (node.kind != YamlNode::Kind::scalar)
         fail(node.where(), fmt::format("expected {}, found {}", what, describe(node)));
@@ -81,7 +81,7 @@ double number(const YamlNode &node, std::string_view what, double low, double hi
         value < low || value > high)
         fail(node.where(),
              fmt::format("expected {} from {} to {}, found {}", what, low, high, describe(node)));
-    return value + 0.0; // no negative zero
+    return value + 0.0; // turns negative zero into zero
 }
 
 bool boolean(const YamlNode &node, std::string_view what) {

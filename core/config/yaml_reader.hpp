@@ -9,31 +9,32 @@
 #include <string_view>
 #include <vector>
 
-// Values of a YAML file other than a pipeline, checked: experiments, matrices of benchmarks. All
-// throw Error(input) "FILE:LINE:COLUMN: ...".
+// Checked values of YAML files that are not pipelines: experiments, matrices of benchmarks. All
+// functions throw Error(input) "FILE:LINE:COLUMN: ...".
 namespace keel::yaml {
 
 [[noreturn]] void fail(const SourceLocation &where, const std::string &what);
 
-// Refuses keys that are not among the known ones. `in`: "an experiment".
+// Refuses unknown keys. `in` names the map in messages: "an experiment".
 void check_keys(const pipeline::YamlNode &map, std::string_view in,
                 const std::vector<std::string> &known);
 
 // The entry `key` of a map. If it is missing or null, throws an error. The error names an entry
-// that is probably a misspelling of `key`, else it shows `example`. `in`: what the map is, "a
-// task".
+// that is probably a misspelling of `key`, else it shows `example`. `in` names the map in messages:
+// "a task".
 const pipeline::YamlEntry &required(const pipeline::YamlNode &map, std::string_view key,
                                     std::string_view in, std::string_view example);
 
-const std::string &scalar(const pipeline::YamlNode &node, std::string_view what); // not empty
+// throws if the scalar is empty
+const std::string &scalar(const pipeline::YamlNode &node, std::string_view what);
 int64_t integer(const pipeline::YamlNode &node, std::string_view what, int64_t low, int64_t high);
 double number(const pipeline::YamlNode &node, std::string_view what, double low, double high);
 bool boolean(const pipeline::YamlNode &node, std::string_view what);
 size_t choice(const pipeline::YamlNode &node, std::string_view what,
               std::initializer_list<std::string_view> words);
 std::filesystem::path
-path(const pipeline::YamlNode &node); // absolute; relative ones start from the file's folder
-// A list, or one value that stands for a list of one.
+path(const pipeline::YamlNode &node); // an absolute path; relative paths start at the file's folder
+// The items of a list. A single value is a list of one.
 std::vector<const pipeline::YamlNode *> items(const pipeline::YamlNode &node, std::string_view key,
                                               size_t most);
 

@@ -10,8 +10,8 @@
 namespace keel::pipeline {
 namespace {
 
-// Bytes of the well-formed UTF-8 character at the front of `s`, 0 if there is none (Unicode, table
-// 3-7).
+// Length in bytes of the well-formed UTF-8 character at the front of `s`, 0 if there is none
+// (Unicode, table 3-7).
 size_t character_length(std::string_view s) {
     const auto byte = [&](size_t i) {
         return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u;
@@ -33,7 +33,7 @@ size_t character_length(std::string_view s) {
 bool is_control(std::string_view character) {
     const auto c = static_cast<unsigned char>(character[0]);
     if (c == '\t' || c == '\n') return false;
-    // C1 controls but NEL (U+0085), which YAML takes as a character like any other
+    // C1 controls except NEL (U+0085), which YAML allows as an ordinary character
     const bool c1 =
         c == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0 && character != "\xC2\x85";
     return c < 0x20 || c == 0x7F || c1;

@@ -11,18 +11,19 @@ struct Mark;
 
 namespace keel::pipeline {
 
-// A YAML text that is fit for yaml-cpp: bounded, UTF-8, without control characters (yaml-cpp ends
-// at 0x04 without a word), without a byte order mark. Turns yaml-cpp's marks, which count bytes,
-// into lines and characters.
+// A YAML text that is safe for yaml-cpp: limited in size, valid UTF-8, without control characters
+// (at byte 0x04 yaml-cpp ends silently), without a byte order mark. Converts yaml-cpp's marks,
+// which count bytes, to lines and characters.
 class YamlText {
   public:
-    // Throws Error(input) with the place of the first offence. `text` and `source` must outlive
-    // this object.
+    // Throws Error(input) with the place of the first invalid byte. `text` and `source` must
+    // outlive this object.
     YamlText(std::string_view text, const YamlSource &source, size_t limit);
 
     std::string_view text() const noexcept { return text_; }
     std::pair<uint32_t, uint32_t> place(const YAML::Mark &mark) const;
-    std::string_view line(uint32_t number) const; // from 1; empty if there is none
+    // `number` counts from 1; empty if there is no such line
+    std::string_view line(uint32_t number) const;
     SourceLocation location(uint32_t line, uint32_t column) const;
 
   private:

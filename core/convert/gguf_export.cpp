@@ -16,9 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t piece_bytes = uint64_t{16} << 20; // of values as f32, read and written at once
+// bytes of f32 values that are read and written at once
+constexpr uint64_t piece_bytes = uint64_t{16} << 20;
 
-// The GGML type that weights of `type` are written as. Throws Error(usage) if there is none.
+// The GGML type in which weights of `type` are written. Throws Error(usage) if there is none.
 uint32_t stored_type(keel_dtype type) {
     switch (type) {
     case KEEL_DTYPE_F32: return ggml::f32;
@@ -33,14 +34,14 @@ uint32_t stored_type(keel_dtype type) {
     }
 }
 
-// A tensor of the file that is to be written.
+// A tensor of the new file.
 struct Item {
-    const TensorInfo *tensor = nullptr; // nullptr: `values` are written
+    const TensorInfo *tensor = nullptr; // NULL: `values` are written
     std::vector<float> values;
     std::string name;
     keel_dtype type = KEEL_DTYPE_F32;
-    int64_t heads = 0; // > 0: rows are put into the order of rotations of neighbours
-    float offset = 0;  // added to each value
+    int64_t heads = 0; // > 0: rows of q or k are reordered for the rotation of neighbours
+    float offset = 0;  // this is added to each value
     uint64_t rows = 1, columns = 1;
 };
 
@@ -164,7 +165,7 @@ class Exporter {
                                                               : keel_dtype{KEEL_DTYPE_F16};
     }
 
-    // The heads whose rows a folder's tensor has in another order.
+    // The number of heads if a folder's tensor has its rows in another order, else 0.
     int64_t heads(const std::string &name) const {
         const ModelConfig &c = source_.config();
         if (!gguf::find_by_architecture(c.architecture->name)->interleaved) return 0;
@@ -191,7 +192,7 @@ class Exporter {
         return {static_cast<int64_t>(item.rows), static_cast<int64_t>(item.columns)};
     }
 
-    // The value or row of the source that comes to `row` of the file.
+    // The row of the source that becomes `row` of the file. For a vector, rows are values.
     static uint64_t source_row(const Item &item, uint64_t row, uint64_t rows) {
         if (item.heads == 0) return row;
         const uint64_t n = rows / static_cast<uint64_t>(item.heads), head = row / n,
@@ -207,7 +208,7 @@ class Exporter {
         if (item.rows > 1 || item.heads == 0) {
             source_.read(*item.tensor, source_row(item, row, item.rows) * item.columns,
                          item.columns, out);
-        } else { // a vector, whose values are the rows
+        } else { // a vector: its values are reordered like rows
             std::vector<float> values(item.columns);
             source_.read(*item.tensor, 0, item.columns, values.data());
             for (uint64_t i = 0; i < item.columns; ++i)
@@ -217,8 +218,8 @@ class Exporter {
         for (uint64_t i = 0; i < item.columns; ++i) out[i] += item.offset;
     }
 
-    // Same type, same values: the bytes themselves, since blocks would not be rounded to the same
-    // bytes again.
+    // If type and values stay the same, the bytes are copied, because quantizing a block again
+    // might give other bytes.
     bool is_copy(const Item &item) const {
         return item.tensor != nullptr && item.tensor->packed == 0 &&
                item.tensor->dtype == item.type && item.offset == 0 &&
@@ -276,15 +277,15 @@ class Exporter {
         if (item.tensor != nullptr) source_.drop(*item.tensor);
     }
 
-    // Rows row .. row + rows into `out`. The sums are added in the order of the rows, whatever
-    // thread made them.
+    // Converts the rows first .. first + rows to `out`. The sums are added in the order of the
+    // rows, so they do not depend on the threads.
     Sums convert(const Item &item, uint64_t first, uint64_t rows, std::byte *out) const {
         constexpr uint64_t task_elements = uint64_t{1} << 16;
         const uint64_t row_bytes = keel_dtype_row_bytes(item.type, item.columns);
         const uint64_t per_task = std::max<uint64_t>(1, task_elements / item.columns);
         const uint64_t tasks = (rows + per_task - 1) / per_task;
         std::vector<Sums> sums(tasks);
-        std::vector<std::string> errors(tasks); // no exception may leave a thread of the team
+        std::vector<std::string> errors(tasks); // an exception must not leave a thread of the team
         const auto body = [&](size_t task) {
             std::vector<float> values;
             try {
@@ -339,7 +340,7 @@ class Exporter {
     uint64_t done_ = 0, total_ = 0;
 };
 
-// Over all values, as if the model were one tensor.
+// The root mean square over all values, as if the model were one tensor.
 template <typename Value> double total(const std::vector<TensorError> &tensors, Value value) {
     double sum = 0, n = 0;
     for (const TensorError &t : tensors) {

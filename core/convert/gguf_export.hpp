@@ -10,44 +10,48 @@
 
 namespace keel {
 
-// The errors of a tensor that was converted to another type: stored values compared with written
-// ones.
+// The errors of a tensor that was converted to another type. They compare the stored values with
+// the written values.
 struct TensorError {
-    std::string name; // in the written file
-    std::string from; // "BF16"
-    std::string to;   // "Q8_0"
+    std::string name; // name in the written file
+    std::string from; // stored type: "BF16"
+    std::string to;   // written type: "Q8_0"
     uint64_t elements = 0;
     uint64_t stored_bytes = 0, written_bytes = 0;
-    double rmse = 0;    // root of the mean squared error
+    double rmse = 0;    // root mean square of the errors
     double max_abs = 0; // largest error
-    double rms = 0;     // root of the mean square of the values
-    double relative() const { return rms > 0 ? rmse / rms : 0; } // of the values' own size
+    double rms = 0;     // root mean square of the stored values
+    // rmse in relation to the size of the values
+    double relative() const { return rms > 0 ? rmse / rms : 0; }
 };
 
 struct ExportReport {
-    std::vector<TensorError> tensors;  // in the order of the file
-    std::vector<std::string> left_out; // tensors that the model does not use
-    uint64_t stored_bytes = 0;         // of the tensors that were read
-    uint64_t file_bytes = 0;           // of the file that was written
-    double rmse() const;               // over all values
+    std::vector<TensorError> tensors; // in the order of the written file
+    // tensors that the model does not use and that were not written
+    std::vector<std::string> left_out;
+    uint64_t stored_bytes = 0; // bytes of the tensors that were read
+    uint64_t file_bytes = 0;   // bytes of the written file
+    double rmse() const;       // root mean square error over all values
     double relative() const;
 };
 
 struct ExportOptions {
-    keel_dtype type = KEEL_DTYPE_Q8_0; // of matrices; vectors are f32. Matrices whose rows are no
-                                       // whole blocks become f16
-    bool overwrite = false;            // an existing file is replaced
-    bool tokenizer = true;             // false: without one, which llama.cpp does not take
-    ParallelFor parallel;              // empty: one thread
-    // Called often; may throw to stop. Then no file is left.
+    // type of matrices; vectors become f32, and matrices whose rows are not whole blocks become f16
+    keel_dtype type = KEEL_DTYPE_Q8_0;
+    bool overwrite = false; // true: replaces an existing file
+    bool tokenizer = true;  // false: writes no tokenizer; llama.cpp refuses such a file
+    ParallelFor parallel;   // if empty, the export uses one thread
+    // Called often. It may throw to stop the export; then no file is left.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
 };
 
-// Writes a model as one GGUF file that llama.cpp and Keel load: tensors converted, metadata and
-// tokenizer made from the folder's files, or copied where the source is a GGUF file. Reads and
-// writes in pieces: memory does not grow with the model. Throws Error(input) that names what GGUF
-// cannot express, Error(usage) if `to` cannot be such a file, Error(resource) if the disk is full,
-// and Error(runtime) if writing fails.
+// Writes a model as one GGUF file that llama.cpp and Keel load. Converts the tensors. Makes
+// metadata and tokenizer from the files of a folder, or copies them from a GGUF source. Reads and
+// writes in pieces, so memory does not grow with the model. Throws:
+// - Error(input) that names what GGUF cannot express
+// - Error(usage) if `to` cannot be the file
+// - Error(resource) if the disk is full
+// - Error(runtime) if writing fails
 ExportReport export_gguf(const ModelSource &source, const std::filesystem::path &to,
                          const ExportOptions &options);
 

@@ -1,4 +1,4 @@
-// The metadata of a model that came from a folder.
+// Writes the metadata of a model that was read from a folder.
 
 #include "base/error.hpp"
 #include "convert/gguf_write.hpp"
@@ -9,7 +9,7 @@
 namespace keel::gguf {
 namespace {
 
-// What no key of GGUF can hold, and so would be computed differently from the file.
+// Refuses a feature that no GGUF key can express, because the file would compute something else.
 [[noreturn]] void cannot_say(const ModelSource &source, std::string_view what) {
     throw_error(ErrorKind::input,
                 "{}: GGUF cannot hold {}; the file would give other text than the folder",
@@ -105,7 +105,7 @@ void copy_metadata(const GgufFile &from, keel_dtype type, GgufWriter &out) {
         const bool ours = entry.key == "general.file_type" ||
                           entry.key == "general.quantization_version" ||
                           entry.key == "general.alignment";
-        // How the file was cut, and how its weights were once chosen, is no longer true.
+        // The keys on splitting and on quantization describe the old file.
         if (ours || entry.key.starts_with("split.") || entry.key.starts_with("quantize.")) continue;
         out.copy(from, entry);
     }

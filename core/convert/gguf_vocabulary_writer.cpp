@@ -1,4 +1,4 @@
-// A folder's tokenizer in GGUF's words.
+// Writes a folder's tokenizer as GGUF metadata.
 
 #include "base/display.hpp"
 #include "base/error.hpp"
@@ -25,7 +25,7 @@ using nlohmann::json;
 constexpr JsonLimits tokenizer_limits{size_t{128} << 20, 64, 8'000'000};
 constexpr JsonLimits side_limits{size_t{16} << 20, 32, 200'000};
 
-// Kinds of tokens as GGUF numbers them.
+// Kinds of tokens, with the numbers of GGUF.
 enum Kind : int32_t {
     normal = 1,
     unknown = 2,
@@ -89,14 +89,14 @@ class TokenizerWriter {
         }
     }
 
-    // A tokenizer.model and the files beside it. GGUF does not say whether a space is put behind
-    // special tokens too
-    // ("legacy" in tokenizer_config.json): its readers do.
+    // Writes a tokenizer.model and the files beside it. tokenizer_config.json has the key "legacy":
+    // whether a space also follows special tokens. GGUF has no key for this; its readers always add
+    // the space.
     void write_spm_model() {
         std::string bytes;
         const SpmVocab vocab = load_spm_vocab(folder_, bytes);
         if (vocab.collapse_spaces) fail("remove_extra_whitespaces", "GGUF has no word for it");
-        byte_fallback_ = true; // has an unknown token and scores
+        byte_fallback_ = true; // the vocabulary has an unknown token and scores
         std::vector<float> scores(tokens_.size(), 0);
         for (size_t i = 0; i < vocab.pieces.size(); ++i) {
             const SpmVocab::Piece &piece = vocab.pieces[i];
@@ -138,8 +138,8 @@ class TokenizerWriter {
         kinds_[static_cast<size_t>(id)] = kind;
     }
 
-    // The model's vocabulary may be larger than the tokenizer's: what is left has a name, and is
-    // never read.
+    // The model's vocabulary may be larger than the tokenizer's. The remaining tokens get a name
+    // and are never read.
     void make_room() {
         const auto size = static_cast<size_t>(config_.vocab_size);
         tokens_.resize(size);
@@ -178,7 +178,7 @@ class TokenizerWriter {
         }
     }
 
-    // "a b" or ["a", "b"] as "a b".
+    // The merges, each as "a b". The file has "a b" or ["a", "b"].
     std::vector<std::string> merges() const {
         const json *list = member(model_, "merges");
         if (list == nullptr || !list->is_array()) fail("model.merges", "expected an array");
@@ -212,7 +212,7 @@ class TokenizerWriter {
                      type == "Split" && !flag_of(step, "invert") && regex != nullptr)
                 found.push_back(text_of(*regex, "Regex"));
             else
-                found.emplace_back(); // no pattern that is known
+                found.emplace_back(); // not a known pattern
         }
         if (flag_of(last, "use_regex", true)) found.emplace_back(byte_level_pattern());
         const std::vector<std::string_view> patterns(found.begin(), found.end());
@@ -239,20 +239,21 @@ class TokenizerWriter {
         out_.add("tokenizer.ggml.merges", texts);
     }
 
-    // Qwen's tokenizers compose characters first; llama.cpp passes over it under the same name.
+    // Whether the tokenizer composes characters first (NFC). Qwen's tokenizers do. llama.cpp skips
+    // this step and uses the same pre-tokenizer name.
     bool is_nfc() const {
         const json *normalizer = member(root_, "normalizer");
         return normalizer != nullptr && text_of(*normalizer, "type") == "NFC";
     }
 
-    // As the reader of GGUF tells.
+    // The reader of GGUF decides this by the architecture's name too.
     bool is_qwen_model() const {
         const gguf::ArchitectureName *name = gguf::find_by_architecture(config_.architecture->name);
         return name != nullptr && name->name.starts_with("qwen");
     }
 
-    // SentencePiece's BPE puts that pair together first whose token has the best score: the earlier
-    // the merge, the better.
+    // SentencePiece's BPE first merges the pair whose token has the best score. So an earlier merge
+    // gets a better score.
     void write_sentencepiece() {
         const std::vector<std::string> texts = merges();
         std::unordered_map<std::string, float> ranks;
@@ -260,7 +261,8 @@ class TokenizerWriter {
             std::string joined = texts[i];
             if (const size_t space = joined.find(' '); space != std::string::npos)
                 joined.erase(space, 1);
-            ranks.emplace(std::move(joined), -static_cast<float>(i)); // the first of several counts
+            // if a token occurs several times, the first one counts
+            ranks.emplace(std::move(joined), -static_cast<float>(i));
         }
         std::vector<float> scores;
         for (size_t i = 0; i < tokens_.size(); ++i) {
@@ -278,7 +280,7 @@ class TokenizerWriter {
         out_.add("tokenizer.ggml.scores", scores);
     }
 
-    // Whether a space is put in front of a text, which a normalizer or the pre-tokenizer says.
+    // Whether a space is added in front of a text. A normalizer or the pre-tokenizer adds it.
     bool adds_space() const {
         for (const json &step : steps_of(root_, "normalizer", "normalizers")) {
             const std::string type = text_of(step, "type");
@@ -304,7 +306,7 @@ class TokenizerWriter {
         return found == ids_.end() ? std::nullopt : std::optional(found->second);
     }
 
-    // Whether the template of single texts has a special token at that end.
+    // Whether the template for a single text has a special token at its front or its end.
     bool template_has(bool front) const {
         for (const json &step : steps_of(root_, "post_processor", "processors")) {
             const json *single = member(step, "single");
@@ -331,7 +333,7 @@ class TokenizerWriter {
         };
         add("tokenizer.ggml.bos_token_id", bos);
         add("tokenizer.ggml.eos_token_id", eos);
-        // GGUF has a place for two more tokens that end a text.
+        // GGUF has two more keys for tokens that end a text.
         std::vector<const char *> more{"tokenizer.ggml.eom_token_id",
                                        "tokenizer.ggml.eot_token_id"};
         for (const int64_t id : config_.eos_ids) {
@@ -346,17 +348,17 @@ class TokenizerWriter {
     }
 
     fs::path folder_;
-    std::string name_; // of the file with the vocabulary
+    std::string name_; // path of the file with the vocabulary
     const ModelConfig &config_;
     GgufWriter &out_;
     json root_, side_, model_;
-    bool is_spm_model_ = false;          // the vocabulary is a tokenizer.model
-    bool byte_fallback_ = false;         // written as SentencePiece's
-    bool begins_ = false, ends_ = false; // whether a text gets the tokens that begin and end it
-    std::optional<int32_t> spm_bos_, spm_eos_; // of a tokenizer.model
+    bool is_spm_model_ = false;                // true if the vocabulary is a tokenizer.model
+    bool byte_fallback_ = false;               // true: the vocabulary is written as SentencePiece's
+    bool begins_ = false, ends_ = false;       // whether a text gets a begin token and an end token
+    std::optional<int32_t> spm_bos_, spm_eos_; // from a tokenizer.model
     std::vector<std::string> tokens_;
     std::vector<int32_t> kinds_;
-    std::unordered_map<std::string, int32_t> ids_; // of added tokens
+    std::unordered_map<std::string, int32_t> ids_; // ids of added tokens, by text
 };
 
 } // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to core/model: the parts of export_gguf().
+// Internal to core/convert: the parts of export_gguf().
 
 #include "format/gguf_writer.hpp"
 #include "model/gguf_model.hpp"
@@ -9,20 +9,20 @@
 
 namespace keel::gguf {
 
-// What GGUF calls the architecture of a folder's model. Throws Error(input) where the file could
-// not say all that the folder does.
+// The GGUF name of the architecture of a folder's model. Throws Error(input) if the GGUF file could
+// not express all that the folder's model does.
 const ArchitectureName &checked_architecture(const ModelSource &source);
 
-// "general.*" and the keys of the architecture, for a model from a folder whose matrices become
+// Adds "general.*" and the keys of the architecture, for a model from a folder. Its matrices become
 // `type`.
 void add_model_metadata(const ModelSource &source, keel_dtype type, GgufWriter &out);
 
-// "tokenizer.*" from the tokenizer.json of a folder, or its tokenizer.model, and the files beside
-// it. Throws Error(input) that names what GGUF has no word for.
+// Adds "tokenizer.*" from a folder's tokenizer.json or tokenizer.model, and the files beside it.
+// Throws Error(input) that names what GGUF cannot express.
 void add_tokenizer_metadata(const std::filesystem::path &folder, const ModelConfig &config,
                             GgufWriter &out);
 
-// All keys of a GGUF file but those that a new file has values of its own for.
+// Copies all keys of a GGUF file except those that have new values in the new file.
 void copy_metadata(const GgufFile &from, keel_dtype type, GgufWriter &out);
 
 } // namespace keel::gguf

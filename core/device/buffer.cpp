@@ -49,7 +49,7 @@ void *Buffer::map() const {
     if (status == KEEL_E_DEVICE_LOST) device_->fail(status, "buffer_map");
     if (status != KEEL_OK) {
         mapped_ = nullptr;
-        take_message(); // a refusal is an answer here, not an error
+        take_message(); // the caller handles a refusal; it is not an error
     }
     map_tried_ = true;
     return mapped_;
@@ -64,7 +64,7 @@ void Buffer::commit(uint64_t offset, uint64_t bytes, bool on) {
         throw_error(ErrorKind::internal, "commit of {} bytes at {} beyond {} reserved", bytes,
                     offset, size_);
     if (!on && device_->is_lost())
-        return; // its memory goes with it; what is being undone must not fail again
+        return; // memory was lost with the device; undoing an earlier failure must not throw again
     device_->require_alive("buffer_commit");
     device_->stream().queue_held_back();
     const keel_status status = device_->with_memory(
@@ -73,7 +73,8 @@ void Buffer::commit(uint64_t offset, uint64_t bytes, bool on) {
     uint64_t begin = offset, end = offset + bytes;
     auto at = committed_.upper_bound(begin);
     if (at != committed_.begin() && std::prev(at)->second >= begin) --at;
-    while (at != committed_.end() && at->first <= end) { // all that touch the range
+    // all ranges that overlap or touch this one
+    while (at != committed_.end() && at->first <= end) {
         const auto [b, e] = *at;
         at = committed_.erase(at);
         if (on) {

@@ -12,8 +12,8 @@ namespace keel {
 
 class Device;
 
-// A block of a device's memory. Shared by the tensors that lie in it; the last one gives it back to
-// the device's pool. Keeps its device alive.
+// A block of a device's memory. The tensors in it share it. When the last one is destroyed, the
+// block returns to the device's pool. A Buffer keeps its device alive.
 class Buffer {
   public:
     Buffer(std::shared_ptr<Device> device, keel_buffer *handle, uint64_t size,
@@ -23,20 +23,21 @@ class Buffer {
     Buffer &operator=(const Buffer &) = delete;
 
     keel_buffer *handle() const { return handle_; }
-    uint64_t size() const { return size_; } // bytes that may be used; at least what was asked for
+    uint64_t size() const { return size_; } // usable bytes; at least as many as requested
     keel_buffer_kind kind() const { return kind_; }
     Device &device() const { return *device_; }
 
-    void write(uint64_t offset, const void *src, uint64_t bytes); // queued; src is free on return
-    void read(uint64_t offset, void *dst, uint64_t bytes) const;  // waits for all queued work
-    // The host's pointer, NULL where the backend or the kind has none. Touch it only after
+    // queues the write; src may be freed or changed after the call
+    void write(uint64_t offset, const void *src, uint64_t bytes);
+    void read(uint64_t offset, void *dst, uint64_t bytes) const; // waits for all queued work first
+    // The host's pointer. NULL if the backend or the kind of buffer has none. Use it only after
     // Stream::wait().
     void *map() const;
-    // RESERVE only: commits memory for a range, or returns whole pages of it to the system. Ordered
-    // in the stream.
+    // Only for kind RESERVE. Commits memory for a range, or returns whole pages of the range to the
+    // system. Runs in the order of the stream.
     void commit(uint64_t offset, uint64_t bytes, bool on);
-    // The parts [begin, end) of a range that hold memory, in order: all of it, but for RESERVE what
-    // was committed.
+    // The parts [begin, end) of a range that have memory, in ascending order. For RESERVE these are
+    // the committed parts, for other kinds the whole range.
     std::vector<std::pair<uint64_t, uint64_t>> resident(uint64_t begin, uint64_t end) const;
 
   private:
@@ -46,22 +47,26 @@ class Buffer {
     keel_buffer_kind kind_;
     mutable void *mapped_ = nullptr;
     mutable bool map_tried_ = false;
-    std::map<uint64_t, uint64_t> committed_; // RESERVE only: begin -> end, apart and not touching
+    // RESERVE only: begin -> end of each committed range; the ranges do not overlap or touch
+    std::map<uint64_t, uint64_t> committed_;
 };
 using BufferPtr = std::shared_ptr<Buffer>;
 
-// Freed buffers of one device, kept to be used again: making one can cost a driver call. Not
+// Freed buffers of one device, kept for reuse because creating a buffer can cost a driver call. Not
 // thread-safe, like the context.
 class BufferPool {
   public:
     struct Stats {
-        uint64_t created = 0, reused = 0, held_bytes = 0; // held: free and kept
+        // held_bytes: size of the free buffers in the pool
+        uint64_t created = 0, reused = 0, held_bytes = 0;
     };
 
-    // A free buffer of at least `size` that wastes at most a quarter of itself, or NULL.
+    // A free buffer of at least `size` bytes, of which at most a quarter is wasted. NULL if there
+    // is none.
     keel_buffer *take(uint64_t size, keel_buffer_kind kind, uint64_t *actual);
-    void put(keel_buffer *, uint64_t size, keel_buffer_kind kind); // DEVICE and HOST_VISIBLE only
-    // Hands all of them out, for destruction.
+    // only kinds DEVICE and HOST_VISIBLE
+    void put(keel_buffer *, uint64_t size, keel_buffer_kind kind);
+    // Empties the pool: passes each buffer to `destroy`.
     template <typename Destroy> void drain(const Destroy &destroy) {
         for (auto &free : free_) {
             for (const auto &[size, buffer] : free) destroy(buffer);
@@ -72,7 +77,8 @@ class BufferPool {
     Stats &stats() { return stats_; }
 
   private:
-    std::multimap<uint64_t, keel_buffer *> free_[2]; // by size; [DEVICE], [HOST_VISIBLE]
+    // key: size in bytes; index: DEVICE, HOST_VISIBLE
+    std::multimap<uint64_t, keel_buffer *> free_[2];
     Stats stats_;
 };
 

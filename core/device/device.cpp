@@ -17,7 +17,8 @@ std::string lower(std::string_view text) {
     return out;
 }
 
-// "cpu", "gpu" (of either kind), "integrated", "discrete": whether a device is that.
+// Whether a device has the type `word`: "cpu", "gpu" (integrated or discrete), "integrated" or
+// "discrete".
 bool is_of_type(keel_device_type type, std::string_view word) {
     const bool integrated = type == KEEL_DEVICE_INTEGRATED, discrete = type == KEEL_DEVICE_DISCRETE;
     return (word == "cpu" && type == KEEL_DEVICE_CPU) ||
@@ -25,7 +26,7 @@ bool is_of_type(keel_device_type type, std::string_view word) {
            (word == "discrete" && discrete);
 }
 
-// By name, vendor or type; `wanted` in lower case.
+// Whether name, vendor or type of a device match. `wanted` is in lower case.
 bool fits(const keel_device_info &info, const std::string &wanted) {
     return lower(info.name).find(wanted) != std::string::npos ||
            lower(info.vendor).find(wanted) != std::string::npos || is_of_type(info.type, wanted);
@@ -78,12 +79,12 @@ Device::~Device() {
     table().ctx_destroy(ctx_);
 }
 
-// Which device the selector means; fills device_info_.
+// Returns the index of the device that the selector means. Fills device_info_.
 uint32_t Device::select() {
     uint32_t count = 0;
     check("device_count", [&] { return table().device_count(host()->table(), &count); });
     if (count == 0) {
-        const std::string why = take_message(); // a backend that knows says it
+        const std::string why = take_message(); // the backend may have left the reason
         throw_error(ErrorKind::resource, "{}backend {} finds no device on this machine{}",
                     PluginPlaces::prefix(spec_.places.plugin), plugin(),
                     why.empty() ? "; is its driver installed?" : ": " + why);
@@ -171,7 +172,7 @@ BufferPtr Device::create(uint64_t size, keel_buffer_kind kind, void *host, keel_
 BufferPtr Device::adopt(keel_buffer *handle, uint64_t size, keel_buffer_kind kind) {
     try {
         return std::make_shared<Buffer>(shared_from_this(), handle, size, kind);
-    } catch (...) { // no memory for the books
+    } catch (...) { // out of host memory
         destroy(handle);
         throw;
     }
@@ -204,7 +205,8 @@ BufferPtr Device::import_host(void *memory, uint64_t size) {
     keel_status status = KEEL_OK;
     if ((device_info_.flags & KEEL_DEVICE_IMPORTS_HOST) == 0) return nullptr;
     BufferPtr buffer = create(size, KEEL_BUFFER_IMPORT, memory, &status);
-    // Invalid: of a kind that its driver does not take (mapped by another driver, say).
+    // KEEL_E_INVALID_ARG: the driver cannot import this kind of memory, for example memory that
+    // another driver has mapped.
     if (buffer == nullptr && status != KEEL_E_UNSUPPORTED && status != KEEL_E_INVALID_ARG)
         fail(status, fmt::format("importing {} bytes of host memory", size));
     if (buffer == nullptr) take_message();
@@ -239,7 +241,7 @@ void Device::give_back(keel_buffer *handle, uint64_t size, keel_buffer_kind kind
     if (!lost_ && (kind == KEEL_BUFFER_DEVICE || kind == KEEL_BUFFER_HOST_VISIBLE)) {
         try {
             return pool_.put(handle, size, kind);
-        } catch (...) { // no memory to keep it
+        } catch (...) { // no host memory for the pool's entry
         }
     }
     destroy(handle);

@@ -16,23 +16,26 @@
 
 namespace keel {
 
-// What a Device is made of. The table is a copy that was adopted (its missing slots are NULL).
+// The parts from which a Device is made. The table is an adopted copy; slots that the plugin lacks
+// are NULL.
 struct DeviceSpec {
-    std::string plugin;            // the backend's id, for messages
-    keel_backend table{};          //
-    std::string selector = "auto"; // "auto", an index, part of a device's name or vendor, or its
-                                   // type (case does not matter)
-    std::vector<const keel_param *>
-        params; // the plugin's table, checked and complete; copied from during creation
+    std::string plugin;   // the backend's id, for messages
+    keel_backend table{}; //
+    // "auto", an index, part of a device's name or vendor, or a type; case does not matter
+    std::string selector = "auto";
+    // values for the plugin's table of parameters, checked and complete; the plugin copies them at
+    // creation
+    std::vector<const keel_param *> params;
     std::shared_ptr<HostServices> host;
-    std::shared_ptr<void> keep_alive; // the plugin's library and whatever `params` points into
-    PluginPlaces places;              // where a config names the backend, for messages
-    SourceLocation selector_at;       // and the selector
-    std::function<const void *(const char *)>
-        extension; // the plugin's, by name; empty: it has none
+    // the plugin's library, and the memory that `params` points to
+    std::shared_ptr<void> keep_alive;
+    PluginPlaces places;        // where the config names the backend, for messages
+    SourceLocation selector_at; // where the config has the selector
+    // the plugin's function that finds an extension by name; empty if the plugin has none
+    std::function<const void *(const char *)> extension;
 };
 
-// Whether a device takes weights of a dtype, by its keel_ctx_info.weight_dtypes.
+// Whether a device takes weights of a dtype. `weight_dtypes` is from its keel_ctx_info.
 constexpr bool takes_weights_of(uint64_t weight_dtypes, keel_dtype dtype) {
     switch (dtype) {
     case KEEL_DTYPE_F32:
@@ -44,27 +47,29 @@ constexpr bool takes_weights_of(uint64_t weight_dtypes, keel_dtype dtype) {
     }
 }
 
-// The message that a plugin left on this thread, or an empty string; clears it.
+// Returns the message that a plugin left on this thread, and clears it. Empty if there is none.
 std::string take_message();
 
-// Hears of buffers just before the backend destroys them (not when they only go back to the pool).
+// Is notified before the backend destroys a buffer. It is not notified when a buffer returns to the
+// pool.
 class BufferWatch {
   public:
     virtual void before_destroy(const keel_buffer *buffer) noexcept = 0;
-    virtual void before_destroy_other(const void *) noexcept {} // a plan or a weight
+    // the argument is a plan or a weight
+    virtual void before_destroy_other(const void *) noexcept {}
 
   protected:
     ~BufferWatch() = default;
 };
 
-// An opened device of a backend: context, stream, buffers. Not thread-safe. Lives as long as the
-// last Buffer or Weight on it.
-// It has many functions because buffers, extensions, memory pressure and errors of calls all meet
-// here.
+// An opened device of a backend: context, stream, buffers. Not thread-safe. Each Buffer and Weight
+// on it keeps it alive.
+// The class has many functions because buffers, extensions, memory pressure and errors of calls
+// depend on each other.
 class Device : public std::enable_shared_from_this<Device> {
   public:
     static std::shared_ptr<Device> open(DeviceSpec spec);
-    // The core's own reference backend.
+    // Opens the core's own reference backend.
     static std::shared_ptr<Device> open_reference(std::shared_ptr<HostServices> host);
     ~Device();
     Device(const Device &) = delete;
@@ -72,41 +77,42 @@ class Device : public std::enable_shared_from_this<Device> {
 
     const std::string &plugin() const { return spec_.plugin; }
     const keel_backend &table() const { return spec_.table; }
-    // What the backend serves under that name, or NULL; the caller adopts it.
+    // The extension `id` of the backend, or NULL. The caller must adopt the table before use.
     const void *extension(const char *id) const {
         return spec_.extension ? spec_.extension(id) : nullptr;
     }
     keel_ctx *ctx() const { return ctx_; }
     const keel_device_info &device_info() const { return device_info_; }
-    // Defaults filled in: no member is zero but max_buffer_bytes and sync*.
+    // The context's info with defaults filled in. Only max_buffer_bytes, sync and sync_ops may be
+    // 0.
     const keel_ctx_info &info() const { return info_; }
-    keel_mem_info mem_info() const; // zeroes where unknown
+    keel_mem_info mem_info() const; // unknown members are 0
     const std::shared_ptr<HostServices> &host() const { return spec_.host; }
     Stream &stream() { return stream_; }
     bool is_lost() const { return lost_; }
 
-    // size bytes, not zeroed; from the pool where one fits. When memory is short the pool is
-    // emptied and the backend asked again. HOST_VISIBLE becomes DEVICE where the backend has no
-    // such kind. Only these two kinds.
+    // Allocates `size` bytes, not zeroed. Takes a buffer from the pool if one fits. If memory is
+    // short, empties the pool and asks the backend again. `kind` is DEVICE or HOST_VISIBLE. If the
+    // backend has no HOST_VISIBLE buffers, DEVICE is used.
     BufferPtr allocate(uint64_t size, keel_buffer_kind kind = KEEL_BUFFER_DEVICE);
-    // The host's memory as a buffer; NULL if the backend does not import, or not this memory.
-    // `host` outlives the buffer.
+    // Makes a buffer from memory of the host. NULL if the backend does not import memory, or not
+    // this memory. `host` must outlive the buffer.
     BufferPtr import_host(void *host, uint64_t size);
-    // Address space without memory behind it (see Buffer::commit); NULL where the backend has none.
+    // Reserves address space without memory (see Buffer::commit). NULL if the backend cannot.
     BufferPtr reserve(uint64_t size);
-    Buffer *find(const keel_buffer *handle) const; // the live Buffer with that handle, or NULL
-    void trim(); // gives the pool's free buffers back to the system
+    Buffer *find(const keel_buffer *handle) const; // the live Buffer with this handle, or NULL
+    void trim();                                   // returns the pool's free buffers to the system
     const BufferPool::Stats &pool_stats() { return pool_.stats(); }
-    // The watch is removed before it dies.
+    // Call remove_watch() before the watch is destroyed.
     void add_watch(BufferWatch *watch) { watches_.push_back(watch); }
     void remove_watch(BufferWatch *watch) noexcept { std::erase(watches_, watch); }
-    // Said by whoever destroys a plan or a weight on this device, before.
+    // Call it before a plan or a weight of this device is destroyed.
     void before_destroy(const void *plan_or_weight) noexcept {
         for (BufferWatch *watch : watches_) watch->before_destroy_other(plan_or_weight);
     }
 
-    // Runs a call that may answer KEEL_E_OUT_OF_MEMORY (and then has changed nothing): if so, once
-    // more with the pool emptied.
+    // Makes a call that may return KEEL_E_OUT_OF_MEMORY, in which case the call has changed
+    // nothing. If it does, empties the pool and makes the call once more.
     template <typename Call> keel_status with_memory(const Call &call) {
         HostServices::drop_error();
         const keel_status status = call();
@@ -116,14 +122,15 @@ class Device : public std::enable_shared_from_this<Device> {
         return call();
     }
 
-    // Makes a call; if it fails, throws an Error that names plugin, what was called, and the
-    // message that the plugin left in this call (one that an earlier call left is dropped).
+    // Makes a call. If it fails, throws an Error that names the plugin and the call, and has the
+    // message that the plugin left during this call. A message from an earlier call is dropped
+    // first.
     template <typename Call> void check(const char *what, const Call &call) {
         HostServices::drop_error();
         const keel_status status = call();
         if (status != KEEL_OK) fail(status, what);
     }
-    // Throws if the device was lost: from then on it is only destroyed.
+    // Throws if the device was lost. A lost device can only be destroyed.
     void require_alive(const char *what) const;
     [[noreturn]] void fail(keel_status status, const std::string &what);
 

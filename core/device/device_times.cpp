@@ -12,8 +12,7 @@ namespace keel {
 namespace {
 
 constexpr uint32_t read_at_once = 1024;
-constexpr size_t most_ops =
-    1'000'000; // a backend that never tells a time must not cost memory without end
+constexpr size_t most_ops = 1'000'000; // limits memory for a backend that never reports a time
 
 double microseconds(uint64_t ns) { return static_cast<double>(ns) / 1000; }
 
@@ -52,9 +51,10 @@ void DeviceTimes::queued(const char *label, const char *name) {
     ++first_;
 }
 
-// The two clocks' distance. The device's is read between two readings of the host's, each time anew
-// because clocks drift. Where it cannot be read a wait has ended after the op that it was for: of
-// all such guesses the least is the nearest.
+// Updates the distance of the device's clock from the host's clock. Clocks drift, so it is measured
+// each time: the device's clock is read between two readings of the host's. If the device's clock
+// cannot be read, the distance is guessed from the end of the last op: the host's wait ended after
+// that op did. Each guess is too large, so the smallest one is used.
 void DeviceTimes::align(uint64_t last_end_ns) {
     uint64_t ns = 0;
     const double before = trace_.now();

@@ -14,22 +14,23 @@ namespace keel {
 class Device;
 class Trace;
 
-// A device's own time line in a trace, from a backend that serves keel.timestamps/1. Not
-// thread-safe: for the stream's user.
+// The time line of a device in a trace, from a backend that serves keel.timestamps/1. Not
+// thread-safe: only the user of the stream calls it.
 class DeviceTimes {
   public:
-    // NULL where the backend has no such extension, or the device no clock. Both outlive this.
+    // NULL if the backend lacks the extension, or the device has no clock. `device` and `trace`
+    // must outlive the object.
     static std::unique_ptr<DeviceTimes> start(Device &device, Trace &trace);
     ~DeviceTimes();
     DeviceTimes(const DeviceTimes &) = delete;
     DeviceTimes &operator=(const DeviceTimes &) = delete;
 
-    // The backend took one more call of the op table. The trace calls it `name`, and shows `label`
+    // The backend took one more call of the op table. The trace names it `name`, and shows `label`
     // too.
     void queued(const char *label, const char *name);
-    // After a wait: what is done goes into the trace.
+    // Call it after a wait. Writes the times of finished ops to the trace.
     void collect();
-    size_t waiting() const { return ops_.size(); } // ops whose time was not read yet
+    size_t waiting() const { return ops_.size(); } // ops whose time is not read yet
 
   private:
     struct Op {
@@ -42,10 +43,11 @@ class DeviceTimes {
     Device &device_;
     Trace &trace_;
     keel_timestamps table_;
-    std::deque<Op> ops_;                            // whose time was not read yet
-    uint64_t first_ = 1;                            // the number of ops_.front()
-    std::vector<uint64_t> numbers_, begins_, ends_; // what was read last
-    std::optional<double> offset_; // microseconds to add to the device's clock for the trace's
+    std::deque<Op> ops_;                            // ops whose time is not read yet
+    uint64_t first_ = 1;                            // number of the op ops_.front(), counted from 1
+    std::vector<uint64_t> numbers_, begins_, ends_; // result of the last read
+    // microseconds to add to a time of the device's clock to get a time of the trace
+    std::optional<double> offset_;
 };
 
 } // namespace keel

@@ -31,7 +31,7 @@ void Stream::set_trace(Trace *trace) {
     if (trace_ != nullptr) times_ = DeviceTimes::start(device_, *trace_);
 }
 
-// The last of them: what still runs, and what nobody waited for.
+// Waits, then collects the times of ops that no earlier wait covered.
 void Stream::collect_times() {
     if (times_->waiting() == 0 || device_.is_lost()) return;
     try {
@@ -84,8 +84,8 @@ void Stream::write_queued(uint64_t bytes) {
     ++counters_.writes;
     ++queued_;
     counters_.written_bytes += bytes;
-    // A write has copied its source when it returns: it goes with the next submit and asks for none
-    // of its own.
+    // A write has copied its source when it returns, so it needs no submit of its own. The next
+    // submit includes it.
     dirty_ = true;
 }
 
@@ -100,7 +100,8 @@ uint64_t Stream::flush() {
 
 void Stream::wait() { wait_as("wait"); }
 
-// Submits what was queued since the last time, ops or writes. `what` is blamed for an error.
+// Submits the ops and writes that were queued since the last submit. Errors name `what` as the call
+// that failed.
 void Stream::submit_as(const char *what) {
     queue_held_back();
     if (!dirty_) return;
@@ -132,7 +133,8 @@ void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t byte
     if (bytes == 0) return;
     device_.require_alive("buffer_read");
     queue_held_back();
-    // The backend's buffer_read submits and waits by itself; it is counted as what it is.
+    // The backend's buffer_read submits and waits by itself. The counters include that submit and
+    // wait.
     if (dirty_) ++counters_.submits;
     const bool waits = dirty_ || in_flight_;
     if (waits) ++counters_.waits;
@@ -149,7 +151,7 @@ void Stream::read(keel_buffer *buffer, uint64_t offset, void *dst, uint64_t byte
     if (times_) times_->collect();
 }
 
-// ---- extensions --------------------------------------------------------------------------------
+// Extensions of the backend
 
 namespace {
 
@@ -176,7 +178,8 @@ void Stream::adopt_extensions() {
                     own_);
 }
 
-// What the backend submitted and waited for unasked since the last time. It is no reason to fail.
+// Counts submits and waits that the backend made on its own since the last call. This is not an
+// error.
 void Stream::count_own() {
     adopt_extensions();
     if (!own_) return;
@@ -216,7 +219,7 @@ LaterRead Stream::start_read(keel_buffer *buffer, uint64_t offset, uint64_t byte
 
 void Stream::finish_read(const LaterRead &read, void *dst) {
     device_.require_alive("read_later");
-    const bool waits = read.idle_ == idle_; // else all that there was by then is done
+    const bool waits = read.idle_ == idle_; // false: a later wait covered this read, so it is done
     if (waits && dirty_ && read.ticket_ == ticket_) {
         try {
             submit_as("read_later");
@@ -230,17 +233,17 @@ void Stream::finish_read(const LaterRead &read, void *dst) {
     counters_.read_bytes += read.bytes_;
     const TraceSpan span(trace_, waits ? "wait and read" : "read", "stream");
     device_.check("read_later", [&] { return later_->finish(device_.ctx(), read.number_, dst); });
-    if (waits && read.queued_ == queued_) { // it was the last thing that there was
+    if (waits && read.queued_ == queued_) { // nothing was queued after this read
         in_flight_ = false;
         ++idle_;
     }
-    // Telling the two clocks apart may wait for all: only so often that the backend's memory for
-    // times does not run out.
+    // Aligning the two clocks may wait for all work. So times are collected here only often enough
+    // that the backend's memory for times does not run out.
     if (times_ && times_->waiting() >= 1024) times_->collect();
 }
 
 void LaterRead::finish(void *dst) {
-    // Behind an error the backend has forgotten it as well.
+    // After an error the backend has also dropped the read, so stream_ is cleared first.
     std::exchange(stream_, nullptr)->finish_read(*this, dst);
 }
 

@@ -17,35 +17,36 @@ class Device;
 class DeviceTimes;
 class Trace;
 
-// Ops that are not yet passed to the device. Stream requests them before it uses the device.
+// Ops that are not yet passed to the device. Stream calls interrupt() before it uses the device.
 class HeldBackOps {
   public:
-    virtual void interrupt() = 0; // queues the ops that are held back
+    virtual void interrupt() = 0; // queues the held-back ops
 
   protected:
     ~HeldBackOps() = default;
 };
 
-// When work is submitted and waited for. It is the core's, not the backend's, and never changes a
-// result.
+// Decides when work is submitted and when the host waits for it. The core applies it, not the
+// backend. It never changes a result.
 struct SyncStrategy {
     enum class Kind {
         automatic, // the backend's own choice (keel_ctx_info.sync)
-        lazy,      // submit at natural ends (a chunk, a step), wait only where the host reads
-        eager,     // submit and wait after every op: for debugging, errors surface at their op
-        batched,   // submit every `ops` ops
+        lazy,      // submit at natural ends (a chunk, a step); wait only before the host reads
+        // submit and wait after every op, for debugging: an error appears at the op that caused it
+        eager,
+        batched, // submit every `ops` ops
     };
     Kind kind = Kind::automatic;
-    uint32_t ops = defaults::ops_per_submit; // batched only
+    uint32_t ops = defaults::ops_per_submit; // only used by `batched`
 };
 
 std::string to_string(const SyncStrategy &);
 
 class Stream;
 
-// A few bytes that are read from the device later, while ops that were queued after them run
-// (keel.read_later/1). If it is destroyed without finish(), the bytes are discarded. Its stream
-// outlives it.
+// A read of a few bytes that the device makes while ops that were queued later run
+// (keel.read_later/1). If the object is destroyed without finish(), the bytes are discarded. Its
+// stream must outlive it.
 class LaterRead {
   public:
     LaterRead() = default;
@@ -63,30 +64,30 @@ class LaterRead {
         return *this;
     }
 
-    explicit operator bool() const { return stream_ != nullptr; } // something was asked for
-    void
-    finish(void *dst); // waits for it, submitting it if nobody has; there is none any more then
+    // false: empty, no read was started
+    explicit operator bool() const { return stream_ != nullptr; }
+    // submits if needed and waits, then copies to dst; the object is empty after that
+    void finish(void *dst);
     void drop() noexcept;
 
   private:
     friend class Stream;
     Stream *stream_ = nullptr;
     uint64_t number_ = 0, bytes_ = 0;
-    // The stream's, when it was asked for: the last submit, how often all had been waited for, and
-    // what had been queued.
+    // State of the stream when the read was queued: ticket of the last submit, value of
+    // Stream::idle_, value of Stream::queued_.
     uint64_t ticket_ = 0, idle_ = 0, queued_ = 0;
 };
 
-// The one stream of a device's context: counts ops, and submits and waits as the strategy says. Not
-// thread-safe: one user at a time, like the context itself.
+// The one stream of a device's context. It counts ops, and submits and waits as the strategy says.
+// Not thread-safe: one user at a time, like the context.
 // It has 16 members because it counts for reports and serves two extensions of backends.
 class Stream {
   public:
     struct Counters {
         uint64_t ops = 0, submits = 0, waits = 0, reads = 0, writes = 0, read_bytes = 0,
                  written_bytes = 0;
-        uint64_t replays =
-            0; // recorded steps that were submitted again; their ops are among the ops
+        uint64_t replays = 0; // recorded steps that were submitted again; `ops` includes their ops
 
         Counters &operator+=(const Counters &o) { return add<1>(o); }
         Counters &operator-=(const Counters &o) { return add<-1>(o); }
@@ -108,41 +109,44 @@ class Stream {
     Stream(const Stream &) = delete;
     Stream &operator=(const Stream &) = delete;
 
-    void set_strategy(const SyncStrategy &); // automatic is resolved with the device's info
+    // `automatic` becomes the strategy in the device's info
+    void set_strategy(const SyncStrategy &);
     const SyncStrategy &strategy() const { return strategy_; }
 
-    // After each op that the backend took. A trace of the device calls the op `name`; NULL: as
-    // `label`.
+    // Call it after each op that the backend took. A trace of the device names the op `name`; with
+    // NULL, `label`.
     void op_queued(const char *label, const char *name = nullptr);
-    void step_queued(uint64_t ops, bool again); // after a recorded step was submitted
+    void step_queued(uint64_t ops, bool again); // call it after a recorded step was submitted
     void write_queued(uint64_t bytes);
-    void end_of_step(); // a natural end: everything but eager submits here
-    uint64_t
-    flush();     // submits what is queued, ops and writes; the ticket. Nothing queued: the last one
-    void wait(); // flush, then wait for all; nothing in flight: no call at all
+    void end_of_step(); // a natural end: submits, unless the strategy `eager` already has
+    // submits queued ops and writes; returns the ticket; if nothing is queued, the ticket of the
+    // last submit
+    uint64_t flush();
+    void wait(); // flushes, then waits for all work; makes no call if nothing is in flight
     void read(keel_buffer *, uint64_t offset, void *dst,
-              uint64_t bytes); // waits, then copies to the host
+              uint64_t bytes); // waits for all work, then copies to the host
 
-    // Whether the host may look at results while later work runs: the backend's stream does not
-    // stop for it (keel.read_later/1), nor does the strategy.
+    // Whether the host can read results while later work runs. True if the backend serves
+    // keel.read_later/1 and the strategy does not wait after each op.
     bool reads_later();
-    // At most KEEL_READ_LATER_BYTES, with the values at that point of the stream. Empty if the
-    // backend cannot do it, or too many reads are pending.
+    // Starts a read of at most KEEL_READ_LATER_BYTES. The values are those at this point of the
+    // stream. The result is empty if the backend cannot do it, or too many reads are pending.
     LaterRead start_read(keel_buffer *, uint64_t offset, uint64_t bytes);
 
-    // Requests to the backend, and submits and waits that the backend reports to have made on its
-    // own (keel.stream_counts/1).
+    // Submits and waits that the stream requested, and those that the backend reports to have made
+    // on its own (keel.stream_counts/1).
     const Counters &counters() const { return counters_; }
-    // Submits, waits and reads are recorded there from now on, and when the device ran each op
-    // where the backend tells; NULL: nowhere. It outlives this, or NULL is set before it goes.
+    // From now on, submits, waits and reads are recorded in the trace, also the device's times of
+    // each op if the backend reports them. NULL: no trace. The trace must outlive the stream, or be
+    // set to NULL first.
     void set_trace(Trace *trace);
     Trace *trace() const { return trace_; }
-    // The stream interrupts `ops` before it uses the device. NULL: no op is held back.
+    // The stream calls ops->interrupt() before it uses the device. NULL: no op is held back.
     void set_held_back(HeldBackOps *ops) { held_back_ = ops; }
     void queue_held_back() {
         if (held_back_ != nullptr) held_back_->interrupt();
     }
-    bool pending() const { return pending_ > 0; } // ops that were not submitted yet
+    bool pending() const { return pending_ > 0; } // true if some op is not submitted yet
 
   private:
     friend class LaterRead;
@@ -158,17 +162,18 @@ class Stream {
     Counters counters_;
     Trace *trace_ = nullptr;
     HeldBackOps *held_back_ = nullptr;
-    std::unique_ptr<DeviceTimes> times_; // NULL: no trace, or the backend does not tell
-    uint64_t pending_ = 0;               // ops since the last submit
-    uint64_t ticket_ = 0;                //
-    bool dirty_ = false;                 // ops or writes since the last submit
-    bool in_flight_ = false;             // submitted work that was not waited for
-    uint64_t idle_ = 0;                  // times that all was waited for
-    uint64_t queued_ = 0;                // ops, steps, writes and later reads
-    bool adopted_ = false;               // the extensions were looked for
+    // NULL if there is no trace, or the backend reports no times
+    std::unique_ptr<DeviceTimes> times_;
+    uint64_t pending_ = 0;   // ops since the last submit
+    uint64_t ticket_ = 0;    //
+    bool dirty_ = false;     // ops or writes were queued since the last submit
+    bool in_flight_ = false; // work was submitted and not waited for
+    uint64_t idle_ = 0;      // number of times that all work was waited for
+    uint64_t queued_ = 0;    // number of ops, steps, writes and later reads
+    bool adopted_ = false;   // true after the extensions were looked up
     std::optional<keel_read_later> later_;
     std::optional<keel_stream_counts_table> own_;
-    keel_stream_counts own_counts_{}; // as last told
+    keel_stream_counts own_counts_{}; // counts that the backend reported last
 };
 
 } // namespace keel

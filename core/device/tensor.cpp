@@ -137,7 +137,7 @@ Tensor Tensor::reshape(std::initializer_list<int64_t> dims) const {
     if (before != after)
         throw_error(ErrorKind::internal, "reshape of {} elements to {}", before, after);
     if (is_contiguous(desc_)) return t;
-    // [m, n] with padded rows to [m, a, b]: the rows keep their stride.
+    // [m, n] with padded rows becomes [m, a, b]; the rows keep their stride.
     if (desc_.rank == 2 && t.desc_.rank >= 2 && t.desc_.shape[0] == desc_.shape[0]) {
         t.desc_.stride[0] = desc_.stride[0];
         return t;

@@ -48,7 +48,7 @@ Trace::Trace(const std::filesystem::path &file)
         throw_error(ErrorKind::usage, "{}: the trace cannot be written there: {}", file.string(),
                     why);
     };
-    // Not blocking: opening a pipe that nobody reads would wait for ever.
+    // O_NONBLOCK, because opening a pipe that has no reader would block forever.
     fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (fd_ < 0) refuse(std::strerror(errno));
     struct stat status {};
@@ -78,8 +78,8 @@ std::string Trace::text(std::string_view value) {
             out += '\\';
             out += c;
         } else if (byte < 0x20 || byte >= 0x7F) {
-            out += fmt::format("\\u{:04x}",
-                               byte); // labels and kernels are ASCII; a stray byte stays readable
+            // labels and kernel names are ASCII; other bytes become an escape
+            out += fmt::format("\\u{:04x}", byte);
         } else {
             out += c;
         }
@@ -107,7 +107,7 @@ void Trace::span(std::string_view name, std::string_view category, double begin,
 void Trace::device_span(std::string_view device, std::string_view name, std::string_view label,
                         double begin, double end) {
     auto known = std::find(devices_.begin(), devices_.end(), device);
-    const auto line = 2 + (known - devices_.begin()); // the host's is 1
+    const auto line = 2 + (known - devices_.begin()); // the time line of the host has number 1
     if (known == devices_.end()) {
         devices_.emplace_back(device);
         add(fmt::format(
@@ -125,7 +125,7 @@ void Trace::counter(std::string_view name, double value) {
                     text(name), now(), value));
 }
 
-// The new events over the old closing brackets, and new ones behind them, in one piece.
+// Writes the new events over the old closing brackets, and new brackets after them, in one piece.
 void Trace::flush() noexcept {
     if (fd_ < 0 || pending_.empty()) return;
     try {
@@ -135,7 +135,7 @@ void Trace::flush() noexcept {
         pending_ += tail;
         if (!write_at(fd_, pending_, end_)) {
             const int problem = errno;
-            // What was there stays readable.
+            // The events that were already in the file stay readable.
             if (::ftruncate(fd_, static_cast<off_t>(end_)) == 0) write_at(fd_, tail, end_);
             return stop(std::strerror(problem));
         }
@@ -161,7 +161,7 @@ void TraceSpan::end() noexcept {
         std::vector<TraceArg> args;
         if (key_ != nullptr && value_ != nullptr) args.emplace_back(key_, Trace::text(value_));
         trace_->span(name_, category_, begin_, trace_->now(), args);
-    } catch (...) { // no memory for an event: the event is lost
+    } catch (...) { // no memory for the event: the event is lost
     }
 }
 

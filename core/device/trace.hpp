@@ -10,40 +10,40 @@
 
 namespace keel {
 
-// A member of an event's `args`. Values are JSON already; see Trace::text.
+// A member of an event's `args`. The value is JSON text; see Trace::text.
 using TraceArg = std::pair<std::string_view, std::string>;
 
-// Records what a run does over time in a file that ui.perfetto.dev and chrome://tracing read
-// (Chrome's trace event format). Events are what the host does: on a backend that computes while
-// the host goes on, an op's span is its queueing and the time is in the waits.
+// Records over time what a run does, in a file for ui.perfetto.dev and chrome://tracing (Chrome's
+// trace event format). The events show the work of the host. If a backend computes asynchronously,
+// the span of an op is the time to queue it, and the compute time is in the waits.
 //
-// The file is complete JSON after every write, so a run that is killed leaves one that can be read.
-// What cannot be written (a full disk, more than most_bytes) ends the recording with a warning, not
-// the run. Not thread-safe: for the thread that runs the pipeline.
+// The file is complete JSON after every write, so a killed run leaves a readable file. If the file
+// cannot be written (the disk is full, or the file would pass most_bytes), the recording ends with
+// a warning and the run goes on. Not thread-safe: only the thread that runs the pipeline uses it.
 class Trace {
   public:
     static constexpr uint64_t most_bytes = uint64_t{1} << 30;
 
-    // Makes the file, or replaces an old trace. Throws Error(usage) if it cannot be written, or
-    // exists and is no trace.
+    // Creates the file, or replaces an old trace. Throws Error(usage) if the file cannot be
+    // written, or if it exists and is not a trace.
     explicit Trace(const std::filesystem::path &file);
     ~Trace();
     Trace(const Trace &) = delete;
     Trace &operator=(const Trace &) = delete;
 
     double now() const; // microseconds since the trace began
-    // Something that lasted from `begin` until `end`.
+    // Records an event that lasted from `begin` until `end`.
     void span(std::string_view name, std::string_view category, double begin, double end,
               const std::vector<TraceArg> &args = {});
-    // The same on the time line of a device. `label` says which op of the pipeline it was, `name`
-    // says what it does in any layer.
+    // Records an event on the time line of a device. `label` is the op of the pipeline. `name` is
+    // the kind of op, which is equal in all layers.
     void device_span(std::string_view device, std::string_view name, std::string_view label,
                      double begin, double end);
-    // A number from now on.
+    // Records the value that a number has from now on.
     void counter(std::string_view name, double value);
-    void flush() noexcept; // what was recorded so far goes to the file
+    void flush() noexcept; // writes the pending events to the file
 
-    static std::string text(std::string_view value); // as a JSON string
+    static std::string text(std::string_view value); // returns `value` as a JSON string
     const std::filesystem::path &file() const { return file_; }
 
   private:
@@ -52,13 +52,13 @@ class Trace {
 
     std::filesystem::path file_;
     std::chrono::steady_clock::time_point start_;
-    int fd_ = -1;      // below 0: the recording has ended
-    uint64_t end_ = 0; // of the last event in the file; the closing brackets stand behind it
-    std::vector<std::string> devices_; // with a time line of their own, in the order of its number
-    std::string pending_; // events that are not in the file yet, each with the comma before it
+    int fd_ = -1;      // negative after the recording has ended
+    uint64_t end_ = 0; // end of the last event in the file; the closing brackets follow it
+    std::vector<std::string> devices_; // devices that have a time line, in the order of its number
+    std::string pending_; // events that are not in the file yet, each with a comma before it
 };
 
-// Records the time until its end; nothing without a trace.
+// Records the time from its construction to its destruction. Does nothing if there is no trace.
 class TraceSpan {
   public:
     TraceSpan(Trace *trace, const char *name, const char *category, const char *key = nullptr,

@@ -116,7 +116,7 @@ void Weight::read_info(Device &device, OnDevice &on) {
 
 namespace {
 
-// Calls visit(data, bytes) for pieces of the joined rows, in order.
+// Calls visit(data, bytes) for each piece of the joined rows, in order.
 template <typename Visit>
 void for_each_piece(const std::vector<WeightSource> &sources, keel_join join, const Visit &visit) {
     const WeightSource &first = sources.front();
@@ -135,7 +135,7 @@ void for_each_piece(const std::vector<WeightSource> &sources, keel_join join, co
 
 } // namespace
 
-// The joined rows in a plain buffer, in the sources' dtype.
+// Makes a plain buffer with the joined rows, in the dtype of the sources.
 void Weight::prepare_rows(Device &device, OnDevice &on) {
     on.tensor = Tensor::allocate(device, dtype_, {rows_, cols_});
     uint64_t to = on.tensor.offset();

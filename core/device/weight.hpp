@@ -12,24 +12,24 @@
 
 namespace keel {
 
-// One part of a weight as it lies in a mapped file or in memory.
+// One part of a weight, in a mapped file or in memory.
 struct WeightSource {
-    std::shared_ptr<const void> keep_alive; // the mapping
-    const void *mapping = nullptr;          // its start, and size
+    std::shared_ptr<const void> keep_alive; // keeps the mapping alive
+    const void *mapping = nullptr;          // start and size of the mapping
     uint64_t mapping_bytes = 0;
-    uint64_t offset = 0; // of row 0
+    uint64_t offset = 0; // offset of row 0 in the mapping
     keel_dtype dtype = KEEL_DTYPE_NONE;
     int64_t rows = 0, cols = 0;
 };
 
-// A matrix of the model, [rows, cols], joined from one or more sources, ready on one or more
-// devices. A backend that takes weights into its own layout has a handle; for others the core keeps
-// the joined rows in a buffer.
+// A matrix of the model, [rows, cols], joined from one or more sources and prepared on one or more
+// devices. If a backend takes weights into its own layout, the weight has a handle on that device.
+// For other backends the core keeps the joined rows in a buffer.
 class Weight {
   public:
-    // Makes the sources, all with the same dtype and cols: views into a mapping, or what a
-    // conversion made. Called once for each device that the weight is prepared on; what it made is
-    // let go as soon as no device reads it in place.
+    // Returns the sources, all with the same dtype and cols: views into a mapping, or the result of
+    // a conversion. It is called once for each device on which the weight is prepared. The sources
+    // are freed as soon as no device reads them in place.
     using Sources = std::function<std::vector<WeightSource>()>;
 
     Weight(std::string name, keel_dtype dtype, int64_t rows, int64_t cols, Sources sources,
@@ -44,22 +44,22 @@ class Weight {
     keel_dtype dtype() const { return dtype_; }
     uint32_t use() const { return use_; }
 
-    // Makes it ready on a device; nothing to do if it is.
+    // Prepares the weight on a device. Does nothing if it is already prepared there.
     void prepare(Device &device);
     bool is_ready(const Device &device) const { return on_.count(&device) != 0; }
-    // What an op's args name on that device: exactly one of the two is set. The device must be
-    // ready.
+    // The members of an op's args on that device. Exactly one of the two is not NULL. The weight
+    // must be prepared on the device.
     keel_weight *handle(const Device &device) const;
     const keel_tensor *tensor(const Device &device) const;
-    // A shape without memory, for checks: [rows, cols].
+    // The shape [rows, cols] without memory, for checks.
     const keel_tensor *shape() const { return shape_.c(); }
-    // Bytes that a matmul with m = 1 reads.
+    // The bytes of the weight that a matmul with one row reads.
     uint64_t bytes(const Device &device) const;
     std::string layout(const Device &device) const;
-    // Its rows joined, in dtype(): what a backend without a layout of its own keeps. Makes the
-    // sources again if they were freed.
+    // The joined rows, in dtype(), as the core keeps them for a backend without its own layout.
+    // Makes the sources again if they were freed.
     std::vector<std::byte> joined() const;
-    // True while some device reads the sources in place.
+    // True while a device reads the sources in place.
     bool sources_needed() const;
 
   private:
@@ -78,7 +78,7 @@ class Weight {
     keel_dtype dtype_;
     int64_t rows_, cols_;
     Sources make_sources_;
-    std::vector<WeightSource> sources_; // empty while nobody needs them
+    std::vector<WeightSource> sources_; // empty while no device needs them
     keel_join join_;
     uint32_t use_;
     uint32_t max_m_;

@@ -9,7 +9,7 @@
 namespace keel {
 namespace {
 
-constexpr size_t small = 32; // values of a block
+constexpr size_t small = 32; // values in a block
 
 uint8_t byte_at(const std::byte *p, size_t i) { return std::to_integer<uint8_t>(p[i]); }
 
@@ -25,8 +25,8 @@ uint32_t word_at(const std::byte *p) {
     return bits;
 }
 
-// d, m, 16 bytes: value j in the low nibble of byte j, value j + 16 in the high one; value = d * q
-// + m.
+// The block has d, m, and 16 bytes. Value j is in the low nibble of byte j, value j + 16 in the
+// high nibble. value = d * q + m.
 void decode_q4_1(const std::byte *in, float *out) {
     const float d = half_at(in), m = half_at(in + 2);
     for (size_t j = 0; j < small / 2; ++j) {
@@ -36,7 +36,8 @@ void decode_q4_1(const std::byte *in, float *out) {
     }
 }
 
-// The nibbles as above, the fifth bit of value j in bit j of a word in front of them: q[32].
+// Reads 32 values of five bits to `q`. The low four bits are nibbles in the order of decode_q4_1().
+// The fifth bit of value j is bit j of `high`.
 void five_bits(const std::byte *nibbles, uint32_t high, int32_t *q) {
     for (uint32_t j = 0; j < small / 2; ++j) {
         const uint32_t both = byte_at(nibbles, j);
@@ -45,7 +46,7 @@ void five_bits(const std::byte *nibbles, uint32_t high, int32_t *q) {
     }
 }
 
-// d, high bits, nibbles: value = d * (q - 16).
+// The block has d, the high bits, and the nibbles. value = d * (q - 16).
 void decode_q5_0(const std::byte *in, float *out) {
     const float d = half_at(in);
     int32_t q[small];
@@ -53,7 +54,7 @@ void decode_q5_0(const std::byte *in, float *out) {
     for (size_t j = 0; j < small; ++j) out[j] = static_cast<float>(q[j] - 16) * d;
 }
 
-// d, m, high bits, nibbles: value = d * q + m.
+// The block has d, m, the high bits, and the nibbles. value = d * q + m.
 void decode_q5_1(const std::byte *in, float *out) {
     const float d = half_at(in), m = half_at(in + 2);
     int32_t q[small];

@@ -6,8 +6,8 @@
 namespace keel {
 namespace {
 
-// All that current files can hold: what Keel does not compute with is listed and refused by its
-// name.
+// All types that current files can have. Types with which Keel does not compute are listed too, so
+// an error can name them.
 constexpr std::array types = {
     GgmlType{ggml::f32, "F32", 1, 4},
     GgmlType{ggml::f16, "F16", 1, 2},

@@ -1,4 +1,4 @@
-// The values of a GGUF file's metadata. Its header is read in gguf_header.cpp.
+// The values of a GGUF file's metadata. gguf_header.cpp reads the header.
 #include "format/gguf_cursor.hpp"
 
 #include <array>
@@ -8,7 +8,7 @@ namespace {
 
 struct TypeRow {
     std::string_view name;
-    uint32_t bytes; // 0: no fixed size
+    uint32_t bytes; // 0: the size is not fixed
 };
 constexpr std::array<TypeRow, 13> type_rows = {{{"u8", 1},
                                                 {"i8", 1},
@@ -24,7 +24,8 @@ constexpr std::array<TypeRow, 13> type_rows = {{{"u8", 1},
                                                 {"i64", 8},
                                                 {"f64", 8}}};
 
-// An integer of any type; nullopt where it is none, or larger than int64.
+// An integer of any integer type. nullopt if the value is not an integer, or is larger than
+// INT64_MAX.
 std::optional<int64_t> as_integer(GgufType type, const std::byte *p) {
     switch (type) {
     case GgufType::u8: return load_value<uint8_t>(p);
@@ -99,7 +100,8 @@ std::string GgufFile::describe(const GgufEntry &entry) const {
     return fmt::format("{}", *as_number(entry.type, p));
 }
 
-// The entry, which must be an array, or must be none; nullptr if there is no such key.
+// The entry of a key, or NULL if there is no such key. Throws if `array` is true and the entry is
+// not an array, or the reverse.
 const GgufEntry *GgufFile::typed(std::string_view key, bool array,
                                  std::string_view expected) const {
     const GgufEntry *entry = find(key);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to core/format: reading a GGUF file byte by byte.
+// Internal to core/format: reads a GGUF file byte by byte.
 
 #include "base/display.hpp"
 #include "base/error.hpp"
@@ -10,9 +10,9 @@
 
 namespace keel {
 
-// Bytes of a value; 0: no fixed size.
+// Bytes of a value. 0 if the type has no fixed size.
 uint32_t gguf_type_bytes(GgufType type);
-// Whether there is a type of that number.
+// Whether a type has this number.
 bool is_gguf_type(uint32_t number);
 
 template <typename T> T load_value(const std::byte *p) {
@@ -21,7 +21,8 @@ template <typename T> T load_value(const std::byte *p) {
     return value;
 }
 
-// Walks over the file; refuses to leave it. `what` names the thing that is read, for the message.
+// Moves through the file. Throws if a read would leave the file. `what` names in errors the thing
+// that is read.
 class GgufCursor {
   public:
     GgufCursor(std::span<const std::byte> file, uint64_t at, std::string_view name)

@@ -1,4 +1,4 @@
-// The header of a GGUF file: all of it is checked when the file is opened.
+// Reads the header of a GGUF file. The whole header is checked when the file is opened.
 #include "format/gguf_cursor.hpp"
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace {
 constexpr std::string_view magic = "GGUF";
 constexpr uint64_t max_entries = 1 << 16;
 constexpr uint64_t max_tensors = 1 << 17;
-constexpr uint64_t max_key = 1 << 16;     // bytes, as the format says
-constexpr uint64_t max_tensor_name = 256; // bytes; GGML has room for 63
+constexpr uint64_t max_key = 1 << 16;     // bytes; a limit of the format
+constexpr uint64_t max_tensor_name = 256; // bytes; GGML allows 63
 constexpr uint64_t max_alignment = 1 << 20;
 constexpr uint32_t max_rank = 4;
-// The smallest that they can be: a key's length and one byte of it, type, value; a name's, rank,
-// one size, type, offset.
+// The smallest sizes in bytes. An entry has a key's length, one byte of key, type, and value. A
+// tensor has a name's length, one byte of name, rank, one dimension, type, and offset.
 constexpr uint64_t least_entry = 8 + 1 + 4 + 1;
 constexpr uint64_t least_tensor = 8 + 1 + 4 + 4 + 8;
 
@@ -45,7 +45,8 @@ class HeaderReader {
                     version, version == 1 ? "; convert the original model anew" : "");
     }
 
-    // How many of something the header announces; each takes at least `least` of what follows.
+    // Reads a count from the header. Throws if it is above `most`, or if the rest of the file is
+    // too small for that many items of at least `least` bytes.
     uint64_t count(std::string_view what, uint64_t most, uint64_t least) {
         const auto count = in_.number<uint64_t>(what);
         if (count > most || count > in_.left() / least) {
@@ -112,8 +113,7 @@ class HeaderReader {
         return static_cast<GgufType>(number);
     }
 
-    // Every byte of the value is looked at as far as its lengths go, so that later reads need no
-    // checks of their own.
+    // Skips a value and checks all lengths in it, so that later reads need no checks.
     void skip(const GgufEntry &entry, const std::string &what) {
         const uint64_t least =
             entry.element == GgufType::string ? 8 : gguf_type_bytes(entry.element);
@@ -137,7 +137,7 @@ class HeaderReader {
         }
     }
 
-    // shape is still in the file's order, the innermost dimension first.
+    // `shape` still has the file's order: the innermost dimension first.
     void set_size(GgufTensor &tensor) const {
         int64_t elements = 1;
         for (const int64_t size : tensor.shape) {
@@ -167,11 +167,11 @@ class HeaderReader {
     std::string_view name_;
 };
 
-// Turns offsets in the data into offsets in the file, and checks that all data lie there apart from
-// each other.
+// Converts offsets in the data to offsets in the file. Checks that the data of each tensor is
+// inside the file and that no two tensors overlap.
 void place_tensors(std::vector<GgufTensor> &tensors, uint64_t header_end, uint64_t alignment,
                    uint64_t file, std::string_view name) {
-    if (tensors.empty()) return; // a vocabulary alone has no data, and often no padding
+    if (tensors.empty()) return; // a file with only a vocabulary has no data, and often no padding
     const uint64_t start = (header_end + alignment - 1) / alignment * alignment;
     const uint64_t size = start > file ? 0 : file - start;
     std::vector<const GgufTensor *> order;

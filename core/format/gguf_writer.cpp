@@ -20,7 +20,7 @@ void append_text(std::string &to, std::string_view text) {
     to.append(text);
 }
 
-// Data of tensors begins at multiples of 32 bytes: the alignment of files that name none.
+// Tensor data begins at multiples of 32 bytes, the alignment of files that give no other.
 uint64_t aligned(uint64_t bytes) { return (bytes + 31) / 32 * 32; }
 
 } // namespace

@@ -15,9 +15,10 @@ namespace keel {
 
 // Writes a GGUF file, version 3. First the metadata and the list of tensors, then, after begin(),
 // the data of the tensors in the order of the list. The content goes to a temporary file in the
-// target's folder, which replaces the target in finish(). So no reader sees an incomplete file, and
-// an old target stays until then. Without finish() nothing remains. All members throw
-// Error(runtime) where the system refuses; begin() Error(input) where there is no place for a file.
+// target's folder. finish() replaces the target by it, so no reader sees an incomplete file and an
+// old target stays until then. Without finish() the temporary file is removed. All members throw
+// Error(runtime) if the system reports an error. begin() throws Error(input) if no file can be made
+// at the target.
 class GgufWriter {
   public:
     explicit GgufWriter(std::filesystem::path target);
@@ -33,18 +34,18 @@ class GgufWriter {
     void add(std::string_view key, std::span<const std::string> texts);
     void add(std::string_view key, std::span<const int32_t> values);
     void add(std::string_view key, std::span<const float> values);
-    // As it stands in another file.
+    // Copies an entry of another file without a change.
     void copy(const GgufFile &from, const GgufEntry &entry);
 
-    // `type` is one that find_ggml_type() knows; shape[0] is the outermost.
+    // `type` must be known to find_ggml_type(). shape[0] is the outermost dimension.
     void add_tensor(std::string_view name, uint32_t type, std::span<const int64_t> shape);
 
-    // Bytes of the file that finish() leaves.
+    // The size in bytes of the file after finish().
     uint64_t file_bytes() const;
-    // Writes all that stands in front of the data.
+    // Writes everything that precedes the data.
     void begin();
-    // The next tensor's data, in pieces of any size; the next one begins when as many bytes came as
-    // it has.
+    // Writes the next tensor's data, in pieces of any size. When all bytes of a tensor are written,
+    // the next tensor begins.
     void write(std::span<const std::byte> data);
     void finish();
 
@@ -64,9 +65,9 @@ class GgufWriter {
     std::string metadata_, infos_;
     uint64_t keys_ = 0;
     std::vector<Declared> tensors_;
-    uint64_t data_bytes_ = 0; // of all tensors, padded
-    size_t next_ = 0;         // the tensor whose data comes next
-    uint64_t written_ = 0;    // of it
+    uint64_t data_bytes_ = 0; // size of the data of all tensors, with padding
+    size_t next_ = 0;         // the tensor whose data is written next
+    uint64_t written_ = 0;    // bytes of that tensor that are written
 };
 
 } // namespace keel

@@ -17,7 +17,7 @@ int64_t logit_rows(const ModelWeights &weights, const GraphOptions &options) {
 
 Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options)
     : executor_(executor), decoder_(weights, options.rope_rows), options_(options),
-      // Shapes only: where memory is placed best is known after all ops are planned.
+      // Only shapes here: the best place for memory is known after all ops are planned.
       workspace_(weights.config(), executor.device().info().activation_dtype,
                  std::max(options.max_tokens, options.batch), logit_rows(weights, options)),
       decode_(executor, decoder_, workspace_, StepForm::decode, {1, 1}, options.kv),
@@ -91,13 +91,13 @@ void Graph::forward(std::span<const Segment> segments,
     write_input(segments);
     Segment lasting = segments.front();
     if (tokens_ == 1 && executor_.can_record()) {
-        // The same whether steps are recorded or not: attention is split by the bound, and sums are
-        // to be equal to the bit.
+        // Also used if steps are not recorded. Attention splits its work by the bound, so with the
+        // same bound the sums are equal to the bit.
         lasting.kv = lasting_views_.of(lasting.kv);
         segments = {&lasting, 1};
     }
     attention_.begin(segments, together);
-    std::optional<Executor::Step> step; // one that is repeated may be recorded
+    std::optional<Executor::Step> step; // a step that repeats may be recorded
     const bool is_usual = segments.front().tap == nullptr || segments.front().tap->is_usual();
     if (tokens_ == 1 && is_usual) step.emplace(executor_, decode_.size());
     program(form).run(executor_, decoder_, workspace_, tokens_, logit_rows_,
@@ -105,7 +105,7 @@ void Graph::forward(std::span<const Segment> segments,
     if (step) step->end();
 }
 
-// Positions, and tokens or what the layers before left.
+// Writes the positions, and the token ids or the hidden states from the layers on another device.
 void Graph::write_input(std::span<const Segment> segments) {
     const Segment &first = segments.front();
     const auto write = [&](const Tensor &rows, std::span<const int32_t> Segment::*values) {

@@ -21,7 +21,7 @@ RopeTables::RopeTables(std::vector<double> frequencies, int64_t rows, keel_rope_
 }
 
 void RopeTables::place(Device &device, keel_buffer_kind kind) {
-    // The members are assigned in place: tables_ points at their descriptors.
+    // The members are assigned in place, because tables_ points to their descriptors.
     cos_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows(), cos_.dim(1)}, kind);
     sin_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows(), cos_.dim(1)}, kind);
     std::fill(held_.begin(), held_.end(), -1);
@@ -29,14 +29,14 @@ void RopeTables::place(Device &device, keel_buffer_kind kind) {
 
 void RopeTables::ensure(std::span<const int32_t> positions) {
     const size_t half = frequencies_.size();
-    // Runs of neighbouring rows go in one write each: a prefill is one run.
+    // Neighbouring rows are written together. The rows of a prefill are one write.
     for (size_t i = 0; i < positions.size();) {
         const int64_t first = positions[i] % rows();
         int64_t row = first;
         scratch_.clear();
         while (i < positions.size() && row < rows() && positions[i] % rows() == row &&
                held_[static_cast<size_t>(row)] != positions[i]) {
-            held_[static_cast<size_t>(row)] = -1; // until it is written, which may fail
+            held_[static_cast<size_t>(row)] = -1; // invalid until the write succeeds
             for (size_t f = 0; f < half; ++f)
                 scratch_.push_back(static_cast<float>(std::cos(positions[i] * frequencies_[f])));
             for (size_t f = 0; f < half; ++f)
@@ -44,7 +44,7 @@ void RopeTables::ensure(std::span<const int32_t> positions) {
             ++i;
             ++row;
         }
-        if (row == first) { // there already
+        if (row == first) { // the table already has the row
             ++i;
             continue;
         }
@@ -66,7 +66,7 @@ bool RopeTables::collide(std::span<const int32_t> positions) const {
     return false;
 }
 
-// scratch_ holds, row by row, half cosines and half sines.
+// scratch_ has one row after the other, each with its cosines, then its sines.
 void RopeTables::write_rows(int64_t first, int64_t n) {
     const size_t half = frequencies_.size();
     split_.resize(static_cast<size_t>(n) * half);

@@ -7,11 +7,11 @@
 namespace keel {
 namespace {
 
-// Runs the ops of a segment's attention: the plain ones, or those that a tap needs.
+// Runs the ops of a segment's attention, either plain or with the outputs that a tap needs.
 struct TapHand {
     Executor &executor;
     std::span<const OpHandle> plain;
-    const TapOps *tap_ops; // NULL: plain ops only
+    const TapOps *tap_ops; // NULL: all ops are plain
     StepForm form;
     size_t layer;
     const StepTap::Places &places;
@@ -23,7 +23,7 @@ struct TapHand {
         PlannedOp *tapped = is_changed(tag.role) ? tap_ops->find(form, layer, tag.role) : nullptr;
         executor.run(tapped != nullptr ? *tapped : *op, args);
     }
-    // Whether the op has to do more than the plain one.
+    // Whether the op must do more than the plain op.
     bool is_changed(Role role) const {
         if (tap_ops == nullptr) return false;
         if (places.queries != nullptr) return true;
@@ -33,8 +33,8 @@ struct TapHand {
 
 } // namespace
 
-// Layers with a window are settled too: the backend may take one kind of layer and refuse the
-// other.
+// Layers with a window are settled too, because the backend may accept one kind of layer and refuse
+// the other.
 void SegmentAttention::settle_together(uint32_t sequences, const keel_batch_kv &kv) {
     for (size_t i = 0; i < decoder_.layers(); ++i) {
         const bool is_first = i == 0 || (decoder_.window(i) > 0) != (decoder_.window(i - 1) > 0);
@@ -58,8 +58,8 @@ void SegmentAttention::begin(std::span<const Segment> segments,
     together_ = can ? together : std::span<const keel_batch_kv *const>{};
 }
 
-// False if positions of two sequences share a row of the tables. Then each segment's rotations are
-// written before its attention.
+// Writes the rotations of all segments. Returns false if positions of two sequences need the same
+// row of the tables. Then each segment's rotations are written before its attention.
 bool SegmentAttention::ensure_rotations() {
     LayerRopes &ropes = decoder_.ropes();
     if (segments_.size() == 1) {

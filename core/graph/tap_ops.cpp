@@ -35,7 +35,8 @@ TapOps::Layer TapOps::plan(Executor &executor, const Decoder &decoder, const Tap
     scores.reduce_group = forms.reduce_group;
     scores.accumulate = 1;
     StepTap::Places places;
-    if (forms.queries && m == 1) places.queries = &queries; // those of a longer step are copied
+    // the queries of a longer step are copied instead
+    if (forms.queries && m == 1) places.queries = &queries;
     if (forms.unrotated) places.unrotated = &unrotated;
     if (forms.scores) places.scores = &scores;
     AttentionCall call(decoder, layer, qkv, out, Tensor::shape(KEEL_DTYPE_I32, {m}), kv);

@@ -12,19 +12,19 @@ namespace keel {
 
 namespace {
 
-// Memory that matrices are converted in. It is used again for the next one, because fresh memory
-// costs more than what is written to it. Not thread-safe.
+// Buffers for the conversion of matrices. They are reused, because allocating fresh memory costs
+// more than writing the converted matrix to it. Not thread-safe.
 class ConversionMemory {
   public:
-    // At least so many bytes, whose only other owner is this. Throws as PageBuffer does.
+    // A buffer of at least `bytes` bytes that has no other user. Throws as PageBuffer does.
     std::shared_ptr<PageBuffer> take(uint64_t bytes, const std::string &what) {
         for (const auto &buffer : buffers_) {
             if (buffer.use_count() == 1 && buffer->size() >= bytes) return buffer;
         }
-        constexpr size_t most =
-            8; // parts of a weight at once; what a device reads in place is forgotten
-        std::erase_if(buffers_,
-                      [](const auto &buffer) { return buffer.use_count() == 1; }); // too small
+        // limit for the parts of one weight; a buffer that a device reads in place leaves the list
+        constexpr size_t most = 8;
+        // free buffers are too small
+        std::erase_if(buffers_, [](const auto &buffer) { return buffer.use_count() == 1; });
         if (buffers_.size() >= most) buffers_.erase(buffers_.begin());
         return buffers_.emplace_back(std::make_shared<PageBuffer>(bytes, what));
     }
@@ -33,8 +33,8 @@ class ConversionMemory {
     std::vector<std::shared_ptr<PageBuffer>> buffers_;
 };
 
-// A matrix as `dtype`: in place in its mapping, or converted into memory of its own, which comes
-// from `reused` if that is not NULL. Throws as ModelSource::convert().
+// A matrix as `dtype`: in place in its mapping, or converted to new memory. The memory comes from
+// `reused` if that is not NULL. Throws as ModelSource::convert() does.
 WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source,
                            const TensorInfo &tensor, keel_dtype dtype, const ParallelFor &parallel,
                            ConversionMemory *reused) {
@@ -59,14 +59,14 @@ WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source,
 
 } // namespace
 
-// Takes tensors out of the source one after the other, in the order of the layers.
+// Takes tensors from the source one after the other, in the order of the layers.
 class ModelWeights::Loader {
   public:
     Loader(Executor &executor, std::shared_ptr<const ModelSource> source,
            const LoadOptions &options, uint64_t total_bytes)
         : executor_(executor), source_(std::move(source)), options_(options), total_(total_bytes) {}
 
-    // Rows of several matrices one after the other; none if the model has no such weight.
+    // Joins the rows of several matrices to one weight. NULL if the model has no such weight.
     std::unique_ptr<Weight> matrix(const std::string &name, const WeightParts &weight_parts,
                                    uint32_t use = KEEL_USE_MATMUL) {
         if (weight_parts.empty()) return nullptr;
@@ -79,7 +79,7 @@ class ModelWeights::Loader {
         }
         const keel_dtype dtype =
             loaded_dtype(*tensors.front(), options_.dtype, options_.weight_dtypes);
-        // A fallback may ask when this loader, and its memory, is gone.
+        // A fallback device may call `make` after this loader and its memory are destroyed.
         const std::weak_ptr<ConversionMemory> reused = memory_;
         const auto make = [source = source_, tensors, dtype, parallel = options_.parallel, reused] {
             std::vector<WeightSource> sources;
@@ -91,7 +91,7 @@ class ModelWeights::Loader {
         auto weight = std::make_unique<Weight>(name, dtype, rows, cols, make, KEEL_JOIN_ROWS, use,
                                                options_.max_m);
         weight->prepare(executor_.device());
-        // Pages of the file that nobody reads in place go back to the system.
+        // Returns the pages of the file that no device reads in place to the system.
         for (const TensorInfo *tensor : tensors) {
             if (!weight->sources_needed() || !source_->in_place(*tensor, dtype))
                 source_->drop(*tensor);
@@ -100,7 +100,8 @@ class ModelWeights::Loader {
         return weight;
     }
 
-    // The same, a weight for each run of parts that are stored in one type.
+    // Joins the rows of several matrices like matrix(), but makes one weight for each run of parts
+    // that are stored in one type.
     RowParts row_parts(const std::string &name, const WeightParts &all) {
         RowParts parts;
         WeightParts run{{}, all.cols};
@@ -123,8 +124,8 @@ class ModelWeights::Loader {
         return parts;
     }
 
-    // Short f32 vectors, one after the other in one tensor, `offset` added to each element; empty
-    // if the model has no such weight.
+    // Joins f32 vectors to one tensor, and adds `offset` to each element. Empty if the model has no
+    // such weight.
     Tensor vectors(const WeightParts &weight_parts, double offset = 0) {
         if (weight_parts.empty()) return {};
         std::vector<float> values;
@@ -221,15 +222,16 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
     options.weight_dtypes = executor.device().info().weight_dtypes;
     const ModelConfig &c = source_->config();
     part_ = options.part.value_or(LayerRange{0, c.layers});
-    check_model_tensors(*source_); // all of them before the first is read
+    check_model_tensors(*source_); // checks all tensors before the first one is read
     const WeightBytes bytes = weight_bytes(*source_, options);
     require_memory(bytes.loaded, source_->path(),
                    "free some, or set model.weights to a smaller type (q8_0, q4_0)",
                    options.memory ? *options.memory : memory_info());
-    // What the user asked for needs no warning, what Keel cannot do does.
+    // A conversion that the user asked for is logged as info. A conversion that Keel needs is a
+    // warning.
     for (const Conversion &conversion :
          source_->conversions(options.dtype, options.weight_dtypes)) {
-        if (part_.first > 0) break; // said already
+        if (part_.first > 0) break; // an earlier part of the model has already logged it
         log().write(options.dtype == KEEL_DTYPE_NONE ? LogLevel::warn : LogLevel::info,
                     fmt::format("{}: {}", source_->path(), conversion_text(conversion)));
     }

@@ -12,16 +12,17 @@ namespace model {
 class ConfigReader;
 }
 
-// What the gate of the feed-forward network goes through.
+// The activation of the gate in the feed-forward network.
 enum class Activation {
     silu,
     gelu_tanh, // the tanh approximation: "gelu_pytorch_tanh"
-    gelu,      // with erf
+    gelu,      // the exact form, with erf
 };
 
-// What a config.json means where it says nothing: the defaults of the architecture's own code.
+// The meaning of keys that a config.json leaves out: the defaults in the architecture's original
+// code.
 struct ConfigDefaults {
-    int64_t kv_heads = 0; // 0: as many as heads
+    int64_t kv_heads = 0; // 0: as many KV heads as heads
     int64_t head_dim = 0; // 0: hidden_size / heads
     int64_t max_positions = 2048;
     double rope_theta = 10000;
@@ -37,34 +38,34 @@ struct LayerNames {
     std::string_view q = "self_attn.q_proj", k = "self_attn.k_proj", v = "self_attn.v_proj";
     std::string_view q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
     std::string_view attention_out = "self_attn.o_proj";
-    std::string_view post_attention_norm; // only where the model has post_norms
+    std::string_view post_attention_norm; // only if the model has post_norms
     std::string_view ffn_norm = "post_attention_layernorm";
     std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
-    std::string_view post_ffn_norm; // only where the model has post_norms
+    std::string_view post_ffn_norm; // only if the model has post_norms
 };
 
-// A model architecture that Keel can run, in a file of its own below core/model/arch: how its
-// config.json is read. What the graph does differently is then data in ModelConfig.
+// A model architecture that Keel can run: how its config.json is read. Each one has its own file in
+// core/model/arch. The graph takes all differences between architectures from ModelConfig.
 struct Architecture {
-    std::string_view name;       // as in config.json's "architectures", e.g. "LlamaForCausalLM"
-    std::string_view model_type; // as in "model_type", e.g. "llama"
+    std::string_view name;       // name in "architectures" of a config.json: "LlamaForCausalLM"
+    std::string_view model_type; // name in "model_type": "llama"
     ConfigDefaults defaults;
     LayerNames names;
-    // Reads what is particular to it; called when sizes, RoPE and activation stand in `config`.
-    // Throws Error(input).
+    // Reads the keys that only this architecture has. It is called after sizes, RoPE and activation
+    // are set in `config`. Throws Error(input).
     void (*read)(const model::ConfigReader &in, ModelConfig &config);
 };
 
 std::span<const Architecture *const> architectures();
 
-// The one with that name ("LlamaForCausalLM"), or nullptr.
+// The architecture with this name ("LlamaForCausalLM"), or NULL.
 const Architecture *find_architecture(std::string_view name);
 
-// "LlamaForCausalLM, ...": for errors.
+// All names, "LlamaForCausalLM, ...", for error messages.
 std::string architecture_names();
 
-// Why an architecture that is well known is not there, for the error that refuses it; empty if
-// nothing is known of it.
+// The reason why a well-known architecture is not supported, for the error that refuses it. Empty
+// if nothing is known about the architecture.
 std::string_view why_not_supported(std::string_view name);
 
 } // namespace keel

@@ -22,7 +22,7 @@ constexpr int64_t max_head_dim = 4096;
 constexpr int64_t max_vocab = 1 << 24;
 constexpr int64_t max_context = INT32_MAX;
 constexpr uint64_t max_parameters =
-    uint64_t{1} << 42; // 4.4 trillion: beyond every open model, far below overflow
+    uint64_t{1} << 42; // 4.4 trillion: more than any open model has, far below overflow
 constexpr size_t max_end_tokens = 256;
 constexpr JsonLimits config_limits{size_t{4} << 20, 32, 400'000};
 
@@ -39,7 +39,7 @@ const Architecture *read_architecture(const ConfigReader &in) {
         if (const Architecture *found = find_architecture(name)) return found;
     }
     if (!names.empty()) refuse_architecture(in, "architectures", names[0]);
-    // Some folders name only the type.
+    // Some folders give only "model_type".
     const std::string type = in.text("model_type", "");
     for (const Architecture *row : architectures()) {
         if (row->model_type == type) return row;
@@ -49,8 +49,8 @@ const Architecture *read_architecture(const ConfigReader &in) {
             fmt::format("expected one of: {}; found nothing", architecture_names()));
 }
 
-// Both spellings of the same thing: rope_scaling {type | rope_type, ...} and the newer
-// rope_parameters, which holds rope_theta too.
+// Reads either spelling: rope_scaling {type | rope_type, ...}, or the newer rope_parameters, which
+// holds rope_theta too.
 RopeScaling read_scaling(const ConfigReader &rope) {
     const char *key = rope.has("rope_type") ? "rope_type" : "type";
     const std::string type = rope.text(key, "default");
@@ -96,8 +96,8 @@ void check_full_rotation(const ConfigReader &in) {
 constexpr double low_theta = 1;
 constexpr double high_theta = 1e12;
 
-// The layers with a window may have a theta of their own, never scaled: "rope_local_base_freq", or,
-// in the newer spelling, an object for each kind of layer.
+// The layers with a window may have their own theta, without scaling. The key is
+// "rope_local_base_freq". The newer spelling has an object for each kind of layer.
 void read_local_rope(const ConfigReader &in, const std::optional<ConfigReader> &newer,
                      ModelConfig &config) {
     const double fallback = config.architecture->defaults.local_rope_theta;
@@ -199,7 +199,8 @@ void read_tokens(const ConfigReader &in, ModelConfig &config) {
                          config.eos_ids.end());
 }
 
-// A config that asks for experts under a name that has none would give nonsense without a word.
+// Refuses a config with experts if its architecture has none. Without this check the model would
+// run and give nonsense.
 void check_dense(const ConfigReader &in) {
     for (const char *key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
         if (in.integer(key, 0, max_heads, 0) > 1)
@@ -232,7 +233,7 @@ double ModelConfig::attention_scale() const {
 }
 
 uint64_t ModelConfig::parameter_count() const {
-    // Within the ranges above each product stays under 2^46 and the sum under 2^60.
+    // For values in the ranges above, each product is below 2^46 and the sum below 2^60.
     const int64_t attention = hidden_size * (2 * q_size() + 2 * kv_size());
     const int64_t attention_biases =
         (qkv_bias ? q_size() + 2 * kv_size() : 0) + (attention_out_bias ? hidden_size : 0);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to core/model: typed, range-checked access to the keys of a JSON object.
+// Internal to core/model: typed access to the keys of a JSON object, with range checks.
 
 #include "base/json_reader.hpp"
 
@@ -17,25 +17,26 @@ class ConfigReader {
   public:
     explicit ConfigReader(const JsonNode &object) : object_(object) {}
 
-    // Null counts as absent everywhere: that is how Hugging Face writes "not set".
+    // In all functions null counts as absent, because Hugging Face writes null for "not set".
     bool has(const char *key) const { return object_.find(key).has_value(); }
-    // Written as null: where that differs from being left out, which stands for a default.
+    // True if the key is present with the value null. For keys for which null differs from an
+    // absent key, which means a default.
     bool is_null(const char *key) const { return object_.has(key) && !has(key); }
 
-    // Each throws Error(input) if the key is absent (where there is no fallback), of another type
-    // or out of range.
+    // Each of these functions throws Error(input) if the value has another type or is out of range,
+    // and if the key is absent and there is no fallback.
     int64_t integer(const char *key, int64_t low, int64_t high) const;
     int64_t integer(const char *key, int64_t low, int64_t high, int64_t fallback) const;
     double number(const char *key, double low, double high) const;
     double number(const char *key, double low, double high, double fallback) const;
     bool boolean(const char *key, bool fallback) const;
     std::string text(const char *key, std::string_view fallback) const;
-    // One integer or an array of at most `count`; empty if absent.
+    // One integer, or an array of at most `count` integers. Empty if the key is absent.
     std::vector<int64_t> integers(const char *key, int64_t low, int64_t high, size_t count) const;
     std::vector<std::string> texts(const char *key, size_t count) const;
     // The object under `key`, if there is one.
     std::optional<ConfigReader> object(const char *key) const;
-    // Throws if there is a key that is not in the list: for objects where an unknown key changes
+    // Throws if there is a key that is not in the list. For objects in which an unknown key changes
     // the meaning.
     void only(std::initializer_list<std::string_view> keys) const;
 

@@ -1,4 +1,4 @@
-// Hugging Face folders: finding the files that make a model.
+// Finds the files of a model in a Hugging Face folder.
 
 #include "base/display.hpp"
 #include "base/error.hpp"
@@ -38,8 +38,8 @@ bool has_file(const fs::path &path) {
     return fs::is_regular_file(path, ignored);
 }
 
-// What stands there instead of the file that is missing: half of such errors are a wrong format or
-// folder.
+// Names files of the folder that the user may have meant in place of the missing file. Many of
+// these errors come from a wrong format or folder.
 std::string look_alike(const fs::path &folder) {
     std::error_code ignored;
     std::string bin;
@@ -70,7 +70,7 @@ std::string look_alike(const fs::path &folder) {
     return "; is the download complete?";
 }
 
-// What to say where config.json is missing.
+// The hint for a folder without config.json.
 std::string gguf_beside(const fs::path &folder) {
     std::error_code ignored;
     for (const auto &entry : fs::directory_iterator(folder, ignored)) {
@@ -81,14 +81,14 @@ std::string gguf_beside(const fs::path &folder) {
     return "; is this the right folder?";
 }
 
-// The one file of an unsharded model.
+// Adds the only file of an unsharded model.
 void add_single(const fs::path &path, ModelSource::Parts &parts) {
     const SafetensorsFile file(path);
     parts.files.push_back(file.shared_file());
     parts.tensors = file.tensors();
 }
 
-// All shards of an index.
+// Adds all shards of an index.
 void add_shards(const fs::path &folder, const std::string &index_name, const ShardIndex &index,
                 ModelSource::Parts &parts) {
     for (uint32_t i = 0; i < index.files.size(); ++i) {
@@ -107,7 +107,7 @@ void add_shards(const fs::path &folder, const std::string &index_name, const Sha
     }
 }
 
-// The index and the shards' headers must agree, both ways.
+// Checks that the index and the shards' headers list the same tensors.
 void check_index(const std::string &name, const ShardIndex &index, const ModelSource &source) {
     for (const auto &[tensor, file] : index.tensors) {
         const TensorInfo *found = source.find(tensor);

@@ -18,8 +18,8 @@ using nlohmann::json;
 
 constexpr uint64_t max_layers = 4096;
 
-// The shortest decimal that is this float: 1e-05f is then the 1e-05 of a config.json, not the
-// double nearest to the float.
+// The shortest decimal number that reads as this float. So 1e-05f becomes the 1e-05 of a
+// config.json, not the double that is nearest to the float.
 double as_written(float value) {
     const std::string text = fmt::format("{}", value);
     double result = value;
@@ -27,7 +27,8 @@ double as_written(float value) {
     return result;
 }
 
-// Makes the object of a config.json from metadata, and remembers which key became which.
+// Makes the object of a config.json from metadata. Remembers the GGUF key of each key of the
+// config.
 class ConfigMaker {
   public:
     explicit ConfigMaker(std::span<const GgufFile> files) : files_(files), file_(files.front()) {
@@ -63,7 +64,7 @@ class ConfigMaker {
 
     struct Found {
         const GgufFile *file = nullptr;
-        const GgufTensor *tensor = nullptr; // nullptr: there is none
+        const GgufTensor *tensor = nullptr; // NULL if there is none
     };
     Found find(std::string_view name) const {
         for (const GgufFile &file : files_) {
@@ -74,21 +75,22 @@ class ConfigMaker {
         return {};
     }
     const GgufTensor *tensor(std::string_view name) const { return find(name).tensor; }
-    // Rows of a matrix; nullopt if there is no matrix of that name.
+    // The number of rows of a matrix. nullopt if no matrix has this name.
     std::optional<int64_t> rows_of(std::string_view name) const {
         const GgufTensor *matrix = tensor(name);
         if (matrix == nullptr || matrix->shape.size() != 2) return std::nullopt;
         return matrix->shape[0];
     }
 
-    // Mistral's files are llama's; only a window tells them apart.
+    // GGUF files of Mistral and Llama have the same architecture name. Only a window makes a file a
+    // Mistral.
     std::string architecture_name() const {
         const bool window =
             architecture_->name == "llama" && file_.has(key("attention.sliding_window"));
         return window ? "MistralForCausalLM" : std::string(architecture_->architecture);
     }
 
-    // What a value is in JSON. Arrays with one value per layer, all the same, are that value.
+    // A GGUF value as JSON. An array with one equal value for each layer becomes that value.
     json value(const std::string &name) const {
         const GgufEntry &entry = *file_.find(name);
         if (entry.is_array()) {
@@ -111,7 +113,8 @@ class ConfigMaker {
         }
     }
 
-    // config[to] = the file's key, if there is one.
+    // Sets config[to] to the value of the file's key `from`. Returns false if the file lacks the
+    // key.
     bool take(const char *to, std::string_view from) {
         const std::string name = key(from);
         names_[to] = name;
@@ -169,7 +172,7 @@ class ConfigMaker {
         }
     }
 
-    // What parse() will refuse if it is no number that it can use.
+    // The number of a key. 0 if it is not an integer; parse() will then refuse the key.
     int64_t number(const char *name) const {
         const auto found = config_.find(name);
         return found != config_.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
@@ -188,7 +191,7 @@ class ConfigMaker {
         }
         if (!file_.has(factor) && !file_.has(older)) return;
         const json by = value(file_.has(factor) ? factor : older);
-        // 0 is how some writers say that there is none.
+        // Some writers use 0 for "no scaling".
         if (by != json(0) && by != json(1))
             config_["rope_scaling"] = {{"rope_type", "linear"}, {"factor", by}};
     }
@@ -200,8 +203,8 @@ class ConfigMaker {
         take("attn_logit_softcapping", "attn_logit_softcapping");
         take("final_logit_softcapping", "final_logit_softcapping");
         if (!architecture_->factor_norms) return;
-        // No key holds it: it is the head size in all Gemmas but the largest of the second and the
-        // third, where it is hidden / heads.
+        // GGUF has no key for this value. It is the head size in all Gemmas except the largest
+        // Gemma 2 and the largest Gemma 3, in which it is hidden / heads.
         const int64_t layers = number("num_hidden_layers"), heads = number("num_attention_heads");
         const bool largest = (architecture_->name == "gemma2" && layers == 46) ||
                              (architecture_->name == "gemma3" && layers == 62);
@@ -215,7 +218,7 @@ class ConfigMaker {
         const auto id = [&](const char *name) -> std::optional<int64_t> {
             const auto found = file_.integer(name);
             if (!found || *found < 0 || *found == UINT32_MAX)
-                return std::nullopt; // how writers say "none"
+                return std::nullopt; // some writers use this value for "none"
             if (*found >= vocabulary)
                 file_.fail(name,
                            fmt::format("expected a token below {}, found {}", vocabulary, *found));
@@ -230,7 +233,8 @@ class ConfigMaker {
         config_["eos_token_id"] = std::move(ends);
     }
 
-    // Messages of the parser name keys of config.json; here they name the file's.
+    // The parser's messages name keys of config.json. This function replaces them by the keys of
+    // the GGUF file.
     ModelConfig parse() const {
         try {
             return parse_model_config(JsonDocument::of_tree(config_, file_.name()));
@@ -268,8 +272,9 @@ class ConfigMaker {
         config.rope_scaling = scaling_of(config, values);
     }
 
-    // The scaling that all Llamas from 3.1 on have is recognized in its factors, which are rounded:
-    // so a file computes exactly what its folder does.
+    // All Llamas from 3.1 on have the same scaling. The factors in a GGUF file are rounded. If they
+    // fit this scaling, the exact scaling is used, so the GGUF file computes exactly what the
+    // folder does.
     static RopeScaling scaling_of(const ModelConfig &config, const std::vector<float> &values) {
         RopeScaling known;
         known.kind = RopeScaling::Kind::llama3;
@@ -289,10 +294,10 @@ class ConfigMaker {
     }
 
     std::span<const GgufFile> files_;
-    const GgufFile &file_; // the first, which has the metadata
+    const GgufFile &file_; // the first file, which has the metadata
     const ArchitectureName *architecture_ = nullptr;
     json config_ = json::object();
-    std::map<std::string, std::string> names_; // key of a config.json, the file's key
+    std::map<std::string, std::string> names_; // key of a config.json -> key of the GGUF file
 };
 
 } // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to core/model: what GGUF calls things, and what its metadata say in the words of a
+// Internal to core/model: GGUF's names, and the conversion of GGUF metadata to keys of a
 // config.json.
 
 #include "format/gguf.hpp"
@@ -13,35 +13,36 @@
 
 namespace keel::gguf {
 
-// An architecture as GGUF names it.
+// The GGUF name of an architecture, and how its tensors differ from those of a folder.
 struct ArchitectureName {
-    std::string_view name;         // "general.architecture", in front of its keys
-    std::string_view architecture; // as in config.json
-    bool interleaved;  // the rows of q and k are in the order of rotations of neighbours
-    bool factor_norms; // norms are stored as factors, where folders hold factor - 1
+    // value of "general.architecture"; GGUF keys of the architecture begin with it
+    std::string_view name;
+    std::string_view architecture; // name in a config.json
+    bool interleaved;              // the rows of q and k are ordered for the rotation of neighbours
+    bool factor_norms;             // GGUF stores norms as factors; folders store factor - 1
 };
-// nullptr if none has it.
+// NULL if there is no architecture with this name.
 const ArchitectureName *find_by_name(std::string_view gguf_name);
 const ArchitectureName *find_by_architecture(std::string_view architecture);
-std::string architecture_names(); // "llama, qwen2, ...": for errors
+std::string architecture_names(); // all names, "llama, qwen2, ...", for error messages
 
-// "model.layers.3.mlp.up_proj.weight" is "blk.3.ffn_up.weight". Both return the name as it is if it
-// is none of the model's.
+// Convert between the names of a folder and of GGUF: "model.layers.3.mlp.up_proj.weight" is
+// "blk.3.ffn_up.weight" in GGUF. Both functions return other names unchanged.
 std::string stored_tensor_name(const Architecture &architecture, std::string_view name);
 std::string folder_tensor_name(const Architecture &architecture, std::string_view stored);
 
-// The tensor of per-frequency factors that extend RoPE, which no folder has.
+// The tensor with a factor for each frequency of RoPE. Folders have no such tensor.
 inline constexpr std::string_view rope_factors_tensor = "rope_freqs.weight";
 
-// The model that a file's metadata and tensors describe; `files` are all parts of a split one, in
-// order. It goes through parse_model_config(), so that one place decides what a sane model is;
-// errors name the file's keys.
+// Reads the config of a model from the metadata and tensors of a GGUF file. `files` are all parts
+// of a split file, in order. The result is parsed by parse_model_config(), so one place decides
+// which values are sane. Errors name the keys of the GGUF file.
 ModelConfig read_config(std::span<const GgufFile> files);
 
-// The factors of Llama 3's RoPE scaling, as rope_factors_tensor holds them: [rot / 2].
+// The factors of Llama 3's RoPE scaling, in the form of the tensor rope_factors_tensor: [rot / 2].
 std::vector<float> llama3_factors(double theta, int64_t rot, const RopeScaling &scaling);
 
-// A GGUF file, or the first of several, as a model.
+// Opens a GGUF file, or the first of several parts, as a model.
 std::shared_ptr<const ModelSource> open_source(const std::filesystem::path &path);
 
 } // namespace keel::gguf

@@ -8,7 +8,7 @@
 namespace keel::gguf {
 namespace {
 
-// Several architectures may be one for GGUF; the first of them is what a file is read as.
+// Several architectures may have the same GGUF name. A file is read as the first of them.
 constexpr std::array table = {
     ArchitectureName{"llama", "LlamaForCausalLM", true, false},
     ArchitectureName{"llama", "MistralForCausalLM", true, false},
@@ -25,7 +25,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> whole = {
     {"lm_head.weight", "output.weight"},
 }};
 
-// The parts of a layer: in the folder's names, GGUF's.
+// The parts of a layer: names in a folder, names in GGUF.
 std::array<std::pair<std::string_view, std::string_view>, 13> layer_names(const LayerNames &n) {
     return {{{n.attention_norm, "attn_norm"},
              {n.q, "attn_q"},
@@ -43,10 +43,10 @@ std::array<std::pair<std::string_view, std::string_view>, 13> layer_names(const 
 }
 
 struct Layered {
-    std::string_view number, part, suffix; // "3", "self_attn.q_proj", ".weight"
+    std::string_view number, part, suffix; // for example "3", "self_attn.q_proj", ".weight"
 };
 
-// Takes "PREFIX3.PART.weight" apart; part is empty if the name is not of that form.
+// Splits "PREFIX3.PART.weight" into its parts. `part` is empty if the name has another form.
 Layered take_apart(std::string_view name, std::string_view prefix) {
     if (!name.starts_with(prefix)) return {};
     name.remove_prefix(prefix.size());

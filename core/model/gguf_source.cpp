@@ -1,4 +1,4 @@
-// GGUF files as models: finding all parts of a split one, naming and typing their tensors.
+// Opens GGUF files as models: finds all parts of a split file, and names and types their tensors.
 
 #include "base/display.hpp"
 #include "base/error.hpp"
@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t max_parts = 999;
 
-// The dtype of a GGML type; KEEL_DTYPE_NONE: Keel does not compute with it.
+// The dtype of a GGML type. KEEL_DTYPE_NONE if Keel does not compute with the type.
 keel_dtype keel_type(uint32_t ggml_type) {
     switch (ggml_type) {
     case ggml::f32: return KEEL_DTYPE_F32;
@@ -27,7 +27,7 @@ keel_dtype keel_type(uint32_t ggml_type) {
     }
 }
 
-// The heads whose rows are interleaved in a tensor of that name.
+// The number of heads whose rows are interleaved in the tensor `name`, or 0.
 int64_t interleaved_heads(const ModelConfig &config, std::string_view name) {
     const ArchitectureName *row = find_by_architecture(config.architecture->name);
     if (row == nullptr || !row->interleaved) return 0;
@@ -54,7 +54,7 @@ TensorInfo tensor_info(const GgufTensor &stored, const ModelConfig &config, uint
     return tensor;
 }
 
-// The name of part `part` (from 0) of `parts`, made from the first one's.
+// The file name of part `part` (counted from 0) of `parts`, made from the name of the first part.
 fs::path part_name(const fs::path &first, int64_t part, int64_t parts) {
     const std::string ending = fmt::format("-{:05}-of-{:05}.gguf", 1, parts);
     const std::string name = first.filename().string();
@@ -68,7 +68,7 @@ fs::path part_name(const fs::path &first, int64_t part, int64_t parts) {
                                   fmt::format("-{:05}-of-{:05}.gguf", part + 1, parts));
 }
 
-// Opens part `part`, which must say that it is that.
+// Opens part `part`. Throws if the file's metadata give another part number.
 GgufFile open_part(const fs::path &first, int64_t part, int64_t parts) {
     const fs::path path = part_name(first, part, parts);
     std::error_code ignored;
@@ -87,8 +87,8 @@ GgufFile open_part(const fs::path &first, int64_t part, int64_t parts) {
     return file;
 }
 
-// Refuses a file that Keel wrote for one backend (`keel quantize --layout native`, since removed):
-// its matrices are tensors of plain bytes, in that backend's layout.
+// Refuses a file in the layout of one backend, which an older Keel wrote (`keel quantize --layout
+// native`). Its matrices are tensors of plain bytes.
 void refuse_backend_layout(const GgufFile &file) {
     constexpr std::string_view key = "keel.layout";
     if (const GgufEntry *layout = file.find(key)) {
@@ -129,7 +129,7 @@ std::shared_ptr<const ModelSource> open_source(const fs::path &path) {
     for (const GgufFile &file : files) add_file(file, parts);
     const size_t tensors = parts.tensors.size();
     auto source = std::make_shared<const ModelSource>(
-        std::move(parts)); // refuses a tensor that stands in two files
+        std::move(parts)); // throws if two files have a tensor with the same name
     const auto wanted = files[0].integer("split.tensors.count");
     if (count > 1 && wanted && *wanted != static_cast<int64_t>(tensors)) {
         throw_error(ErrorKind::input,

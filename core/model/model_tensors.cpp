@@ -6,7 +6,7 @@
 namespace keel {
 namespace {
 
-// Makes the parts of one layer out of the names that its architecture uses.
+// Makes the parts of one layer from the tensor names of its architecture.
 class LayerNaming {
   public:
     LayerNaming(const ModelConfig &config, int64_t layer)
@@ -105,7 +105,7 @@ std::vector<std::string> check_model_tensors(const ModelSource &source) {
     expect(model.final_norm);
     expect(model.output);
     if (c.rope_scaling.kind != RopeScaling::Kind::none)
-        known.insert("rope_freqs.weight"); // GGUF: read with the config
+        known.insert("rope_freqs.weight"); // GGUF only; it is read with the config
     std::vector<std::string> unused;
     for (const TensorInfo &tensor : source.tensors()) {
         if (!known.contains(tensor.name)) unused.push_back(tensor.name);

@@ -15,9 +15,9 @@
 namespace keel {
 namespace {
 
-constexpr uint64_t max_header = 100'000'000; // bytes, as in the reference implementation
+constexpr uint64_t max_header = 100'000'000; // in bytes; the limit of the reference implementation
 constexpr size_t max_rank = 8;
-// Depth: header, tensor, shape. Values: a matrix has 8 of them, so 125,000 tensors in one file.
+// Depth: header, tensor, shape. Values: a matrix has 8 values, so a file may have 125,000 matrices.
 constexpr JsonLimits header_limits{max_header, 4, 1'000'000};
 
 struct DtypeRow {
@@ -36,7 +36,7 @@ constexpr std::array dtypes = {
     DtypeRow{"I8", KEEL_DTYPE_I8, 1},
     DtypeRow{"F8_E5M2", KEEL_DTYPE_F8E5M2, 1},
     DtypeRow{"F8_E4M3", KEEL_DTYPE_F8E4M3, 1},
-    // sizes are known, so that they are checked; nothing here computes with them
+    // Types with which Keel does not compute. Their sizes are known, so they are checked.
     DtypeRow{"BOOL", KEEL_DTYPE_NONE, 1},
     DtypeRow{"I16", KEEL_DTYPE_NONE, 2},
     DtypeRow{"U16", KEEL_DTYPE_NONE, 2},
@@ -52,7 +52,7 @@ const DtypeRow *find_dtype(std::string_view name) {
     return found == dtypes.end() ? nullptr : &*found;
 }
 
-// Reads the header of one file; holds what every error needs.
+// Reads the header of one file. Holds the data that every error needs.
 class HeaderReader {
   public:
     HeaderReader(std::span<const std::byte> file, std::string_view name)
@@ -112,7 +112,7 @@ class HeaderReader {
         read_offsets(tensor, value.at("data_offsets"));
         const DtypeRow *row = find_dtype(tensor.dtype_name);
         if (row == nullptr)
-            return tensor; // a newer type: it can be listed, and is refused when it is used
+            return tensor; // an unknown type; it is listed, but using the tensor is an error
         tensor.dtype = row->dtype;
         check_size(tensor, row->bytes);
         return tensor;
@@ -121,7 +121,8 @@ class HeaderReader {
     static void read_shape(TensorInfo &tensor, const JsonNode &shape) {
         for (size_t i = 0; i < shape.size(max_rank); ++i)
             tensor.shape.push_back(shape.element(i).integer(0, INT64_MAX));
-        // Zero elements make every product fit, so the sizes are multiplied without the zeros.
+        // If a dimension is 0, every product fits. So the check multiplies the other dimensions
+        // only.
         int64_t product = 1;
         for (const int64_t dimension : tensor.shape) {
             if (__builtin_mul_overflow(product, std::max<int64_t>(dimension, 1), &product)) {
@@ -158,8 +159,8 @@ class HeaderReader {
         }
     }
 
-    // Sorts by place in the file. Two tensors that share bytes are damage or an attack, never a
-    // tie.
+    // Sorts by place in the file. Tensors that share bytes are refused, because the file is damaged
+    // or hostile.
     void check_overlap(std::vector<TensorInfo> &tensors) const {
         std::sort(tensors.begin(), tensors.end(), [](const TensorInfo &a, const TensorInfo &b) {
             return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
@@ -225,7 +226,7 @@ const TensorInfo *SafetensorsFile::find(std::string_view name) const {
 }
 
 ShardIndex parse_shard_index(std::string_view text, std::string_view name) {
-    // "metadata" holds what the writer liked; only the map matters.
+    // Any writer may add to "metadata", so only the map is read.
     const JsonDocument document(text, std::string(name), {max_shard_index_bytes, 16, 400'000});
     const JsonNode map = document.object().at("weight_map");
     const auto members = map.members();

@@ -59,7 +59,7 @@ ModelSource::ModelSource(Parts parts) : parts_(std::move(parts)) {
             throw_error(ErrorKind::input, "{}: tensor '{}' stands in {} too", file(tensor).path(),
                         printable(tensor.name), file(parts_.tensors[other->second]).path());
         }
-        total_bytes_ += tensor.bytes; // each lies inside its file, so the sum cannot wrap
+        total_bytes_ += tensor.bytes; // each tensor is inside its file, so the sum cannot overflow
     }
 }
 
@@ -114,7 +114,7 @@ void ModelSource::read(const TensorInfo &tensor, uint64_t first, uint64_t count,
 
 namespace {
 
-// The row of the file that holds row `row` of the matrix; see TensorInfo::interleaved_heads.
+// The row of the file that has row `row` of the matrix; see TensorInfo::interleaved_heads.
 uint64_t stored_row(const TensorInfo &tensor, uint64_t row) {
     if (tensor.interleaved_heads == 0) return row;
     const uint64_t n = static_cast<uint64_t>(tensor.shape[0] / tensor.interleaved_heads);
@@ -143,7 +143,7 @@ void ModelSource::convert(const TensorInfo &tensor, keel_dtype dtype, void *out,
                           const ParallelFor &parallel) const {
     const auto rows = static_cast<size_t>(tensor.shape[0]),
                columns = static_cast<size_t>(tensor.shape[1]);
-    if (tensor.dtype == dtype && tensor.packed == 0) { // the same values in another order
+    if (tensor.dtype == dtype && tensor.packed == 0) { // same values, rows in another order
         const size_t row_bytes = keel_dtype_row_bytes(dtype, columns);
         const size_t per_task =
             std::max<size_t>(1, (size_t{1} << 18) / std::max<size_t>(row_bytes, 1));

@@ -18,7 +18,7 @@ void add(TensorCheck &check, Sums &sums, uint64_t index, float value) {
         ++check.not_finite;
         return;
     }
-    const bool first = index == check.not_finite; // all before it, if any, were not finite
+    const bool first = index == check.not_finite; // true if no value before it was finite
     check.low = first ? value : std::min<double>(check.low, value);
     check.high = first ? value : std::max<double>(check.high, value);
     sums.sum += value;
@@ -38,7 +38,7 @@ std::vector<int64_t> index_of(uint64_t flat, const std::vector<int64_t> &shape) 
 } // namespace
 
 TensorCheck check_tensor(const ModelSource &source, const TensorInfo &tensor) {
-    constexpr uint64_t piece = 4096; // a multiple of every block
+    constexpr uint64_t piece = 4096; // a multiple of every block size
     std::array<float, piece> values;
     TensorCheck check;
     Sums sums;

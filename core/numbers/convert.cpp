@@ -29,16 +29,16 @@ uint32_t choose(bool condition, uint32_t yes, uint32_t no) {
     return (yes & mask) | (no & ~mask);
 }
 
-// roundf() (ties away from zero) for |x| < 2^31, in a form that compilers vectorize; x - trunc(x)
-// is exact.
+// Same as roundf() (ties away from zero) for |x| < 2^31, in a form that compilers vectorize. x -
+// trunc(x) is exact.
 int round_half_away(float x) {
     const int whole = static_cast<int>(x);
     const float rest = x - static_cast<float>(whole);
     return whole + static_cast<int>(rest >= 0.5F) - static_cast<int>(rest <= -0.5F);
 }
 
-// The largest magnitude of a block, as the bits of a float: so compared, NaN is the largest of all,
-// and unlike a maximum of floats the loop is free to be done in any order.
+// The largest magnitude of a block, as the bits of a float. Compared as bits, NaN is larger than
+// every number. Unlike a maximum of floats, this loop may run in any order.
 int32_t largest_bits(const float *x) {
     int32_t largest = 0;
     for (size_t i = 0; i < block; ++i)
@@ -49,10 +49,11 @@ int32_t largest_bits(const float *x) {
 bool is_finite(int32_t bits) { return bits < 0x7F800000; }
 
 bool scale_fits(float d) {
-    return std::fabs(d) <= f16_max; // GGML would store infinity
+    return std::fabs(d) <= f16_max; // if d is larger, GGML stores infinity; Keel refuses the block
 }
 
-// A block that cannot hold its values reads as NaN, so that the fault shows wherever it is used.
+// Writes a block whose values read as NaN, because it cannot hold the given values. So the fault
+// shows wherever the block is used.
 bool not_a_number(std::byte *out) {
     store(out, uint16_t{0x7E00});
     return false;
@@ -65,7 +66,7 @@ bool quantize_q8_0(const float *x, std::byte *out) {
     const float d = std::bit_cast<float>(largest) / 127.0F;
     if (!scale_fits(d)) return not_a_number(out);
     const float inverse = d != 0 ? 1.0F / d : 0.0F;
-    // a subnormal scale has no finite inverse; such a block is zero in f16 anyway
+    // a subnormal scale has no finite inverse; the block's scale is zero in f16 anyway
     if (!std::isfinite(inverse)) return true;
     store(out, f32_to_f16(d));
     int8_t q[block];
@@ -76,11 +77,11 @@ bool quantize_q8_0(const float *x, std::byte *out) {
 
 bool quantize_q4_0(const float *x, std::byte *out) {
     std::memset(out, 0, q4_bytes);
-    const uint8_t zero = 0x88; // both nibbles 8, which means 0
+    const uint8_t zero = 0x88; // both nibbles are 8, which means 0
     std::memset(out + 2, zero, block / 2);
     const int32_t largest = largest_bits(x);
     if (!is_finite(largest)) return not_a_number(out);
-    // Of several values of the largest magnitude the first one's sign counts.
+    // If several values have the largest magnitude, the sign of the first one counts.
     size_t first = 0;
     while ((std::bit_cast<int32_t>(x[first]) & 0x7FFFFFFF) != largest) ++first;
     const float d = x[first] / -8.0F;
@@ -123,20 +124,21 @@ void dequantize_q4_0(const std::byte *in, float *y) {
 
 } // namespace
 
-// The three conversions below compute every case and choose by mask: without branches the loops
-// over them become SIMD code.
+// The three conversions below compute every case and choose by mask. Without branches, compilers
+// turn the loops over them into SIMD code.
 uint16_t f32_to_f16(float value) {
     const uint32_t bits = std::bit_cast<uint32_t>(value);
     const uint32_t sign = (bits >> 16) & 0x8000U;
     const uint32_t magnitude = bits & 0x7FFFFFFFU;
     const uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
-    // Below 2^-14: adding 0.5 leaves the subnormal's bits, rounded by the addition, at the bottom
-    // of the sum.
+    // Below 2^-14: the addition of 0.5 rounds the value to the bits of the subnormal. These are the
+    // low bits of the sum.
     const float below = std::bit_cast<float>(choose(magnitude < 0x38800000U, magnitude, 0U));
     const uint32_t subnormal = std::bit_cast<uint32_t>(below + 0.5F) - 0x3F000000U;
     const uint32_t nan = 0x7E00U | ((magnitude >> 13) & 0x1FFU);
     uint32_t half = choose(magnitude < 0x38800000U, subnormal, normal);
-    half = choose(magnitude >= 0x477FF000U, 0x7C00U, half); // 65520 and up round to infinity
+    // 65520 and larger values round to infinity
+    half = choose(magnitude >= 0x477FF000U, 0x7C00U, half);
     half = choose(magnitude > 0x7F800000U, nan, half);
     return static_cast<uint16_t>(sign | half);
 }
@@ -144,8 +146,8 @@ uint16_t f32_to_f16(float value) {
 float f16_to_f32(uint16_t bits) {
     const uint32_t sign = (bits & 0x8000U) << 16;
     const uint32_t magnitude = bits & 0x7FFFU;
-    // Subnormals are made from an integer, so that a thread that flushes subnormal floats to zero
-    // gets them too.
+    // Subnormals are computed from an integer, so they are also right on a thread that flushes
+    // subnormal floats to zero.
     const uint32_t subnormal =
         std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24F);
     const uint32_t normal = (magnitude << 13) + 0x38000000U;

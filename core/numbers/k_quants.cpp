@@ -8,8 +8,8 @@
 namespace keel {
 namespace {
 
-constexpr size_t super = 256; // values of a block
-constexpr size_t small = 32;  // and of a group of Q4_K and Q5_K
+constexpr size_t super = 256; // values in a block
+constexpr size_t small = 32;  // values in a group of Q4_K and Q5_K
 
 uint8_t byte_at(const std::byte *p, size_t i) { return std::to_integer<uint8_t>(p[i]); }
 
@@ -19,10 +19,10 @@ float half_at(const std::byte *p) {
     return f16_to_f32(bits);
 }
 
-// The scale and the minimum, six bits each, of one of the eight groups of 32 in a block of Q4_K or
-// Q5_K. Of the 12 bytes the first eight hold in their low six bits the scales and the minima of
-// groups 0 to 3; those of 4 to 7 are split: their low nibbles in the last four bytes, their upper
-// two bits at the top of the first eight.
+// The scale and the minimum, six bits each, of one of the eight groups of 32 values in a block of
+// Q4_K or Q5_K. They are stored in 12 bytes. The low six bits of the first eight bytes hold the
+// scales and minima of groups 0 to 3. Those of groups 4 to 7 are split: their low nibbles are in
+// the last four bytes, their upper two bits are the top bits of the first eight bytes.
 struct Group {
     float scale, minimum;
 };
@@ -37,8 +37,8 @@ Group group_at(const std::byte *packed, size_t i) {
     return {static_cast<float>(scale), static_cast<float>(minimum)};
 }
 
-// d, dmin, 12 bytes of groups, 128 bytes of nibbles: each 32 bytes hold two groups, the first in
-// their low nibbles.
+// The block has d, dmin, 12 bytes of groups, and 128 bytes of nibbles. Each 32 bytes of nibbles
+// hold two groups; the first group is in the low nibbles.
 void decode_q4_k(const std::byte *in, float *out) {
     const float d = half_at(in), dmin = half_at(in + 2);
     for (size_t g = 0; g < super / small; ++g) {
@@ -52,7 +52,7 @@ void decode_q4_k(const std::byte *in, float *out) {
     }
 }
 
-// As Q4_K, with 32 bytes of fifth bits before the nibbles: bit g of byte j belongs to value j of
+// Like Q4_K, but 32 bytes of fifth bits precede the nibbles. Bit g of byte j belongs to value j of
 // group g.
 void decode_q5_k(const std::byte *in, float *out) {
     const float d = half_at(in), dmin = half_at(in + 2);
@@ -68,14 +68,14 @@ void decode_q5_k(const std::byte *in, float *out) {
     }
 }
 
-// 128 bytes of low nibbles, 64 of upper two bits, 16 int8 scales of 16 values each, d. Each half of
-// a block has its own 64 and 32 bytes: its value j lies in nibble j / 64 of byte j % 64, and in
-// bits 2 * (j / 32) of byte j % 32. Written in runs of 16, which have one scale and one place of
-// bits, so that the loop becomes SIMD code.
+// The block has 128 bytes of low nibbles, 64 bytes of upper two bits, 16 int8 scales for 16 values
+// each, and d. Each half of a block has its own 64 and 32 bytes. Value j of a half is in nibble j /
+// 64 of byte j % 64, and in bits 2 * (j / 32) of byte j % 32. The loop works in runs of 16 values,
+// which share one scale and one bit position, so compilers turn it into SIMD code.
 void decode_q6_k(const std::byte *in, float *out) {
     const float d = half_at(in + 208);
     for (size_t run = 0; run < super / 16; ++run) {
-        const size_t half = run / 8, j = run % 8 * 16; // j: first value within the half
+        const size_t half = run / 8, j = run % 8 * 16; // j: first value of the run within the half
         const std::byte *low = in + half * 64 + j % 64, *high = in + 128 + half * 32 + j % 32;
         const size_t low_shift = j / 64 * 4, high_shift = j / 32 * 2;
         const float scale = d * static_cast<float>(static_cast<int8_t>(byte_at(in, 192 + run)));

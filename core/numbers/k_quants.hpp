@@ -6,9 +6,9 @@
 
 namespace keel {
 
-// `count` values, whole blocks of 256, of q4_k, q5_k or q6_k as f32, equal to GGML's bit for bit.
-// src may be unaligned; what it holds is not trusted and every pattern of bits has a value (scales
-// may be NaN). For convert_to_f32().
+// Converts `count` values of q4_k, q5_k or q6_k to f32, for convert_to_f32(). `count` is a multiple
+// of 256, the block size. The results are equal to GGML's, bit for bit. `src` may be unaligned and
+// is not trusted: every bit pattern has a value (scales may be NaN).
 void dequantize_k(keel_dtype from, const std::byte *src, float *dst, size_t count);
 
 } // namespace keel

@@ -41,8 +41,8 @@ void convert_rows(const ReadValues &read, keel_dtype to, void *dst, size_t rows,
     if (keel_dtype_block(to) == 0) no_such_weight_type(to);
     check_columns(to, keel_dtype_block(to), columns, what);
     const size_t out_bytes = keel_dtype_row_bytes(to, columns);
-    constexpr size_t chunk =
-        2048; // elements that stay in the first-level cache; a multiple of every block
+    // elements per piece; a piece fits in the first-level cache; a multiple of every block size
+    constexpr size_t chunk = 2048;
     const size_t rows_per_task =
         std::max<size_t>(1, (size_t{1} << 18) / std::max<size_t>(columns, 1));
     const size_t tasks = (rows + rows_per_task - 1) / rows_per_task;

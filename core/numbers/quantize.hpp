@@ -8,18 +8,20 @@
 
 namespace keel {
 
-// Runs body(task) for each task in [0, tasks), in any order and on any threads; returns when all
-// have ended. Empty: here.
+// Runs body(task) for each task in [0, tasks), in any order and on any threads. Returns when all
+// tasks have ended. If empty, the tasks run on the calling thread.
 using ParallelFor = std::function<void(size_t tasks, const std::function<void(size_t task)> &body)>;
 
-// Rows of `from` [rows, columns] as rows of `to`, contiguous both. Throws Error(input) naming
-// `what` if columns are no multiple of the target's block, or, with the row, where
-// convert_from_f32() fails. Allocates a few KiB per task.
+// Converts rows of `from`, [rows, columns], to rows of `to`. Both are contiguous. Throws
+// Error(input) that names `what` if `columns` is not a multiple of the target's block size. Throws
+// Error(input) that names `what` and the row if convert_from_f32() fails. Allocates a few KiB per
+// task.
 void convert_rows(keel_dtype from, const void *src, keel_dtype to, void *dst, size_t rows,
                   size_t columns, std::string_view what, const ParallelFor &parallel = {});
 
-// The same from values that `read` gives: values at .. at + count of a row, as f32; called on any
-// threads. `at` and `count` are multiples of 256, but for a row's last piece.
+// Converts values that `read` supplies. `read` writes the values at .. at + count of a row as f32,
+// and is called on any threads. `at` and `count` are multiples of 256; only the last piece of a row
+// may have another count.
 using ReadValues = std::function<void(size_t row, size_t at, size_t count, float *values)>;
 void convert_rows(const ReadValues &read, keel_dtype to, void *dst, size_t rows, size_t columns,
                   std::string_view what, const ParallelFor &parallel = {});

@@ -8,7 +8,7 @@
 namespace keel {
 namespace {
 
-constexpr uint64_t staged_align = 64; // a staged region keeps the source's offset modulo this
+constexpr uint64_t staged_align = 64; // a staged region keeps the source's offset modulo this value
 
 } // namespace
 
@@ -31,7 +31,7 @@ bool Crossing::shares(bool whole_pages) {
     return *known;
 }
 
-// The same bytes as a buffer of the other device, or NULL where that cannot be.
+// The same memory as a buffer of the other device. NULL if the device cannot import it.
 BufferPtr Crossing::import_all(const Buffer &buffer) {
     void *host = buffer.map();
     const bool fits =
@@ -50,8 +50,8 @@ BufferPtr Crossing::import(keel_buffer *handle) {
     return imported;
 }
 
-// What has to be copied: the tensors that the other device cannot import, overlapping ones
-// together.
+// The regions that must be copied: tensors that the other device cannot import. Overlapping tensors
+// are one region.
 std::vector<Crossing::Region> Crossing::regions_of(const OpCall &call) {
     std::vector<Region> regions;
     for (size_t i = 0; i < call.tensors().size(); ++i) {
@@ -64,7 +64,8 @@ std::vector<Crossing::Region> Crossing::regions_of(const OpCall &call) {
         Region region{
             t.buffer, t.offset,     t.offset + extent, false, operand.access != OpCall::Access::in,
             {i},      operand.given};
-        // What lies in the gaps between an output's rows has to survive the way back.
+        // The bytes between an output's rows must keep their content when the region is copied
+        // back.
         region.fill = operand.access != OpCall::Access::out || !is_contiguous(t);
         const auto joins = [&](const Region &r) {
             if (r.source == nullptr || region.source == nullptr)
@@ -136,7 +137,7 @@ keel_status Crossing::run(keel_op op, const keel_op_args *args, const Weight *we
     }
     from_->stream().wait();
     const std::vector<Region> regions = regions_of(call);
-    BufferPtr nothing; // a tensor without elements needs a buffer all the same
+    BufferPtr nothing; // a tensor without elements needs a buffer too
     for (size_t i = 0; i < operands.size(); ++i) {
         keel_tensor &tensor = operands[i].tensor;
         if (extent_bytes(tensor) == 0) {

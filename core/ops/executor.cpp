@@ -11,7 +11,7 @@ Executor::Executor(std::shared_ptr<Device> device, Options options)
     stream().set_strategy(options.sync);
 }
 
-// The first reason why steps of so many ops are not recorded.
+// The first reason why steps with this number of ops are not recorded.
 Executor::NotRecorded Executor::not_recorded(size_t ops) const {
     const SyncStrategy &sync = stream().strategy();
     if (!recorder_) return NotRecorded::no_extension;

@@ -17,8 +17,8 @@ void Ladder::set_trace(Trace *trace) {
     if (fallback_ != nullptr) fallback_->stream().set_trace(trace);
 }
 
-// The reference's op_plan knows every op's rules: a template that it calls invalid is a fault of
-// ours. What it does not support (a backend's own dtype or feature) is no fault.
+// The reference's op_plan checks the rules of every op. If it calls a template invalid, Keel has a
+// bug. KEEL_E_UNSUPPORTED is not a bug, because a backend may have its own dtype or feature.
 void Ladder::check_template(keel_op op, keel_op_args *args, const OpTag &tag,
                             const Weight *weight) {
     OpCall call(op, args);
@@ -92,7 +92,7 @@ OpHandle Ladder::settle_native(keel_op op, keel_op_args *args, const OpTag &tag,
     planned->template_ = OpCall(op, args).without_memory();
     set_weight(op, args, weight, *device_);
     if (!has_plans(table)) {
-        planned->kernel_ = "as it comes"; // a refusal shows at the first call, see demote()
+        planned->kernel_ = "as it comes"; // the first call may be refused, see demote()
         return planned;
     }
     const keel_status status = device_->with_memory(
@@ -116,7 +116,7 @@ OpHandle Ladder::settle_native(keel_op op, keel_op_args *args, const OpTag &tag,
     return planned;
 }
 
-// The last two rungs: another device, below the rung that the op stands on.
+// Tries the last two rungs, which are on other devices and below the current rung of the op.
 bool Ladder::settle_elsewhere(PlannedOp &op, keel_op_args *args) {
     const bool try_fallback =
         op.rung_ != Rung::fallback && fallback_ != nullptr && fallback_ != device_;
@@ -131,7 +131,8 @@ bool Ladder::settle_on(PlannedOp &op, keel_op_args *args, const std::shared_ptr<
     target->require_alive("op_plan");
     if (op.weight_ != nullptr) {
         op.weight_->prepare(*target);
-        clear_weight(op.op_, args); // it does not cross: it lies on both sides
+        // weights are not copied between devices; each device has its own
+        clear_weight(op.op_, args);
     }
     keel_plan *plan = nullptr;
     std::string kernel = "as it comes";
@@ -206,8 +207,8 @@ uint64_t Ladder::crossed_bytes() const {
     return bytes;
 }
 
-// A backend without plans (or one that changed its mind) refused a call, without a side effect: the
-// ladder's next rung, loudly.
+// Called if a backend refuses a call without a side effect, because it has no plans or changed its
+// answer. Moves the op to the next rung and logs it.
 void Ladder::demote(PlannedOp &op, keel_op_args *args) {
     const std::string message = take_message(),
                       reason = message.empty() ? "the call was refused" : message;
@@ -222,8 +223,8 @@ void Ladder::demote(PlannedOp &op, keel_op_args *args) {
         op.device_->table().plan_destroy(op.device_->ctx(), op.plan_);
     }
     op.plan_ = nullptr;
-    // What comes next is planned for the largest shapes, as the first was; this call may be a small
-    // one.
+    // The next rung is planned for the largest shapes, like the first one. The current call may be
+    // smaller.
     keel_op_args *planned = op.template_.args();
     if (op.rung_ == Rung::native &&
         (op.composition_ = compose(*this, op.op_, planned, op.tag_, op.weight_))) {
@@ -237,7 +238,7 @@ void Ladder::demote(PlannedOp &op, keel_op_args *args) {
     }
     op.reason_ = reason;
     args->plan = nullptr;
-    if (!warned_of_.emplace(op.op_, reason).second) return; // the other layers' say the same
+    if (!warned_of_.emplace(op.op_, reason).second) return; // other layers would log the same text
     log().warn("{}: backend {} refused {} ({}); it runs {} from now on: {}", op.label_, refused_by,
                op_name(op.op_), reason, rung_name(op.rung_), op.kernel_);
 }

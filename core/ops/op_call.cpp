@@ -72,13 +72,14 @@ void OpCall::bytes(std::vector<std::byte> &out) const {
         out.insert(out.end(), bytes, bytes + sizeof value);
     };
     append(body_);
-    // Where the descriptors are stored makes no difference.
+    // Clears the pointers to descriptors, because their addresses do not matter.
     const auto clear = [&](uint16_t at) { std::memset(out.data() + at, 0, sizeof(void *)); };
     for (size_t i = 0; i < links_; ++i) clear(link_[i].at);
     for (const Operand &operand : operands_) clear(operand.at);
     append(op_);
     for (const Operand &operand : operands_) {
-        append(operand.name); // says which one it is: absent tensors are no operands
+        // the name tells operands apart, because absent tensors are not in the list
+        append(operand.name);
         append(operand.tensor);
     }
 }
@@ -101,7 +102,7 @@ template <typename T> void OpCall::link(const T *const &pointer, const T &target
     link_[links_++] = {offset(&pointer), offset(&target)};
 }
 
-// If there is a handle, the tensor is not looked at, and may be anything.
+// If there is a handle, the tensor is ignored and may be invalid.
 void OpCall::add_weight(keel_weight *const &weight, const keel_tensor *&tensor) {
     weight_at_ = offset(&weight);
     weight_tensor_at_ = offset(&tensor);

@@ -26,7 +26,7 @@ bool has_op(const keel_backend &table, keel_op op) {
 
 keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx,
                     const keel_op_args *args) {
-    HostServices::drop_error(); // a store to a thread's own memory
+    HostServices::drop_error(); // cheap: one store to thread-local memory
     switch (op) {
 #define KEEL_X(ID, slot, Args)                                                                     \
     case KEEL_OP_##ID: return table.slot(ctx, reinterpret_cast<const Args *>(args));

@@ -10,9 +10,10 @@
 namespace keel {
 namespace {
 
-constexpr size_t most_kept = 4; // a sequence needs one; several that take turns, one each
+// one sequence needs one recording; sequences that take turns need one each
+constexpr size_t most_kept = 4;
 constexpr uint32_t patience = 4,
-                   longest_skip = 256; // recordings in vain before steps are left alone
+                   longest_skip = 256; // patience: unused recordings; longest_skip: steps
 
 } // namespace
 
@@ -70,8 +71,9 @@ bool StepRecorder::fits_current() const {
     return current_ != nullptr && at < current_->ops.size() && current_->ops[at]->bytes == bytes_;
 }
 
-// To another recording that begins as this step did so far and goes on with the op that is looked
-// at; at the end of the step: that ends.
+// Changes to another recording that begins with this step's ops so far. The next op in that
+// recording must be the current op. At the end of the step the recording must end too. Returns
+// false if there is none.
 bool StepRecorder::change_over() {
     const size_t at = labels_.size();
     const bool ends = bytes_.empty();
@@ -103,13 +105,14 @@ bool StepRecorder::take(const PlannedOp &op, const keel_op_args *args) {
     return keep_recording(op, args);
 }
 
-// The ops that were the same as earlier ones so far are recorded again from those.
+// Begins a recording, and records again the ops of this step that matched the earlier recording so
+// far.
 bool StepRecorder::record_from_here() {
     device_.require_alive("recording a step");
     HostServices::drop_error();
     keel_status status = table_.begin(device_.ctx());
     if (status == KEEL_E_DEVICE_LOST) device_.fail(status, "recording a step");
-    if (status != KEEL_OK) { // not here, or not now
+    if (status != KEEL_OK) { // the backend cannot record this step, or cannot record now
         log().info("backend {}: this step is not recorded: {}", device_.plugin(), take_message());
         queue_one_by_one();
         note_miss();
@@ -139,7 +142,7 @@ bool StepRecorder::keep_recording(const PlannedOp &op, const keel_op_args *args)
     if (status == KEEL_E_DEVICE_LOST)
         device_.fail(status, fmt::format("{} ({})", op.label(), op_name(op.op())));
     if (status != KEEL_OK) {
-        // As an ordinary step it fails where it should, or goes down the ladder.
+        // As an ordinary step, the op fails at its own place or moves down the ladder.
         throw_away();
         queue_one_by_one();
         note_miss();
@@ -150,7 +153,7 @@ bool StepRecorder::keep_recording(const PlannedOp &op, const keel_op_args *args)
     return true;
 }
 
-// Ends the backend's recording without a result.
+// Ends the backend's recording and discards it.
 void StepRecorder::throw_away() noexcept {
     state_ = State::comparing;
     if (device_.is_lost()) return;
@@ -159,7 +162,7 @@ void StepRecorder::throw_away() noexcept {
     HostServices::drop_error();
 }
 
-// The step's ops so far, and from here on it is an ordinary step.
+// Queues the step's ops so far. From here on the step is an ordinary step.
 void StepRecorder::queue_one_by_one() {
     if (state_ == State::recording) throw_away();
     state_ = State::ordinary;
@@ -206,7 +209,7 @@ void StepRecorder::end() {
         keel_recording *handle = nullptr;
         HostServices::drop_error();
         const keel_status status = table_.end(device_.ctx(), &handle);
-        state_ = State::comparing; // ops are queued again
+        state_ = State::comparing; // the recording has ended, so ops can be queued again
         if (status == KEEL_E_DEVICE_LOST) device_.fail(status, "recording a step");
         if (status != KEEL_OK || handle == nullptr) {
             log().info("backend {}: this step is not recorded: {}", device_.plugin(),
@@ -215,7 +218,7 @@ void StepRecorder::end() {
             note_miss();
         } else {
             file(handle);
-            note_miss(); // until it is used
+            note_miss(); // counts as a miss until the recording is used
             submit(*kept_.back(), false);
         }
     }
@@ -223,7 +226,7 @@ void StepRecorder::end() {
     device_.stream().set_held_back(nullptr);
 }
 
-// The fresh recording takes the place of the one that was not used for longest.
+// Keeps the fresh recording. If the list is full, replaces the least recently used one.
 void StepRecorder::file(keel_recording *handle) {
     auto fresh = std::make_unique<Recording>();
     fresh->handle = handle;
@@ -261,7 +264,7 @@ void StepRecorder::abandon() noexcept {
     device_.stream().set_held_back(nullptr);
 }
 
-// What a recording names is going: the recording goes first.
+// A plan, weight or buffer is about to be destroyed. Recordings that use it are destroyed first.
 void StepRecorder::forget(const void *handle) noexcept {
     const auto names = [&](const auto &recording) { return recording->uses.contains(handle); };
     const bool fresh = std::any_of(fresh_.begin(), fresh_.end(), [&](const auto &op) {
@@ -270,7 +273,7 @@ void StepRecorder::forget(const void *handle) noexcept {
         return found;
     });
     if ((state_ == State::comparing && current_ != nullptr && names(current_)) || fresh) {
-        try { // ops of this step that were not queued yet name it
+        try { // ops of this step that are not queued yet use it
             interrupt();
         } catch (...) {
             failure_ = std::current_exception();

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <elf.h>
-#include <link.h> // ElfW: the structs of this machine's word size
+#include <link.h> // ElfW names the structs of this machine's word size
 #include <optional>
 #include <span>
 
@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// A copy, because the file does not promise alignment.
+// Returns a copy, because data in the file may be unaligned.
 template <typename T> std::optional<T> read_at(Bytes file, uint64_t offset) {
     if (offset > file.size() || file.size() - offset < sizeof(T)) return std::nullopt;
     T value;
@@ -32,7 +32,7 @@ std::optional<ElfW(Phdr)> segment(Bytes file, const ElfW(Ehdr) & header, uint16_
     return read_at<ElfW(Phdr)>(file, header.e_phoff + uint64_t{index} * sizeof(ElfW(Phdr)));
 }
 
-// The place in the file of an address in the loaded library.
+// The offset in the file of an address in the loaded library.
 std::optional<uint64_t> file_offset(Bytes file, const ElfW(Ehdr) & header, uint64_t address) {
     for (uint16_t i = 0; i < header.e_phnum; ++i) {
         const auto part = segment(file, header, i);
@@ -44,7 +44,7 @@ std::optional<uint64_t> file_offset(Bytes file, const ElfW(Ehdr) & header, uint6
     return std::nullopt;
 }
 
-// The dynamic strings: names that each end with a 0.
+// The table of dynamic strings. Each name in it ends with a 0 byte.
 std::string_view dynamic_strings(Bytes file) {
     const auto header = read_at<ElfW(Ehdr)>(file, 0);
     if (!header || !is_native_elf(*header)) return {};

@@ -8,7 +8,8 @@ namespace keel {
 
 #if defined(__x86_64__)
 
-constexpr uint32_t sticky_flags = 0x3f; // "an operation was inexact": a result, not a mode
+// status bits that operations set (such as "inexact"), not modes
+constexpr uint32_t sticky_flags = 0x3f;
 
 uint32_t fpu_mode() noexcept { return _mm_getcsr() & ~sticky_flags; }
 void set_fpu_mode(uint32_t mode) noexcept {

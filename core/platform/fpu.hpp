@@ -4,8 +4,9 @@
 
 namespace keel {
 
-// How this thread rounds, flushes and traps: the control bits of MXCSR (x86-64) or FPCR (AArch64);
-// 0 elsewhere. Loading a library that was linked with -ffast-math changes them silently.
+// The rounding, flush and trap modes of this thread: the control bits of MXCSR (x86-64) or FPCR
+// (AArch64); 0 on other machines. Loading a library that was linked with -ffast-math changes them
+// silently.
 uint32_t fpu_mode() noexcept;
 void set_fpu_mode(uint32_t mode) noexcept;
 

@@ -18,7 +18,7 @@ std::string trimmed(std::string_view text) {
     return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
 }
 
-// x86 has "model name"; ARM kernels often name the board ("Hardware") or nothing at all.
+// x86 has "model name". ARM kernels often have only the board's name ("Hardware"), or no name.
 std::string cpu_name(const fs::path &proc) {
     for (const std::string_view key : {"model name", "Model", "Hardware"}) {
         std::ifstream in(proc / "cpuinfo");
@@ -34,7 +34,7 @@ std::string cpu_name(const fs::path &proc) {
     return {};
 }
 
-// "32768K" or "1M"; 0 for anything else.
+// Parses "32768K" or "1M". Returns 0 for any other text.
 uint64_t cache_size(const fs::path &file) {
     std::ifstream in(file);
     uint64_t number = 0;

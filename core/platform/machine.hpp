@@ -6,15 +6,14 @@
 
 namespace keel {
 
-// What a benchmark's reader wants to know about the machine. Empty or 0 where the system does not
-// tell.
+// Facts about the machine for readers of a benchmark. Unknown members are empty or 0.
 struct MachineInfo {
-    std::string cpu;               // "AMD EPYC 9654", printable
-    uint64_t last_level_cache = 0; // bytes of the largest cache that the first processor sees
+    std::string cpu;               // for example "AMD EPYC 9654"; printable
+    uint64_t last_level_cache = 0; // bytes of the largest cache of the first processor
 };
 
-// Linux: /proc/cpuinfo and the cache folders of /sys. The arguments let tests give a made-up
-// system.
+// Linux: reads /proc/cpuinfo and the cache folders of /sys. Tests pass other folders to simulate a
+// machine.
 MachineInfo machine_info(const std::filesystem::path &proc = "/proc",
                          const std::filesystem::path &cpus = "/sys/devices/system/cpu");
 

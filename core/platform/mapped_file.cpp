@@ -20,8 +20,8 @@ namespace {
                 std::generic_category().message(error));
 }
 
-// Closes the descriptor when the constructor leaves, in whatever way: a mapping outlives its
-// descriptor.
+// Closes the descriptor when the constructor ends, also after an exception. The mapping does not
+// need the descriptor.
 class Descriptor {
   public:
     explicit Descriptor(int fd) : fd_(fd) {}
@@ -49,7 +49,8 @@ int system_advice(MappedFile::Advice advice) {
 } // namespace
 
 MappedFile::MappedFile(const std::filesystem::path &path) : path_(path.string()) {
-    // O_NONBLOCK: opening a pipe must not wait for a writer; it means nothing for regular files.
+    // O_NONBLOCK, because opening a pipe must not wait for a writer. It has no effect on regular
+    // files.
     const Descriptor fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (fd.get() < 0) refuse(path_, "open", errno);
     struct stat info {};
@@ -106,12 +107,13 @@ void MappedFile::drop(uint64_t offset, uint64_t length) const noexcept {
     if (offset >= size_) return;
     const uint64_t page = page_size();
     uint64_t end = offset + std::min(length, size_ - offset);
-    // The last page of the file has no neighbour that could still be in use.
+    // If the range ends at the file's end, its last page may be dropped whole: no other data shares
+    // the page.
     if (end != size_) end -= end % page;
     const uint64_t begin = (offset + page - 1) / page * page;
     if (begin >= end) return;
-    // Not posix_madvise: glibc makes its DONTNEED do nothing. On a read-only file mapping no data
-    // can be lost.
+    // Not posix_madvise(), because glibc ignores its DONTNEED. A read-only file mapping cannot lose
+    // data.
     ::madvise(const_cast<std::byte *>(data_ + begin), static_cast<size_t>(end - begin),
               MADV_DONTNEED);
 }

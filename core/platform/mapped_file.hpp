@@ -9,19 +9,19 @@
 
 namespace keel {
 
-// A read-only view of a whole regular file. Owns the mapping; movable, not copyable. Reading is
-// safe from any thread.
+// A read-only view of a whole regular file. It owns the mapping. Movable, not copyable. Any thread
+// may read.
 //
 // If another process shortens the file while it is mapped, reading past the new end raises SIGBUS.
-// No check can prevent that: model files are expected to be replaced (written beside, then
-// renamed), not truncated in place.
+// No check can prevent this. So replace a model file (write a new file beside it, then rename), and
+// do not truncate it in place.
 class MappedFile {
   public:
     enum class Advice { normal, sequential, random, will_need };
     static constexpr uint64_t to_end = std::numeric_limits<uint64_t>::max();
 
-    // Throws Error(input) with the path and the system's reason; directories, devices and pipes are
-    // refused. An empty file gives an empty view.
+    // Throws Error(input) with the path and the system's reason. Refuses directories, devices and
+    // pipes. An empty file gives an empty view.
     explicit MappedFile(const std::filesystem::path &path);
     ~MappedFile();
     MappedFile(MappedFile &&other) noexcept;
@@ -31,18 +31,18 @@ class MappedFile {
 
     const std::string &path() const noexcept { return path_; }
     uint64_t size() const noexcept { return size_; }
-    // Page-aligned at the front. Valid as long as this object.
+    // The first byte is page-aligned. Valid while this object lives.
     std::span<const std::byte> bytes() const noexcept {
         return {data_, static_cast<size_t>(size_)};
     }
 
-    // A hint for the given range (cut to the file); it changes speed, never content. What the
-    // system does not take is ignored.
+    // A hint for the given range, which is cut to the file. It changes speed, never content. A
+    // refusal of the system is ignored.
     void advise(Advice advice, uint64_t offset = 0, uint64_t length = to_end) const noexcept;
 
-    // Returns the pages that lie wholly inside the range to the system. They leave this process's
-    // resident set but may stay in the file cache, so that the next start is warm; touching the
-    // range again reads it again.
+    // Returns the pages that are wholly inside the range to the system. They leave this process's
+    // resident set, but may stay in the file cache, so the next start is fast. Using the range
+    // again reads it again.
     void drop(uint64_t offset, uint64_t length) const noexcept;
 
   private:

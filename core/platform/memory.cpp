@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr uint64_t huge_page = uint64_t{2} << 20;
 
-// The number in a file that holds one, such as memory.current; "max" and everything else that is no
-// number give none.
+// The number in a file that has one number, such as memory.current. nullopt for "max" and for any
+// other text.
 std::optional<uint64_t> read_number(const fs::path &path) {
     std::ifstream in(path);
     uint64_t value = 0;
@@ -42,19 +42,18 @@ std::optional<uint64_t> read_field(const fs::path &path, std::string_view key) {
     return std::nullopt;
 }
 
-// How the files of a control group are called.
+// The names of the files of a control group.
 struct GroupFiles {
     std::vector<const char *> limits;
     const char *used;
-    const char
-        *idle_cache; // in memory.stat: pages that are counted as used but given back on demand
+    const char *idle_cache; // key in memory.stat: pages that count as used but are freed on demand
 };
 const GroupFiles version_2 = {{"memory.max", "memory.high"}, "memory.current", "inactive_file "};
 const GroupFiles version_1 = {
     {"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file "};
 
-// Every group from the leaf to the root may hold a limit. Inside a container the path may not exist
-// below the mount; the mount's own root is the container's group then.
+// All groups from the leaf to the root, because each may have a limit. Inside a container the path
+// may not exist below the mount. Then the root of the mount is the container's group.
 std::vector<fs::path> up_to_root(const fs::path &mount, const std::string &path) {
     std::vector<fs::path> groups;
     for (fs::path group = fs::path(path).lexically_normal();; group = group.parent_path()) {
@@ -65,12 +64,11 @@ std::vector<fs::path> up_to_root(const fs::path &mount, const std::string &path)
 }
 
 struct Groups {
-    std::vector<fs::path>
-        unified; // version 2, leaf first; on hybrid systems it lies in a folder of its own
-    std::vector<fs::path> memory; // version 1, where that has the memory controller
+    std::vector<fs::path> unified; // version 2, leaf first; hybrid systems have it in a subfolder
+    std::vector<fs::path> memory;  // version 1, if it has the memory controller
 };
 
-// From lines such as "0::/path" (version 2) and "4:memory:/path" (version 1).
+// Parses lines such as "0::/path" (version 2) and "4:memory:/path" (version 1).
 Groups find_groups(const fs::path &proc, const fs::path &cgroup) {
     Groups groups;
     std::ifstream in(proc / "self" / "cgroup");
@@ -92,7 +90,7 @@ Groups find_groups(const fs::path &proc, const fs::path &cgroup) {
     return groups;
 }
 
-// Lowers `info` to what one group allows.
+// Lowers `info` to the limits of one group.
 void apply_group(MemoryInfo &info, const fs::path &group, const GroupFiles &files) {
     uint64_t limit = std::numeric_limits<uint64_t>::max();
     for (const char *file : files.limits) {
@@ -134,7 +132,7 @@ PageBuffer::PageBuffer(uint64_t bytes, std::string_view what) {
         throw_error(ErrorKind::resource, "{}: the system refused {} of memory", what,
                     format_bytes(bytes));
     }
-    // A hint: without huge pages large weights spend their time in address translation.
+    // A hint: without huge pages, address translation makes reading large weights slow.
     if (huge) ::madvise(block, static_cast<size_t>(bytes / huge_page * huge_page), MADV_HUGEPAGE);
     data_.reset(static_cast<std::byte *>(block));
     size_ = static_cast<size_t>(bytes);
@@ -146,7 +144,7 @@ uint64_t resident_bytes() noexcept {
         uint64_t size = 0;
         uint64_t resident = 0;
         if (in >> size >> resident) return resident * page_size();
-    } catch (...) { // a reading that is not there is not worth an exception
+    } catch (...) { // a failed reading is not an error
     }
     return 0;
 }

@@ -11,16 +11,16 @@
 
 namespace keel {
 
-// Bytes of a page of memory, a power of two.
+// The size of a memory page in bytes, a power of two.
 uint64_t page_size() noexcept;
 
-// A block of memory that begins on a page boundary (large blocks: on a huge page, which the system
-// is asked to use). Content is not initialized. Movable, not copyable.
+// A block of memory that begins on a page boundary. A large block begins on a huge page, and asks
+// the system to use huge pages. The content is not initialized. Movable, not copyable.
 class PageBuffer {
   public:
     PageBuffer() = default;
-    // Throws Error(resource) that names `what` and the size if the system refuses. 0 bytes give an
-    // empty buffer.
+    // Throws Error(resource) that names `what` and the size if the system refuses. With 0 bytes,
+    // the buffer is empty.
     PageBuffer(uint64_t bytes, std::string_view what);
 
     std::byte *data() noexcept { return data_.get(); }
@@ -37,33 +37,33 @@ class PageBuffer {
     size_t size_ = 0;
 };
 
-// Memory of this process that is in RAM, now and at its highest; 0 where the system does not tell.
+// Memory of this process in RAM, now and at its maximum. 0 if unknown.
 uint64_t resident_bytes() noexcept;
 uint64_t peak_resident_bytes() noexcept;
 
 struct MemoryInfo {
-    uint64_t total =
-        0; // bytes that this process could ever use: RAM, or the control group's limit if lower
+    // bytes that this process can use at most: RAM, or the control group's limit if it is lower
+    uint64_t total = 0;
     uint64_t available =
         0; // bytes that it can take now without swapping or being killed; file cache counts as free
-    std::string limited_by; // "system memory", or the control group whose limit is the tightest
+    std::string limited_by; // "system memory", or the control group with the lowest limit
 };
 
-// What the system offers now. Linux: MemAvailable of /proc/meminfo and memory.max, memory.high and
-// memory.current of the process's cgroup v2 and its parents, or memory.limit_in_bytes and so on
-// where version 1 has the memory. total == 0 means unknown. The arguments let tests give a made-up
-// system.
+// Memory of the system now. Linux: reads MemAvailable of /proc/meminfo, and memory.max, memory.high
+// and memory.current of the process's cgroup v2 and its parents. If version 1 has the memory
+// controller, reads memory.limit_in_bytes and the other files of version 1. total == 0 means
+// unknown. Tests pass other folders to simulate a system.
 MemoryInfo memory_info(const std::filesystem::path &proc = "/proc",
                        const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 
-// The folders of the process's cgroup v2 and its parents, leaf first; they need not exist.
+// The folders of the process's cgroup v2 and of its parents, leaf first. They may not exist.
 std::vector<std::filesystem::path>
 memory_groups(const std::filesystem::path &proc = "/proc",
               const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 
 // Throws Error(resource) "WHAT: needs 4.1 GiB of memory, 1.0 GiB is available (system memory);
-// CURE" if `bytes` is more than is available. To be asked before anything is allocated. Unknown
-// memory refuses nothing.
+// CURE" if `bytes` is more than the available memory. Call it before memory is allocated. If the
+// memory is unknown, it never throws.
 void require_memory(uint64_t bytes, std::string_view what, std::string_view cure,
                     const MemoryInfo &info);
 

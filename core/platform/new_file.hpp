@@ -8,12 +8,13 @@
 
 namespace keel {
 
-// A file that appears whole or not at all: written beside its place and renamed by publish();
-// without it, removed. Throws Error(input) where there is something other than a file already, or
-// the folder does not take one, Error(runtime) where it cannot be written.
+// A file that appears whole or not at all. It is written under a temporary name beside its place.
+// publish() renames it; without publish() it is removed. Throws Error(input) if the path is already
+// something other than a file, or if no file can be made in the folder. Throws Error(runtime) if
+// writing fails.
 class NewFile {
   public:
-    enum class Readers { owner, as_usual }; // as_usual: what the process' umask leaves
+    enum class Readers { owner, as_usual }; // as_usual: as the umask of the process allows
     explicit NewFile(std::filesystem::path path, Readers readers = Readers::owner);
     ~NewFile();
     NewFile(const NewFile &) = delete;
@@ -31,7 +32,8 @@ class NewFile {
     int fd_ = -1;
 };
 
-// A text as a file, whole or not at all, for everybody to read. Throws as NewFile does.
+// Writes a text to a file, whole or not at all. The umask decides who may read it. Throws as
+// NewFile does.
 void write_whole_file(const std::filesystem::path &path, std::string_view text);
 
 } // namespace keel

@@ -25,7 +25,7 @@ fs::path absolute_path(const fs::path &path) {
         throw_error(ErrorKind::input, "{}: cannot make the path absolute: {}", path.string(),
                     error.message());
     fs::path normal = full.lexically_normal();
-    // "a/b/" normalizes to a path with an empty last part, which compares unequal to "a/b"
+    // "a/b/" normalizes to a path with an empty last part, which is not equal to "a/b"
     if (!normal.has_filename() && normal.has_relative_path()) normal = normal.parent_path();
     return normal;
 }

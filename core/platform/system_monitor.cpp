@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "some avg10=1.25 avg60=..." of a PSI file.
+// Reads the value from "some avg10=1.25 avg60=..." of a PSI file.
 std::optional<double> some_avg10(const fs::path &path) {
     std::ifstream in(path);
     std::string word, value;
@@ -21,7 +21,7 @@ std::optional<double> some_avg10(const fs::path &path) {
         return std::nullopt;
     char *end = nullptr;
     const double percent = std::strtod(value.c_str() + 6, &end);
-    // Also false for a NaN.
+    // The condition also refuses NaN.
     if (end == value.c_str() + 6 || !(percent >= 0 && percent <= 100)) return std::nullopt;
     return percent;
 }
@@ -44,7 +44,7 @@ class Linux final : public SystemMonitor {
                 reading.stalled_where = file.string();
                 break;
             }
-        } catch (...) { // out of memory, of all things: the next reading tells
+        } catch (...) { // out of memory; the next reading may succeed
         }
         return reading;
     }

@@ -9,16 +9,16 @@
 
 namespace keel {
 
-// What the system says about its memory at one moment.
+// The state of the system's memory at one moment.
 struct MemoryReading {
-    MemoryInfo memory; // total 0: unknown
-    // Share of the last ten seconds, in percent, in which some task had to wait for memory (PSI,
-    // "some avg10"); nullopt: not told.
+    MemoryInfo memory; // total == 0: unknown
+    // Percentage of the last ten seconds in which some task waited for memory (PSI, "some avg10").
+    // nullopt if unknown.
     std::optional<double> stalled;
-    std::string stalled_where; // the file that tells it
+    std::string stalled_where; // the PSI file that was read
 };
 
-// Where readings come from: the system, or a test's script.
+// The source of readings: the system, or a script in tests.
 class SystemMonitor {
   public:
     SystemMonitor() = default;
@@ -26,20 +26,20 @@ class SystemMonitor {
     SystemMonitor(const SystemMonitor &) = delete;
     SystemMonitor &operator=(const SystemMonitor &) = delete;
 
-    // May be called from any thread; some tenths of a millisecond. Never throws: what cannot be
-    // read is unknown.
+    // Any thread may call it. It takes a few tenths of a millisecond. It never throws; values that
+    // cannot be read are unknown.
     virtual MemoryReading read() noexcept = 0;
 };
 
-// The machine: memory_info(), and PSI of the process's control group, or of the system where the
-// group has none. Each reading opens the files anew, so a limit that is changed while a model runs
-// counts from then on. The arguments let tests give a made-up system.
+// The monitor of this machine: memory_info(), and PSI of the process's control group, or of the
+// system if the group has none. Each reading opens the files again, so it sees limits that change
+// while a model runs. Tests pass other folders to simulate a system.
 std::shared_ptr<SystemMonitor>
 system_monitor(const std::filesystem::path &proc = "/proc",
                const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 
-// Gives memory that the process's allocator holds free back to the system, where it can. A few
-// milliseconds.
+// Returns memory that the process's allocator holds free to the system, if the C library supports
+// it. Takes a few milliseconds.
 void return_free_memory() noexcept;
 
 } // namespace keel

@@ -23,7 +23,7 @@ constexpr int64_t spin_max_ns = 100'000;
 
 thread_local bool running_region = false;
 
-// Rises in the child of each fork(): threads of the parent are not there.
+// Increases in the child of each fork(). The threads of the parent do not exist in the child.
 std::atomic<uint32_t> fork_count{0};
 
 void count_forks() {
@@ -50,14 +50,15 @@ int64_t now_ns() noexcept {
         .count();
 }
 
-// How long a thread spins before it parks. Halved when the wait outlasted the spinning (the one it
-// waits for is not running, or far away): with more runnable threads than cores it falls to
-// spin_min_ns. A wake-up takes longer than that, so two threads that park would park for ever
-// though both could run: now and then one spins for long again, and if that paid off, it stays with
-// it.
+// Decides how long a thread spins before it parks. If a wait is longer than the spinning, the time
+// is halved, down to spin_min_ns. This happens if the awaited thread is not running, for example if
+// there are more runnable threads than cores. A wake-up takes longer than spin_min_ns. So two
+// threads that both park would always park, even if both could run. Therefore, once in 64 failures,
+// a thread spins for spin_max_ns. If the wait ends while the thread spins, the time becomes
+// spin_max_ns again.
 class alignas(cache_line) Spin {
   public:
-    // Returns when `word` is no longer `old`.
+    // Returns when the value of `word` is not `old`.
     void wait(const std::atomic<uint32_t> &word, uint32_t old, bool crowded) noexcept {
         if (!crowded && spin(word, old)) return;
         while (word.load(std::memory_order_acquire) == old)
@@ -65,7 +66,7 @@ class alignas(cache_line) Spin {
     }
 
   private:
-    static constexpr uint32_t probe_every = 64; // failures
+    static constexpr uint32_t probe_every = 64; // number of failures between two long attempts
 
     bool spin(const std::atomic<uint32_t> &word, uint32_t old) noexcept {
         const bool probe = failures_ % probe_every == probe_every - 1;
@@ -78,7 +79,8 @@ class alignas(cache_line) Spin {
                 }
                 pause_cpu();
             }
-            const int64_t now = now_ns(); // asked for only now: hot waits are over sooner
+            // the clock is read only here, because a short wait ends before
+            const int64_t now = now_ns();
             if (end == 0) {
                 end = now + (probe ? spin_max_ns : budget_ns_);
             } else if (now >= end) {
@@ -94,12 +96,12 @@ class alignas(cache_line) Spin {
     uint32_t failures_ = 0;
 };
 
-// The processors that this thread may run on, beginning with the one after that it runs on now.
+// The processors on which this thread may run, beginning with the one after its current processor.
 std::vector<int> cpus_after_mine() {
     std::vector<int> cpus;
     cpu_set_t set;
     if (::sched_getaffinity(0, sizeof set, &set) != 0)
-        return cpus; // more than 1024 processors: do without
+        return cpus; // more than 1024 processors: threads are not pinned
     const int mine = ::sched_getcpu();
     for (int i = 1; i <= CPU_SETSIZE; ++i) {
         const int cpu = (mine + i) % CPU_SETSIZE;
@@ -112,16 +114,17 @@ void pin_this_thread(int cpu) noexcept {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
-    static_cast<void>(::sched_setaffinity(0, sizeof set, &set)); // a hint; refusal costs speed only
+    // a hint; a refusal only costs speed
+    static_cast<void>(::sched_setaffinity(0, sizeof set, &set));
 }
 
 struct alignas(cache_line) Word {
     std::atomic<uint32_t> value{0};
 };
 
-// A thread of the team other than the caller's.
+// A thread of the team. The caller of run() is not one.
 struct Worker {
-    Word go; // rises by one per region that it takes part in
+    Word go; // increases by one for each region in which the thread takes part
     Spin between_regions;
     Spin in_barrier;
     std::thread thread;
@@ -130,21 +133,21 @@ struct Worker {
 } // namespace
 
 struct ThreadTeam::State {
-    std::mutex mutex; // one region at a time; also guards what follows down to `crowded`
+    std::mutex mutex; // one region at a time; also guards the members from here to `crowded`
     std::vector<std::unique_ptr<Worker>> workers; // worker i of a region is workers[i - 1]
     uint32_t forks = fork_count.load(std::memory_order_relaxed);
 
-    // The running region; written by its caller before `go`, read by its workers after it.
+    // The running region. Its caller writes these members before `go`; its workers read them after
+    // `go`.
     Body body = nullptr;
     void *user = nullptr;
     uint32_t size = 0;
-    bool crowded =
-        false; // more workers than processors: spinning would keep the others from running
+    bool crowded = false; // more workers than processors: spinning would block other workers
     std::atomic<bool> stop{false};
 
     Word pending; // workers that have not finished
-    Word arrived; // at the barrier
-    Word phase;   // rises when a barrier opens
+    Word arrived; // workers that have reached the barrier
+    Word phase;   // increases when a barrier opens
     Spin caller_in_barrier;
     Spin caller_at_end;
 
@@ -155,24 +158,25 @@ struct ThreadTeam::State {
 };
 
 void ThreadTeam::State::work(ThreadTeam &team, Worker &self, uint32_t index) noexcept {
-    running_region = true; // all that this thread ever runs is bodies
+    running_region = true; // this thread runs nothing but bodies of regions
     bool was_crowded = false;
     for (uint32_t seen = 0;; ++seen) {
         self.between_regions.wait(self.go.value, seen, was_crowded);
         if (stop.load(std::memory_order_acquire)) return;
         was_crowded = crowded;
         body(user, Region(team, index, size));
-        // After the last decrement the caller may go on and write the members above: nothing is
-        // read here after it.
+        // After the last decrement the caller may write the members above. So nothing below reads
+        // them.
         if (pending.value.fetch_sub(1, std::memory_order_seq_cst) == 1) pending.value.notify_one();
     }
 }
 
-// A team of all processors is pinned, one worker each: woken threads tend to be put beside their
-// waker, and two that wait for each other on one processor are slow. The caller is never pinned:
-// threads that it makes later would inherit that. Smaller teams are left to the scheduler, as two
-// processes that pin to the same few processors would share them for ever. Makes threads until a
-// region of `wanted` workers can run; false if the system refuses.
+// Makes threads until a region of `wanted` workers can run. Returns false if the system refuses.
+// If the team has all processors, each worker is pinned to its own. Schedulers tend to place a
+// woken thread beside its waker, and two threads on one processor that wait for each other are
+// slow. The caller is never pinned, because threads that it creates later would inherit the mask. A
+// smaller team is not pinned, because two processes could pin to the same processors and share them
+// for ever.
 bool ThreadTeam::State::grow(ThreadTeam &team, uint32_t wanted) noexcept {
     try {
         std::vector<int> cpus = cpus_after_mine();
@@ -222,8 +226,8 @@ ThreadTeam::ThreadTeam(uint32_t cpus)
 }
 
 ThreadTeam::~ThreadTeam() {
-    // A forked child has the handles but not the threads: nothing to join, and destroying a
-    // joinable handle terminates.
+    // A forked child has the handles but not the threads. There is nothing to join, and destroying
+    // a joinable handle would terminate the process. So the state is leaked.
     if (state_->forks != fork_count.load(std::memory_order_relaxed))
         static_cast<void>(state_.release());
 }
@@ -247,7 +251,8 @@ ThreadTeam::Result ThreadTeam::run(uint32_t size, Body body, void *user) noexcep
     if (state_->forks != fork_count.load(std::memory_order_relaxed)) {
         std::unique_ptr<State> fresh(new (std::nothrow) State);
         if (!fresh) return Result::no_threads;
-        static_cast<void>(state_.release()); // the parent's threads: nothing to join here
+        // these are threads of the parent; there is nothing to join
+        static_cast<void>(state_.release());
         state_ = std::move(fresh);
     }
     State &state = *state_;

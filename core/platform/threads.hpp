@@ -6,27 +6,27 @@
 
 namespace keel {
 
-// Processors that this process may keep busy: the affinity mask, lowered to the CPU quota of the
-// process's cgroup v2 and its parents (rounded up). At least 1. The arguments let tests give a
-// made-up system.
+// The number of processors that this process can use: the affinity mask, limited by the CPU quota
+// of the process's cgroup v2 and its parents (rounded up). At least 1. Tests pass other folders to
+// simulate a system.
 uint32_t usable_cpus(const std::filesystem::path &proc = "/proc",
                      const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 
-// A team of threads that run one body together, again and again, with little delay. Threads are
-// made when a region first asks for them and stay until destruction. Between regions and in
-// barriers a thread spins for a short while, then parks; how long is learnt per thread, so that on
-// a busy machine the time is left to those who can use it.
+// A team of threads that run one body together, many times, with little delay. Threads are created
+// when a region first needs them, and live until the team is destroyed. Between regions and at
+// barriers a thread spins for a short time, then parks. Each thread learns how long to spin, so
+// that on a busy machine the time is left to threads that can use it.
 class ThreadTeam {
   public:
     static constexpr uint32_t max_workers = 256;
 
-    // A worker's view of a running region; lives as long as the body runs.
+    // A worker's view of a running region. Valid while the body runs.
     class Region {
       public:
-        uint32_t worker() const noexcept { return worker_; } // 0 is the caller of run()
+        uint32_t worker() const noexcept { return worker_; } // 0 for the caller of run()
         uint32_t size() const noexcept { return size_; }
-        // All workers meet here; what one wrote before is seen by all after. Same number of calls
-        // on each worker.
+        // Waits until all workers are here. After it, each worker sees the writes that the others
+        // made before it. Each worker must call it the same number of times.
         void barrier() const noexcept;
 
       private:
@@ -37,31 +37,32 @@ class ThreadTeam {
         uint32_t worker_;
         uint32_t size_;
     };
-    // The body; it must not throw: an exception that leaves it ends the process (std::terminate).
+    // The body of a region. It must not throw: an exception that leaves it ends the process
+    // (std::terminate).
     using Body = void (*)(void *user, const Region &region);
 
     enum class Result {
         done,
-        nested,     // called from inside a region of this or another team; nothing ran
-        bad_size,   // size above max_workers; nothing ran
-        no_threads, // the system refused to make a thread; nothing ran
+        nested,     // run() was called inside a region of this or another team; nothing ran
+        bad_size,   // size is above max_workers; nothing ran
+        no_threads, // the system refused to create a thread; nothing ran
     };
 
-    // `cpus`: processors the team may count on; above that it parks at once instead of spinning. 0:
-    // usable_cpus().
+    // `cpus` is the number of processors that the team may expect to have. A region with more
+    // workers parks at once instead of spinning. 0: usable_cpus().
     explicit ThreadTeam(uint32_t cpus = 0);
     ~ThreadTeam();
     ThreadTeam(const ThreadTeam &) = delete;
     ThreadTeam &operator=(const ThreadTeam &) = delete;
 
-    // Runs `body` on `size` workers (0: one per processor), the calling thread being worker 0;
-    // returns when all are through. size 1 is a plain call. Callers on different threads take
-    // turns. After fork() the child's team starts anew.
+    // Runs `body` on `size` workers and returns when all have finished. 0: one worker for each
+    // processor. The calling thread is worker 0. With size 1, run() just calls the body. Callers on
+    // different threads take turns. After fork() the child's team starts again without threads.
     Result run(uint32_t size, Body body, void *user) noexcept;
 
     uint32_t cpus() const noexcept { return cpus_; }
 
-    // True on a thread that runs a region's body, of any team.
+    // True on a thread that runs the body of a region, of any team.
     static bool inside_region() noexcept;
 
   private:

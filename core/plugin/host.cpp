@@ -14,7 +14,7 @@
 namespace keel {
 namespace {
 
-// A fixed block, so that reporting "out of memory" needs none.
+// A fixed buffer, so that reporting "out of memory" allocates nothing.
 struct ErrorSlot {
     static constexpr size_t capacity = 1024;
     bool set = false;
@@ -39,7 +39,7 @@ void KEEL_CALL write_log(const keel_host *, keel_log_level level, const char *ut
     try {
         const auto to = levels[std::clamp<keel_log_level>(level, KEEL_LOG_TRACE, KEEL_LOG_ERROR)];
         if (log().should_log(to)) log().write(to, printable(utf8, 2000));
-    } catch (...) { // a line lost for want of memory must not become an exception in a plugin
+    } catch (...) { // without memory for a log line, drop the line: no exception may enter a plugin
     }
 }
 
@@ -60,12 +60,12 @@ void *KEEL_CALL allocate(const keel_host *, uint64_t size, uint64_t align) {
 
 void KEEL_CALL release(const keel_host *, void *block) { std::free(block); }
 
-// A keel_region_fn and what its workers have to say, for the time of a region.
+// A keel_region_fn, and the first error of its workers. Lives while the region runs.
 struct RegionCall {
     keel_region_fn fn;
     void *user;
     std::mutex mutex{};
-    ErrorSlot error{}; // the first that a worker other than the caller set
+    ErrorSlot error{}; // the first error that a worker other than the caller set
 };
 
 void KEEL_CALL region_barrier(const keel_region *region) {
@@ -74,7 +74,7 @@ void KEEL_CALL region_barrier(const keel_region *region) {
 
 void region_body(void *user, const ThreadTeam::Region &at) {
     auto &call = *static_cast<RegionCall *>(user);
-    auto *core = const_cast<ThreadTeam::Region *>(&at); // the ABI's void*; only read through it
+    auto *core = const_cast<ThreadTeam::Region *>(&at); // the ABI passes a void*; it is only read
     const keel_region region = {KEEL_HEADER(keel_region), at.worker(), at.size(), region_barrier,
                                 core};
     if (at.worker() == 0) return call.fn(call.user, &region);

@@ -13,40 +13,41 @@
 
 namespace keel {
 
-// What a plugin said with set_error() about a call that failed.
+// The error that a plugin reported with set_error() for a failed call.
 struct HostError {
     keel_status status = KEEL_OK;
-    std::string message; // one line, fit for a terminal
+    std::string message; // one line, printable
 };
 
-// The services that the core gives to plugins: owner of a keel_host table and of the thread team
-// behind it. One for a process is enough; a test may make its own. It must outlive every object
-// that a plugin made with its table.
+// The services that the core gives to plugins. Owns a keel_host table and its thread team. A
+// process needs only one; a test may make its own. It must outlive every object that a plugin made
+// with its table.
 class HostServices {
   public:
-    // `threads`: processors to count on, what worker_count() tells plugins. 0: all that the process
-    // may use.
+    // `threads` is the number of processors for the team; worker_count() returns it to plugins. 0:
+    // all that the process may use.
     explicit HostServices(uint32_t threads = 0);
     HostServices(const HostServices &) = delete;
     HostServices &operator=(const HostServices &) = delete;
 
-    // Stays at the same address as long as this object.
+    // The address stays the same while this object lives.
     const keel_host *table() const noexcept { return &table_; }
     ThreadTeam &team() noexcept { return team_; }
 
-    // The last error that a plugin set on this thread, or on a worker of a region that this thread
-    // ran; reading clears it. Errors are per thread, not per host: to be taken right after a call
-    // failed, and dropped before one is made.
+    // Returns the last error that a plugin set on this thread, or on a worker of a region that this
+    // thread ran, and clears it. Errors are stored per thread, not per host. Call take_error()
+    // right after a call failed, and drop_error() before a call.
     static std::optional<HostError> take_error();
     static void drop_error() noexcept;
 
-    // What cancelled() tells plugins. request_cancel() may be called from a signal handler.
+    // Sets the value that cancelled() returns to plugins. A signal handler may call
+    // request_cancel().
     void request_cancel() noexcept { cancelled_.store(1, std::memory_order_relaxed); }
     void clear_cancel() noexcept { cancelled_.store(0, std::memory_order_relaxed); }
     bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed) != 0; }
 
-    // Adds a service that plugins find by name ("keel.name/1"). To be called before plugins use the
-    // table; `service` outlives this object.
+    // Adds a service that plugins find by name ("keel.name/1"). Call it before plugins use the
+    // table. `service` must outlive this object.
     void add_extension(const std::string &id, const void *service) { extensions_[id] = service; }
 
   private:
@@ -65,9 +66,10 @@ class HostServices {
     std::map<std::string, const void *, std::less<>> extensions_;
 };
 
-// "KEEL_E_OUT_OF_MEMORY"; "plugin status 65537" from 0x10000 on; "status 99" for the rest.
+// "KEEL_E_OUT_OF_MEMORY"; "plugin status 65537" from 0x10000 on; "status 99" for other unknown
+// values.
 std::string status_name(keel_status status);
-// What a status means, for people: "out of memory".
+// The meaning of a status in words: "out of memory".
 std::string status_text(keel_status status);
 
 } // namespace keel

@@ -4,9 +4,9 @@
 
 namespace keel {
 
-// Held around every [init] call into a plugin, so that no two of them meet (abi.h, THREAD TAGS):
-// pipelines may be made on several threads. One for all plugins: these calls are few, and a plugin
-// may share code with another.
+// Hold this lock during every [init] call into a plugin, so that no two of these calls run at the
+// same time (abi.h, THREAD TAGS). Several threads may make pipelines. There is one lock for all
+// plugins, because these calls are few and plugins may share code.
 [[nodiscard]] inline std::unique_lock<std::mutex> lock_plugin_init() {
     static std::mutex mutex;
     return std::unique_lock(mutex);

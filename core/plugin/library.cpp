@@ -36,7 +36,7 @@ std::string sanitizer_name(keel_sanitizer sanitizer) {
     }
 }
 
-// The opening of every error about a plugin: place, file.
+// The start of every error about a plugin: its place in the config and its file.
 std::string who_text(const SourceLocation &at, const fs::path &path) {
     return fmt::format("{}: plugin {}", to_string(at), printable(path.string(), 400));
 }
@@ -47,15 +47,16 @@ std::string copy_text(const char *text) {
 }
 
 void refuse_sanitizer(keel_sanitizer theirs, const std::string &who) {
-    // A plain plugin runs in any host; the reverse does not.
+    // A host with or without a sanitizer can run a plugin without one. A plugin with a sanitizer
+    // needs a host with the same one.
     if (theirs == KEEL_SANITIZER_NONE || theirs == own_sanitizer) return;
     throw_error(ErrorKind::plugin,
                 "{}: was built with {}, this Keel with {}; build both with the same KEEL_SANITIZE",
                 who, sanitizer_name(theirs), sanitizer_name(own_sanitizer));
 }
 
-// What has to be known before the library is mapped: a sanitizer's runtime that comes second ends
-// the process.
+// Checks that must be made before the library is mapped: a sanitizer's runtime ends the process if
+// it is loaded second.
 void check_file(const fs::path &path, const std::string &who) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
@@ -78,7 +79,8 @@ void check_file(const fs::path &path, const std::string &who) {
     }
 }
 
-// The loader's own words out of Boost's: "... (dlerror system message: WORDS): CODE [...]".
+// Extracts the loader's message from Boost's text: "... (dlerror system message: MESSAGE): CODE
+// [...]".
 std::string loader_words(std::string_view what) {
     constexpr std::string_view mark = "dlerror system message: ";
     if (const size_t at = what.find(mark); at != std::string_view::npos) {
@@ -123,8 +125,8 @@ SharedLibrary open_library(const fs::path &path, const std::string &who) {
     return library;
 }
 
-// Holds on to a library to the end of the process. The list is never destroyed, but can be reached:
-// no leak to report.
+// Keeps a library mapped to the end of the process. The list is never destroyed. It stays
+// reachable, so leak checkers do not report it.
 void keep_mapped(SharedLibrary library) {
     static std::mutex mutex;
     static auto *const libraries = new std::vector<SharedLibrary>;
@@ -132,7 +134,8 @@ void keep_mapped(SharedLibrary library) {
     libraries->push_back(std::move(library));
 }
 
-// An entry symbol of another major than ours.
+// The ABI major of a plugin whose entry symbol has another major than Keel's. nullopt if there is
+// none.
 std::optional<uint32_t> other_major(const SharedLibrary &library) {
     for (uint32_t major = 0; major < 16; ++major) {
         if (major != KEEL_ABI_MAJOR && library.has("keel_plugin_query_v" + std::to_string(major)))
@@ -258,8 +261,8 @@ PluginLibrary::PluginLibrary(const fs::path &path, const SourceLocation &at) : p
     } catch (const Error &failure) {
         throw_error(ErrorKind::plugin, "{}: {}", who, failure.what());
     }
-    // Accepted: from here on the library stays mapped. Refused ones were closed by `library` on the
-    // way out.
+    // The plugin is accepted, so the library stays mapped from here on. If a check above throws,
+    // `library` closes the file.
     keep_mapped(std::move(library));
 }
 

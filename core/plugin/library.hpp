@@ -15,19 +15,19 @@
 
 namespace keel {
 
-// "backend", "policy", "budget allocator".
+// "backend", "policy" or "budget allocator".
 std::string kind_name(keel_plugin_kind kind);
-// "0.1" of major << 16 | minor.
+// "0.1" for a version that is stored as major << 16 | minor.
 std::string abi_text(uint32_t version);
 
-// A plugin that was loaded, checked and adopted: whatever it may read or call later was copied and
-// is known to be there. The library stays mapped to the end of the process, on purpose: a driver's
-// threads and exit handlers may outlive us.
+// A plugin that was loaded, checked and adopted. The core has copied and checked everything that it
+// reads or calls later. The library stays mapped to the end of the process, because threads and
+// exit handlers of a driver may still run its code.
 class PluginLibrary {
   public:
-    // Loads the library at an absolute path. `at` is the place in the config that names it, for
-    // errors. Every refusal throws Error(plugin) with plugin, place, reason and cure, and closes
-    // the library.
+    // Loads the library at an absolute path. `at` is the place in the config that names the
+    // library, for errors. If the library is refused, closes it and throws Error(plugin) with
+    // plugin, place, reason and remedy.
     PluginLibrary(const std::filesystem::path &path, const SourceLocation &at);
     PluginLibrary(const PluginLibrary &) = delete;
     PluginLibrary &operator=(const PluginLibrary &) = delete;
@@ -35,7 +35,8 @@ class PluginLibrary {
     const std::filesystem::path &path() const noexcept { return path_; }
     const std::string &id() const noexcept { return id_; }
     keel_plugin_kind kind() const noexcept { return descriptor_.kind; }
-    std::string name() const { return kind_name(kind()) + ' ' + id_; } // "policy snapkv"
+    // kind and id: "policy snapkv"
+    std::string name() const { return kind_name(kind()) + ' ' + id_; }
     const std::string &version() const noexcept { return version_; }
     const std::string &vendor() const noexcept { return vendor_; }
     const std::string &license() const noexcept { return license_; }
@@ -44,17 +45,17 @@ class PluginLibrary {
     uint32_t abi_version() const noexcept { return descriptor_.h.abi_version; }
     uint64_t caps() const noexcept { return descriptor_.caps; }
     const ParamTable &params() const noexcept { return params_; }
-    // NULL if the plugin does not have it.
+    // The plugin's extension `id`. NULL if the plugin does not have it.
     const void *extension(const char *id) const;
 
-    // The core's own copy of the table: required slots are set, what the plugin lacks is NULL.
+    // The core's copy of the table. Required slots are set. Slots that the plugin lacks are NULL.
     // Throws Error(internal) if the plugin is of another kind.
     const keel_backend &backend() const { return table<keel_backend>(); }
     const keel_policy &policy() const { return table<keel_policy>(); }
     const keel_allocator &allocator() const { return table<keel_allocator>(); }
 
     // Throws Error(plugin) "...: sliding_window is a policy, a backend is wanted here; ..." if the
-    // kind is another one.
+    // plugin is of another kind.
     void require_kind(keel_plugin_kind wanted, const SourceLocation &at) const;
 
   private:
@@ -71,8 +72,8 @@ class PluginLibrary {
     std::variant<std::monostate, keel_backend, keel_policy, keel_allocator> table_;
 };
 
-// Adopts a plugin's table by copy and checks it; `who` opens the errors. Part of PluginLibrary, and
-// for backends that do not come from a library (tests, wrappers).
+// Copies a plugin's table and checks it. `who` is the start of errors. PluginLibrary uses these
+// functions; so do tests and wrappers for backends that do not come from a library.
 keel_backend adopt_backend(const void *vtable, const std::string &who);
 keel_policy adopt_policy(const void *vtable, const std::string &who);
 keel_allocator adopt_allocator(const void *vtable, const std::string &who);

@@ -5,8 +5,8 @@
 
 namespace keel {
 
-// Conversions spread over the host's thread team, which must outlive the result. An exception in a
-// task is carried to the caller.
+// Runs conversions on the host's thread team. `host` must outlive the result. An exception in a
+// task is rethrown on the calling thread.
 ParallelFor parallel_on(HostServices &host);
 
 } // namespace keel

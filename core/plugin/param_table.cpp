@@ -18,8 +18,8 @@ constexpr uint32_t max_params = 1000;
 constexpr size_t max_text = 4096;
 constexpr double int64_edge = 9223372036854775808.0; // 2^63
 
-// A plugin's string, cut at a sane length, so that a missing NUL cannot run through memory for
-// long.
+// Copies a plugin's string, at most max_text bytes, so that a string without a NUL is not read
+// without limit.
 std::string copy_text(const char *text) {
     return text == nullptr ? std::string() : std::string(text, ::strnlen(text, max_text));
 }
@@ -62,7 +62,7 @@ std::optional<bool> parse_bool(std::string_view text) {
     return std::nullopt;
 }
 
-// A value that passed the check of its row.
+// A value that satisfies its row of the table.
 struct Parsed {
     int64_t i = 0;
     double f = 0;
@@ -72,7 +72,7 @@ bool is_choice(const ParamSpec &spec, std::string_view text) {
     return std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end();
 }
 
-// None if the text is not of the row's type or out of its range.
+// nullopt if the text does not have the row's type, or is out of its range.
 std::optional<Parsed> parse(const ParamSpec &spec, std::string_view text) {
     Parsed value;
     switch (spec.type) {
@@ -123,7 +123,7 @@ bool has_text(const ParamSpec &spec) {
            spec.type == KEEL_PARAM_PATH;
 }
 
-// A quoted number is a string: taking it would hide that YAML and Keel see different things.
+// A number in quotes is a string. Accepting it would hide that YAML and Keel read different values.
 bool form_fits(const ParamSpec &spec, GivenParam::Form form) {
     return form == GivenParam::Form::plain || (has_text(spec) && form == GivenParam::Form::quoted);
 }
@@ -250,7 +250,8 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
     }
 
     ParamValues result;
-    result.texts_.reserve(specs_.size() * 2); // never grows: the values point into it
+    // must never reallocate, because the values point into it
+    result.texts_.reserve(specs_.size() * 2);
     result.values_.reserve(specs_.size());
     for (size_t i = 0; i < specs_.size(); ++i) {
         const ParamSpec &spec = specs_[i];
@@ -269,8 +270,9 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
                      owner_, spec.expects(), found_text(*param),
                      spec.type == KEEL_PARAM_CHOICE ? did_you_mean(text, spec.choices) : cure);
         }
+        // relative to the folder of the file that has the parameter
         const bool relative = spec.type == KEEL_PARAM_PATH && param != nullptr && !text.empty() &&
-                              !is_choice(spec, text); // to the folder of the file that names it
+                              !is_choice(spec, text);
         const std::string shown = relative ? resolve_path(param->folder, text).string() : text;
         const char *key = result.texts_.emplace_back(spec.key).c_str();
         const char *value = has_text(spec) ? result.texts_.emplace_back(shown).c_str() : nullptr;

@@ -12,48 +12,52 @@
 
 namespace keel {
 
-// One row of a plugin's parameter table, checked and copied: nothing in it points into the plugin.
+// One row of a plugin's parameter table, checked and copied. It has no pointers into the plugin.
 struct ParamSpec {
     std::string key;
     std::string doc;
     keel_param_type type = KEEL_PARAM_STRING;
-    bool required = false;            // no default: the config must name it
-    double min = 0, max = 0;          // INT, FLOAT: inclusive
-    std::string default_text;         // as it would stand in YAML
-    std::vector<std::string> choices; // CHOICE: what it may be; PATH: words that are no path
+    // true: there is no default, so the config must give the parameter
+    bool required = false;
+    double min = 0, max = 0;          // for INT and FLOAT; both ends are allowed
+    std::string default_text;         // as YAML
+    std::vector<std::string> choices; // CHOICE: the allowed words; PATH: words that are not paths
 
-    // "an integer from 1 to 4096", "true or false", "one of: avg, max": for errors and `keel
-    // plugins show`.
+    // The allowed values for errors and `keel plugins show`: "an integer from 1 to 4096", "true or
+    // false", "one of: avg, max".
     std::string expects() const;
 };
 
 // A parameter as the config gives it.
 struct GivenParam {
-    // How the value was written. `plain` is a YAML scalar without quotes, and what follows `=` on
-    // the command line.
+    // The form in which the value was written. `plain` is a YAML scalar without quotes, or the text
+    // after `=` on the command line.
     enum class Form { plain, quoted, null, list, map };
 
     std::string key;
-    std::string text; // of a scalar
+    std::string text; // if the value is a scalar
     Form form = Form::plain;
-    SourceLocation at;            // of the value
-    SourceLocation key_at;        // of the key; nothing known: the value's
-    std::filesystem::path folder; // that a relative path starts from; empty: the working directory
+    SourceLocation at;     // place of the value
+    SourceLocation key_at; // place of the key; if unknown, place of the value
+    // folder at which a relative path starts; empty: the working directory
+    std::filesystem::path folder;
 
     const SourceLocation &where_key() const { return key_at.file.empty() ? at : key_at; }
 };
 
-// A plugin's parameters, complete and in the order of its table, in the form that its create calls
-// take.
+// The parameters of a plugin, complete and in the order of its table. They have the form that the
+// plugin's create calls take.
 class ParamValues {
   public:
     ParamValues() = default;
     ParamValues(ParamValues &&) = default;
     ParamValues &operator=(ParamValues &&) = default;
-    ParamValues(const ParamValues &) = delete; // the array points into itself
+    // not copyable, because the array has pointers into the object
+    ParamValues(const ParamValues &) = delete;
     ParamValues &operator=(const ParamValues &) = delete;
 
-    // NULL if there are none. Valid as long as this object, or the one that it was moved to.
+    // NULL if there are no parameters. Valid while this object lives, or the object to which it was
+    // moved.
     const keel_param *const *data() const noexcept {
         return pointers_.empty() ? nullptr : pointers_.data();
     }
@@ -63,7 +67,7 @@ class ParamValues {
 
   private:
     friend class ParamTable;
-    std::vector<std::string> texts_; // what `key` and `s` point to
+    std::vector<std::string> texts_; // storage for `key` and `s` of the parameters
     std::vector<keel_param> values_;
     std::vector<const keel_param *> pointers_;
 };
@@ -73,16 +77,21 @@ class ParamTable {
   public:
     ParamTable() = default;
     // `owner` names the plugin in errors: "policy snapkv". Throws Error(plugin) if the table is not
-    // well-formed: keys unique and snake_case, known types, ranges in order, choices given,
-    // defaults that pass their own check.
+    // well-formed. It is well-formed if:
+    // - keys are unique and snake_case
+    // - types are known
+    // - each range has min <= max
+    // - a CHOICE has choices
+    // - each default is an allowed value
     ParamTable(std::string owner, const keel_param_spec *const *specs, uint32_t n);
 
     const std::string &owner() const noexcept { return owner_; }
     std::span<const ParamSpec> specs() const noexcept { return specs_; }
 
-    // Checks what the config gives and fills in the rest. `where` is the place of the plugin's
-    // section, for what is missing. Throws Error(input) "FILE:LINE:COLUMN: ..." for an unknown or
-    // doubled key, a wrong type, a value out of range, a missing required key.
+    // Checks the parameters of the config and adds defaults for the others. `where` is the place of
+    // the plugin's section; errors about missing parameters name it. Throws Error(input)
+    // "FILE:LINE:COLUMN: ..." for an unknown key, a repeated key, a wrong type, a value out of
+    // range, or a missing required key.
     ParamValues bind(std::span<const GivenParam> given, const SourceLocation &where) const;
 
   private:

@@ -10,20 +10,22 @@
 
 namespace keel {
 
-// Where a config names a plugin and gives its parameters, so that a call that fails later still
-// names the line to look at. Empty for a plugin that no config names.
+// The places in a config that name a plugin and give its parameters. So a call that fails later can
+// still name the line of the config. Empty for a plugin that no config names.
 struct PluginPlaces {
     SourceLocation plugin;
     std::vector<std::pair<std::string, SourceLocation>>
-        params; // those that the config gives: key, place of the value
+        params; // for each parameter that the config gives: key, place of the value
 
-    // The place in the config that a plugin's message is about: that of the first parameter whose
-    // key is a word of the message, else that of the plugin. (A plugin gives no place, only words.)
+    // The place in the config that a plugin's message is about. A plugin gives only text, no place.
+    // So this is the place of the first parameter whose key is a word of the message, else the
+    // place of the plugin.
     const SourceLocation &of(std::string_view message) const;
-    // "FILE:LINE:COLUMN: " in front of an error with that message; empty if nothing is known.
+    // "FILE:LINE:COLUMN: ", for the front of an error with this message. Empty if no place is
+    // known.
     std::string prefix(std::string_view message) const { return prefix(of(message)); }
     static std::string prefix(const SourceLocation &at);
-    // Throws Error(plugin). Its text is the formatted text after the place of(message).
+    // Throws Error(plugin). Its text is the place of(message), then the formatted text.
     template <typename... Args>
     [[noreturn]] void fail(std::string_view message, fmt::format_string<Args...> format,
                            Args &&...args) const {

@@ -30,8 +30,8 @@ void add_environment(std::vector<fs::path> &folders) {
         const size_t end = std::min(rest.find(':'), rest.size());
         const fs::path folder = rest.substr(0, end);
         rest.remove_prefix(std::min(end + 1, rest.size()));
-        if (folder.empty())
-            continue; // "a::b": an empty entry means the working directory elsewhere; not here
+        // for "a::b", other programs take the empty entry as the working directory; Keel ignores it
+        if (folder.empty()) continue;
         if (!folder.is_absolute()) {
             throw_error(
                 ErrorKind::usage,
@@ -44,7 +44,7 @@ void add_environment(std::vector<fs::path> &folders) {
     }
 }
 
-// Plugin files of one folder by name; a folder that is not there or cannot be read has none.
+// The plugin files of a folder, by name. Empty if the folder does not exist or cannot be read.
 std::vector<PluginFile> files_in(const fs::path &folder) {
     std::vector<PluginFile> files;
     std::error_code error;
@@ -74,9 +74,8 @@ std::vector<PluginFile> files_in(const fs::path &folder) {
              printable(name), suffix, looked.empty() ? "any folder (none is set)" : looked, cure);
 }
 
-// The folder of the library that this code is part of, where that is none of a program's own:
-// libkeel. Empty for a program. Only what is known by an absolute path counts, so that the working
-// directory never does.
+// The folder of libkeel, if this code is part of libkeel. Empty if it is part of a program. Only
+// absolute paths count, so the result is never the working directory.
 fs::path library_folder() {
     static const char here = 0;
     Dl_info info{};
@@ -96,7 +95,8 @@ std::vector<fs::path> default_plugin_folders() {
         add_once(folders, library / "keel/plugins");
     const fs::path beside = executable_path().parent_path() / "..";
     add_once(folders, beside / "lib/keel/plugins");
-    add_once(folders, beside / KEEL_LIBDIR / "keel/plugins"); // lib64, lib/x86_64-linux-gnu
+    // KEEL_LIBDIR is for example lib64 or lib/x86_64-linux-gnu
+    add_once(folders, beside / KEEL_LIBDIR / "keel/plugins");
     add_once(folders, fs::path(KEEL_FULL_LIBDIR) / "keel/plugins");
     return folders;
 }
@@ -137,7 +137,7 @@ const PluginLibrary &PluginRegistry::get(const std::string &name_or_path,
     const fs::path path = find_plugin(name_or_path, at, folders_);
     std::error_code error;
     fs::path key = fs::canonical(path, error);
-    if (error) key = path; // PluginLibrary says what is wrong with it
+    if (error) key = path; // PluginLibrary reports the error
     const std::lock_guard lock(mutex_);
     auto found = loaded_.find(key);
     if (found == loaded_.end())

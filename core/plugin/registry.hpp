@@ -13,48 +13,53 @@
 
 namespace keel {
 
-// Where plugins are looked for by name, in this order: the folders of KEEL_PLUGIN_PATH (a list with
-// ':' between), keel/plugins beside libkeel (in a program that has Keel as a library),
-// ../lib/keel/plugins beside the executable, the folder that this build installs to. Never the
-// working directory. Throws Error(usage) if KEEL_PLUGIN_PATH holds a relative path.
+// The folders that are searched for a plugin by name, in this order:
+// - the folders of KEEL_PLUGIN_PATH (a list with ':' between)
+// - keel/plugins beside libkeel, in a program that uses Keel as a library
+// - ../lib/keel/plugins beside the executable
+// - the folder to which this build installs
+// The working directory is never searched. Throws Error(usage) if KEEL_PLUGIN_PATH has a relative
+// path.
 std::vector<std::filesystem::path> default_plugin_folders();
 
-// The file of a plugin, absolute. `name_or_path` is a name ("cpu") that is looked up as NAME.so in
-// the folders, the first hit wins; or, with a '/' or ".so" in it, a path, which the caller has made
-// absolute (a YAML file's paths are relative to that file). Nothing is loaded. Throws Error(plugin)
-// with the folders searched and near names.
+// The absolute path of a plugin's file. Loads nothing. If `name_or_path` has a '/' or ".so", it is
+// a path, which the caller must have made absolute. (A path in a YAML file is relative to that
+// file.) Otherwise it is a name such as "cpu". The first file NAME.so in the folders is taken.
+// Throws Error(plugin) that names the folders and similar names.
 std::filesystem::path find_plugin(const std::string &name_or_path, const SourceLocation &at,
                                   const std::vector<std::filesystem::path> &folders);
 
-// True if a config's `plugin:` value is a path and not a name.
+// True if the value of a config's `plugin:` key is a path, not a name.
 bool is_plugin_path(std::string_view name_or_path);
 
 // A plugin file in one of the folders.
 struct PluginFile {
-    std::string name;           // as a config would name it
-    std::filesystem::path path; // absolute
-    bool shadowed = false;      // a file of the same name in an earlier folder is taken instead
+    std::string name;           // the name that a config uses
+    std::filesystem::path path; // an absolute path
+    // an earlier folder has a file of the same name, which is used instead
+    bool shadowed = false;
 };
 
-// The plugins that this process has loaded. Each file is loaded once, whatever name led to it.
-// Thread-safe.
+// The plugins that this process has loaded. Each file is loaded once, even if several names lead to
+// it. Thread-safe.
 class PluginRegistry {
   public:
     explicit PluginRegistry(std::vector<std::filesystem::path> folders)
         : folders_(std::move(folders)) {}
 
-    // The process's own, with the default folders; never destroyed, as its plugins stay mapped.
+    // The registry of the process, with the default folders. It is never destroyed, because its
+    // plugins stay mapped.
     static PluginRegistry &process();
 
-    // Finds and loads. The reference is valid as long as the registry. Throws Error(plugin) as
-    // find_plugin(), PluginLibrary and require_kind() do, and if a plugin found by name calls
-    // itself by another.
+    // Finds and loads a plugin. The reference is valid while the registry lives. Throws
+    // Error(plugin) as find_plugin(), PluginLibrary and require_kind() do. Also throws if a plugin
+    // that was found by name has another name in its descriptor.
     const PluginLibrary &get(const std::string &name_or_path, keel_plugin_kind kind,
                              const SourceLocation &at);
-    // Of any kind: for `keel plugins show`.
+    // Gets a plugin of any kind, for `keel plugins show`.
     const PluginLibrary &get(const std::string &name_or_path, const SourceLocation &at);
 
-    // The .so files in the folders, sorted by name; nothing is loaded. For `keel plugins list`.
+    // The .so files in the folders, sorted by name. Loads nothing. For `keel plugins list`.
     std::vector<PluginFile> list() const;
 
     const std::vector<std::filesystem::path> &folders() const noexcept { return folders_; }
@@ -62,7 +67,7 @@ class PluginRegistry {
   private:
     std::vector<std::filesystem::path> folders_;
     std::mutex mutex_;
-    std::map<std::filesystem::path, std::unique_ptr<PluginLibrary>> loaded_; // by canonical path
+    std::map<std::filesystem::path, std::unique_ptr<PluginLibrary>> loaded_; // key: canonical path
 };
 
 } // namespace keel

@@ -12,14 +12,15 @@ namespace {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-// Which slots query i of m sees, of a head of `length` slots.
+// The slots that query i of m sees, in a head with `length` slots.
 std::vector<bool> seen_slots(bool causal, int64_t i, int64_t m, int64_t length) {
     std::vector<bool> seen(static_cast<size_t>(length), true);
     for (int64_t j = 0; j < length && causal; ++j) seen[j] = j <= length - m + i;
     return seen;
 }
 
-// Hides what is outside a window of the model: position - positions[j] < window.
+// Hides the slots that are outside a window of the model. A slot j is inside if position -
+// positions[j] < window.
 void hide_outside_window(std::vector<bool> &seen, const Cache &cache, int64_t head,
                          int64_t position, int64_t window) {
     for (size_t j = 0; j < seen.size(); ++j) {
@@ -32,8 +33,8 @@ void cap_logits(Row &logits, double cap) {
     for (double &logit : logits) logit = cap * std::tanh(logit / cap);
 }
 
-// Softmax over the seen slots, in place; the others become 0. Returns log(sum of exp), -inf if none
-// is seen.
+// Softmax over the seen slots, in place. The other slots become 0. Returns log(sum of exp), or -inf
+// if no slot is seen.
 double softmax_seen(Row &logits, const std::vector<bool> &seen) {
     double largest = minus_infinity;
     double sum = 0;
@@ -63,7 +64,7 @@ std::vector<Row> values_of(const Cache &cache, int64_t head, int64_t length) {
     return values;
 }
 
-// scale * q . K[j] for the seen slots.
+// Computes scale * q . K[j] for the seen slots j.
 Row logits_of(const Row &q, const std::vector<Row> &keys, const std::vector<bool> &seen,
               double scale) {
     Row logits(keys.size(), 0.0);
@@ -73,7 +74,7 @@ Row logits_of(const Row &q, const std::vector<Row> &keys, const std::vector<bool
     return logits;
 }
 
-// sum_j p[j] V[j] over the seen slots.
+// Computes sum_j p[j] V[j] over the seen slots j.
 Row weighted_sum(const Row &p, const std::vector<Row> &values, const std::vector<bool> &seen,
                  int64_t n) {
     Row sum(static_cast<size_t>(n), 0.0);
@@ -157,7 +158,7 @@ void check_attention_scores(const keel_attention_scores_args &a) {
 
 namespace {
 
-// Slots inside one of the ranges.
+// The slots that are inside one of the ranges.
 std::vector<bool> in_ranges(const keel_tensor *ranges, int64_t length) {
     const View view = bind(ranges);
     std::vector<bool> inside(static_cast<size_t>(length), false);
@@ -171,7 +172,7 @@ std::vector<bool> in_ranges(const keel_tensor *ranges, int64_t length) {
 
 } // namespace
 
-// attention's probabilities (or logits) of given queries, reduced to one number per slot
+// The probabilities (or logits) of attention for given queries, reduced to one number per slot.
 void run_attention_scores(const keel_attention_scores_args &a) {
     const View q = bind(a.q);
     const Cache cache(*a.kv);

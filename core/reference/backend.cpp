@@ -16,7 +16,7 @@ keel_status report(const Context *context) noexcept {
         status = refusal.status;
         try {
             why = refusal.why;
-        } catch (...) { // no memory for the words: the status is enough
+        } catch (...) { // no memory for the message; the status is enough
         }
     } catch (const std::bad_alloc &) {
         status = KEEL_E_OUT_OF_MEMORY;
@@ -37,7 +37,8 @@ constexpr const char *op_names[] = {"",
 #undef KEEL_NAME
 };
 
-// Our layout of their args, with what they lack zeroed; features that we do not know are refused.
+// Copies the caller's args into this version's struct, with missing members zeroed. Refuses
+// features that this version does not know.
 template <typename Args> Args adopt_args(keel_op op, const Args *theirs) {
     Args args;
     if (keel_adopt(&args, sizeof(Args), theirs, sizeof(keel_op_args)) != KEEL_OK) {

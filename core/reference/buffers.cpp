@@ -8,7 +8,8 @@ namespace keel::reference {
 namespace {
 
 constexpr uint64_t alignment = 64;
-constexpr uint64_t most_bytes = uint64_t{1} << 40; // above, the system is not even asked
+// larger buffers are refused without a call to the system
+constexpr uint64_t most_bytes = uint64_t{1} << 40;
 
 keel_status KEEL_CALL device_count(const keel_host *, uint32_t *n) {
     *n = 1;
@@ -71,8 +72,8 @@ keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *their
             need_that(desc.host != nullptr, "IMPORT without memory");
             buffer->data = static_cast<std::byte *>(desc.host);
         } else {
-            // A RESERVE buffer is plain memory too: the system backs its pages when they are first
-            // touched.
+            // A RESERVE buffer is plain memory too, because the system allocates its pages when
+            // they are first touched.
             if (desc.size > most_bytes)
                 refuse(KEEL_E_OUT_OF_MEMORY, "a buffer beyond any machine's memory");
             const uint64_t rounded = (desc.size + alignment - 1) / alignment * alignment;
@@ -172,7 +173,7 @@ void fill_memory_slots(keel_backend &table) {
     table.buffer_read = buffer_read;
     table.flush = flush;
     table.wait = wait;
-    table.poll = wait; // all is done when a call returns
+    table.poll = wait; // every call has finished its work when it returns
     table.ctx_info = ctx_info;
     table.mem_info = mem_info;
     table.buffer_map = buffer_map;

@@ -9,13 +9,13 @@
 
 namespace keel::reference {
 
-// What lies behind the opaque pointers of the C table.
+// The structs that the opaque pointers of the C table point to.
 
 struct Context {
-    keel_host host = {}; // adopted copy; slots that the host lacks are NULL
+    keel_host host = {}; // an adopted copy; slots that the host lacks are NULL
     const keel_host *their_host = nullptr;
-    uint64_t tickets = 0; // the last one given
-    uint64_t bytes = 0;   // held by buffers and joined weights
+    uint64_t tickets = 0; // the last ticket that was returned
+    uint64_t bytes = 0;   // bytes of buffers and joined weights
 };
 
 struct Buffer {
@@ -26,7 +26,7 @@ struct Buffer {
 };
 
 struct Weight {
-    std::vector<std::byte> joined; // empty if the one source is used in place
+    std::vector<std::byte> joined; // empty if there is only one source, which is used in place
     const std::byte *data = nullptr;
     keel_dtype dtype = KEEL_DTYPE_NONE;
     int64_t rows = 0, cols = 0;
@@ -43,7 +43,7 @@ inline Weight &of(keel_weight *w) { return *reinterpret_cast<Weight *>(w); }
 inline const Weight &of(const keel_weight *w) { return *reinterpret_cast<const Weight *>(w); }
 inline const Plan &of(const keel_plan *p) { return *reinterpret_cast<const Plan *>(p); }
 
-// Why a call is refused. Thrown by checks, caught at the border.
+// The reason why a call is refused. Checks throw it. It is caught before the call returns.
 struct Refusal {
     keel_status status;
     std::string why;
@@ -57,11 +57,11 @@ struct Refusal {
 void fill_memory_slots(keel_backend &table);
 void fill_weight_slots(keel_backend &table);
 
-// Reports a refusal through the host and returns its status; maps what else was thrown. Call inside
-// catch (...).
+// Reports a refusal through the host and returns its status. Converts other exceptions to a status.
+// Call it inside catch (...).
 keel_status report(const Context *context) noexcept;
 
-// Runs body() at the border: nothing is thrown across it.
+// Runs body(). Converts exceptions to a status, so none leaves a function of the C table.
 template <typename Body> keel_status guarded(const Context *context, const Body &body) noexcept {
     try {
         body();

@@ -25,7 +25,7 @@ void check_kv_append(const keel_kv_append_args &a) {
     need_positions(a.positions, "positions", a.k->shape[0], a.kv->kv_heads);
 }
 
-// K, V and positions of m tokens to slots lengths[h] - m + i
+// Writes K, V and positions of m tokens to the slots lengths[h] - m + i.
 void run_kv_append(const keel_kv_append_args &a) {
     const View k = bind(a.k);
     const View v = bind(a.v);
@@ -70,7 +70,7 @@ void check_qkv_prepare(const keel_qkv_args &a) {
 
 namespace {
 
-// What happens to each query and key head: normalize, keep a copy, rotate.
+// The steps for each query and key head: normalize, keep a copy, rotate.
 struct HeadSteps {
     const keel_qkv_args &a;
     Rotation rotation;
@@ -94,7 +94,7 @@ struct HeadSteps {
 
 } // namespace
 
-// normalize, rotate, write q_out, append K and V
+// Normalizes, rotates, writes q_out, appends K and V.
 void run_qkv_prepare(const keel_qkv_args &a) {
     const View q = bind(a.q);
     const View k = bind(a.k);
@@ -133,7 +133,7 @@ void check_kv_gather(const keel_kv_gather_args &a) {
         need(a.sides[s], "a side array", types_number, {a.from->kv_heads, any_size});
 }
 
-// slot j of `to` = slot index[h][j] of `from`; side arrays move in place
+// Slot j of `to` becomes slot index[h][j] of `from`. Side arrays are compacted in place.
 void run_kv_gather(const keel_kv_gather_args &a) {
     const Cache from(*a.from);
     const Cache to(*a.to);
@@ -152,7 +152,7 @@ void run_kv_gather(const keel_kv_gather_args &a) {
                 const View side = bind(a.sides[s]);
                 need_that(source < side.n, "a side array has fewer slots than an index names");
                 View::set(side.row(head), j,
-                          side.integer(head, source)); // f32 or i32: four bytes either way
+                          side.integer(head, source)); // f32 or i32: both have four bytes
             }
         }
     }
@@ -169,7 +169,7 @@ void check_kv_rerotate(const keel_kv_rerotate_args &a) {
     }
 }
 
-// K[j] = rotate(K[j] or source[j - begin], by table row row[h][j]); positions = new_positions
+// K[j] = rotate(K[j] or source[j - begin], by row[h][j] of the tables); positions = new_positions
 void run_kv_rerotate(const keel_kv_rerotate_args &a) {
     const Cache cache(*a.kv);
     const Rotation rotation(*a.tables);

@@ -4,16 +4,16 @@
 
 namespace keel::reference {
 
-// For each op of the table: check_NAME(args) refuses what breaks the contract, from shapes and
-// dtypes alone; run_NAME(args) computes. Meaning, shapes and bounds stand in <keel/ops.h>,
-// ops_attention.h and ops_policy.h.
+// Functions for each op of the table. check_NAME(args) refuses args that break the contract, from
+// shapes and dtypes alone. run_NAME(args) computes. Meaning, shapes and error bounds are in
+// <keel/ops.h>, ops_attention.h and ops_policy.h.
 #define KEEL_DECLARE(ID, slot, type)                                                               \
     void check_##slot(const type &args);                                                           \
     void run_##slot(const type &args);
 KEEL_FOR_EACH_OP(KEEL_DECLARE)
 #undef KEEL_DECLARE
 
-// The feature bits that each op knows.
+// The feature bits that each op supports.
 constexpr uint64_t features_of(keel_op op) {
     switch (op) {
     case KEEL_OP_MATMUL: return KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE;

@@ -7,7 +7,7 @@
 namespace keel::reference {
 namespace {
 
-// A weight, as a handle or as a tensor: rows of one dtype.
+// The rows of a weight, which is given as a handle or as a tensor. All have one dtype.
 struct Rows {
     const std::byte *data;
     keel_dtype dtype;

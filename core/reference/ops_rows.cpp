@@ -39,7 +39,7 @@ void run_softmax(const keel_move_args &a) {
         const double largest = *std::max_element(row.begin(), row.end());
         double sum = 0;
         if (largest == -std::numeric_limits<double>::infinity() && !has_nan(row)) {
-            std::fill(row.begin(), row.end(), 0.0); // nothing but -inf
+            std::fill(row.begin(), row.end(), 0.0); // all elements are -inf
             sum = 1;
         } else {
             for (double &value : row) sum += value = std::exp(value - largest);
@@ -123,7 +123,7 @@ void run_argmax_rows(const keel_rows_args &a) {
         int32_t place = -1;
         if (!row.empty() && is_finite(row)) {
             place = static_cast<int32_t>(std::max_element(row.begin(), row.end()) -
-                                         row.begin()); // the first of equals
+                                         row.begin()); // of equal elements the first one
         }
         View::set(index.data, r, place);
     }

@@ -15,7 +15,7 @@ void need_range(const keel_keys_args &a) {
     need_that(a.begin >= 0 && a.begin <= a.end, "begin and end are no range");
 }
 
-// Calls body(head, slot) for the slots begin..end-1 in use.
+// Calls body(head, slot) for the slots in use among begin..end-1.
 template <typename Body>
 void each_slot(const keel_keys_args &a, const Cache &cache, int64_t out_slots, const Body &body) {
     for (int64_t head = 0; head < cache.heads(); ++head) {
@@ -41,13 +41,13 @@ void check_key_project(const keel_keys_args &a) {
     need(a.out, "out", types_f32, {a.kv->kv_heads, any_size, r});
 }
 
-// out[h][j][:] = K_j * projection, or K_j, or out[h][j] = ||K_j||
+// out[h][j][:] = K_j * projection or K_j; or out[h][j] = ||K_j||
 void run_key_project(const keel_keys_args &a) {
     const Cache cache(*a.kv);
     const View out = bind(a.out);
     const auto rotation =
         has(a.features, KEEL_KEYS_UNROTATED) ? std::optional<Rotation>(*a.tables) : std::nullopt;
-    std::vector<Row> projection; // by rows of the matrix: head_dim times r
+    std::vector<Row> projection; // the rows of the matrix, [head_dim, r]
     if (a.projection != nullptr) {
         const View matrix = bind(a.projection);
         for (int64_t i = 0; i < matrix.outer[2]; ++i)

@@ -7,14 +7,14 @@
 
 namespace keel {
 
-// The core's own backend, named `reference`: every op of the table as plain scalar loops over host
-// memory, in float64, rounded to the output's dtype at the end. It is the specification in code,
-// the last rung of the fallback ladder and the oracle of the tests. Work is done at once, in the
-// calling thread; contexts share nothing.
+// The core's own backend, named `reference`. It computes every op of the table with plain scalar
+// loops over host memory, in float64, and rounds to the output's dtype at the end. It is the
+// specification in code, the last rung of the fallback ladder, and the oracle of the tests. Each
+// call computes at once on the calling thread. Contexts share no data.
 const keel_backend *reference_backend();
 const keel_plugin *reference_plugin();
-// Whether a pipeline that names this backend means the reference, which no file has to be looked
-// for.
+// Whether a pipeline with this backend name means the reference, for which no plugin file is
+// searched.
 inline bool is_reference(std::string_view backend) { return backend == reference_plugin()->id; }
 
 } // namespace keel

@@ -41,7 +41,7 @@ void check_rope(const keel_rope_args &a) {
     }
 }
 
-// out[t, h, :] = x[t, h, :] rotated at positions[t] (or [t, its KV head])
+// out[t, h, :] = x[t, h, :] rotated by positions[t], or by positions[t, its KV head]
 void run_rope(const keel_rope_args &a) {
     const View x = bind(a.x);
     const View out = bind(a.out);

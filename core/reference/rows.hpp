@@ -4,18 +4,19 @@
 
 namespace keel::reference {
 
-// Steps on one row that several ops share.
+// Computations on one row that several ops share.
 
 // x = x / sqrt(mean(x^2) + eps) * weight (ops_norm.cpp)
 void rms_normalize(Row &x, const Row &weight, double eps);
 
-// RoPE (rope.cpp). Rotates one head's row by one row of the tables.
+// RoPE (rope.cpp). Rotates the row of one head by one row of the tables.
 class Rotation {
   public:
     explicit Rotation(const keel_rope_tables &tables);
-    // By the table row of a position, which is position mod rows; `inverse` negates the sine.
+    // Rotates by the table row of a position, which is position mod rows. `inverse` negates the
+    // sine.
     void at_position(Row &x, int64_t position, bool inverse) const;
-    // By table row `row`. Refuses one that the tables do not have.
+    // Rotates by table row `row`. Throws if the tables do not have the row.
     void by_row(Row &x, int64_t row, bool inverse) const;
 
   private:

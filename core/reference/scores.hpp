@@ -5,22 +5,23 @@
 
 namespace keel::reference {
 
-// Reduces attention probabilities (or logits) of one KV head to keel_scores.out (scores.cpp). Use:
-// for each KV head one reducer; for each of its query heads begin_query_head(), then add() per
-// contributing query; at the end write().
+// Reduces attention probabilities (or logits) of one KV head to keel_scores.out (scores.cpp). How
+// to use it: make one reducer for each KV head. For each of its query heads call
+// begin_query_head(), then add() for each query that counts. At the end call write().
 class ScoreReducer {
   public:
-    // m queries; slots 0..length-1 of KV head `kv_head`, which `group` query heads share.
+    // For m queries and the slots 0..length-1 of KV head `kv_head`, which `group` query heads
+    // share.
     ScoreReducer(const keel_scores &scores, int64_t m, int64_t kv_head, int64_t group,
                  int64_t length);
 
     bool contributes(int64_t query) const { return query >= m_ - contributing_; }
     void begin_query_head();
-    // One query's row. `seen` says which slots the query sees; with count_unseen the others count
-    // 0, else not at all.
+    // Adds one query's row. `seen` marks the slots that the query sees. With count_unseen, the
+    // other slots count as 0. Otherwise they are skipped.
     void add(const Row &row, const std::vector<bool> &seen, bool count_unseen);
     void write();
-    // Slots outside the ranges get 0 whatever was reduced.
+    // A slot outside the ranges gets 0, whatever was added.
     void exclude(int64_t slot) { excluded_[slot] = true; }
 
   private:
@@ -39,7 +40,7 @@ class ScoreReducer {
 
 void need_scores(const keel_scores *scores, int64_t heads, int64_t kv_heads, int64_t max_length);
 
-// What NaN-proof maximum means: a NaN wins.
+// The maximum, or NaN if one of the two is NaN.
 double larger(double a, double b);
 
 } // namespace keel::reference

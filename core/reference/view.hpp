@@ -7,17 +7,17 @@
 
 namespace keel::reference {
 
-// One row of any tensor, as numbers.
+// One row of a tensor, as numbers.
 using Row = std::vector<double>;
 
-// A tensor bound to its memory: up to three outer dimensions with strides, and a contiguous
-// innermost one of n elements. Outer dimensions are right-aligned: row(i) counts the one next to
-// the innermost, row(i, j) the two next to it.
+// A tensor with its memory: up to three outer dimensions with strides, and a contiguous innermost
+// dimension of n elements. Outer dimensions are right-aligned: row(i) indexes the dimension next to
+// the innermost, row(i, j) the two dimensions next to it.
 struct View {
-    std::byte *data = nullptr; // of element 0
+    std::byte *data = nullptr; // address of element 0
     keel_dtype dtype = KEEL_DTYPE_NONE;
     std::array<int64_t, 3> outer = {1, 1, 1};
-    std::array<int64_t, 3> stride = {0, 0, 0}; // bytes
+    std::array<int64_t, 3> stride = {0, 0, 0}; // in bytes
     int64_t n = 0;
 
     std::byte *row(int64_t i) const { return data + i * stride[2]; }
@@ -36,7 +36,7 @@ struct View {
 
     int32_t integer(int64_t place) const { return element<int32_t>(data, place); }
     int32_t integer(int64_t i, int64_t place) const { return element<int32_t>(row(i), place); }
-    double number(int64_t place) const { return element<float>(data, place); } // f32 only
+    double number(int64_t place) const { return element<float>(data, place); } // for f32 only
     double number(int64_t i, int64_t place) const { return element<float>(row(i), place); }
 
     template <typename T> static T element(const std::byte *at, int64_t place) {
@@ -49,10 +49,10 @@ struct View {
     }
 };
 
-// Binds a checked tensor. Refuses one that has no buffer or reaches beyond it.
+// Makes the view of a checked tensor. Throws if the tensor has no buffer or exceeds it.
 View bind(const keel_tensor *t);
 
-// n elements of a row as numbers, and back: rounded to f32 and from there to the dtype.
+// load() reads n elements of a row as numbers. store() rounds numbers to f32, then to the dtype.
 Row load(const std::byte *at, keel_dtype dtype, int64_t n);
 inline Row load(const View &view, const std::byte *at) { return load(at, view.dtype, view.n); }
 void store(std::byte *at, keel_dtype dtype, const Row &values);
@@ -62,7 +62,7 @@ inline void store(const View &view, std::byte *at, const Row &values) {
 
 double dot(const Row &a, const Row &b);
 
-// A position tensor: [m] or [m, kv_heads].
+// A tensor of positions: [m] or [m, kv_heads].
 class Positions {
   public:
     explicit Positions(const keel_tensor *t) : view_(bind(t)), per_head_(t->rank == 2) {}
@@ -75,7 +75,7 @@ class Positions {
     bool per_head_;
 };
 
-// One layer's cache, bound.
+// One layer's cache with its memory.
 class Cache {
   public:
     explicit Cache(const keel_kv_view &kv);
@@ -87,9 +87,9 @@ class Cache {
     keel_dtype v_dtype() const { return v_.dtype; }
     uint64_t k_bytes() const { return k_.row_bytes(); }
     uint64_t v_bytes() const { return v_.row_bytes(); }
-    // Slots in use. Refuses a length that is negative or above max_length.
+    // Number of slots in use. Throws if the length is negative or above max_length.
     int64_t length(int64_t head) const;
-    // Rows of a slot. Refuse a slot without a block.
+    // The row of a slot. Throws if the slot has no block.
     std::byte *k_row(int64_t head, int64_t slot) const { return row(k_, head, slot); }
     std::byte *v_row(int64_t head, int64_t slot) const { return row(v_, head, slot); }
     Row k(int64_t head, int64_t slot) const { return load(k_, k_row(head, slot)); }

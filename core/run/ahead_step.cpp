@@ -11,7 +11,7 @@ bool AheadStep::may_run() const {
     if (stages.size() != 1 || has_failed_) return false;
     const StepResults &results = sequence_.results;
     const Graph &graph = *stages.front().engine->graph;
-    // A step of another sequence has written its own token where argmax wrote this one.
+    // Another sequence's step has replaced the token of this argmax by its own token.
     if (results.has_pending_read() && graph.next().results_version() != results_version_)
         return false;
     return stages.front().engine == results.holder() && results.first_row() == 0 &&
@@ -25,7 +25,7 @@ int32_t AheadStep::read_token(bool may_queue) {
     if (!results.has_pending_read()) {
         next.queue_argmax();
         results_version_ = next.results_version();
-        // Empty if the backend has as many reads in flight as it can.
+        // Empty if the backend cannot have more reads in flight.
         if (ahead) results.set_pending_read(next.start_reading());
     }
     int32_t id = -1;
@@ -34,8 +34,8 @@ int32_t AheadStep::read_token(bool may_queue) {
         return id;
     }
     if (ahead) {
-        sequence_.cache.finish_step();                // evicts nothing, see may_run()
-        results.holder()->executor->stream().flush(); // the token need not wait for the next step
+        sequence_.cache.finish_step();                // this evicts nothing, see may_run()
+        results.holder()->executor->stream().flush(); // the token does not wait for the next step
         queue();
     }
     LaterRead read = results.take_pending_read();
@@ -43,7 +43,7 @@ int32_t AheadStep::read_token(bool may_queue) {
     return id;
 }
 
-// Queues the step of the token that argmax finds, and the argmax after that step.
+// Queues a step for the token that argmax will find, and the argmax of that step.
 void AheadStep::queue() {
     const Stage &stage = sequence_.cache.stages().front();
     Stream &stream = stage.engine->executor->stream();
@@ -54,7 +54,7 @@ void AheadStep::queue() {
         has_slot = true;
         sequence_.results.set_overwritten(true);
         Graph &graph = *stage.engine->graph;
-        // Without ids: the token is the one that argmax finds.
+        // Without ids, the step uses the token of argmax.
         graph.forward({.positions = stage.cache->next_positions(1),
                        .kv = stage.cache->caches().views(),
                        .logit_rows = 1});
@@ -67,7 +67,8 @@ void AheadStep::queue() {
         if (stage.engine->is_lost()) throw;
         log().debug("no step is queued before its token is read any more: {}", error.what());
     }
-    // If something is wrong, the step that is taken after the token is known reports it.
+    // An error here is not reported. If it persists, the ordinary step after the token is read
+    // reports it.
     has_failed_ = true;
     queued_.drop();
     if (has_slot) stage.cache->drop_ahead();
@@ -78,7 +79,7 @@ bool AheadStep::take(int32_t id) {
     sequence_.take_ahead(id);
     StepResults &results = sequence_.results;
     results.set_pending_read(std::move(queued_));
-    // Another sequence may have run a step meanwhile.
+    // Another sequence may have run a step since the argmax was queued.
     results.set_overwritten(results.holder()->graph->next().results_version() != results_version_);
     sequence_.meter.count_ahead();
     return true;
@@ -91,7 +92,7 @@ void AheadStep::drop() {
     try {
         sequence_.cache.first().drop_ahead();
     } catch (const Error &) {
-        // If the device is lost, the next step reports it; the cache's counts are right.
+        // If the device is lost, the next step reports it. The cache's counts are correct.
         if (!sequence_.cache.first_engine().is_lost()) throw;
     }
 }

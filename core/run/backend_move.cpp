@@ -6,7 +6,7 @@
 namespace keel {
 namespace {
 
-// The name of the key, or what happened, for people.
+// The name of the key that caused the move, or the event, as text for users.
 const char *reason_text(BackendMove::Why why) {
     switch (why) {
     case BackendMove::Why::phase: return "prefill and decode";

@@ -56,8 +56,8 @@ void set_model(CacheConfig &c, const ModelConfig &model) {
     c.rope_mode = KEEL_ROPE_HALF_SPLIT;
 }
 
-// The settings of a policy section, without its allocator and the protected system prompt: those
-// depend on what the policy answers.
+// The settings of a policy section, except its allocator and the protected system prompt. These
+// depend on the policy's needs.
 CacheConfig cache_config(const pipeline::PolicySection &p, const BoundPlugin &policy,
                          const PolicyContext &context) {
     CacheConfig c;
@@ -85,7 +85,7 @@ CacheConfig cache_config(const pipeline::PolicySection &p, const BoundPlugin &po
     return c;
 }
 
-// Throws if a trigger of the config can never make this policy act.
+// Throws if a trigger of the config can never start an eviction under this policy.
 void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_needs &needs,
                     const std::string &policy) {
     const std::string where = to_string(trigger.on.where);
@@ -98,7 +98,7 @@ void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_n
     }
     const auto kinds = needs.flags & (KEEL_POLICY_KEEPS_ALL | KEEL_POLICY_PREFILL_ONLY);
     if (kinds != KEEL_POLICY_PREFILL_ONLY) return;
-    // `budget` is among the defaults, so it is no error.
+    // `budget` is a default, so it is not an error.
     for (const auto &[on, name] : {std::pair{pipeline::Trigger::insert, "insert"},
                                    std::pair{pipeline::Trigger::every_n, "every_n"}}) {
         if (!trigger.has(on)) continue;
@@ -110,9 +110,9 @@ void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_n
     }
 }
 
-// The allocator that the config names. For `auto`: one budget for all heads of the model, as in
-// KVzip's paper, if the policy may keep different numbers of slots per head and its scores compare
-// across heads. Else each head gets the same budget.
+// The allocator that the config names. `auto` means: one budget for all heads of the model, as in
+// KVzip's paper, if the policy may keep different numbers of slots per head and its scores can be
+// compared across heads. Otherwise each head gets the same budget.
 pipeline::PluginSection allocator_section(const pipeline::PolicySection &policy,
                                           const keel_policy_needs &needs) {
     pipeline::PluginSection section = policy.allocator;
@@ -179,7 +179,7 @@ CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine) {
     if (split.acts_on() < split.of_model()) {
         c.first_layer = split.first();
         c.model_layers = split.of_model();
-        if (c.budget_unit == BudgetUnit::mib) // of all layers on which the policy acts
+        if (c.budget_unit == BudgetUnit::mib) // bytes of all layers on which the policy acts
             c.budget *= static_cast<double>(split.acts_on()) / split.of_model();
     }
     c.local_rope_layers.clear();

@@ -63,7 +63,7 @@ void Conversation::reset() {
     protect_system();
 }
 
-// How many tokens at the front are the system prompt's, whatever the question behind it.
+// The number of tokens at the front that belong to the system prompt, for any question after it.
 int64_t Conversation::system_tokens() const {
     if (!system_ && !chat_.format().default_system) return 0;
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
@@ -72,7 +72,8 @@ int64_t Conversation::system_tokens() const {
         for (ChatPiece &piece : chat_.user_turn(question, true)) pieces.push_back(std::move(piece));
         return chat_.encode(tokenizer, pieces, false);
     };
-    // Tokens may reach across the border: those that a question behind it leaves as they are.
+    // A token may cross the border of the system prompt. So only tokens that stay the same with a
+    // question after it are counted.
     const std::vector<int32_t> begin = chat_.encode(tokenizer, chat_.begin(system_), false),
                                question = with("Q");
     const auto [a, b] = std::mismatch(begin.begin(), begin.end(), question.begin(), question.end());
@@ -105,8 +106,8 @@ std::vector<int32_t> Conversation::encode_question(std::string_view question) co
     return chat_.encode(tokenizer, chat_.conversation(all), false);
 }
 
-// Back to so many tokens. What was evicted meanwhile cannot come back: then all is read again with
-// the next question.
+// Truncates the cache to `tokens` tokens. If tokens were evicted since, they cannot be restored.
+// Then the whole conversation is read again with the next question.
 void Conversation::take_back(int64_t tokens, std::optional<int32_t> pending) {
     try {
         session_.truncate(session_.tokens() - tokens);
@@ -116,15 +117,15 @@ void Conversation::take_back(int64_t tokens, std::optional<int32_t> pending) {
     }
 }
 
-// The same conversation, on an empty cache; draws go on where they were.
+// Restarts the conversation with an empty cache. The random numbers continue.
 void Conversation::read_anew() {
     const std::optional<Rng::State> random = random_;
     take_over(std::vector<ChatMessage>(turns_));
     random_ = random;
 }
 
-// Of a stop string (an end mark that the tokenizer has no token for), the tokens are in the cache
-// and not in the text.
+// Removes the tokens of a stop string from the cache. (A stop string is an end mark that is not a
+// token.) They are in the cache but not in the text.
 void Conversation::drop_stop_string(const GenerateResult &result, size_t text_bytes,
                                     int64_t before) {
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
@@ -144,11 +145,11 @@ void Conversation::drop_stop_string(const GenerateResult &result, size_t text_by
 GenerateResult Conversation::ask(std::string_view question, const GenerateOptions &given) {
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
     GenerateOptions options = given;
-    options.pin.clear(); // parts of a prompt, not of each question
+    options.pin.clear(); // the pins were parts of the prompt, and do not apply to later questions
     options.end_ids = chat_.end_ids(tokenizer);
     for (std::string &mark : chat_.stop_strings(tokenizer)) options.stop.push_back(std::move(mark));
     if (random_) options.random = random_;
-    // What an answer begins with in this template is not part of it.
+    // The template may begin an answer with a fixed text, which is not part of the answer.
     const std::string &lead = chat_.format().answer_lead;
     bool at_start = true;
     if (given.on_text && !lead.empty()) {
@@ -164,7 +165,7 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     GenerateResult result;
     try {
         result = generate(session_, ids, options);
-    } catch (...) { // it did not fit, or on_text threw: as if it had not been asked
+    } catch (...) { // the question did not fit, or on_text threw: the question is undone
         take_back(before, pending);
         throw;
     }
@@ -172,7 +173,7 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
         throw_error(ErrorKind::runtime, "{}", result.detail);
     if (result.ids.empty()) {
         take_back(before, pending);
-        result.detail.clear(); // nothing stays
+        result.detail.clear(); // the question is undone, so nothing remains to report
         return result;
     }
     random_ = result.random;
@@ -183,7 +184,7 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     turns_.push_back({ChatRole::user, std::string(question)});
     turns_.push_back({ChatRole::assistant, result.text});
     if (result.reason == StopReason::end_token)
-        session_.set_pending(std::nullopt); // the template writes it
+        session_.set_pending(std::nullopt); // the template writes the end token
     if (result.reason == StopReason::stop_string)
         drop_stop_string(result, text_bytes, before + std::ssize(ids) + (pending ? 1 : 0));
     return result;
@@ -240,7 +241,8 @@ void Conversation::load(const std::filesystem::path &path) {
     try {
         random_ = load_session(session_, path, check).random;
     } catch (...) {
-        if (session_.tokens() == 0) read_anew(); // with the next question
+        // an empty cache: everything is read with the next question
+        if (session_.tokens() == 0) read_anew();
         throw;
     }
     turns_ = std::move(turns);

@@ -11,7 +11,7 @@ using pipeline::HybridMode;
 
 namespace {
 
-// How decode steps reach the device.
+// How decode steps are submitted to the device.
 std::string replay_text(const Engine &engine) {
     const std::string why = engine.graph->why_not_recorded();
     if (!why.empty()) return "op by op: " + why;
@@ -20,7 +20,7 @@ std::string replay_text(const Engine &engine) {
                        words.empty() ? "" : " (" + words + ")");
 }
 
-// Whether greedy text waits for each token before the next step is queued.
+// Whether greedy generation waits for each token before it queues the next step.
 std::string ahead_text(const Engine &engine) {
     const std::string why = engine.executor->why_not_ahead();
     if (!why.empty()) return "after each token is read: " + why;
@@ -29,7 +29,7 @@ std::string ahead_text(const Engine &engine) {
                : "after each token is read: not all of a step runs there";
 }
 
-// "12 KiB per token", and what layers with a window hold.
+// "12 KiB per token", and the memory of layers with a window.
 std::string kv_text(const Engine &engine) {
     const uint64_t windows = engine.held_window_bytes();
     std::string text = format_bytes(engine.bytes_per_token()) + " per token";
@@ -38,7 +38,7 @@ std::string kv_text(const Engine &engine) {
     return split.empty() ? text : text + "\nlayers: " + split;
 }
 
-// The policy and the tokens that it may not evict; empty if it never evicts.
+// The policy and the tokens that it must not evict. Empty if it never evicts.
 std::string policy_text(const PolicySetup &setup) {
     if (setup.keeps_all()) return {};
     const CacheConfig &config = setup.config();
@@ -84,7 +84,7 @@ std::string explain_engine(const Pipeline &pipeline, const Engine &engine) {
                                 explain_rows(engine.policy_setup->ops())));
 }
 
-// Who does what, and what crosses between backends.
+// Which backend does what, and how many bytes cross between backends.
 std::string explain_hybrid(const Pipeline &pipeline) {
     const pipeline::HybridSection &hybrid = pipeline.config().hybrid;
     std::string text = "hybrid\n";
@@ -126,7 +126,8 @@ std::string explain_hybrid(const Pipeline &pipeline) {
 uint64_t crossing_bytes_per_token(const Pipeline &pipeline) {
     if (pipeline.mode() != HybridMode::by_layers) return 0;
     const auto residual = sizeof(float) * static_cast<uint64_t>(pipeline.model().hidden_size);
-    return 2 * residual * (pipeline.engines().size() - 1); // read on one side, written on the other
+    // read on one backend, written on the next
+    return 2 * residual * (pipeline.engines().size() - 1);
 }
 
 std::string explain_pipeline(const Pipeline &pipeline) {

@@ -9,7 +9,7 @@ namespace keel {
 namespace {
 
 constexpr int64_t small_context =
-    2048; // below it a smaller type of the weights is the better choice
+    2048; // if the context would be shorter, a smaller type of weights is better
 
 std::string room(uint64_t need, const MemoryInfo &info) {
     return fmt::format("{} of {} available ({})", format_bytes(need), format_bytes(info.available),
@@ -32,8 +32,8 @@ Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info) {
     const int64_t wanted = model.max_positions, least = std::min(wanted, small_context);
     Fit fit;
     fit.context = wanted;
-    // Types in the order in which they cost quality; the first that leaves room for a useful
-    // context is taken.
+    // Types in ascending order of quality loss. The first type that leaves room for a useful
+    // context is used.
     for (const keel_dtype weights : {KEEL_DTYPE_NONE, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
         if (weights != KEEL_DTYPE_NONE && !can_be(source, weights)) continue;
         for (const keel_dtype kv : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0}) {
@@ -43,7 +43,7 @@ Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info) {
             fit.kv = kv;
             fit.context = context;
             fit.fits = context >= least;
-            // The whole context in f16 is best; a part of it in q8_0 is better than smaller
+            // The whole context in f16 is best. A part of it in q8_0 is better than smaller
             // weights.
             if (context == wanted || (fit.fits && kv == KEEL_DTYPE_Q8_0)) break;
         }

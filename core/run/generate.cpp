@@ -27,7 +27,7 @@ std::span<const float> last_row(Session &session) {
     return session.logits().last(static_cast<size_t>(session.pipeline().model().vocab_size));
 }
 
-// Before the prompt is taken in: its first token will be number `first`.
+// Pins texts before the prompt is read. The prompt's first token will have the number `first`.
 void pin_texts(Session &session, std::span<const int32_t> prompt, int64_t first,
                const GenerateOptions &options) {
     const Tokenizer &tokenizer = *session.pipeline().tokenizer();
@@ -95,7 +95,7 @@ void Generation::take_prompt(std::span<const int32_t> prompt) {
         pin_texts(session_, prompt, before + std::ssize(input) - std::ssize(prompt), options_);
         is_read = session_.prefill(input, true, 1, options_.progress);
     } catch (...) {
-        session_.unpin(session_.tokens()); // tokens that never came
+        session_.unpin(session_.tokens()); // removes pins of tokens that were not read
         throw;
     }
     if (is_read) return;
@@ -151,7 +151,7 @@ std::optional<int32_t> Generation::next() {
         stop(StopReason::stop_string, std::string(stream_->stop_string()));
     } else if (is_cancelled()) {
         stop(StopReason::cancelled);
-    } else if (!is_long_enough()) { // the last token needs no step of its own
+    } else if (!is_long_enough()) { // after the last token no step is needed
         if (session_.can_take(1, &why)) return id;
         stop(StopReason::cache_full, why);
     }
@@ -176,7 +176,7 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt,
     generation.run_ahead();
     try {
         while (const auto id = generation.next()) session.decode(*id);
-    } catch (const Error &error) { // what was written is there all the same
+    } catch (const Error &error) { // the text that was already generated is kept
         if (!session.is_broken() || !generation.has_text()) throw;
         generation.stop(StopReason::device_lost, error.what());
     }

@@ -29,7 +29,7 @@ class TextsAtOnce {
         size_t number;
     };
 
-    // New texts in the free seats, as far as there are prompts.
+    // Starts new texts in the free seats, while there are prompts.
     void fill() {
         while (more_ && seats_.size() < pipeline_.batch()) {
             const std::optional<TextRequest> prompt = next_();
@@ -57,7 +57,7 @@ class TextsAtOnce {
         return session;
     }
 
-    // Each text's next token. What has reached its end makes room.
+    // Chooses each text's next token. Texts that have ended free their seats.
     void choose() {
         sessions_.clear();
         ids_.clear();
@@ -83,7 +83,8 @@ class TextsAtOnce {
 
     void step() {
         const auto outcomes = batch_.decode(sessions_, ids_, read_);
-        for (size_t i = outcomes.size(); i-- > 0;) { // from the end: those before keep their places
+        // from the end, so that the indices of the others stay valid
+        for (size_t i = outcomes.size(); i-- > 0;) {
             const SessionBatch::Outcome &outcome = outcomes[i];
             if (outcome.kind == SessionBatch::Outcome::Kind::full) {
                 seats_[i].text->stop(StopReason::cache_full, outcome.detail);
@@ -102,7 +103,7 @@ class TextsAtOnce {
         if (error == nullptr) result = seat.text->finish();
         seat.text.reset();
         if (error == nullptr)
-            free_.push_back(std::move(seat.session)); // a session that failed is of no use
+            free_.push_back(std::move(seat.session)); // a session that failed is discarded
         done_(seat.number, std::move(result), error);
     }
 

@@ -8,7 +8,7 @@
 namespace keel {
 namespace {
 
-constexpr uint32_t usual_block = 64; // slots; a backend may have others
+constexpr uint32_t usual_block = 64; // in slots; a backend may have other blocks
 
 uint64_t work_bytes(const ModelConfig &m, int64_t context, int64_t chunk) {
     const int64_t per_token =

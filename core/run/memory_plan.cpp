@@ -42,8 +42,8 @@ void MemoryPlan::check_cap() const {
     }
 }
 
-// A device with memory of its own holds a part of the tables. Tables that the host cannot hold
-// would be too much for the device as well.
+// A device with its own memory holds a part of the tables. If they do not fit in the host's memory,
+// they would not fit in the device's either.
 void MemoryPlan::check_tables() const {
     const MemoryInfo info = memory_ ? memory_() : memory_info();
     const int64_t context = engines_.decode().kv_shape.max_slots;
@@ -75,7 +75,7 @@ bool MemoryPlan::fit_context() const {
     return changed;
 }
 
-// What these engines need together.
+// The memory that these engines need together.
 MemoryNeed MemoryPlan::need(const std::vector<const Engine *> &engines, int64_t context) const {
     const HybridMode mode = config_.hybrid.mode();
     MemoryNeed all;
@@ -93,7 +93,7 @@ MemoryNeed MemoryPlan::need(const std::vector<const Engine *> &engines, int64_t 
                            ? n.weights
                            : keel::weight_bytes(source_, load_options(*e)).loaded;
         if (mode == HybridMode::taking_turns) {
-            // A sequence has one cache, and two while it moves from one backend to another.
+            // A sequence has one cache. While it moves from one backend to another, it has two.
             all.cache = std::max(all.cache, largest + cache);
             largest = std::max(largest, cache);
         } else {
@@ -109,13 +109,13 @@ bool MemoryPlan::fit_context(const Engine &of, int64_t &slots) const {
     const MemoryInfo info = memory_ ? memory_() : of.memory();
     if (info.total == 0) return false;
     const int64_t trained = source_.config().max_positions;
-    std::vector<const Engine *> beside; // that use the same memory
+    std::vector<const Engine *> beside; // other engines that use the same memory
     for (const auto &engine : engines_) {
         const bool both = engine->uses_system_memory() && of.uses_system_memory();
         if (engine.get() == &of || both || &engine->device() == &of.device())
             beside.push_back(engine.get());
     }
-    // If the weights alone do not fit, loading them throws, and says what to do.
+    // If the weights alone do not fit, loading them throws an error that says what to do.
     if (need(beside, 1).weights > info.available) return false;
     const auto longest = [&](uint64_t bytes) {
         return longest_context(slots, bytes,

@@ -13,12 +13,12 @@ namespace keel {
 namespace {
 
 struct NonFinite {
-    int64_t layer; // -1: the embedding
+    int64_t layer; // -1 for the embedding
     int64_t position;
 };
 
-// One step with a look at the residual stream after each layer. The position counts from the step's
-// first token.
+// Runs one step and checks the residual stream after each layer. The position counts from the
+// step's first token.
 std::optional<NonFinite> probe_step(const SequenceRows &step, StepRunner &runner) {
     std::vector<float> host;
     std::vector<std::unique_ptr<Executor::Watch>> watches;
@@ -44,8 +44,8 @@ std::optional<NonFinite> probe_step(const SequenceRows &step, StepRunner &runner
     return std::nullopt;
 }
 
-// Computes all tokens of the sequence again, with a second cache. Nothing may have been evicted:
-// only then a token's position is its number.
+// Computes all tokens of the sequence again, with a second cache. Works only if nothing was
+// evicted, because only then a token's position is its number.
 std::optional<NonFinite> recompute_text(const Sequence &sequence, StepRunner &runner) {
     const std::span<const int32_t> tokens = sequence.text.tokens();
     std::vector<std::unique_ptr<LayerCaches>> caches;
@@ -76,9 +76,9 @@ std::optional<NonFinite> recompute_text(const Sequence &sequence, StepRunner &ru
     return std::nullopt;
 }
 
-// The probable cause of a bad number after layer `layer`. -1 is the embedding; the number of layers
-// stands for the output projection. Names the layer's tensor that holds a bad value, as the model
-// file calls it. If there is none, lists what can be wrong.
+// The probable cause of a bad value after layer `layer`. -1 means the embedding, the number of
+// layers means the output projection. Names the layer's tensor that has a bad value, by its name in
+// the model's file. If there is none, lists possible causes.
 std::string probable_cause(const Sequence &sequence, int64_t layer) {
     const ModelSource &source = sequence.pipeline.source();
     const bool between = layer >= 0 && layer < sequence.pipeline.model().layers;
@@ -112,8 +112,9 @@ bool all_finite(std::span<const float> values) {
     return sum == 0;
 }
 
-// A bad token of an earlier step reaches later steps through the cache. So all tokens are computed
-// again, if nothing was evicted and a second cache fits into memory. Else the last step alone is.
+// A bad token of an earlier step affects later steps through the cache. So all tokens are computed
+// again if nothing was evicted and a second cache fits in memory. Otherwise only the last step is
+// computed again.
 void report_non_finite(const Sequence &sequence, StepRunner &runner) {
     const int64_t tokens = sequence.text.size();
     const bool one_step = tokens == std::ssize(sequence.step.ids);
@@ -124,10 +125,10 @@ void report_non_finite(const Sequence &sequence, StepRunner &runner) {
             found = recompute_text(sequence, runner);
             traced = true;
         } catch (const Error &) {
-            // No memory for a second cache.
+            // There is no memory for a second cache.
         }
     }
-    if (one_step || !traced) { // its cache slots are written again with the same values
+    if (one_step || !traced) { // the step writes the same values to its cache slots again
         SequenceRows step = sequence.step;
         sequence.cache.find_stages(step);
         found = probe_step(step, runner);

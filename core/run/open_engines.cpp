@@ -23,7 +23,7 @@ SyncStrategy sync_of(const pipeline::SyncSection &section) {
     return {};
 }
 
-// Opens the engines of one config.
+// Opens the engines of a config.
 class Opening {
   public:
     Opening(const pipeline::PipelineConfig &config, const ModelConfig &model,
@@ -134,7 +134,7 @@ class Opening {
     EngineSet set_;
 };
 
-// The shape that all layers of an engine have.
+// The cache shape of all layers of an engine.
 KvShape make_kv_shape(const pipeline::PipelineConfig &config, const ModelConfig &m,
                       const Engine &engine, uint32_t sequences) {
     KvShape shape;
@@ -156,7 +156,7 @@ KvShape make_kv_shape(const pipeline::PipelineConfig &config, const ModelConfig 
     return shape;
 }
 
-// The layers with a window, if the engine also has layers without one; else none.
+// The layers with a window, if the engine also has layers without one. Otherwise empty.
 WindowedLayers make_windowed(const Engine &engine, int64_t slots) {
     WindowedLayers windowed;
     if (engine.split.window() == 0) return windowed;
@@ -166,14 +166,16 @@ WindowedLayers make_windowed(const Engine &engine, int64_t slots) {
     windowed.shape = engine.kv_shape;
     windowed.shape.layers = engine.split.windowed();
     windowed.shape.window = engine.split.window();
-    // Also if that is more than the context: a sequence from which slots are evicted passes it.
+    // This may be more than the context, because a sequence from which slots are evicted can be
+    // longer than the context.
     windowed.shape.max_slots = slots;
-    windowed.shape.sequences = engine.kv_shape.sequences + 1; // for a repetition of the context
+    // one more, for a repetition of the context
+    windowed.shape.sequences = engine.kv_shape.sequences + 1;
     return windowed;
 }
 
-// The slots of a head that are enough for the window on every engine: a sequence may move from
-// one to another.
+// The slots per head that hold the window on every engine, because a sequence may move to another
+// engine.
 int64_t most_window_slots(const EngineSet &set) {
     int64_t most = 0;
     uint32_t chunk = 0, block = 0;
@@ -186,9 +188,9 @@ int64_t most_window_slots(const EngineSet &set) {
     return most;
 }
 
-// kv.max_mib caps all layers together. Layers with a window get the bytes that they need; the other
-// layers share the rest. If nothing is left, the rest is set to 1 byte, and MemoryPlan::check_cap
-// refuses the cap.
+// kv.max_mib limits all layers together. Layers with a window get the bytes that they need. The
+// other layers share the rest. If nothing is left, the rest is set to 1 byte, and
+// MemoryPlan::check_cap refuses the limit.
 void share_cap(const pipeline::PipelineConfig &config, const EngineSet &set) {
     const std::optional<uint64_t> cap = config.kv.max_bytes();
     if (!cap) return;

@@ -11,7 +11,7 @@ namespace keel {
 TokenRun find_text(const Tokenizer &tokenizer, std::span<const int32_t> prompt,
                    std::string_view text, std::string_view key) {
     std::string all;
-    std::vector<size_t> ends; // of each token's bytes in it
+    std::vector<size_t> ends; // for each token, the end of its bytes in `all`
     for (const int32_t id : prompt) {
         if (tokenizer.kind(id) != TokenKind::special) all += tokenizer.piece(id);
         ends.push_back(all.size());
@@ -28,7 +28,7 @@ TokenRun find_text(const Tokenizer &tokenizer, std::span<const int32_t> prompt,
                         "once; add more of the text around it",
                         printable(text, 120));
     }
-    const auto token_at = [&](size_t byte) { // that holds this byte
+    const auto token_at = [&](size_t byte) { // the token that has this byte
         return static_cast<int32_t>(std::upper_bound(ends.begin(), ends.end(), byte) -
                                     ends.begin());
     };

@@ -48,7 +48,7 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
     read_tokenizer(options.need_tokenizer);
     policies_->make_own_plans();
     policies_->check_own();
-    if (memory.fit_context()) policies_->make_own_plans(); // plans depend on the context
+    if (memory.fit_context()) policies_->make_own_plans(); // the plans depend on the context
     if (options.check_only) return;
     for (const auto &engine : engines_) {
         LoadOptions load = memory.load_options(*engine);
@@ -68,7 +68,7 @@ Pipeline::Pipeline(const pipeline::PipelineConfig &config, const PipelineOptions
 
 Pipeline::~Pipeline() = default;
 
-// What several sequences at once cannot have, before anything is opened.
+// Refuses features that do not work for several sequences at once, before anything is opened.
 void Pipeline::check_batch() const {
     if (batch_ > most_batch) {
         throw_error(ErrorKind::usage, "{} sequences at once; at most {} take steps together",

@@ -20,9 +20,10 @@ PolicySet::PolicySet(const pipeline::PipelineConfig &config, BoundPlugin policy,
 }
 
 void PolicySet::make_own_plans() {
-    for (const auto &engine : engines_) engine->policy_setup.reset(); // a log has one writer
+    // a log must have only one writer
+    for (const auto &engine : engines_) engine->policy_setup.reset();
     at_its_line(config_, config_.policy.plugin.where, [&] {
-        std::shared_ptr<EvictionLog> log; // of the first engine with a policy
+        std::shared_ptr<EvictionLog> log; // log of the first engine with a policy
         for (const auto &engine : engines_) {
             CacheConfig c = cache_of_engine(own_.cache, *engine);
             c.shared_log = log;
@@ -43,7 +44,7 @@ void PolicySet::check_own() const {
     }
 }
 
-// If all layers have a window and nothing is evicted, the cache needs room for the window.
+// If all layers have a window and nothing is evicted, the cache must have room for the window.
 void PolicySet::check_window_cap(const Engine &engine) const {
     const KvShape &shape = engine.policy_setup->shape();
     if (shape.window == 0 || shape.max_bytes == 0) return;
@@ -56,8 +57,8 @@ void PolicySet::check_window_cap(const Engine &engine) const {
                 static_cast<double>(needed) / bytes_per_mib, **config_.kv.max_mib);
 }
 
-// Warns of a budget above the window: the tokens outside of the window would count against the
-// budget, but no query sees them.
+// Warns of a budget above the window. Tokens outside of the window would count against the budget,
+// but no query sees them.
 void PolicySet::compare_window(const Engine &engine) const {
     const PolicySetup &plan = *engine.policy_setup;
     const int64_t window = plan.config().attention_window;
@@ -72,8 +73,8 @@ bool PolicySet::is_own(const PolicySetup &plan) const {
                        [&](const auto &engine) { return engine->policy_setup.get() == &plan; });
 }
 
-// A cache that evicts may see more tokens than the model was trained on. A cache that keeps all may
-// not.
+// With a cache that evicts, the model may read more tokens than it was trained for. With a cache
+// that keeps all, it must not.
 void PolicySet::check_trained_context(const PolicySetup &plan) const {
     const int64_t context = engine().kv_shape.max_slots, trained = context_.model.max_positions;
     if (context <= trained || !plan.keeps_all()) return;
@@ -83,8 +84,8 @@ void PolicySet::check_trained_context(const PolicySetup &plan) const {
              context, trained);
 }
 
-// A policy may have a budget of its own beside the config's. Both hold: an eviction leaves the
-// smaller one. If the two differ, the user may not expect that.
+// A policy may have its own budget in addition to the config's. Then both apply, and an eviction
+// keeps the smaller number of slots. A user may not expect this, so the difference is reported.
 void PolicySet::compare_budgets() const {
     const PolicySetup &plan = *engines_.acting().policy_setup;
     const keel_policy_needs &needs = plan.needs();
@@ -127,7 +128,7 @@ void PolicySet::compare_limits() const {
                    plan.shape().max_slots);
 }
 
-// Plans what steps run for the policy.
+// Plans the ops that steps run for the policy.
 PolicySetup &PolicySet::keep(std::unique_ptr<Added> added) {
     check_trained_context(*added->plan);
     added->taps = engine().graph->plan_taps(added->plan->tap_forms(),

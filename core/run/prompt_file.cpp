@@ -18,13 +18,13 @@
 namespace keel {
 namespace {
 
-constexpr int64_t most_tokens = 16777216;         // as generation.max_tokens
-constexpr uint64_t most_seed = uint64_t{1} << 53; // as sampling.seed
-constexpr size_t most_bytes = size_t{4} << 30;    // of a file of answers
-// Answers may have log probabilities of every token.
+constexpr int64_t most_tokens = 16777216;         // the limit of generation.max_tokens
+constexpr uint64_t most_seed = uint64_t{1} << 53; // the limit of sampling.seed
+constexpr size_t most_bytes = size_t{4} << 30;    // limit for a file of answers
+// The limits are high, because answers may have log probabilities of every token.
 constexpr JsonLimits line_limits{most_bytes, 16, 100'000'000};
 
-// A line of a file and its number.
+// A line of a file, and its number.
 struct Line {
     const std::string &file;
     size_t number;
@@ -33,7 +33,7 @@ struct Line {
     JsonDocument parse() const { return {text, printable(file, 400), line_limits, number}; }
 };
 
-// The id as JSON, so that 1 and "1" differ.
+// The id as JSON text, so that 1 and "1" differ.
 std::string id_of(const JsonNode &record) {
     const JsonNode id = record.at("id");
     if (!id.is_text() && !id.raw().is_number_integer()) id.expected("a string or an integer");
@@ -124,9 +124,10 @@ void AnswerFile::read_done(const std::vector<BatchPrompt> &prompts) {
         if (n <= 0) fail_file(file_, "read");
         at += static_cast<size_t>(n);
     }
-    // A line is there once its end is: what follows the last newline was cut off.
+    // A line is complete only if it ends with a newline. An incomplete last line was cut off.
     const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-    // A file that holds something else entirely is not ours to cut.
+    // If the last line does not look like an answer, the file is something else and must not be
+    // truncated.
     if (whole < text.size() && text[whole] != '{')
         throw_error(ErrorKind::input,
                     "{}: not a file of answers; name another file for the answers",

@@ -15,8 +15,8 @@ double milliseconds_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Runs decode steps of a dummy token on a cache of their own. Returns how many ran: fewer than
-// `tokens` if that cache is full or the user cancels.
+// Runs decode steps of a dummy token on a separate cache. Returns the number of steps. It is less
+// than `tokens` if that cache is full or the user cancels.
 int64_t warm_up(Engine &engine, int64_t tokens, HostServices &host) {
     if (tokens == 0) return 0;
     const TraceSpan span(engine.executor->stream().trace(), "warm-up", "switch");
@@ -76,14 +76,14 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
     if (&to == &from) return true;
     BackendMove m = describe(to, why);
     Trace *trace = from.executor->stream().trace();
-    Clock::time_point start = Clock::now(); // of the move, after the warm-up
+    Clock::time_point start = Clock::now(); // start of the move, after the warm-up
     const double begin = trace != nullptr ? trace->now() : 0;
     CacheManager &old = sequence_.cache.first();
     std::unique_ptr<CacheManager> fresh;
     try {
         finish_step();
-        // Allocated before the warm-up, because a move without memory for the cache must not warm
-        // up.
+        // Allocated before the warm-up, because a move that has no memory for the cache must not
+        // warm up.
         fresh = old.begin_move(*to.policy_setup, to.placement());
         const Clock::time_point allocated = Clock::now();
         m.warmup_tokens = warm_up(to, warmup_tokens, sequence_.pipeline.host());
@@ -95,7 +95,7 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
     }
     try {
         m.bytes = old.finish_move(*fresh);
-    } catch (const Error &error) { // each side has a part of the cache
+    } catch (const Error &error) { // each device has only a part of the cache
         fresh.reset();
         if (from.is_lost()) throw;
         refuse(m, error.what());
@@ -104,17 +104,17 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
         sequence_.text.set_pending(pending);
         return false;
     }
-    sequence_.meter.read(sequence_.cache); // notes the peak of the old cache
+    sequence_.meter.read(sequence_.cache); // records the peak of the old cache
     sequence_.cache.replace(to, std::move(fresh)).reset();
-    from.device().trim(); // others may need the memory of the old cache
+    from.device().trim(); // other devices may need the memory of the old cache
     m.milliseconds = milliseconds_since(start);
     if (trace != nullptr) trace_move(*trace, begin, m);
-    if (m.tokens > 0) sequence_.meter.add_move(std::move(m)); // without tokens nothing moved
+    if (m.tokens > 0) sequence_.meter.add_move(std::move(m)); // without tokens nothing was moved
     return true;
 }
 
-// Reads the first `tokens` tokens again on an engine, into a new cache with the protected prefix
-// and the pins of the old one.
+// Reads the first `tokens` tokens again on an engine, into a new cache. The new cache gets the
+// protected prefix and the pins of the old one.
 void SequenceMover::read_on(Engine &engine, int64_t tokens) {
     auto fresh = std::make_unique<CacheManager>(*engine.policy_setup, engine.placement());
     fresh->begin_like(sequence_.cache.first());
@@ -123,7 +123,7 @@ void SequenceMover::read_on(Engine &engine, int64_t tokens) {
     read_again(std::vector<int32_t>(all.begin(), all.end()));
 }
 
-// Reads these tokens from the first one on, into an empty cache.
+// Reads these tokens into an empty cache.
 void SequenceMover::read_again(std::span<const int32_t> ids) {
     ahead_.forget();
     sequence_.forget_step();
@@ -142,7 +142,7 @@ void SequenceMover::read_again(std::span<const int32_t> ids) {
         finish_step();
         ids = ids.subspan(n);
     }
-    engine.executor->stream().wait(); // an error comes here, and not in a later step
+    engine.executor->stream().wait(); // waits, so that an error occurs here and not in a later step
     ahead_.forget();
     sequence_.forget_step();
 }
@@ -163,7 +163,7 @@ Engine &SequenceMover::reread(std::span<Engine *const> candidates, int64_t token
         try {
             sequence_.text.assign(kept);
             read_on(*engine, tokens);
-        } catch (const Error &error) { // no memory there, for example: try the next one
+        } catch (const Error &error) { // for example no memory on that engine: tries the next one
             last = error.what();
             continue;
         }
@@ -181,7 +181,8 @@ Engine &SequenceMover::reread(std::span<Engine *const> candidates, int64_t token
 }
 
 void SequenceMover::retake(std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows) {
-    const size_t most = current_engine().graph->max_tokens(); // was more where the step ran first
+    // the engine that ran the step first may have had a larger limit
+    const size_t most = current_engine().graph->max_tokens();
     for (; ids.size() > most; ids = ids.subspan(most)) {
         runner_.step(sequence_, ids.first(most), StepKind::prefill_chunk, 0);
         finish_step();

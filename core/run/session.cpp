@@ -65,7 +65,7 @@ std::unique_ptr<Session> Session::fork(PolicySetup &plan) {
 // ---- steps --------------------------------------------------------------------------------------
 
 bool Session::can_take(int64_t n, std::string *why) const {
-    // The step that is queued ahead has the slot of the first token.
+    // The step that is queued ahead already has a slot for the first token.
     const int64_t more = ahead_.is_queued() ? std::max<int64_t>(n - 1, 0) : n;
     return sequence_.cache.can_take(more, false, why);
 }
@@ -85,7 +85,8 @@ bool Session::take_in(std::span<const int32_t> ids, uint32_t rows, const Progres
 bool Session::prefill_as(StepKind at_last, std::span<const int32_t> ids, uint32_t rows,
                          const Progress &progress) {
     if (ids.empty()) return true;
-    const std::vector<int32_t> kept(ids.begin(), ids.end()); // may be this session's own
+    // a copy, because `ids` may be the session's own tokens
+    const std::vector<int32_t> kept(ids.begin(), ids.end());
     const std::optional<int32_t> pending = this->pending();
     const int64_t before = tokens();
     const uint64_t counted = sequence_.meter.prefill_tokens();
@@ -95,7 +96,7 @@ bool Session::prefill_as(StepKind at_last, std::span<const int32_t> ids, uint32_
         } catch (const Error &error) {
             go_on_elsewhere(error, before);
             set_pending(pending);
-            // All tokens are read again. The time that was lost counts for the prompt.
+            // All tokens are read again. The lost time counts as time of the prompt.
             sequence_.meter.set_prefill_tokens(counted);
         }
     }
@@ -123,9 +124,9 @@ bool Session::prefill_all(StepKind at_last, std::span<const int32_t> ids, uint32
                          last ? at_last : StepKind::prefill_chunk,
                          last ? std::min<uint32_t>(rows, static_cast<uint32_t>(n)) : 0);
             if (!last) {
-                finish_step(); // does not wait: the next chunk is queued right after this one
+                finish_step(); // does not wait, so the next chunk is queued right after this one
             } else if (rows > 0) {
-                read_logits(); // the wait belongs to the prefill
+                read_logits(); // the wait counts as time of the prefill
             }
         }
         done += n;
@@ -137,7 +138,7 @@ bool Session::prefill_all(StepKind at_last, std::span<const int32_t> ids, uint32
     return true;
 }
 
-// A prefill was cancelled: undoes it, unless it has evicted slots or added to a policy's sums.
+// Undoes a cancelled prefill, unless it has evicted slots or added to a policy's sums.
 void Session::take_back(int64_t tokens, std::optional<int32_t> pending, uint64_t evictions) {
     finish_step();
     if (cache().evictions() != evictions || !sequence_.cache.can_truncate(tokens)) return;
@@ -154,7 +155,8 @@ void Session::decode(int32_t id) {
                 const StepMeter::Span span(sequence_.meter, true);
                 sequence_.cache.finish_step();
             }
-            if (rules_) rules_->before_decode(mover_); // a move does not count as part of the step
+            // the time of a move does not count as time of the step
+            if (rules_) rules_->before_decode(mover_);
             const StepMeter::Span span(sequence_.meter, true);
             if (!ahead_.take(id)) {
                 finish_step();
@@ -173,11 +175,12 @@ void Session::end_prompt() {
         throw_error(ErrorKind::usage, "end_prompt() after take_in(): its tokens are no prompt");
     const StepMeter::Span span(sequence_.meter, false);
     finish_step();
-    if (sequence_.results.is_overwritten()) logits(); // before the cache changes
+    // computes the overwritten logits before the cache changes
+    if (sequence_.results.is_overwritten()) logits();
     sequence_.cache.end_prompt();
 }
 
-// The step that is queued ahead is discarded, and the last step evicts.
+// Discards the step that is queued ahead, then makes the eviction of the last step if it is due.
 void Session::finish_step() {
     ahead_.drop();
     sequence_.cache.finish_step();
@@ -190,13 +193,13 @@ void Session::forget_step() {
 
 // ---- results ------------------------------------------------------------------------------------
 
-// Reads results of the last step. If its device is lost, the step is taken again on another one.
+// Reads results of the last step. If its device is lost, runs the step again on another device.
 template <typename Read> void Session::read_results(const Read &read) {
     const int64_t before = tokens() - std::ssize(sequence_.step.ids);
     const std::optional<int32_t> pending = this->pending();
     const StepKind kind = sequence_.step.kind;
     const uint32_t rows = sequence_.step.logit_rows;
-    std::optional<std::vector<int32_t>> ids; // of the step, if it has to be taken again
+    std::optional<std::vector<int32_t>> ids; // ids of the step, if it must be run again
     for (;;) {
         try {
             const StepMeter::Span span(sequence_.meter, kind == StepKind::decode);
@@ -229,7 +232,8 @@ int32_t Session::greedy(bool go_on) {
     StepResults &results = sequence_.results;
     if (results.holder() == nullptr || (results.has_logits() && results.logits().empty()))
         throw_error(ErrorKind::internal, "no step was taken that has logits");
-    if (results.has_logits()) { // of the prefill, or of a step of several sequences
+    // the logits are those of a prefill, or of a step of several sequences
+    if (results.has_logits()) {
         const auto row = results.logits().last(static_cast<size_t>(pipeline().model().vocab_size));
         return static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
     }
@@ -252,8 +256,8 @@ int32_t Session::read_token(bool go_on) {
     return id;
 }
 
-// Computes the last step again, because its logits were overwritten. Its slots are written with the
-// same values. The sequence may have moved to another engine since.
+// Computes the last step again, because its logits were overwritten. The step writes the same
+// values to its slots. The sequence may have moved to another engine since.
 void Session::repeat_step() {
     ahead_.drop();
     sequence_.results.begin_repeat(sequence_.cache.last_engine());
@@ -264,16 +268,16 @@ void Session::repeat_step() {
 
 // ---- other backends -----------------------------------------------------------------------------
 
-// To be called in a catch block. If the device was lost and another backend can go on, the sequence
-// keeps its first `tokens` tokens, which are read again there. Else throws: what was caught, or an
-// error that tells more.
+// Call it in a catch block. If the device was lost and another backend can go on, the sequence
+// keeps its first `tokens` tokens, which are read again there. Otherwise throws the caught error,
+// or an error with more details.
 void Session::go_on_elsewhere(const Error &error, int64_t tokens) {
     if (engine().is_lost()) {
         ahead_.forget();
         sequence_.results.forget_on_device();
     }
     if (rules_) {
-        if (!engine().is_lost()) throw; // something else failed
+        if (!engine().is_lost()) throw; // the error has another cause
         try {
             rules_->choose(mover_.reread(rules_->candidates(), tokens, error));
         } catch (const Error &) {
@@ -283,7 +287,7 @@ void Session::go_on_elsewhere(const Error &error, int64_t tokens) {
         return;
     }
     const Device *device = pipeline().engines().lost_device();
-    if (device == nullptr) throw; // something else failed
+    if (device == nullptr) throw; // the error has another cause
     sequence_.is_broken = true;
     throw_error(ErrorKind::runtime,
                 "{}; it happened at token {} on device '{}', and no other backend can go on",
@@ -294,7 +298,8 @@ Session::Switch Session::switch_to(Engine &engine) {
     if (!rules_)
         throw_error(ErrorKind::usage,
                     "this pipeline has no backends to switch between; 'hybrid' names several");
-    if (sequence_.results.holder() != nullptr) logits(); // they are on the backend of the step
+    // the logits are on the backend of the step
+    if (sequence_.results.holder() != nullptr) logits();
     finish_step();
     return rules_->command(mover_, engine);
 }
@@ -302,14 +307,15 @@ Session::Switch Session::switch_to(Engine &engine) {
 // ---- the cache and the text ---------------------------------------------------------------------
 
 void Session::pin(int64_t from, int64_t to, std::string_view what) {
-    ahead_.drop(); // pins count slots
+    ahead_.drop(); // a pin counts slots, so the step that is queued ahead must not be among them
     sequence_.cache.pin(from, to, what);
 }
 
 void Session::reset() {
     if (rules_) {
         rules_->reset();
-        // Back to where sequences begin, without the cache.
+        // Moves back to the engine on which sequences begin. The cache is empty, so it is not
+        // moved.
         Engine &start = rules_->start();
         if (&start != &engine()) {
             sequence_.cache.replace(

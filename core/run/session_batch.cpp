@@ -82,7 +82,7 @@ SessionBatch::decode(std::span<Session *const> sessions, std::span<const int32_t
             read_results(read);
             finish_step();
         }
-    } catch (...) { // the step belongs to all of them, except to sequences that were full
+    } catch (...) { // the error concerns all sequences of the step, but not those that were full
         for (size_t i = 0; i < sessions.size(); ++i)
             if (outcomes_[i].kind != Outcome::Kind::full) sessions[i]->sequence().is_broken = true;
         throw;
@@ -96,12 +96,12 @@ SessionBatch::decode(std::span<Session *const> sessions, std::span<const int32_t
     return outcomes_;
 }
 
-// Makes room for one token of each sequence. The sequences that have room take part in the step.
-// For the others nothing was queued but evictions.
+// Makes room for one token of each sequence. Sequences that have room take part in the step. For
+// the others, only evictions were queued.
 void SessionBatch::take_in(std::span<Session *const> sessions, std::span<const int32_t> ids) {
     for (size_t i = 0; i < sessions.size(); ++i) {
         Sequence &sequence = sessions[i]->sequence();
-        bool is_finished = false; // the step before
+        bool is_finished = false; // false: the previous step is not finished
         try {
             sessions[i]->drop_ahead();
             sequence.cache.finish_step();
@@ -111,7 +111,7 @@ void SessionBatch::take_in(std::span<Session *const> sessions, std::span<const i
             if (pipeline_.engine().is_lost()) throw;
             const bool is_full = is_finished && error.kind() == ErrorKind::resource;
             outcomes_[i] = {is_full ? Outcome::Kind::full : Outcome::Kind::failed, error.what()};
-            sequence.is_broken = !is_full; // an eviction may be half done
+            sequence.is_broken = !is_full; // an eviction may be incomplete
             continue;
         }
         sequences_.push_back(&sequence);
@@ -153,7 +153,7 @@ void SessionBatch::read_results(Read read) {
         logits_.resize(n * vocabulary);
         results.read_logits(n, logits_.data());
     }
-    // All results are read before one is checked: report_non_finite runs steps of its own.
+    // All results are read before one is checked, because report_non_finite runs more steps.
     for (size_t i = 0; i < n; ++i) {
         StepResults &own = sequences_[i]->results;
         if (read == Read::greedy)

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-// The file: magic, version, then facts, session, extras as StateWriter has them, then a checksum of
-// all before it.
+// A session file has a magic number, a version, then facts, session and extras as StateWriter
+// writes them, then a checksum of all these bytes.
 namespace keel {
 namespace {
 
@@ -24,7 +24,7 @@ constexpr std::array<char, 16> magic = {'k', 'e', 'e', 'l', ' ',  's',  'e', 's'
 constexpr uint32_t version = 5;
 constexpr size_t max_facts = 64, max_notes = 64;
 
-// Against damage, not against malice: all that is read is checked anyway.
+// Detects damage. It does not protect from hostile files; each value that is read is checked.
 class Checksum {
   public:
     void add(const void *data, size_t bytes) {
@@ -47,7 +47,8 @@ class Checksum {
             }
         }
     }
-    uint64_t value() const { // of all that was added, whatever the pieces
+    // the checksum of all added bytes; it does not depend on how they were split
+    uint64_t value() const {
         Checksum last = *this;
         last.mix(word_);
         last.mix(held_);
@@ -95,8 +96,8 @@ class FileWriter final : public StateWriter {
     Checksum checksum_;
 };
 
-// Names, types, shapes, and a few bytes of each tensor: enough to tell a model from another that
-// has its shape.
+// A hash of the names, types, shapes, and a few bytes of each tensor. It tells a model from another
+// model with the same shape.
 std::string weights_fingerprint(const ModelSource &source) {
     constexpr size_t piece = 64, pieces = 4;
     std::vector<const TensorInfo *> tensors;
@@ -119,7 +120,7 @@ std::string weights_fingerprint(const ModelSource &source) {
     return fmt::format("{:016x}", sum.value());
 }
 
-// All that a tokenizer's ids stand for.
+// A hash of the texts of all ids of a tokenizer.
 std::string tokenizer_fingerprint(const Tokenizer *tokenizer) {
     if (tokenizer == nullptr) return "none";
     Checksum sum;
@@ -169,7 +170,7 @@ std::string params_text(const BoundPlugin &plugin) {
     return "{" + text + "}";
 }
 
-// In how many layers the cache holds only a window. model.context decides this too.
+// The number of layers of which the cache holds only a window. It also depends on model.context.
 std::string held_text(const Pipeline &pipeline) {
     const LayerSplit &split = pipeline.engine().split;
     if (split.window() == 0) return "none held";
@@ -181,7 +182,7 @@ std::string held_text(const Pipeline &pipeline) {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-// What has to agree between the pipeline that saved and the one that goes on, with the names that
+// Facts that must be equal in the pipeline that saved and the pipeline that loads, with names that
 // users know.
 Facts facts_of(Pipeline &pipeline) {
     const ModelConfig &m = pipeline.model();
@@ -279,7 +280,7 @@ SessionExtras read_extras(StateReader &in) {
 
 namespace {
 
-// The file tells the pipeline's policy.
+// A session file names the pipeline's policy, so a session with another policy cannot be saved.
 void check_policy(Session &session) {
     if (session.pipeline().policies().is_own(session.cache().setup())) return;
     throw_error(ErrorKind::usage,
@@ -309,8 +310,7 @@ void check_savable(const Pipeline &pipeline) {
 
 void check_replaceable(const std::filesystem::path &path) {
     std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error))
-        return; // NewFile has its own word on the rest
+    if (!std::filesystem::is_regular_file(path, error)) return; // NewFile reports other problems
     std::array<char, magic.size()> begin{};
     std::ifstream file(path, std::ios::binary);
     if (file.read(begin.data(), begin.size()) && begin == magic) return;

@@ -45,7 +45,7 @@ void StepRunner::run(std::span<const SequenceRows *const> rows, LayerBatchView *
     }
 }
 
-// Gives each segment its rows of what the engine before left.
+// Gives each segment its rows of the previous engine's output.
 void StepRunner::share_residual() {
     size_t tokens = 0;
     for (const Segment &segment : segments_) tokens += segment.tokens();

@@ -21,7 +21,7 @@ SwitchRules::SwitchRules(Pipeline &pipeline)
     if (!config_.has(SwitchTrigger::pressure)) return;
     PressureConfig c;
     if (*config_.available_mib) c.low = static_cast<uint64_t>(**config_.available_mib * 1048576.0);
-    c.levels = {0.5}; // one: it switches, or it does not
+    c.levels = {0.5}; // one level: it switches, or it does not
     watch_ = std::make_unique<PressureWatch>(c, pipeline.monitor());
 }
 
@@ -44,7 +44,7 @@ Engine &SwitchRules::start() const {
     for (const auto &engine : pipeline_.engines()) {
         if (!engine->is_lost()) return *engine;
     }
-    return wanted; // the first step reports the lost device
+    return wanted; // the first step will report the lost device
 }
 
 Engine &SwitchRules::prefill_engine() const {
@@ -92,7 +92,8 @@ void SwitchRules::before_prefill(SequenceMover &mover) const {
 void SwitchRules::before_decode(SequenceMover &mover) {
     const bool short_of_memory = pressure_fires(mover.tokens());
     if (short_of_memory) go(mover, Why::pressure, 0);
-    // If the sequence cannot go where decode runs, it stays, and does not try again at each token.
+    // If the sequence cannot move to the decode engine, it stays, and does not try again at each
+    // token.
     if (!mover.move(alive(decode_engine(), mover.current_engine()), Why::phase))
         choose(mover.current_engine());
     if (!short_of_memory && tokens_fire()) go(mover, Why::tokens, *config_.warmup_tokens);
@@ -113,7 +114,7 @@ SwitchRules::Switch SwitchRules::command(SequenceMover &mover, Engine &to) {
                     to.name);
     }
     if (&to == &decode_engine()) return Switch::there;
-    const bool is_empty = mover.tokens() == 0; // there is no cache to move
+    const bool is_empty = mover.tokens() == 0; // an empty sequence has no cache to move
     if (!is_empty && !mover.move(to, Why::command, *config_.warmup_tokens)) return Switch::refused;
     choose(to);
     return Switch::done;

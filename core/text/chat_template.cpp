@@ -1,4 +1,4 @@
-// The families of chat templates and how a conversation is written in one.
+// The families of chat templates: how each one writes a conversation.
 #include "text/chat_template.hpp"
 
 #include "base/error.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 using Format = ChatTemplate::Format;
 
-// Meta's fixed date for models whose files do not ask for today's.
+// Meta's fixed date, for models whose files do not use the current date.
 constexpr std::string_view llama_date = "26 Jul 2024";
 
 Format llama3() {
@@ -56,7 +56,7 @@ Format llama2() {
     f.system_close = "\n<</SYS>>\n\n";
     f.user_open = "{bos}[INST] ";
     f.user_close = " [/INST]";
-    f.answer_lead.assign(1, ' '); // not = " ": GCC 12 warns of that wrongly
+    f.answer_lead.assign(1, ' '); // not `= " "`, for which GCC 12 gives a false warning
     f.answer_close = " {eos}";
     f.trim = f.trim_answer = true;
     f.end_marks = {"{eos}"};
@@ -97,7 +97,7 @@ Format zephyr() {
 Format gemma() {
     Format f;
     f.begin = "{bos}";
-    f.system_in_user = true; // Gemma 2 knows no system prompt; Gemma 3 writes it so
+    f.system_in_user = true; // Gemma 2 has no system prompt; Gemma 3 writes it like this
     f.system_close = "\n\n";
     f.user_open = "<start_of_turn>user\n";
     f.user_close = "<end_of_turn>\n";
@@ -136,7 +136,7 @@ std::string this_day() {
                        1900 + parts.tm_year);
 }
 
-// What Python's str.strip() takes away, as Jinja's trim does.
+// The characters that Python's str.strip() and Jinja's trim remove.
 bool is_blank(char32_t c) { return is_unicode_space(c) || (c >= 0x1C && c <= 0x1F); }
 
 std::string_view trimmed(std::string_view text) {
@@ -155,7 +155,7 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-// What somebody wrote, as a piece: valid UTF-8.
+// A piece with text from a user or a model, as valid UTF-8.
 ChatPiece written(std::string_view text, bool trim) {
     const std::string mended = replace_invalid_utf8(text);
     return {std::string(trim ? trimmed(mended) : std::string_view(mended)), false};
@@ -174,12 +174,12 @@ void append(std::vector<ChatPiece> &pieces, std::vector<ChatPiece> more) {
                   std::make_move_iterator(more.end()));
 }
 
-// Markup with the tokenizer's own begin and end marks in it.
+// Markup in which the placeholders are replaced by the tokenizer's begin and end tokens.
 std::string with_marks(const std::string &markup, const Tokenizer &tokenizer,
                        const std::string &name) {
     std::string text = markup;
     if (text.find("{bos}") != std::string::npos) {
-        // some families' fine-tunes have no begin token; Jinja then writes nothing
+        // fine-tunes of some families have no begin token; for these, Jinja writes nothing
         const auto bos = tokenizer.bos_id();
         text = replaced(std::move(text), "{bos}", bos ? tokenizer.piece(*bos) : std::string_view());
     }
@@ -232,8 +232,8 @@ std::vector<ChatPiece> ChatTemplate::begin(std::optional<std::string_view> syste
     } else {
         add(pieces, {format_.preamble, false});
     }
-    // within a user turn the prompt stands as it is; families that trim do so to the turn as a
-    // whole
+    // inside a user turn, the system prompt is not trimmed on its own; a family that trims, trims
+    // the whole turn
     if (system) add(pieces, written(*system, format_.trim && !format_.system_in_user));
     add_markup(pieces, format_.system_close);
     return pieces;
@@ -309,7 +309,7 @@ std::vector<std::int32_t> ChatTemplate::end_ids(const Tokenizer &tokenizer) cons
 }
 
 std::vector<std::string> ChatTemplate::stop_strings(const Tokenizer &tokenizer) const {
-    // the first mark is the one that models of the family write; the others are only known as
+    // models of the family write only the first mark; Keel uses the other marks only if they are
     // tokens
     const std::string &mark = format_.end_marks.front();
     if (mark == "{eos}" || tokenizer.find_token(mark)) return {};

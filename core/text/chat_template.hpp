@@ -12,7 +12,7 @@
 
 namespace keel {
 
-// `text` with every `what` replaced by `by`.
+// `text`, in which every `what` is replaced by `by`.
 std::string replaced(std::string text, std::string_view what, std::string_view by);
 
 enum class ChatRole { system, user, assistant };
@@ -22,49 +22,48 @@ struct ChatMessage {
     std::string content;
 };
 
-// A stretch of a prompt. Only markup may become special tokens. Text from people or models stays
-// text, so it cannot forge a turn. (Templates whose marks are plain words, such as Llama 2's
-// [INST], cannot be protected so.)
+// A part of a prompt. Only markup may become special tokens. Text from users or models stays text,
+// so it cannot forge a turn. (This does not protect templates whose marks are plain words, such as
+// Llama 2's [INST].)
 struct ChatPiece {
     std::string text;
     bool is_markup = false;
 };
 
-// The marks round the turns of a chat, as the model saw them in training. Written in C++, not run
-// from the Jinja text that model folders carry: that text is only recognized. Immutable; all
-// members are thread-safe.
+// The marks around the turns of a chat, as the model saw them in training. The formats are written
+// in C++. The Jinja text in model folders is only recognized, never run. Immutable; all members are
+// thread-safe.
 //
-// A conversation is prefilled as it grows, and nothing is ever taken back:
+// A conversation is prefilled as it grows. Earlier turns are never changed:
 //
 //   begin(system) + user_turn("Hi", true)            -> encode(..., false)   the model answers
 //   end_of_answer() + user_turn("And then?", false)  -> encode(..., true)    the model answers
 //   ...
 //
-// The pieces of one line belong together: tokens may reach across the border of two pieces. Where a
-// template of Hugging Face would write earlier turns anew later (a system prompt that wanders to
-// the last question, thoughts that are left out), the turns stay as they were; the system prompt
-// stands at the first one.
+// The pieces of one line are encoded together, so a token may cross the border of two pieces. Some
+// templates of Hugging Face later change earlier turns: they move the system prompt to the last
+// question, or leave out thoughts. Keel does not. The turns stay as they were, and the system
+// prompt stays at the first turn.
 class ChatTemplate {
   public:
-    // How a family writes its turns. "{bos}" and "{eos}" stand for the tokenizer's own marks.
+    // How a family writes its turns. "{bos}" and "{eos}" mean the tokenizer's begin and end tokens.
     struct Format {
-        std::string begin;        // before everything
-        std::string system_open;  // round the system prompt
+        std::string begin;        // before everything else
+        std::string system_open;  // before and after the system prompt
         std::string system_close; //
         bool system_in_user =
-            false; // the system prompt stands within the first user turn, behind its user_open
-        std::string
-            preamble; // begins the system turn, which is then always there; "{date}" is today's
-        std::optional<std::string> default_system; // where the caller gives none
+            false; // the system prompt is inside the first user turn, after its user_open
+        // start of the system turn, which is then always present; "{date}" is the current date
+        std::string preamble;
+        std::optional<std::string> default_system; // used if the caller gives no system prompt
         std::string user_open;
         std::string user_close;
-        std::string answer_open; // what asks the model to answer, behind user_close
-        std::string
-            answer_lead; // what the answer itself begins with, as a rule one space or nothing
-        std::string answer_close; // behind an answer
-        bool trim = false;        // white space round questions and system prompts is dropped
-        bool trim_answer = false; // and round answers
-        std::vector<std::string> end_marks; // each of them ends an answer; "{eos}" too
+        std::string answer_open;  // follows user_close; asks the model to answer
+        std::string answer_lead;  // start of every answer, usually one space or nothing
+        std::string answer_close; // follows an answer
+        bool trim = false;        // white space around questions and system prompts is removed
+        bool trim_answer = false; // white space around answers is removed
+        std::vector<std::string> end_marks; // each of these marks ends an answer; may have "{eos}"
 
         bool operator==(const Format &) const = default;
     };
@@ -72,46 +71,48 @@ class ChatTemplate {
     ChatTemplate(std::string name, Format format)
         : name_(std::move(name)), format_(std::move(format)) {}
 
-    // One of names(); nullopt for any other.
+    // The template with a name from names(). nullopt for any other name.
     static std::optional<ChatTemplate> by_name(std::string_view name);
     static std::vector<std::string> names();
-    // From the Jinja text of a model folder or GGUF file. nullopt: it writes its turns as no
-    // template here does; the caller then says so and asks for a name. Nothing in the text is
+    // Recognizes the Jinja text of a model folder or GGUF file. nullopt if no template here writes
+    // its turns in the same way; the caller then reports this and asks for a name. The text is not
     // trusted.
     static std::optional<ChatTemplate> recognize(std::string_view jinja);
 
-    // "llama3", or what it was recognized as.
+    // The name, such as "llama3". For a recognized template, the name of its family.
     const std::string &name() const noexcept { return name_; }
     const Format &format() const noexcept { return format_; }
 
-    // Everything before the first user turn. system: nullopt where there is none (a template's own
-    // default may then stand there), empty for a system prompt that says nothing. today: the date
-    // that Llama 3.1 and later put into the system turn, as in "26 Jul 2024"; empty: this
-    // machine's.
+    // Everything before the first user turn. `system`: nullopt if there is no system prompt; the
+    // template's default may then be used. An empty text is an empty system prompt. `today`: the
+    // date that Llama 3.1 and later write in the system turn, such as "26 Jul 2024"; if empty, this
+    // machine's date.
     std::vector<ChatPiece> begin(std::optional<std::string_view> system,
                                  std::string_view today = {}) const;
-    // A question and what asks for its answer. is_first: directly behind begin().
+    // A question, and the text that asks for its answer. `is_first`: the turn follows begin().
     std::vector<ChatPiece> user_turn(std::string_view text, bool is_first) const;
-    // An answer that is already known, as it stands behind user_turn(); without end_of_answer().
+    // A known answer that follows user_turn(), without end_of_answer().
     std::vector<ChatPiece> answer(std::string_view text) const;
-    // What closes an answer. The token that ended a generation is part of it, so it must not be in
-    // the cache too.
+    // The text that ends an answer. It includes the token that ended a generation, so that token
+    // must not also be in the cache.
     std::vector<ChatPiece> end_of_answer() const;
-    // A whole conversation: system (if any) first, then user and assistant by turns. One that ends
-    // with a user turn asks for its answer. Throws Error (input) for another order.
+    // A whole conversation. An optional system message comes first, then user and assistant take
+    // turns. If it ends with a user turn, the result asks for an answer. Throws Error(input) for
+    // another order.
     std::vector<ChatPiece> conversation(std::span<const ChatMessage> messages,
                                         std::string_view today = {}) const;
 
-    // The ids of pieces; equal to what Hugging Face gives for the same text as a whole. continues:
-    // they go on behind tokens that are already there. Throws Error (usage) where the template
-    // needs a begin or end token that the tokenizer does not have.
+    // The ids of pieces, equal to those that Hugging Face gives for the same text as a whole.
+    // `continues`: the pieces follow tokens that are already in the cache. Throws Error(usage) if
+    // the template needs a begin or end token that the tokenizer lacks.
     std::vector<std::int32_t> encode(const Tokenizer &tokenizer, std::span<const ChatPiece> pieces,
                                      bool continues) const;
 
-    // The ids that end an answer, ascending: the tokenizer's own and those of the template's marks.
+    // The ids that end an answer, ascending: those of the tokenizer and those of the template's
+    // marks.
     std::vector<std::int32_t> end_ids(const Tokenizer &tokenizer) const;
-    // Marks that are no single token of this tokenizer and must be watched for as text (see
-    // StopMatcher).
+    // End marks that are not a single token of this tokenizer. They must be searched for in the
+    // text (see StopMatcher).
     std::vector<std::string> stop_strings(const Tokenizer &tokenizer) const;
 
   private:
@@ -119,20 +120,22 @@ class ChatTemplate {
     Format format_;
 };
 
-// Recognizes the template that a model's files name: the contents of chat_template.jinja where it
-// is not empty, else the key chat_template of tokenizer_config.json (a text, or a list of named
-// texts, of which "default" counts). jinja: the text itself, empty where the files name none.
-// Throws Error (input) for a file that is not valid.
+// Recognizes the template of a model's files. It is the content of chat_template.jinja if that is
+// not empty. Else it is the key chat_template of tokenizer_config.json: a text, or a list of named
+// texts from which "default" is used. `jinja` is the text, empty if the files have none. Throws
+// Error(input) for an invalid file.
 struct FoundChatTemplate {
     std::string jinja;
-    std::optional<ChatTemplate> known; // nullopt: none is named, or its turns are not known
+    // nullopt if the files have no template, or its turns are not recognized
+    std::optional<ChatTemplate> known;
 };
 FoundChatTemplate
 find_chat_template(std::string_view chat_template_jinja, std::string_view tokenizer_config_json,
-                   std::string_view config_name); // config_name: the file, for messages
-// The same from a GGUF file's tokenizer.chat_template.
+                   std::string_view config_name); // config_name: name of the file, for messages
+// Recognizes the template in a GGUF file's tokenizer.chat_template.
 FoundChatTemplate find_chat_template(const GgufFile &file);
-// The same for a path as load_tokenizer() takes it: a model folder, or a file in one.
+// Recognizes the template for a path. The path is a model folder or a file in one, as for
+// load_tokenizer().
 FoundChatTemplate load_chat_template(const std::filesystem::path &path);
 
 } // namespace keel

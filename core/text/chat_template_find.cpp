@@ -1,6 +1,6 @@
-// Recognizing a template by the Jinja text that a model's files carry. The text is never run: it is
-// brought into one spelling and searched for the expressions that write a turn. Whatever writes its
-// turns otherwise is not recognized.
+// Recognizes a template from the Jinja text in a model's files. The text is never run. It is
+// converted to a canonical form, which is searched for the expressions that write a turn. A
+// template that writes its turns with other expressions is not recognized.
 #include "text/chat_template.hpp"
 
 #include "base/error.hpp"
@@ -17,20 +17,22 @@ namespace {
 
 constexpr std::size_t max_jinja_bytes = 1 << 20;
 
-// Inside a canonical text strings stand between these, whichever quotes they had.
+// In a canonical text, strings are between these characters, for either kind of quotes in the Jinja
+// text.
 constexpr char quote = '\x01';
 
-// A search pattern, written with ' for the quotes.
+// A search pattern. In `text`, ' is written for the quote characters.
 std::string pattern(std::string_view text) {
     std::string out(text);
     std::replace(out.begin(), out.end(), '\'', quote);
     return out;
 }
 
-// The character behind a backslash of a Jinja string.
+// The value of a character after a backslash in a Jinja string.
 char unescaped(char c) { return c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c; }
 
-// Whether the text behind a {{ }} begins with a line break that stays: no tag behind it strips it.
+// Whether the text after a {{ }} begins with a line break that is kept, because no tag after it
+// strips it.
 bool keeps_newline(std::string_view jinja, std::size_t at) {
     if (at >= jinja.size() || jinja[at] != '\n') return false;
     const std::size_t tag = jinja.find_first_not_of(" \t\r\n", at);
@@ -38,9 +40,9 @@ bool keeps_newline(std::string_view jinja, std::size_t at) {
            jinja[tag + 2] != '-';
 }
 
-// The code of a Jinja text (what stands between {{ and }} or {% and %}) without white space outside
-// strings, with one kind of quotes, escapes resolved, and message.role written as message['role'].
-// A line break right behind a {{ }} is kept.
+// The code of a Jinja text (the content of {{ }} and {% %}) in canonical form: without white space
+// outside of strings, with one kind of quotes, escapes resolved, and message.role written as
+// message['role']. A line break right after a {{ }} is kept.
 std::string canonical(std::string_view jinja) {
     std::string out;
     bool in_code = false;
@@ -56,7 +58,7 @@ std::string canonical(std::string_view jinja) {
                 in_code = true;
                 ++i;
                 if (i + 1 < jinja.size() && (jinja[i + 1] == '-' || jinja[i + 1] == '+')) ++i;
-                out += ' '; // expressions stay apart
+                out += ' '; // separates expressions
             }
             continue;
         }
@@ -90,8 +92,8 @@ class JinjaText {
 
     bool has(std::string_view what) const { return text_.find(pattern(what)) != std::string::npos; }
 
-    // What stands between `opening` and `closing` in the first string that begins and ends with
-    // them and is longer.
+    // The text between `opening` and `closing` in the first string that begins and ends with them
+    // and is longer than both.
     std::optional<std::string> literal(std::string_view opening, std::string_view closing) const {
         const std::string begin = quote + std::string(opening);
         for (std::size_t at = text_.find(begin); at != std::string::npos;
@@ -106,7 +108,8 @@ class JinjaText {
         return std::nullopt;
     }
 
-    // What {% set name = ... %} gives to a name, each place once, strings with their quotes.
+    // The values that {% set name = ... %} assigns to a name, one for each place. Strings have
+    // their quotes.
     std::vector<std::string> assigned(std::string_view name) const {
         const std::string begin = fmt::format("set{}=", name);
         std::vector<std::string> values;
@@ -127,7 +130,7 @@ class JinjaText {
     std::string text_;
 };
 
-// The text of a value that is one string and nothing else.
+// The text of a value that is a single string.
 std::optional<std::string> string_of(const std::string &value) {
     if (value.size() < 2 || value.front() != quote || value.find(quote, 1) != value.size() - 1)
         return std::nullopt;
@@ -136,7 +139,7 @@ std::optional<std::string> string_of(const std::string &value) {
 
 ChatTemplate named(std::string_view name) { return *ChatTemplate::by_name(name); }
 
-// The date that a template writes where nobody gives one: "26 Jul 2024" in Meta's files, "26 July
+// The date that a template uses if the caller gives none: "26 Jul 2024" in Meta's files, "26 July
 // 2024" in many others.
 std::optional<std::string> literal_date(const JinjaText &text) {
     constexpr std::size_t longest = 40;
@@ -147,7 +150,7 @@ std::optional<std::string> literal_date(const JinjaText &text) {
     const std::optional<std::string> date = string_of(values.front());
     if (!date || date->empty() || date->size() > longest || replace_invalid_utf8(*date) != *date)
         return std::nullopt;
-    // nothing that could be read as a mark, here or by a model
+    // a character that Keel or a model could read as part of a mark
     const auto is_no_date = [](char c) {
         return (c >= 0 && c < ' ') || std::string_view("<>{}|[]").find(c) != std::string_view::npos;
     };
@@ -157,8 +160,8 @@ std::optional<std::string> literal_date(const JinjaText &text) {
 
 bool is_space(char c) { return std::string_view(" \t\r\n\v\f").find(c) != std::string_view::npos; }
 
-// The system prompt of Llama 3.1 and later: what is given, and what stands there if nothing is.
-// False if the text does anything else with it, or trims it other than its turns.
+// Reads how Llama 3.1 and later use the given system prompt, and their default. Returns false if
+// the text does anything else with it, or trims it differently from its turns.
 bool read_llama3_system(const JinjaText &text, ChatTemplate::Format &format) {
     const std::string given = pattern("messages[0]['content']");
     bool found = false;
@@ -186,7 +189,7 @@ std::optional<ChatTemplate> as_llama3(const JinjaText &text) {
     ChatTemplate::Format format = named(is_dated ? "llama3.2" : "llama3").format();
     format.trim = format.trim_answer = trims;
     if (!is_dated) {
-        // the first form has no system text of its own
+        // the first form of the template writes no system turn of its own
         if (text.has("<|start_header_id|>system<|end_header_id|>")) return std::nullopt;
         return ChatTemplate("llama3", std::move(format));
     }
@@ -203,20 +206,21 @@ std::optional<ChatTemplate> as_chatml(const JinjaText &text) {
     ChatTemplate::Format format = named("chatml").format();
     const std::string begin = "'<|im_start|>'+message['role']+'\n'+";
     bool found = false;
-    // the last: Qwen3, which first takes the thoughts out of earlier answers
+    // the last one is Qwen3, which first removes the thoughts from earlier answers
     for (const char *content : {"message['content']", "message['content']|trim", "content"})
         for (const char *end : {"+'<|im_end|>'+'\n'", "+'<|im_end|>\n'"})
             if (text.has(begin + content + end)) {
                 found = true;
                 format.trim = format.trim_answer = std::string_view(content).ends_with("|trim");
             }
-    // a system prompt that is put together from more than one text is not understood
+    // a system prompt that is built from several texts is not supported
     if (!found || !text.has("'<|im_start|>assistant\n'") || text.has("system_message='"))
         return std::nullopt;
     if (text.has("bos_token")) format.begin = "{bos}";
     format.default_system = text.literal("<|im_start|>system\n", "<|im_end|>\n");
     if (!format.default_system && text.literal("<|im_start|>system\n", "")) return std::nullopt;
-    // one that stands alone begins the list of tools, which must be behind a condition
+    // a start of a system turn as a separate expression begins the list of tools; that must be
+    // inside a condition
     if (text.has(" '<|im_start|>system\n' ") && !text.has(" iftools")) return std::nullopt;
     return ChatTemplate("chatml", std::move(format));
 }
@@ -230,7 +234,8 @@ std::optional<ChatTemplate> as_llama2(const JinjaText &text) {
     return named("llama2");
 }
 
-// Mistral has written the same turns with spaces in different places; they are read from the text.
+// Mistral's files write the same turns with spaces in different places. The places are read from
+// the text.
 std::optional<ChatTemplate> as_mistral(const JinjaText &text) {
     if (text.has("[SYSTEM_PROMPT]") || text.has("bos_token+'[INST]") || !text.has("bos_token"))
         return std::nullopt;

@@ -12,16 +12,16 @@ struct TokenLogprob {
     double logprob = 0;
 };
 
-// What the model thought of one token of a text: before temperature, penalties and what else
-// sampling does.
+// The model's probabilities for one token of a text, before temperature, penalties and other
+// sampling steps.
 struct TokenLogprobs {
     TokenLogprob chosen;
     std::vector<TokenLogprob>
-        top; // the most likely ones, likeliest first; ties: the lower id first
+        top; // the most likely tokens, most likely first; of equal ones, the lower id first
 };
 
-// Log-softmax of a row of logits, not empty, all of it finite; in double, the largest logit
-// subtracted first, so that no row is too steep or too high for it.
+// Log-softmax of a row of logits. The row must not be empty, and all logits must be finite.
+// Computed in double after subtracting the largest logit, so no row can overflow.
 class LogSoftmax {
   public:
     explicit LogSoftmax(std::span<const float> logits);
@@ -32,11 +32,11 @@ class LogSoftmax {
 
   private:
     double highest_;
-    double log_sum_ = 0; // of exp(logit - highest)
+    double log_sum_ = 0; // log of the sum of exp(logit - highest)
 };
 
-// Log-softmax of a row of logits, all of them finite, at `id` and at the `n` most likely tokens
-// (fewer if there are not as many).
+// Log-softmax of a row of finite logits, at `id` and at the `n` most likely tokens. There are fewer
+// than `n` if the row is shorter.
 TokenLogprobs token_logprobs(std::span<const float> logits, int32_t id, int64_t n);
 
 } // namespace keel

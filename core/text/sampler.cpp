@@ -10,17 +10,18 @@ namespace keel {
 
 namespace {
 
-// A token with less than e^-60 of the best one's probability cannot be hit by a draw of 53 bits,
-// whatever the size of the vocabulary.
+// A token with less than e^-60 of the best token's probability cannot be drawn with 53 random bits,
+// for any size of vocabulary.
 constexpr double negligible = -60.0;
 
-// e^x for x in [negligible, 0], to about 1e-16 relative. Not std::exp: libraries differ in the last
-// bit. Plain operations without branches, so that a loop over a vocabulary is vectorized.
+// e^x for x in [negligible, 0], with a relative error of about 1e-16. std::exp is not used, because
+// libraries differ in the last bit. Only plain operations without branches, so that compilers
+// vectorize a loop over a vocabulary.
 double portable_exp(double x) noexcept {
     constexpr double log2_e = 1.4426950408889634;
     constexpr double ln2_high = 0x1.62e42fee00000p-1;
     constexpr double ln2_low = 0x1.a39ef35793c76p-33;
-    constexpr double rounder = 0x1.8p52; // adding it leaves the nearest integer in the low bits
+    constexpr double rounder = 0x1.8p52; // after adding it, the low bits hold the nearest integer
     const double shifted = x * log2_e + rounder;
     const double k = shifted - rounder;
     const double r = (x - k * ln2_high) - k * ln2_low; // |r| <= ln(2) / 2
@@ -55,9 +56,9 @@ void check_range(const char *name, double value, const SamplingRange &range) {
                     range.low, range.high, value);
 }
 
-// The lowest index of the highest logit; throws where one is not finite.
+// The lowest index of the highest logit. Throws if a logit is not finite.
 std::size_t checked_argmax(std::span<const float> logits) {
-    // Inf and NaN times zero are NaN, and NaN stays: one pass without branches
+    // One pass without branches: infinity and NaN times zero are NaN, and the sum stays NaN.
     float poison = 0.0F;
     for (const float logit : logits) poison += logit * 0.0F;
     if (poison != 0.0F || std::isnan(poison)) {
@@ -137,7 +138,7 @@ std::span<const float> Sampler::penalize(std::span<const float> logits,
 
     penalized_.assign(logits.begin(), logits.end());
     if (seen_.size() < logits.size()) seen_.resize(logits.size(), 0);
-    if (++stamp_ == 0) { // wrapped round: old stamps mean nothing any more
+    if (++stamp_ == 0) { // wrapped around: old stamps are invalid
         std::fill(seen_.begin(), seen_.end(), 0);
         stamp_ = 1;
     }
@@ -151,17 +152,18 @@ std::span<const float> Sampler::penalize(std::span<const float> logits,
     return penalized_;
 }
 
-// The k likeliest, sorted. For the usual small k one comparison per logit against the worst of a
-// heap.
+// Keeps the k most likely tokens, sorted. For a small k this is one comparison per logit, with the
+// least likely token of a heap.
 void Sampler::keep_top_k(std::span<const float> logits, std::size_t k) {
-    const auto is_worse_top = is_likelier; // heap order: its front is the least likely
+    const auto is_worse_top = is_likelier; // heap order: the front is the least likely
     for (std::size_t i = 0; i < logits.size(); ++i) {
         const Candidate c{logits[i], static_cast<std::int32_t>(i), 0.0};
         if (candidates_.size() < k) {
             candidates_.push_back(c);
             if (candidates_.size() == k)
                 std::make_heap(candidates_.begin(), candidates_.end(), is_worse_top);
-        } else if (c.logit > candidates_.front().logit) { // an equal one has a higher id
+            // an equal logit has a higher id, so it is not kept
+        } else if (c.logit > candidates_.front().logit) {
             std::pop_heap(candidates_.begin(), candidates_.end(), is_worse_top);
             candidates_.back() = c;
             std::push_heap(candidates_.begin(), candidates_.end(), is_worse_top);
@@ -176,7 +178,7 @@ void Sampler::keep_top_k(std::span<const float> logits, std::size_t k) {
     }
 }
 
-// All tokens that can be drawn at all, by id.
+// Keeps all tokens that can be drawn, by id.
 void Sampler::keep_all(std::span<const float> logits, float highest) {
     compute_weights(logits, highest);
     for (std::size_t i = 0; i < logits.size(); ++i)
@@ -184,8 +186,8 @@ void Sampler::keep_all(std::span<const float> logits, float highest) {
             candidates_.push_back({logits[i], static_cast<std::int32_t>(i), weights_[i]});
 }
 
-// The smallest set of the likeliest candidates that has top_p of `total`, sorted. Sorts no more
-// than it needs: most often a few hundred of a large vocabulary.
+// Keeps the smallest set of the most likely candidates that has the share top_p of `total`, sorted.
+// Sorts only the part that it needs, often a few hundred tokens of a large vocabulary.
 void Sampler::keep_top_p(double total) {
     const double wanted = static_cast<double>(params_.top_p) * total;
     double mass = 0.0;
@@ -228,7 +230,7 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
     candidates_.reserve(logits.size());
     std::size_t best = checked_argmax(logits);
     const std::span<const float> scored = penalize(logits, history);
-    // a penalty can carry the largest floats over the edge
+    // a penalty can make the largest floats overflow
     if (scored.data() != logits.data()) best = checked_argmax(scored);
     if (params_.temperature == 0.0F) return static_cast<std::int32_t>(best);
 

@@ -8,8 +8,8 @@
 
 namespace keel {
 
-// What a number of SamplingParams may be: low to high. The pipeline file and the API refuse the
-// same values.
+// The allowed values of a member of SamplingParams: low to high. The pipeline file and the API
+// allow the same values.
 struct SamplingRange {
     double low, high;
 
@@ -23,73 +23,76 @@ inline constexpr SamplingRange repetition_penalty{1e-3, 1e3};
 } // namespace sampling_range
 
 struct SamplingParams {
-    float temperature = 0.0F; // 0: greedy; else logits are divided by it
+    float temperature = 0.0F; // 0: greedy; otherwise logits are divided by it
     std::int32_t top_k = 0;   // keep this many of the most likely tokens; 0: all
-    float top_p = 1.0F;       // keep the most likely tokens until they have this mass; 1: all
-    float min_p = 0.0F; // keep tokens at least this likely, relative to the most likely one; 0: all
+    // keep the most likely tokens until their probabilities reach this sum; 1: all
+    float top_p = 1.0F;
+    // keep tokens with at least this probability, relative to the most likely token; 0: all
+    float min_p = 0.0F;
     float repetition_penalty = 1.0F; // > 1 makes tokens of the history less likely; 1: off
     std::int32_t repetition_window =
-        0; // look at this many of the latest tokens only; 0: the whole history
+        0; // only this many of the latest tokens are penalized; 0: the whole history
     std::uint64_t seed = 0;
 };
 
-// Throws Error (usage) that names the parameter, its range and the value.
+// Throws Error(usage) that names the parameter, its range and the value.
 void check_sampling_params(const SamplingParams &params);
 
-// xoshiro256** (Blackman and Vigna), seeded through splitmix64. The same numbers everywhere; the
-// standard library's distributions are not.
+// xoshiro256** (Blackman and Vigna), seeded by splitmix64. Gives the same numbers on every
+// platform, which the distributions of the standard library do not.
 class Rng {
   public:
     using State = std::array<std::uint64_t, 4>;
     explicit Rng(std::uint64_t seed) noexcept;
     std::uint64_t next() noexcept;
-    // In [0, 1), a multiple of 2^-53.
+    // A number in [0, 1), a multiple of 2^-53.
     double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
     const State &state() const noexcept { return state_; }
-    // A state of all zeros would stay so; it is replaced by that of seed 0.
+    // A state of all zeros would never change, so it is replaced by the state of seed 0.
     void restore(const State &state) noexcept;
 
   private:
     State state_;
 };
 
-// Draws the next token from logits. The steps and their order are those of Hugging Face
-// transformers' generate(), so that a configuration means the same here and there:
+// Draws the next token from logits. The steps and their order are those of generate() in Hugging
+// Face transformers, so the same settings mean the same:
 //   1. repetition penalty (CTRL's): once for each distinct token of the history, logit / p if
 //                the logit is positive, else logit * p
 //   2. temperature
-//   3. top-k     the k highest logits; ties at the edge go to the lower id, so that exactly k stay
-//   4. top-p     of these, by falling probability, the smallest set that has at least the share
-//                top_p of their probability; at least one token
-//   5. min-p     of these, those with probability >= min_p times the highest one's
-//   6. one draw over the rest, renormalized
-// Temperature 0 takes the highest logit after step 1 (ties: the lowest id) and draws nothing.
-// (llama.cpp applies the temperature last, which makes top-p and min-p keep other sets at the same
-// numbers.)
+//   3. top-k     keeps the k highest logits; of equal logits, the lower id is kept
+//   4. top-p     keeps the most likely of these, until they have the share top_p of their
+//                probability; at least one token
+//   5. min-p     keeps those of these with a probability >= min_p times the highest one
+//   6. one draw from the rest, renormalized
+// With temperature 0, takes the highest logit after step 1 (of equal logits, the lowest id) and
+// draws nothing. (llama.cpp applies the temperature last, so there top-p and min-p keep other sets
+// for the same numbers.)
 //
-// Same logits, params and seed give the same tokens on every machine: the exponential and the sums
-// are computed in double with plain operations in a fixed order. sample() allocates in its first
-// call only. For one thread.
+// Equal logits, params and seed give equal tokens on every machine: the exponential and the sums
+// are computed in double, with plain operations in a fixed order. Only the first call of sample()
+// allocates. For one thread.
 class Sampler {
   public:
     struct Candidate {
         float logit = 0; // after the penalty, before the temperature
         std::int32_t id = 0;
-        double weight = 0; // probability relative to the most likely token's
+        double weight = 0; // probability relative to the most likely token
     };
 
-    explicit Sampler(const SamplingParams &params); // checks them
+    explicit Sampler(const SamplingParams &params); // throws as check_sampling_params() does
 
-    // The next token's id, an index into `logits`. `history`: the tokens so far, oldest first;
-    // those that are no index into logits are passed over. Throws Error (runtime) for a logit that
-    // is not finite, Error (usage) for no logits.
+    // The id of the next token, an index into `logits`. `history` has the tokens so far, oldest
+    // first; ids that are not an index into logits are skipped. Throws Error(runtime) if a logit is
+    // not finite, Error(usage) if there are no logits.
     std::int32_t sample(std::span<const float> logits, std::span<const std::int32_t> history);
 
     const SamplingParams &params() const noexcept { return params_; }
-    // What the latest draw chose from; empty after a greedy one. Valid until the next sample().
+    // The candidates of the latest draw. Empty after a greedy choice. Valid until the next
+    // sample().
     std::span<const Candidate> candidates() const noexcept { return candidates_; }
 
-    // A session that is stored and taken up again goes on drawing the same numbers.
+    // With the stored state, a session that is loaded again continues the same random numbers.
     const Rng::State &rng_state() const noexcept { return rng_.state(); }
     void restore_rng(const Rng::State &state) noexcept { rng_.restore(state); }
 
@@ -105,9 +108,9 @@ class Sampler {
     SamplingParams params_;
     Rng rng_;
     std::vector<Candidate> candidates_;
-    std::vector<double> weights_; // per id, only where no top-k comes first
+    std::vector<double> weights_; // by id; only used without top-k
     std::vector<float> penalized_;
-    std::vector<std::uint32_t> seen_; // per id: the stamp of the call that penalized it
+    std::vector<std::uint32_t> seen_; // by id: the stamp of the call that penalized the token
     std::uint32_t stamp_ = 0;
 };
 

@@ -11,19 +11,19 @@
 
 namespace keel {
 
-// Watches text for stop strings without ever letting a part of one through. A match is decided byte
-// by byte: the stop string that is complete first wins, of several that are complete at the same
-// byte the longest. So the result does not depend on how the text is cut into pieces.
+// Searches text for stop strings and never outputs a part of one. Matches are found byte by byte.
+// The stop string that is complete first is the hit. If several are complete at the same byte, it
+// is the longest. So the result does not depend on how the text is split into pieces.
 class StopMatcher {
   public:
-    // Throws Error (usage) for an empty stop string or one that is not valid UTF-8 (it could never
-    // be found).
+    // Throws Error(usage) for a stop string that is empty or is not valid UTF-8, because it could
+    // never be found.
     explicit StopMatcher(std::vector<std::string> stops);
 
-    // Appends what of `text` is now certain to lie before any stop string. After a hit everything
-    // is swallowed.
+    // Appends to `out` the text that cannot be part of a stop string. After a hit, all text is
+    // dropped.
     void push(std::string_view text, std::string &out);
-    // The text ends here: what was held back comes out, unless a stop string was hit.
+    // Ends the text. Appends the text that was held back, unless there was a hit.
     void finish(std::string &out);
     void reset();
 
@@ -33,25 +33,26 @@ class StopMatcher {
     const std::vector<std::string> &stops() const noexcept { return stops_; }
 
   private:
-    // Advances every stop string by one byte and returns the length of the longest beginning that
-    // the text now ends in.
+    // Advances every stop string by one byte. Returns the length of the longest prefix of a stop
+    // string with which the text now ends.
     std::size_t advance(char byte);
 
     std::vector<std::string> stops_;
-    std::vector<std::vector<std::uint32_t>>
-        borders_;                        // per stop string: Knuth-Morris-Pratt's failure function
-    std::vector<std::uint32_t> matched_; // per stop string: how much of it the text ends in
-    std::string held_;                   // text that may be the beginning of a stop string
+    // for each stop string, Knuth-Morris-Pratt's failure function
+    std::vector<std::vector<std::uint32_t>> borders_;
+    // for each stop string, the length of its prefix with which the text ends
+    std::vector<std::uint32_t> matched_;
+    std::string held_; // text that may be the start of a stop string
     std::optional<std::size_t> hit_;
 };
 
-// Turns generated tokens into text that can be shown at once: complete characters only (bytes that
-// can no longer become a character are U+FFFD at once), and nothing of a stop string. What push()
-// and finish() return, joined, is tokenizer.decode() of all the tokens with the same options, cut
-// off before the first stop string.
+// Turns generated tokens into text that can be shown at once. Its output has only complete
+// characters and no part of a stop string. Bytes that can no longer become a character are U+FFFD
+// at once. The joined results of push() and finish() are tokenizer.decode() of all tokens with the
+// same options, up to the first stop string.
 class TextStream {
   public:
-    // What a generation as a rule is: text that goes on behind a prompt.
+    // Options for the usual generation: text that continues a prompt.
     static constexpr DecodeOptions behind_prompt{.skip_special = true, .continues = true};
 
     // Keeps a reference to the tokenizer.
@@ -61,18 +62,18 @@ class TextStream {
         reset();
     }
 
-    // The text that this token makes printable; often empty. After a stop always empty.
+    // The text that can be shown after this token; often empty. After a stop it is always empty.
     std::string push(std::int32_t token);
-    // The generation is over: an unfinished character becomes U+FFFD, and text that was held back
-    // comes out.
+    // Ends the generation. An unfinished character becomes U+FFFD, and text that was held back is
+    // returned.
     std::string finish();
 
-    // Whether a stop string was completed; generation should end. finish() may hit one too (one
-    // that ends in U+FFFD).
+    // Whether a stop string was completed, so generation should end. finish() may also complete
+    // one, if it ends in U+FFFD.
     bool stopped() const noexcept { return stops_.hit(); }
     // The stop string that was hit; empty if none was.
     std::string_view stop_string() const noexcept;
-    // Ready for another text.
+    // Prepares for another text.
     void reset();
 
   private:
@@ -80,7 +81,7 @@ class TextStream {
     Utf8Stream utf8_;
     StopMatcher stops_;
     DecodeOptions options_;
-    bool at_start_ = false; // the next token's leading space is dropped
+    bool at_start_ = false; // the leading space of the next token is dropped
 };
 
 } // namespace keel

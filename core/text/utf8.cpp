@@ -9,12 +9,12 @@ bool Utf8Stream::begin_sequence(unsigned char lead) noexcept {
         needed_ = 1;
     } else if (lead >= 0xE0 && lead <= 0xEF) {
         needed_ = 2;
-        if (lead == 0xE0) low_ = 0xA0;  // below: overlong
-        if (lead == 0xED) high_ = 0x9F; // above: surrogates
+        if (lead == 0xE0) low_ = 0xA0;  // lower values: overlong
+        if (lead == 0xED) high_ = 0x9F; // higher values: surrogates
     } else if (lead >= 0xF0 && lead <= 0xF4) {
         needed_ = 3;
-        if (lead == 0xF0) low_ = 0x90;  // below: overlong
-        if (lead == 0xF4) high_ = 0x8F; // above: beyond U+10FFFF
+        if (lead == 0xF0) low_ = 0x90;  // lower values: overlong
+        if (lead == 0xF4) high_ = 0x8F; // higher values: above U+10FFFF
     } else {
         return false;
     }
@@ -34,7 +34,8 @@ void Utf8Stream::push(std::string_view bytes, std::string &out) {
                 if (--needed_ == 0) out.append(held_.data(), count_);
                 continue;
             }
-            out += utf8_replacement; // the sequence ends here; this byte begins anew
+            // the sequence ends before this byte, which may begin another one
+            out += utf8_replacement;
             needed_ = 0;
         }
         if (b < 0x80) {
@@ -52,7 +53,7 @@ void Utf8Stream::finish(std::string &out) {
 
 namespace {
 
-// The offset of the first byte that is not part of a well-formed character; size() if there is
+// The offset of the first byte that is not part of a well-formed character. size() if there is
 // none.
 std::size_t valid_prefix(std::string_view bytes) noexcept {
     std::size_t i = 0;

@@ -11,27 +11,27 @@ namespace keel {
 // U+FFFD REPLACEMENT CHARACTER in UTF-8.
 inline constexpr std::string_view utf8_replacement = "\xEF\xBF\xBD";
 
-// Well-formed per the Unicode standard (table 3-7): no overlong forms, no surrogates, nothing above
-// U+10FFFF.
+// Whether all bytes are well-formed by the Unicode standard (table 3-7): no overlong forms, no
+// surrogates, nothing above U+10FFFF.
 bool is_valid_utf8(std::string_view bytes) noexcept;
 
-// What Keel does with text that is not UTF-8, everywhere: each maximal subpart of an ill-formed
-// sequence becomes one U+FFFD. A maximal subpart is the longest run of bytes that begins some
-// well-formed sequence, or one byte where none does. This is what Python's bytes.decode("utf-8",
-// errors="replace") and Rust's String::from_utf8_lossy do:
+// Replaces bytes that are not UTF-8. Keel uses this rule everywhere: each maximal subpart of an
+// ill-formed sequence becomes one U+FFFD. A maximal subpart is the longest run of bytes that begins
+// a well-formed sequence. If no such run begins at a byte, it is this one byte. Python's
+// bytes.decode("utf-8", errors="replace") and Rust's String::from_utf8_lossy do the same:
 //   41 F0 9F 98 42   ->  A U+FFFD B          (a character cut short: one replacement)
 //   C0 80            ->  U+FFFD U+FFFD       (an overlong form: no byte of it begins anything)
 //   ED A0 80         ->  U+FFFD U+FFFD U+FFFD (a surrogate)
 std::string replace_invalid_utf8(std::string_view bytes);
 
-// The same, for bytes that come in pieces: a sequence that may still become a character is held
-// back (three bytes at the most); what can no longer become one is replaced at once. All outputs
-// together equal replace_invalid_utf8() of all inputs together, however they are cut.
+// replace_invalid_utf8() for bytes that come in pieces. A sequence that may still become a
+// character is held back (at most three bytes). A sequence that cannot is replaced at once. The
+// joined outputs equal replace_invalid_utf8() of the joined inputs, for any way to split them.
 class Utf8Stream {
   public:
     void push(std::string_view bytes, std::string &out);
-    // Ends the text: an unfinished sequence becomes U+FFFD. The stream can then be used for another
-    // text.
+    // Ends the text: an unfinished sequence becomes U+FFFD. After that the stream can be used for
+    // another text.
     void finish(std::string &out);
     bool holds_back() const noexcept { return needed_ > 0; }
 
@@ -39,14 +39,14 @@ class Utf8Stream {
     bool begin_sequence(unsigned char lead) noexcept;
 
     std::array<char, 4> held_{};
-    std::uint8_t count_ = 0;  // bytes in held_
-    std::uint8_t needed_ = 0; // continuation bytes that are still missing
-    unsigned char low_ = 0;   // the next one must lie in [low_, high_]
+    std::uint8_t count_ = 0;  // number of bytes in held_
+    std::uint8_t needed_ = 0; // number of continuation bytes that are still missing
+    unsigned char low_ = 0;   // the next byte must be in [low_, high_]
     unsigned char high_ = 0;
 };
 
-// The number of bytes of the character that begins at `text[offset]`; `text` must be valid UTF-8
-// and offset a character's first byte.
+// The number of bytes of the character that begins at `text[offset]`. `text` must be valid UTF-8,
+// and `offset` the first byte of a character.
 inline std::size_t utf8_length(std::string_view text, std::size_t offset) noexcept {
     const auto lead = static_cast<unsigned char>(text[offset]);
     return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
@@ -55,7 +55,7 @@ inline std::size_t utf8_length(std::string_view text, std::size_t offset) noexce
 // Appends the UTF-8 form of a code point (at most U+10FFFF, no surrogate).
 void append_utf8(std::string &out, char32_t code_point);
 
-// Reads the character at `offset` of valid UTF-8 and moves offset behind it.
+// Reads the character at `offset` of valid UTF-8, and moves `offset` to the end of the character.
 char32_t next_code_point(std::string_view text, std::size_t &offset) noexcept;
 
 // Unicode's White_Space property (stable since Unicode 6.3).

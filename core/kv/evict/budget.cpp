@@ -54,7 +54,8 @@ Budget::Budget(const CacheConfig &config, const keel_policy_needs &needs, const 
     }
 }
 
-// How many blocks of each head fit in `bytes`, together with the policy's state for these blocks.
+// The number of blocks per head that fit in `bytes`, together with the policy's state for these
+// blocks.
 int64_t Budget::blocks_in(double bytes, const State &state) const {
     const auto row = static_cast<double>(block_row_bytes_);
     auto most = static_cast<int64_t>(std::min(std::floor(bytes / row), 0x1p30));
@@ -63,7 +64,7 @@ int64_t Budget::blocks_in(double bytes, const State &state) const {
         const auto slots = std::min(blocks * shape_.block_slots, shape_.max_slots);
         return static_cast<double>(blocks) * row + static_cast<double>(state(slots)) <= bytes;
     };
-    int64_t least = 0; // fits, unless not even 0 blocks fit
+    int64_t least = 0; // 0 may not fit; larger values are known to fit
     while (least < most) {
         const int64_t middle = least + (most - least + 1) / 2;
         if (fits(middle)) {
@@ -75,10 +76,11 @@ int64_t Budget::blocks_in(double bytes, const State &state) const {
     return least;
 }
 
-// Slots per head that stay, so that the blocks in use never pass the MiB, whatever comes on top.
+// The number of slots per head that an eviction may leave, so that the blocks in use never exceed
+// the budget in MiB. It leaves room for the slots that are added until the next eviction.
 int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens,
                              const State &state) {
-    // Heads of unequal length each leave a part of a block unused.
+    // If heads have unequal lengths, each head may leave a part of a block unused.
     const bool listed = needs_.output == KEEL_OUTPUT_KEEP && needs_.granularity != KEEL_KEEP_TOKEN;
     const bool uneven = allocator.uneven || listed || needs_.granularity == KEEL_KEEP_HEAD_RAGGED;
     least_blocks_ = uneven ? 2 : 1;
@@ -87,13 +89,13 @@ int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens
     mib_slots_ = static_cast<int64_t>(std::min(usable * shape_.block_slots, 1e9));
     const bool prefill_only = has_flag(needs_, KEEL_POLICY_PREFILL_ONLY);
     const bool in_prompt = has_flag(needs_, KEEL_POLICY_BLOCKWISE) && config_.at_budget;
-    // What comes before the trigger fires, and within a step.
+    // The slots that are added before the trigger fires, and within a step.
     int64_t step = 0;
     if (!prefill_only) step = in_prompt ? std::clamp<int64_t>(mib_slots_ / 8, 1, step_tokens) : 1;
     const int64_t room = mib_slots_ - step;
     int64_t tokens = room;
     if (!prefill_only && config_.at_budget) {
-        // Slack is an eighth of what stays.
+        // The default slack is an eighth of the remaining slots.
         tokens = config_.slack ? room - *config_.slack : room * 8 / 9;
     } else if (!prefill_only && config_.every_n) {
         tokens = room - *config_.every_n;
@@ -115,7 +117,7 @@ BudgetNow Budget::at(int64_t seen, int64_t prefix) const {
         now.tokens = std::max(least, static_cast<int64_t>(share));
     }
     now.slack = config_.slack.value_or(now.tokens / 8);
-    // Slack has to leave room for one token, or the trigger would come too late.
+    // The slack must leave room for one token. Otherwise the trigger would fire too late.
     now.slack = std::max<int64_t>(0, std::min(now.slack, capacity_ - now.tokens - 1));
     return now;
 }

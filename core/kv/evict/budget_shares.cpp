@@ -46,7 +46,8 @@ void BudgetShares::share_by_scores(int64_t target, const KvCache &cache,
     ask(input, cache, tokens);
 }
 
-// `input` has what scores say; budgets_ is the even share.
+// Asks the allocator to divide the budget. `input` may have scores. budgets_ has the even shares
+// and gets the result.
 void BudgetShares::ask(keel_allocator_input &input, const KvCache &cache,
                        const ProtectedTokens &tokens) {
     const KvShape &s = setup_.shape();
@@ -67,7 +68,7 @@ void BudgetShares::ask(keel_allocator_input &input, const KvCache &cache,
     check_agreement();
 }
 
-// Heads that share one keep-list, or have to keep equally many, need equal shares.
+// Heads that share a keep-list, or must keep equal numbers of slots, need equal shares.
 void BudgetShares::check_agreement() const {
     const uint32_t kv_heads = setup_.shape().kv_heads;
     const keel_granularity granularity = setup_.needs().granularity;

@@ -31,7 +31,8 @@ void CacheManager::start() {
     stamp_.number = setup_.next_sequence();
     set_aside_ = setup_.budget().set_aside();
     cache_->arena().set_aside(set_aside_, 0);
-    // If nothing is ever evicted the log is empty, and not an older run's.
+    // Opening the log empties it, so after a run without evictions it does not have the records of
+    // an older run.
     if (setup_.log() != nullptr) setup_.log()->open();
     if (!setup_.keeps_all() || !setup_.collected().empty())
         inputs_ = std::make_unique<PolicyInputs>(setup_, placement_);
@@ -51,7 +52,7 @@ bool CacheManager::can_take(int64_t n, bool prompt, std::string *why) const {
     return false;
 }
 
-// Is there room for a repetition of the prompt, after n more tokens?
+// Whether there is room for a repetition of the prompt after n more tokens.
 bool CacheManager::can_repeat_context(int64_t n, std::string *why) const {
     if (!setup_.needs(KEEL_NEED_REPLAY) || forward_ == nullptr) return true;
     const int64_t room = ContextRepeat::room(setup_, *forward_, seen_ + n);
@@ -70,7 +71,7 @@ int64_t CacheManager::next_chunk(int64_t left, int64_t preferred) const {
     const int64_t window = setup_.needs().window;
     const int64_t after = left - n;
     if (after > 0 && after < window) n = std::max<int64_t>(1, std::min(n, left - window));
-    // Pieces whose attention a policy reads are not cut in two.
+    // A piece whose attention a policy reads is never split.
     if (n < left && setup_.collected().chunks) {
         const int64_t over = (seen_ + n) % setup_.collected().chunks->tokens;
         if (over < n) n -= over;
@@ -128,7 +129,8 @@ StepTap *CacheManager::begin_step(int64_t n, StepKind kind) {
 }
 
 std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {
-    peaks_.note(bytes_in_use(), policy_bytes()); // with what the step collected for the policy
+    // includes the data that the step collected for the policy
+    peaks_.note(bytes_in_use(), policy_bytes());
     caches_.hold_windows();
     std::span<const EvictionRecord> records = answer_pressure(kind);
     if (records.empty()) {
@@ -168,8 +170,8 @@ std::span<const EvictionRecord> CacheManager::run(const Firing &firing) {
     const bool done =
         eviction_->run(firing, {*cache_, *inputs_, tokens_, clock_, rerotation_.get(), totals_,
                                 stamp_, seen_, tail_, [this] { return repeat_context(); }});
-    // Slots are evicted only after everything was decided. Until then the policy's inputs were held
-    // beside the whole cache.
+    // Slots are evicted only after all decisions. Until then memory holds both the policy's inputs
+    // and the whole cache.
     peaks_.note(cache, policy_bytes());
     const bool again_soon = firing.trigger != KEEL_TRIGGER_PRESSURE;
     inputs_->finish_eviction(again_soon);
@@ -181,7 +183,8 @@ std::span<const EvictionRecord> CacheManager::run(const Firing &firing) {
     return eviction_->records();
 }
 
-// Makes the scores of a repetition for inputs_ to hand over. False: it was cancelled.
+// Computes the scores of a repetition, which inputs_ passes to the policy. Returns false if it was
+// cancelled.
 bool CacheManager::repeat_context() {
     if (forward_ == nullptr)
         throw_error(ErrorKind::internal, "policy {} without anybody to replay for it",
@@ -201,18 +204,18 @@ bool CacheManager::repeat_context() {
     return is_whole;
 }
 
-// ---- what stays --------------------------------------------------------------------------------
+// ---- protected tokens --------------------------------------------------------------------------
 
 void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
     if (seen_ != 0)
         throw_error(ErrorKind::internal, "a prefix to be protected behind {} tokens", seen_);
     const int64_t prefix = std::max(tokens, setup_.config().protect_prefix);
-    // Under a policy that keeps all the prefix is for forks.
+    // If the policy keeps all slots, only forks use the prefix.
     if (!setup_.keeps_all()) check_prefix(setup_.config(), setup_.budget(), prefix, what);
     set_prefix(prefix);
 }
 
-// Of an empty cache, or of one whose keys were never moved.
+// Call it for an empty cache, or for a cache in which no key was moved.
 void CacheManager::set_prefix(int64_t prefix) {
     tokens_.set_prefix(prefix);
     if (rerotation_) rerotation_ = std::make_unique<Rerotation>(setup_, placement_, prefix);
@@ -226,7 +229,7 @@ void CacheManager::pin(int64_t from, int64_t to, std::string_view what) {
     tokens_.pin(run, *cache_, seen_, tail_, what);
 }
 
-// ---- the life of a sequence --------------------------------------------------------------------
+// ---- truncate, fork, move, save ----------------------------------------------------------------
 
 bool CacheManager::can_truncate(int64_t n, std::string *why) const {
     if (n < 0 || n > tail_) {
@@ -366,8 +369,8 @@ std::unique_ptr<CacheManager> CacheManager::begin_move(PolicySetup &setup,
 uint64_t CacheManager::finish_move(CacheManager &to) {
     const uint64_t bytes = to.caches_.take_rows(caches_);
     to.setup_.executor().stream().wait();
-    // The policy's state is on the host and moves as it is. It refers to the setup of this manager,
-    // which is valid as long as the pipeline.
+    // The policy's state is on the host, so it is moved without a change. It refers to this
+    // manager's setup, which lives as long as the pipeline.
     if (eviction_) to.eviction_->take_over(*eviction_);
     to.tokens_.copy_from(tokens_);
     to.clock_.copy_from(clock_, true);

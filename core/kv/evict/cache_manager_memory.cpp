@@ -1,5 +1,5 @@
-// The memory of a sequence beside its blocks, and what it does when the system runs short of
-// memory.
+// CacheManager: the memory of a sequence in addition to its blocks, and its reaction to low memory
+// of the system.
 #include "kv/evict/cache_manager.hpp"
 
 #include "device/device.hpp"
@@ -17,7 +17,7 @@ uint64_t CacheManager::policy_bytes(const PolicySetup &setup, int64_t context, i
     return inputs + Eviction::bytes(setup, held) + Rerotation::work_bytes(setup, context, held);
 }
 
-// Frees the arrays of the prompt's eviction: they are as large as the cache was, and the next
+// Frees the arrays of the prompt's eviction. They are as large as the cache was, and the next
 // prompt may come much later. Evictions while decoding keep their arrays, because the next eviction
 // comes soon.
 void CacheManager::end_prompt() {
@@ -38,8 +38,9 @@ std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
         warn_of_relief(*answer.state, slots);
         return records;
     }
-    // Returns to the system the memory that backend and allocator keep for later. First waits for
-    // the stream, because queued ops still hold outgrown arenas, whose rows they move.
+    // Returns the memory that backend and allocator keep for later to the system. First waits for
+    // the stream, because queued ops still read from old arenas, which were replaced by larger
+    // ones.
     setup_.executor().stream().wait();
     setup_.executor().device().trim();
     return_free_memory();

@@ -10,12 +10,13 @@
 namespace keel {
 namespace {
 
-// One of several caches that hold the layers of the model?
+// Whether this is one of several caches that together hold the layers of the model.
 bool is_part(const CacheConfig &config, const KvShape &shape) {
     return config.model_layers > 0 && config.model_layers != shape.layers;
 }
 
-// A policy decides for each part of the layers apart, so it may not look at one layer for all.
+// A policy decides separately for each of these caches. So a policy that decides for all layers
+// from one layer is refused.
 void check_part(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs) {
     const std::string &name = config.policy.name;
     if (is_part(config, shape) && needs.granularity == KEEL_KEEP_TOKEN &&
@@ -132,7 +133,7 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
 
 namespace {
 
-// What is wrong with the budget in its own unit.
+// Checks the budget in its own unit.
 void check_budget_unit(const CacheConfig &config, const KvShape &shape,
                        const keel_policy_needs &needs, const AllocatorForm &allocator,
                        const Budget &budget) {
@@ -266,8 +267,8 @@ void check_prefix(const CacheConfig &config, const Budget &budget, int64_t prefi
 void check_pins(const CacheConfig &config, const Budget &budget, int64_t seen, int64_t prefix,
                 int64_t pinned, std::string_view what) {
     const int64_t least = prefix + config.protect_recent + pinned + 1;
-    // A policy's own budget grows with what is protected; a ratio does as well. Both end where the
-    // cache does.
+    // A policy's own budget grows with the number of protected slots; so does a ratio. Both are
+    // limited by the size of the cache.
     const bool grows =
         config.budget_unit == BudgetUnit::none || config.budget_unit == BudgetUnit::ratio;
     const int64_t room =

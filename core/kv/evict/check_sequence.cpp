@@ -17,7 +17,7 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
                     to.shape().window > 0 ? name : from.config().policy.name,
                     std::max(from.shape().window, to.shape().window), name);
     }
-    KvShape shape = to.shape(); // the caps of the two may differ
+    KvShape shape = to.shape(); // the two may have different caps
     shape.max_bytes = from.shape().max_bytes;
     shape.cap_beside = from.shape().cap_beside;
     if (!(shape == from.shape()) || &to.executor() != &from.executor())
@@ -25,7 +25,7 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
                     name);
     if (parent.seen > 0) {
         const char *need = from.collected().missing(to.collected());
-        // A policy that acts once keeps no queries.
+        // A policy that acts only once collects no queries after that.
         const bool reads_later = parent.evicted && to.prefill_only();
         if (to.collected().window > 0 && &from != &to && !reads_later &&
             from.ring_use() == RingUse::none)
@@ -64,14 +64,15 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
 void check_lengths(const StateReader &in, const PolicySetup &setup, const KvCache &cache,
                    int64_t seen, int64_t tail) {
     const KvShape &s = setup.shape();
-    if (s.window > 0) return; // LayerCaches::load has checked it
+    if (s.window > 0) return; // LayerCaches::load has already checked it
     const keel_granularity granularity = setup.needs().granularity;
     for (uint32_t l = 0; l < s.layers; ++l) {
         for (uint32_t h = 0; h < s.kv_heads; ++h) {
             const int64_t length = cache.length(l, h);
             if (length < tail || (setup.keeps_all() && length != seen))
                 in.fail("layer {} head {} has {} slots of {} tokens", l, h, length, seen);
-            // Positions rise and the newest tokens are there, so the last ones end at the newest.
+            // Positions ascend and the newest tokens are present, so the last positions end at the
+            // newest token's.
             const auto positions = cache.positions(l, h);
             for (int64_t i = 1; i <= tail; ++i) {
                 if (positions[static_cast<size_t>(length - i)] != seen - i)

@@ -13,7 +13,8 @@ double microseconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double, std::micro>(passed).count();
 }
 
-// How many of the `tail` newest tokens are still in all heads of a layer after its compaction.
+// The number of the `tail` newest tokens that all heads of a layer still have after the layer's
+// compaction.
 int64_t tail_after(const KvCache &cache, uint32_t layer, const KeepLists &keep, int64_t tail) {
     for (uint32_t h = 0; h < keep.size(); ++h) {
         const int64_t length = cache.length(layer, h), kept = std::ssize(keep[h]);
@@ -26,7 +27,7 @@ int64_t tail_after(const KvCache &cache, uint32_t layer, const KeepLists &keep, 
     return tail;
 }
 
-// What a compaction does to the heads of a layer.
+// Counts the effects of a compaction on the heads of a layer.
 void count_slots(EvictionRecord &record, const KvCache &cache, const KeepLists &keep) {
     record.kept_min = shortest(keep);
     for (uint32_t h = 0; h < keep.size(); ++h) {
@@ -81,17 +82,17 @@ bool Eviction::run(const Firing &firing, const Sequence &sequence) {
     auto began = Clock::now();
     records_.clear();
     by_rule_ = needs_rule(firing, sequence);
-    // The scores of the key rule do not compare across heads, so the allocator gets no scores.
+    // The scores of the key rule cannot be compared across heads, so the allocator gets no scores.
     by_scores_ = setup_.allocator().by_scores && !by_rule_;
-    // An allocator that weighs scores is asked when they are there.
+    // An allocator that uses scores is asked after they are computed.
     if (setup_.allocator().by_scores) {
         shares_.share_evenly(firing.target);
     } else {
         shares_.share(firing.target, sequence.cache, sequence.tokens);
     }
     if (!has_excess(firing, sequence.cache)) return false;
-    // Reading the inputs waits for the stream in any case. What a step has still to do there is not
-    // part of the eviction.
+    // Reading the inputs waits for the stream. The time to finish the step is not part of the
+    // eviction, so the wait is made before.
     if (PolicyInputs::reads(by_rule_ ? key_rule_needs : setup_.needs().needs)) {
         const auto waits = Clock::now();
         setup_.executor().stream().wait();
@@ -111,8 +112,8 @@ bool Eviction::run(const Firing &firing, const Sequence &sequence) {
     return true;
 }
 
-// Memory pressure comes at any time, so the policy's inputs may not be available: a repetition
-// would take more memory, decoded tokens have no chunk_scores, and the last queries may have been
+// Memory pressure can occur at any time, so the policy's inputs may not be available. A repetition
+// would take more memory. Decoded tokens have no chunk_scores. The last queries may have been
 // freed.
 bool Eviction::needs_rule(const Firing &firing, const Sequence &sequence) const {
     if (firing.trigger != KEEL_TRIGGER_PRESSURE || !setup_.may_use_key_rule()) return false;
@@ -121,8 +122,8 @@ bool Eviction::needs_rule(const Firing &firing, const Sequence &sequence) const 
     return !sequence.inputs.has_queries(sequence.cache, sequence.tail);
 }
 
-// Do all heads together hold more than the budget? If not, the shares of single heads are no reason
-// to evict. But if a step has to fit, a full head is a reason, whatever the others hold.
+// Whether all heads together hold more than the budget. If not, the shares of single heads are no
+// reason to evict. But if room for a step is needed, one full head is a reason.
 bool Eviction::has_excess(const Firing &firing, const KvCache &cache) const {
     if (firing.trigger == KEEL_TRIGGER_INSERT && !setup_.allocator().by_scores)
         return shares_.any_above(cache);
@@ -133,7 +134,7 @@ LayerDecision &Eviction::decision(uint32_t layer) {
     return decisions_[decisions_.size() == 1 ? 0 : layer];
 }
 
-// Returns the microseconds that it took.
+// Asks the policy about a layer. Returns the duration in microseconds.
 double Eviction::ask(uint32_t layer, const Firing &firing, const Sequence &sequence,
                      int64_t stride) {
     const auto begin = Clock::now();
@@ -159,7 +160,7 @@ EvictionRecord Eviction::first_record(const Firing &firing, const Sequence &sequ
     return common;
 }
 
-// Makes the keep-list and the record of a layer that was decided on.
+// Makes the keep-list and the record of a layer after the policy's decision.
 void Eviction::read_layer(uint32_t layer, const EvictionRecord &common) {
     const auto begin = Clock::now();
     records_.push_back(common);
@@ -171,7 +172,7 @@ void Eviction::read_layer(uint32_t layer, const EvictionRecord &common) {
 // Makes the keep-lists and records of all layers.
 void Eviction::decide(const Firing &firing, const Sequence &sequence, int64_t stride) {
     const uint32_t layers = setup_.shape().layers;
-    // A policy with granularity TOKEN is asked once, for all layers.
+    // A policy with granularity TOKEN is asked once for all layers.
     const uint32_t asked = setup_.needs().granularity == KEEL_KEEP_TOKEN ? 1 : layers;
     sequence.inputs.begin_eviction(sequence.cache,
                                    {by_rule_ ? key_rule_needs : setup_.needs().needs, asked, stride,
@@ -202,13 +203,13 @@ void Eviction::decide(const Firing &firing, const Sequence &sequence, int64_t st
         record.held_max = sequence.cache.max_length(record.layer);
 }
 
-// Moves the cache to keep_, then the keys' rotations. Finishes the records, and drops those of
-// layers where everything stayed.
+// Moves the cache to keep_, then the rotations of the keys. Completes the records, and drops the
+// records of layers that kept all slots.
 void Eviction::compact(const Firing &firing, const Sequence &sequence) {
     KvCache &cache = sequence.cache;
     Rerotation *rerotation = sequence.rerotation;
-    // Blocks that are shared with a fork have to be copied. If kv.max_mib has no room for the
-    // copies, nothing is moved.
+    // Blocks that are shared with a fork must be copied. If kv.max_mib has no room for the copies,
+    // nothing is moved.
     std::string why;
     if (!cache.can_compact(keep_, &why)) throw_error(ErrorKind::resource, "{}", why);
     if (rerotation != nullptr && !rerotation->can_hold(cache, keep_, &why))
@@ -237,8 +238,8 @@ void Eviction::compact(const Firing &firing, const Sequence &sequence) {
     std::erase_if(records_, [](const EvictionRecord &r) { return r.evicted == 0; });
 }
 
-// Counts what was evicted, and writes the log. `microseconds`: the whole eviction. What was done
-// for all layers together is spread over them.
+// Counts the evicted slots, and writes the log. `microseconds` is the time of the whole eviction.
+// Time that was spent for all layers together is divided among them.
 void Eviction::record(double microseconds, const Sequence &sequence) {
     const KvCache &cache = sequence.cache;
     double of_layers = 0;
@@ -248,7 +249,7 @@ void Eviction::record(double microseconds, const Sequence &sequence) {
     for (EvictionRecord &record : records_) {
         record.microseconds += share;
         const uint32_t layer = record.layer;
-        record.layer = setup_.config().number_of(layer); // as the model counts them
+        record.layer = setup_.config().number_of(layer); // the layer's number in the model
         if (setup_.log() == nullptr) continue;
         for (uint32_t h = 0; h < record.heads; ++h) {
             const size_t row = size_t{layer} * record.heads + h;

@@ -41,7 +41,7 @@ bool EvictionClock::fires_every_n(int64_t more) const {
     return every_n && since_every_n_ + more >= *every_n;
 }
 
-// Do all heads together hold more slots than budget and slack?
+// Whether all heads together hold more slots than budget and slack.
 bool EvictionClock::is_over(const BudgetNow &budget, const KvCache &cache, int64_t more) const {
     const auto rows = static_cast<int64_t>(cache.rows());
     return cache.total_length() + more * rows > (budget.tokens + budget.slack) * rows;
@@ -101,7 +101,7 @@ int64_t EvictionClock::tokens_to_come(keel_trigger trigger, const KvCache &cache
     if (config.at_budget)
         coming = std::min(coming, setup_.budget().at(seen, tokens_.prefix()).slack + 1);
     if (config.every_n) coming = std::min(coming, std::max<int64_t>(*config.every_n, 1));
-    // More of the prompt follows: the last token of a chunk is what fires.
+    // More of the prompt follows, and the trigger fires only after the last token of a chunk.
     if (trigger == KEEL_TRIGGER_CHUNK) coming += step_tokens(setup_.executor(), setup_.shape()) - 1;
     return std::min(coming, room);
 }
@@ -146,7 +146,7 @@ int64_t EvictionClock::chunk_that_fits(int64_t n, const KvCache &cache, int64_t 
             config.at_insert ? std::min(budget(seen).tokens, capacity - 1) : cache.max_length();
         n = std::clamp<int64_t>(capacity - kept, 1, n);
     }
-    // A budget in MiB holds at every moment.
+    // A budget in MiB must hold at every moment.
     const int64_t most = config.at_budget ? setup_.budget().mib_slots() : 0;
     if (most > 0) {
         const auto heads = static_cast<int64_t>(cache.rows());

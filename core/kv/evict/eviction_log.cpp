@@ -24,10 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How every record begins, see to_json().
+// The start of every record, see to_json().
 constexpr std::string_view first_key = R"({"sequence":)";
 
-// JSON has no infinities.
+// Infinity and NaN become null, because JSON does not have them.
 std::string number(double value) {
     return std::isfinite(value) ? fmt::format("{:.6g}", value) : "null";
 }
@@ -49,7 +49,8 @@ std::string quoted(const std::string &text) {
     throw_key_error(ErrorKind::input, "policy.log", "{} cannot be written: {}", path, why);
 }
 
-// Whether fopen would do, as far as that can be told without making or emptying the file.
+// Checks whether fopen would succeed, as far as this is possible without creating or emptying the
+// file.
 void check_writable(const fs::path &path) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
@@ -61,8 +62,8 @@ void check_writable(const fs::path &path) {
     if (::access((exists ? path : folder).c_str(), exists ? W_OK : W_OK | X_OK) != 0)
         refuse(path.string(), std::strerror(errno));
     if (!fs::is_regular_file(status) || fs::file_size(path, error) == 0) return;
-    // A run begins with an empty log. What is no log, the pipeline itself perhaps, is somebody's
-    // work.
+    // A run begins with an empty log. But a file that is not an eviction log must not be
+    // overwritten; it could be the pipeline file.
     std::ifstream in(path, std::ios::binary);
     std::string begin(first_key.size(), '\0');
     in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
@@ -70,7 +71,7 @@ void check_writable(const fs::path &path) {
         refuse(path.string(), "the file holds something else than an eviction log; name another");
 }
 
-// The logs of this process: two in one file would empty it twice and mix their lines.
+// The log files of this process. Two logs in one file would empty it twice and mix their lines.
 struct Claims {
     std::mutex mutex;
     std::set<std::string> paths;
@@ -83,7 +84,7 @@ Claims &claims() {
 std::string claim(const fs::path &path) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
-    if (fs::exists(status) && !fs::is_regular_file(status)) return {}; // /dev/null
+    if (fs::exists(status) && !fs::is_regular_file(status)) return {}; // for example /dev/null
     const fs::path canonical = fs::weakly_canonical(path, error);
     const std::string key = error ? path.string() : canonical.string();
     const std::lock_guard lock(claims().mutex);

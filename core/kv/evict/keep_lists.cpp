@@ -29,7 +29,7 @@ void keep_best(const HeadBudget &head, const float *scores, const Who &who,
     const auto better = [scores](int32_t a, int32_t b) {
         return scores[a] != scores[b] ? scores[a] > scores[b] : a > b;
     };
-    // What stays comes first, the newest before the others.
+    // Slots that must stay come first, the newest of them first. The other slots follow.
     auto rest = order.begin();
     if (head.stays != nullptr) {
         rest = std::stable_partition(order.begin(), order.end(), stays);
@@ -78,7 +78,7 @@ int64_t shortest(const std::vector<std::vector<int32_t>> &keep) {
 void cut_oldest(const HeadBudget &head, int64_t count, std::vector<int32_t> &keep) {
     int64_t excess = std::ssize(keep) - count;
     if (excess <= 0) return;
-    std::erase_if(keep, [&](int32_t slot) { // in order: from the oldest
+    std::erase_if(keep, [&](int32_t slot) { // ascending, so the oldest slots are removed first
         const bool cut = excess > 0 && head.is_protected[slot] == 0;
         if (cut) --excess;
         return cut;

@@ -6,7 +6,7 @@
 namespace keel {
 namespace {
 
-constexpr int32_t sinks = 4; // first slots that stay, as in policy keydiff by default
+constexpr int32_t sinks = 4; // first slots that are kept; the default of the policy keydiff
 
 } // namespace
 

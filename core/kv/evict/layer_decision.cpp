@@ -15,7 +15,7 @@ std::string LayerDecision::name_of(uint32_t head) const {
                        setup_->config().number_of(layer_), head);
 }
 
-// Mask, lengths and positions of the layer.
+// Sets the mask, lengths and positions of the layer.
 void LayerDecision::describe(const KvCache &cache, const ProtectedTokens &tokens) {
     const uint32_t kv_heads = setup_->shape().kv_heads;
     const size_t cells = kv_heads * static_cast<size_t>(stride_);
@@ -56,7 +56,7 @@ void LayerDecision::ask(const Question &question, const KvCache &cache,
 
     keel_policy_decision decision = {KEEL_HEADER(keel_policy_decision)};
     if (is_scored()) {
-        // What a policy leaves out is found: NaN is an error.
+        // NaN marks scores that the policy has not written; they are an error.
         scores_.assign(cells, std::numeric_limits<float>::quiet_NaN());
         stay_.assign(cells, 0);
         decision.scores = scores_.data();
@@ -75,7 +75,7 @@ bool LayerDecision::is_scored() const {
     return by_rule_ || setup_->needs().output == KEEL_OUTPUT_SCORES;
 }
 
-// Do all heads of the layer share one row of scores, or one keep-list?
+// Whether all heads of the layer share one row of scores or one keep-list.
 bool LayerDecision::has_shared_row() const {
     const keel_granularity granularity = setup_->needs().granularity;
     return granularity == KEEL_KEEP_TOKEN || granularity == KEEL_KEEP_LAYER;
@@ -110,7 +110,8 @@ void LayerDecision::read(std::span<const int32_t> budgets, KeepLists &keep,
     }
     for (h = rows; h < kv_heads; ++h) keep[h] = keep[0];
     if (setup_->needs().granularity == KEEL_KEEP_HEAD_EQUAL && !setup_->allocator().ragged) {
-        // Heads that have to keep equally many slots: as many as the head with the fewest.
+        // The heads must keep equal numbers of slots. So each keeps as many as the head with the
+        // fewest.
         const int64_t count = shortest(keep);
         for (h = 0; h < kv_heads; ++h) cut_oldest(head_budget(h, budgets[h]), count, keep[h]);
     }

@@ -53,7 +53,7 @@ keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
         return needs;
     }
     const keel_geometry geometry = geometry_of(shape, config);
-    // A state to ask; each sequence makes its own.
+    // A temporary state that answers questions. Each sequence makes its own state.
     const PolicyState probe(config.policy, host.table(), geometry, config.seed, needs);
     if ((needs.needs & KEEL_NEED_KEY_PROJECT) != 0) {
         constexpr uint32_t most_columns = 4096;
@@ -68,7 +68,7 @@ keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
             projection->assign(needs.projection,
                                needs.projection + size_t{shape.head_dim} * needs.projection_cols);
     }
-    needs.projection = nullptr; // the probe's
+    needs.projection = nullptr; // points into the probe
     return needs;
 }
 
@@ -107,14 +107,15 @@ PolicySetup::PolicySetup(Executor &executor, const KvShape &shape,
     open_log();
 }
 
-// If all layers have a window: under a policy that keeps all, the cache holds only the window.
-// Under a policy that evicts, the policy decides about all tokens.
+// For a model in which all layers have a window. If the policy keeps all slots, the cache holds
+// only the window. If the policy evicts, it decides about all tokens.
 void PolicySetup::settle_window() {
     layout_.max_tokens = config_.evicts ? KvShape::most_slots : shape_.max_slots;
     if (!keeps_all() || config_.keeps_for_forks) shape_.window = 0;
     if (shape_.window > 0)
         shape_.max_slots = std::min<int64_t>(layout_.max_tokens, config_.windowed.slots);
-    // A repetition of the context works on a copy of the windows, so room for it is reserved.
+    // A repetition of the context needs a copy of the cache of the layers with a window, so room
+    // for it is reserved.
     if (needs(KEEL_NEED_REPLAY) && shape_.max_bytes > 0) {
         const uint64_t copy = config_.windowed.shape.bytes_of(config_.windowed.shape.max_slots);
         check_repeat_cap(config_, shape_, copy);
@@ -167,7 +168,7 @@ TapForms PolicySetup::tap_forms() const {
 
 RingUse PolicySetup::ring_use() const {
     if (collected_.window == 0) return RingUse::none;
-    // A fork under another policy may evict at any time.
+    // A fork may have another policy, which may evict at any time.
     if (keeps_all() || collected_.window > Collected::of(needs_).window) return RingUse::always;
     if (prefill_only()) return RingUse::none;
     if (config_.at_insert) return acts_in_prefill() ? RingUse::always : RingUse::after_prompt;

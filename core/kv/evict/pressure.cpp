@@ -40,7 +40,7 @@ PressureWatch::Change PressureWatch::judge(int64_t tokens, int64_t budget) {
         (!known || memory.available >= low + low / 2) &&
         !(config_.stalled && reading.stalled && *reading.stalled >= *config_.stalled / 2);
     const auto last = static_cast<uint64_t>(config_.levels.size());
-    // A sequence that was cut back has waited long enough.
+    // True if the cooldown has passed. A sequence that was truncated need not wait for it.
     const bool rested = state_.level == 0 || tokens < since_ || tokens - since_ >= config_.cooldown;
     uint64_t level = state_.level;
     if (is_critical) {

@@ -66,7 +66,7 @@ void PristineKeys::record_compact(uint32_t layer, const KeepLists &keep) {
     }
 }
 
-// The codes that are held of a head, as f32 and in the order of its slots.
+// Collects the original keys of a head as f32, in the order of its slots.
 void PristineKeys::gather(uint32_t layer, uint32_t head, int64_t slots) {
     const auto &sources = sources_[row(layer, head)];
     const auto n = std::ssize(sources);
@@ -104,8 +104,8 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
     if (ids_.empty())
         ids_ = Tensor::allocate(executor.device(), KEEL_DTYPE_I32, {s.max_slots}, placement_);
     rows_ = Tensor(room_.buffer(), 0, KEEL_DTYPE_F32, {s.kv_heads, slots, s.head_dim});
-    // A key that moves for the first time is itself the original. The rows of the other keys are
-    // overwritten below.
+    // A key that moves for the first time is still the original. The op writes all rows; the code
+    // below overwrites the rows of the other keys.
     if (fresh < slots) {
         keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
         args.kv = cache.view(layer);

@@ -16,7 +16,8 @@ ProtectedTokens::ProtectedTokens(const PolicySetup &setup)
     const size_t rows = size_t{setup.shape().layers} * setup.shape().kv_heads;
     pins_ = PinnedTokens(rows, config.pinned);
     const bool is_logged = setup.log() != nullptr && config.log_positions;
-    const bool is_repeated = setup.needs(KEEL_NEED_REPLAY); // piece by piece of the text
+    // the repetition needs the pieces of the text, so it needs token numbers
+    const bool is_repeated = setup.needs(KEEL_NEED_REPLAY);
     if ((is_logged || is_repeated) && setup.may_move_keys()) numbers_.emplace(rows);
 }
 
@@ -31,14 +32,15 @@ void ProtectedTokens::pin(TokenRun run, const KvCache &cache, int64_t seen, int6
     }
 }
 
-// The slot of the run's first token in each head. Throws Error(usage) if a token of it is gone.
+// The slot of the run's first token in each head. Throws Error(usage) if a head lacks a token of
+// the run.
 std::vector<int32_t> ProtectedTokens::first_slots(TokenRun run, const KvCache &cache, int64_t seen,
                                                   bool in_tail) const {
     std::vector<int32_t> first;
     for (size_t row = 0; row < cache.rows(); ++row) {
         const int64_t length = cache.row_length(row);
         int64_t slot = length - (seen - run.from);
-        if (!in_tail) { // the position of a key that was never rotated is the token's number
+        if (!in_tail) { // the position of a key that was never rotated is its token's number
             const auto positions = cache.row_positions(row);
             const auto at = std::lower_bound(positions.begin(), positions.end(), run.from);
             slot = at - positions.begin();
@@ -125,7 +127,8 @@ int64_t ProtectedTokens::load_prefix(StateReader &in) const {
 
 void ProtectedTokens::load(StateReader &in, const KvCache &cache, int64_t seen) {
     pins_.load(in, seen, [&](size_t row) { return cache.row_length(row); });
-    // Sessions do not store the numbers; where keys were rotated these are positions.
+    // Saved sessions do not store token numbers. If keys were rotated, these values are positions,
+    // not numbers.
     for (size_t row = 0; numbers_ && row < cache.rows(); ++row)
         numbers_->set(row, cache.row_positions(row));
 }

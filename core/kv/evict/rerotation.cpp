@@ -34,8 +34,8 @@ void Rerotation::make_buffers() {
     host_sin_.resize(host_cos_.size());
 }
 
-// Protected slots stay where they are, so what the cache holds there is what was first written,
-// until the first move.
+// Copies the keys of the protected prefix. Protected slots are never compacted, so until their keys
+// are rotated for the first time the cache holds the original keys.
 void Rerotation::capture(KvCache &cache, uint32_t layer) {
     const KvShape &s = setup_.shape();
     int64_t length = prefix_;
@@ -72,7 +72,7 @@ bool Rerotation::is_due(const KvCache &cache, uint32_t layer, int64_t seen, int6
 
 int64_t Rerotation::close(KvCache &cache, uint32_t layer) {
     const KvShape &s = setup_.shape();
-    int64_t moved_end = 0; // behind the last slot that has to move
+    int64_t moved_end = 0; // end of the slots that must move
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         const auto positions = cache.positions(layer, h);
         const int64_t length = std::ssize(positions);
@@ -103,7 +103,7 @@ int64_t Rerotation::close(KvCache &cache, uint32_t layer) {
 int64_t Rerotation::close_quantized(KvCache &cache, uint32_t layer, int64_t end) {
     make_buffers();
     if (!copies_) copies_ = std::make_unique<PristineKeys>(setup_, cache, placement_);
-    std::vector<int64_t> ends; // behind the last slot of each head that has to move
+    std::vector<int64_t> ends; // for each head, end of the slots that must move
     for (uint32_t h = 0; h < setup_.shape().kv_heads; ++h) {
         const auto positions = cache.positions(layer, h);
         const int64_t length = std::ssize(positions);
@@ -148,7 +148,8 @@ bool Rerotation::can_hold(const KvCache &cache, std::span<const KeepLists> keep,
     return !setup_.keeps_pristine() || PristineKeys::fits(setup_, cache, keep, why);
 }
 
-// Turns slots begin..end-1 to where they belong, `rerotate_rows` different turns at a time.
+// Rotates the keys of slots begin..end-1 to their new positions. One call of the op handles
+// `rerotate_rows` different shifts.
 int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end,
                          const Source *source) {
     const KvShape &s = setup_.shape();
@@ -160,7 +161,7 @@ int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t 
     int64_t moved = 0;
     size_t last = 0;
     const auto row_of = [&](int64_t shift) {
-        // Neighbours shift alike, as a rule.
+        // Neighbouring slots usually have the same shift.
         if (last < shifts_.size() && shifts_[last] == shift) return static_cast<int32_t>(last);
         auto found = std::find(shifts_.begin(), shifts_.end(), shift);
         if (found == shifts_.end() && std::ssize(shifts_) == RerotationOps::table_rows) {
@@ -216,7 +217,7 @@ void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t
         setup_.executor().run(*setup_.rerotation().rerotate, args);
         return;
     }
-    // The op's source has exactly the range's slots; the copy may have more.
+    // The op's source must have exactly the range's slots; the copy may have more.
     keel_tensor part = source->keys;
     part.shape[1] = end;
     args.features = KEEL_REROTATE_SOURCE;

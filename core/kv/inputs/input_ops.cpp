@@ -7,7 +7,7 @@
 namespace keel {
 namespace {
 
-// Templates of one model's shapes.
+// Plans the ops for one model's shapes.
 struct Planner {
     Executor &executor;
     const KvShape &s;
@@ -36,7 +36,7 @@ struct Planner {
         return executor.plan(op, args, {.role = role});
     }
 
-    // A step's queries as they lie in the fused projection.
+    // The queries of a step, inside the output of the fused projection.
     Tensor step_queries(int64_t m, int64_t heads) const {
         const int64_t dim = s.head_dim, width = (int64_t{s.heads} + 2 * int64_t{s.kv_heads}) * dim;
         return Tensor::shape(activation, {m, width})
@@ -62,7 +62,8 @@ struct Planner {
         args.scores = &reduction;
         args.scale = 1;
         const Tensor positions = Tensor::shape(KEEL_DTYPE_I32, {q.dim(0)});
-        // Scores without softmax are no attention of the model: its logit rules do not apply.
+        // Scores without softmax are not the model's attention, so the model's logit rules do not
+        // apply.
         if ((features & KEEL_SCORES_LOGITS) == 0) rules.add_to(args, positions.c());
         return executor.plan(KEEL_OP_ATTENTION_SCORES, args, {.role = role});
     }
@@ -109,8 +110,8 @@ struct Planner {
         }
     }
 
-    // Queries of the last tokens, in a ring for all layers. `in_decode`: decode steps write theirs
-    // there, too.
+    // Plans the ops of a ring with the queries of the last tokens, for all layers. With
+    // `in_decode`, decode steps write their queries to it too.
     void ring(InputOps &ops, int64_t window, bool in_decode) const {
         const int64_t row = int64_t{s.heads} * s.head_dim, kept = std::min(window, steps);
         const Tensor all = Tensor::shape(activation, {s.layers, window * row});
@@ -163,7 +164,7 @@ struct Planner {
         const keel_reduce group = g.chunks ? g.chunks->group : keel_reduce{KEEL_REDUCE_MAX};
         const uint64_t features = KEEL_SCORES_RANGES | (g.chunks ? 0u : KEEL_SCORES_CAUSAL);
         const int64_t m = g.chunks ? std::min<int64_t>(steps, g.chunks->tokens) : steps;
-        // One head of the same arenas.
+        // A view of one head in the arenas of the cache.
         const uint32_t group_heads = s.heads / s.kv_heads;
         const Tensor table = Tensor::shape(KEEL_DTYPE_I32, {1, s.blocks_per_head()});
         const Tensor length = Tensor::shape(KEEL_DTYPE_I32, {1}),

@@ -20,7 +20,7 @@ const keel_kv_view *KeyUnrotation::prepare(const KvCache &cache, uint32_t layer)
     wanted_.erase(std::unique(wanted_.begin(), wanted_.end()), wanted_.end());
     const auto half = static_cast<int64_t>(frequencies.size());
     if (wanted_ != distinct_ ||
-        frequencies_ != &frequencies) { // layers hold the same ones, as a rule
+        frequencies_ != &frequencies) { // usually all layers hold the same positions
         distinct_ = wanted_;
         frequencies_ = &frequencies;
         const auto n = std::max<int64_t>(1, std::ssize(distinct_));
@@ -40,7 +40,7 @@ const keel_kv_view *KeyUnrotation::prepare(const KvCache &cache, uint32_t layer)
         rows_ = Tensor::allocate(device, KEEL_DTYPE_I32, {s.kv_heads, slots}, placement_);
     std::vector<int32_t> rows(s.kv_heads * static_cast<size_t>(slots), 0);
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
-        auto at = distinct_.begin(); // positions of a head rise
+        auto at = distinct_.begin(); // positions of a head ascend
         auto out = rows.begin() + static_cast<std::ptrdiff_t>(h * static_cast<size_t>(slots));
         for (const int32_t position : cache.positions(layer, h)) {
             at = std::lower_bound(at, distinct_.end(), position);
@@ -53,7 +53,7 @@ const keel_kv_view *KeyUnrotation::prepare(const KvCache &cache, uint32_t layer)
     return &view_;
 }
 
-// Writes some rows at a time, because the tables are as long as the cache.
+// Writes a part of the rows at a time, because the tables are as long as the cache.
 void KeyUnrotation::write_tables(const std::vector<double> &frequencies) {
     constexpr int64_t at_a_time = 256;
     std::vector<float> cos, sin;

@@ -9,7 +9,7 @@
 namespace keel {
 namespace {
 
-// How many numbers of an array an eviction computes at a time (256 KiB). At least one layer.
+// An eviction computes this many numbers of an array at a time (256 KiB), but at least one layer.
 constexpr int64_t numbers_at_a_time = int64_t{64} << 10;
 
 int64_t window_rows(const PolicySetup &setup) {
@@ -50,8 +50,8 @@ StepTap *PolicyInputs::begin_step(const KvCache &cache, const WindowScores::Step
     if (running_) running_->begin(cache);
     if (stats_) stats_->begin(step.first, step.n);
     pieces_.clear();
-    // Decoded tokens add nothing to chunk scores, so their sums are not touched here: the next
-    // prompt or eviction sets them to 0.
+    // Decoded tokens add nothing to chunk scores, so these sums are not prepared here. The next
+    // prompt or eviction sets their entries to 0.
     if (chunks_ && step.is_prompt) {
         chunks_->begin(cache);
         const int64_t chunk = setup_.collected().chunks->tokens;
@@ -85,13 +85,14 @@ void PolicyInputs::after_attention(uint32_t layer, const Tensor &q) {
     for (const Piece &piece : pieces_) score_piece(layer, q, piece);
 }
 
-// The positions of the queries of tokens first..first + n - 1; NULL if no rule needs them.
+// The positions of the queries of tokens first..first + n - 1. NULL if no rule needs them.
 const keel_tensor *PolicyInputs::positions_of(int64_t first, int64_t n) {
     if (setup_.logit_rules().window == 0) return nullptr;
     return query_positions_.write(setup_.executor(), placement_, first, n);
 }
 
-// What the queries of a piece make of its own slots, seen and unseen.
+// Adds the scores that the queries of a piece give to all slots of the piece, including slots that
+// a query does not see.
 void PolicyInputs::score_piece(uint32_t layer, const Tensor &q, const Piece &piece) {
     if (ranges_.buffer() == nullptr)
         ranges_ = Tensor::allocate(setup_.executor().device(), KEEL_DTYPE_I32, {1, 2}, placement_);
@@ -130,7 +131,7 @@ void PolicyInputs::queue_keys(PlannedOp *op, uint64_t features, const KvCache &c
     setup_.executor().run(*op, args);
 }
 
-// The dot product of each key with its head's sum: one query for each KV head.
+// The dot product of each key with the sum of its head's keys. It uses one query for each KV head.
 void PolicyInputs::queue_anchor(const KvCache &cache, uint32_t layer) {
     const KvShape &s = setup_.shape();
     const int64_t heads = s.kv_heads, at = (layer - first_) * heads;
@@ -167,12 +168,12 @@ bool PolicyInputs::has_queries(const KvCache &cache, int64_t tail) {
 void PolicyInputs::begin_eviction(const KvCache &cache, const Eviction &eviction) {
     eviction_ = eviction;
     read_ = {};
-    // Sums move with the slots. So the slots of tokens that added nothing need sums too.
+    // Sums move with the slots. So slots of tokens that added nothing need sums too.
     for (SlotSums *sums : sums_) sums->begin(cache);
     if (needs(KEEL_NEED_WINDOW_SCORES)) queries_ = window_->prepare(eviction.tail, eviction.stride);
     if (stats_) {
         stats_->add_waiting();
-        stats_->free_step(); // the eviction needs memory itself
+        stats_->free_step(); // frees memory, because the eviction needs memory too
     }
 }
 
@@ -185,7 +186,7 @@ uint32_t PolicyInputs::layers_at_a_time() const {
     return layers_at_a_time(setup_, eviction_.layers, eviction_.stride);
 }
 
-// Queues a copy of the sums of the layers that are computed now.
+// Queues a copy of the sums, for the layers that are computed now.
 void PolicyInputs::queue_sums(const SlotSums &sums, ReadArray &array) {
     const int64_t heads = setup_.shape().kv_heads;
     sums.copy_to(first_ * heads, room(array, layers_ * heads, eviction_.stride));
@@ -217,7 +218,7 @@ void PolicyInputs::compute(const KvCache &cache, uint32_t first, uint32_t layers
     read_all();
 }
 
-// The first read waits for everything that compute() queued.
+// The first read waits for all work that compute() queued.
 void PolicyInputs::read_all() {
     const int64_t rows = int64_t{layers_} * setup_.shape().kv_heads;
     const auto read = [&](uint64_t bits, ReadArray &array, const float *&to) {
@@ -232,13 +233,13 @@ void PolicyInputs::read_all() {
     if (!needs(KEEL_NEED_WINDOW_SCORES)) return;
     if (queries_ > 0) {
         read_.scores = window_->read(first_, layers_);
-    } else { // no queries: the newest tokens were evicted, so all scores are 0
+    } else { // no queries, because the newest tokens were evicted: all scores are 0
         no_scores_.assign(static_cast<size_t>(layers_ * window_->rows() * eviction_.stride), 0.0F);
         read_.scores = no_scores_.data();
     }
 }
 
-// Keys take more memory than anything else here: one layer's at a time.
+// Reads keys, one layer at a time, because keys are the largest input.
 const float *PolicyInputs::read_keys(PlannedOp *op, const KvCache &cache, uint32_t layer,
                                      int64_t columns, const Tensor &matrix, ReadArray &array) {
     const int64_t heads = setup_.shape().kv_heads, stride = eviction_.stride;
@@ -296,8 +297,8 @@ void PolicyInputs::fill(const KvCache &cache, uint32_t layer, keel_policy_input 
         read_keys(ops.key_project.get(), cache, layer, columns, projection_, key_project_);
 }
 
-// Scores that a step computed have all layers and are used by one eviction only, so they are freed
-// in any case.
+// Scores that a step computed cover all layers and are used by one eviction only, so they are
+// always freed.
 void PolicyInputs::finish_eviction(bool again_soon) {
     if (!again_soon) return release();
     if (window_) window_->release();

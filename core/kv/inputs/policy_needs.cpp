@@ -37,7 +37,7 @@ constexpr uint32_t known_flags = KEEL_POLICY_COMPARABLE | KEEL_POLICY_PREFILL_ON
                                  KEEL_POLICY_KEEPS_ALL | KEEL_POLICY_SEEDED;
 constexpr uint32_t most_window = 4096;
 
-// The checks of one policy, so that each names it.
+// Checks the needs of one policy. Its errors name the policy.
 struct Checker {
     const std::string &policy;
     const keel_policy_needs &needs;
@@ -97,7 +97,7 @@ struct Checker {
         if (needs.reduce_group < KEEL_REDUCE_SUM || needs.reduce_group > KEEL_REDUCE_MAX)
             broken("needs chunk_scores with reduce_group {}, expected sum, mean or max",
                    needs.reduce_group);
-        // A piece is seen as a whole, by all of its queries.
+        // A piece must fit in one step, because all of its queries need all of its keys.
         if (int64_t{needs.chunk} > step && step < longest) {
             throw_error(ErrorKind::input,
                         "policy {} needs chunk_scores of pieces of {} tokens, this backend "

@@ -22,8 +22,8 @@ void QueryStats::make() {
     clear();
 }
 
-// Queries of a prompt are added up layer by layer. The query of a decoded token waits until there
-// are stats_rows of them.
+// The queries of a prompt are added layer by layer. The query of a decoded token is kept until
+// there are stats_rows of them.
 void QueryStats::make_room() {
     const int64_t width = int64_t{shape_.heads} * shape_.head_dim;
     Device &device = executor_.device();

@@ -5,10 +5,10 @@
 namespace keel {
 namespace {
 
-// One row of a view's i32 books.
+// One row of an i32 tensor of a view (block table, lengths or positions).
 keel_tensor row_of(const keel_tensor &all, uint32_t row) {
     keel_tensor one = all;
-    // The innermost dimension has no stride.
+    // A tensor of rank 1 has no stride for its elements.
     const auto stride = all.rank == 1 ? sizeof(int32_t) : static_cast<uint64_t>(all.stride[0]);
     one.offset += row * stride;
     one.shape[0] = 1;

@@ -89,8 +89,8 @@ int64_t WindowScores::prepare(int64_t tail, int64_t stride) {
     queries_ = 0;
     if (!ring_) return queries_;
     ring_->place_last();
-    // A query's own token and all later tokens have to be in all heads, because the op takes a
-    // query's place from its distance to the end.
+    // The op takes a query's position from its distance to the end. So all heads must have the
+    // query's token and all later tokens.
     return queries_ = std::min({window, ring_->held(), tail});
 }
 
@@ -125,7 +125,8 @@ void WindowScores::end_prompt() {
     if (setup_.ring_use() == RingUse::none) ring_.reset();
 }
 
-// ---- a sequence's life --------------------------------------------------------------------------
+// ---- truncate, clear, move, copy
+// -----------------------------------------------------------------
 
 void WindowScores::drop(int64_t n) {
     scores_step_ = false;

@@ -79,9 +79,9 @@ int32_t KvArena::take(uint32_t index) {
                         capacity, shape_.sequences);
         }
         size_t more = std::max<size_t>(layer.owners.size() / 2, shape_.kv_heads);
-        // Room that the cap would never let be used is not made. The cap counts blocks in use:
-        // while an arena grows, old and new stand side by side until the copy is through, one layer
-        // at a time, and that is not counted.
+        // Does not allocate more blocks than the cap allows to be used. The cap counts blocks in
+        // use. While an arena grows, the old and the new memory exist until the copy is done, one
+        // layer at a time. The cap does not count this.
         if (shape_.max_bytes != 0) {
             const uint64_t left = shape_.max_bytes / shape_.block_bytes() - blocks_in_use_;
             more = static_cast<size_t>(std::clamp<uint64_t>(left, 1, more));
@@ -96,14 +96,14 @@ int32_t KvArena::take(uint32_t index) {
                                  true);
     }
     layer.owners[block] = 1;
-    ++layer.first_free; // only now: a block without memory stays free
+    ++layer.first_free; // after commit(): if that fails, the block stays free
     ++layer.in_use;
     ++blocks_in_use_;
     peak_bytes_ = std::max(peak_bytes_, bytes_in_use());
     return static_cast<int32_t>(block);
 }
 
-// One owner less; true if that was the last.
+// Removes one owner of a block. Returns true if it was the last.
 bool KvArena::let_go(Layer &layer, size_t block) noexcept {
     if (--layer.owners[block] != 0) return false;
     layer.first_free = std::min(layer.first_free, block);
@@ -120,8 +120,8 @@ void KvArena::abandon(uint32_t index, int32_t id) noexcept {
         decommit(layer, *layer.k.buffer(), block, shape_.key_block_bytes());
         decommit(layer, *layer.v.buffer(), block, shape_.value_block_bytes());
     } catch (...) {
-        // A lost device, or one that cannot tell: the memory goes with the arena, or serves the
-        // block's next owner.
+        // If the device is lost or reports an error, the memory is freed with the arena, or used by
+        // the block's next owner.
     }
 }
 
@@ -134,16 +134,16 @@ void KvArena::release(uint32_t index, int32_t id) {
         decommit(layer, *layer.v.buffer(), block, shape_.value_block_bytes());
         return;
     }
-    // Blocks are taken from the front, so the end empties; give it back once it is more than half
-    // of the arena.
+    // Blocks are taken from the front, so free blocks collect at the end. If more than half of the
+    // arena is free there, that part is freed.
     size_t used = layer.owners.size();
     while (used > 0 && layer.owners[used - 1] == 0) --used;
     const size_t wanted = std::max<size_t>(used, shape_.kv_heads);
     if (wanted <= layer.owners.size() / 2) resize(layer, wanted);
 }
 
-// Only whole pages go back, and a block may be smaller than a page: free neighbours are given
-// along, as far as a page may reach.
+// Decommits a block. Only whole pages can be returned to the system, and a block may be smaller
+// than a page. So free neighbours within the largest page size are included.
 void KvArena::decommit(Layer &layer, Buffer &buffer, size_t block, uint64_t block_bytes) {
     constexpr uint64_t largest_page = 65536;
     const size_t reach = static_cast<size_t>(largest_page / block_bytes) + 1;
@@ -153,7 +153,7 @@ void KvArena::decommit(Layer &layer, Buffer &buffer, size_t block, uint64_t bloc
     buffer.commit(first * block_bytes, (end - first) * block_bytes, false);
 }
 
-// An arena with another number of blocks; ids keep their content.
+// Changes the number of blocks of an arena. The blocks keep their ids and content.
 void KvArena::resize(Layer &layer, size_t blocks) {
     Device &device = executor_.device();
     const size_t kept = std::min(blocks, layer.owners.size());
@@ -171,7 +171,7 @@ void KvArena::resize(Layer &layer, size_t blocks) {
     layer.v = std::move(v);
     layer.owners.resize(blocks);
     ++layer.generation;
-    device.trim(); // what was outgrown is memory that the cap does not count
+    device.trim(); // frees the old memory, which the cap does not count
 }
 
 void KvArena::queue_copy(const Tensor &from, const Tensor &to) {

@@ -7,7 +7,8 @@
 namespace keel {
 namespace {
 
-// What a layer's heads have in books [seats * layers * kv_heads, ...], by seat and head.
+// A layer's part of a tensor [seats * layers * kv_heads, ...] with block tables, lengths or
+// positions, as [seats, kv_heads, ...].
 keel_tensor by_seat(const Tensor &books, const KvShape &shape, uint32_t layer) {
     keel_tensor t = *books.c();
     const int64_t rows = int64_t{shape.layers} * shape.kv_heads;

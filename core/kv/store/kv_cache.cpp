@@ -20,7 +20,7 @@ KvCache::KvCache(std::shared_ptr<KvArena> arena) : arena_(std::move(arena)) {
                   slots = blocks * s.block_slots;
     take_books(device, rows, blocks, slots);
     heads_.resize(static_cast<size_t>(rows));
-    for (Head &h : heads_) { // so that a growing cache allocates nothing
+    for (Head &h : heads_) { // reserves, so that a growing cache allocates nothing
         h.blocks.reserve(static_cast<size_t>(blocks));
         h.positions.reserve(static_cast<size_t>(s.max_slots));
     }
@@ -44,7 +44,8 @@ KvCache::KvCache(std::shared_ptr<KvArena> arena) : arena_(std::move(arena)) {
     }
 }
 
-// Beside others' in the arena as far as there are seats.
+// Takes a seat in the arena's tensors for block tables, lengths and positions if one is free.
+// Otherwise allocates its own tensors.
 void KvCache::take_books(Device &device, int64_t rows, int64_t blocks, int64_t slots) {
     seat_ = arena_->take_seat();
     if (seat_ >= 0) {
@@ -175,8 +176,9 @@ void KvCache::drop_blocks(uint32_t layer, uint32_t h, size_t keep) {
     while (head(layer, h).blocks.size() > keep) arena_->release(layer, pop_block(layer, h));
 }
 
-// Where an error is under way, or nobody could be told of one: the books are always right
-// afterwards, and memory that cannot go back now (a lost device) goes with the arenas.
+// Frees blocks while an error is handled, or in a destructor, so it must not throw. The tables are
+// always correct afterwards. Memory that cannot be returned now (the device is lost) is freed with
+// the arenas.
 void KvCache::abandon_blocks(uint32_t layer, uint32_t h, size_t keep) noexcept {
     while (head(layer, h).blocks.size() > keep) arena_->abandon(layer, pop_block(layer, h));
 }
@@ -199,7 +201,7 @@ void KvCache::append(std::span<const int32_t> positions, int64_t n) {
         own.positions.insert(own.positions.end(), positions.begin(), positions.end());
     try {
         queue_books();
-    } catch (...) { // as if nothing had been asked for, on the device too where it still listens
+    } catch (...) { // undoes the append, also on the device if it still works
         for (Head &own : heads_)
             own.positions.resize(own.positions.size() - static_cast<size_t>(n));
         give_back_blocks();
@@ -211,7 +213,7 @@ void KvCache::append(std::span<const int32_t> positions, int64_t n) {
     }
 }
 
-// Blocks that were taken for slots which did not come.
+// Frees blocks that were taken for slots which were not appended.
 void KvCache::give_back_blocks() noexcept {
     for (uint32_t l = 0; l < shape().layers; ++l) {
         for (uint32_t h = 0; h < shape().kv_heads; ++h)
@@ -219,7 +221,8 @@ void KvCache::give_back_blocks() noexcept {
     }
 }
 
-// Blocks for n more tokens; a last block that is shared and not full becomes the head's own first.
+// Takes blocks for n more tokens. If a head's last block is shared and not full, the head first
+// gets its own copy.
 void KvCache::make_room(uint32_t l, uint32_t h, int64_t n) {
     Head &own = head(l, h);
     if (n > 0 && own.length() % shape().block_slots != 0 &&
@@ -246,7 +249,8 @@ void KvCache::truncate(int64_t n) {
 
 void KvCache::clear() { truncate(max_length()); }
 
-// One write for the lengths of all layers, one for all tables if a block came or went.
+// Queues one write for the lengths of all layers. If a block was added or removed, queues one write
+// for all tables.
 void KvCache::queue_books() {
     for (size_t i = 0; i < heads_.size(); ++i)
         host_lengths_[i] = static_cast<int32_t>(heads_[i].length());

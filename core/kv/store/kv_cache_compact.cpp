@@ -1,4 +1,4 @@
-// Compaction of a cache: the slots that stay move to the front, and free blocks are given back.
+// KvCache: compaction. The kept slots move to the front, and free blocks are returned.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/display.hpp"
@@ -29,10 +29,11 @@ bool KvCache::is_identity(uint32_t layer, const KeepLists &keep) const {
     for (uint32_t h = 0; h < shape().kv_heads; ++h) {
         if (static_cast<int64_t>(keep[h].size()) != length(layer, h)) return false;
     }
-    return true; // rising and as many as there are: all of them
+    return true; // the list ascends and has as many entries as slots, so it keeps all
 }
 
-// A shared block is not written into. A head that keeps everything is not written at all.
+// Whether a new block is needed for the kept slots. Nothing is written to a shared block, and
+// nothing at all to a head that keeps all slots.
 bool KvCache::needs_fresh(uint32_t layer, uint32_t h, size_t kept, size_t i) const {
     const Head &own = heads_[layer * shape().kv_heads + h];
     return kept != own.positions.size() && arena_->is_shared(layer, own.blocks[i]);
@@ -86,12 +87,12 @@ void KvCache::unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t
     }
 }
 
-// Queues the move of the kept slots into the blocks of `table`.
+// Queues an op that moves the kept slots to the blocks of `table`.
 void KvCache::queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
                            std::span<const Tensor> sides, std::span<const int32_t> table,
                            bool moved) {
     const KvShape &s = shape();
-    refresh_view(layer); // taking blocks may have exchanged the arenas
+    refresh_view(layer); // taking blocks may have replaced the arenas
     keel_kv_view to = layers_[layer].view;
     if (moved) {
         gather_table_.write(table.data());
@@ -104,7 +105,7 @@ void KvCache::queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gat
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         std::copy(keep[h].begin(), keep[h].end(),
                   index_scratch_.begin() + static_cast<std::ptrdiff_t>(h * longest));
-        // A head that keeps everything has nothing to move.
+        // A head that keeps all slots moves nothing.
         const bool untouched = static_cast<int64_t>(keep[h].size()) == length(layer, h);
         counts[h] = untouched ? 0 : static_cast<int32_t>(keep[h].size());
     }
@@ -154,7 +155,7 @@ uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gath
     try {
         unshare(layer, keep, table, taken);
         queue_gather(layer, keep, gather, sides, table, !taken.empty());
-    } catch (...) { // out of memory, say: blocks taken for nothing go back
+    } catch (...) { // for example out of memory: the new blocks are freed
         for (const int32_t block : taken) arena_->abandon(layer, block);
         throw;
     }

@@ -1,6 +1,6 @@
-// Taking over what a cache on another device holds: lengths and positions at once, rows layer by
-// layer, so that the other one's blocks can go as they were copied. Types, and the slots of a
-// block, may differ.
+// KvCache: moves the content of a cache on another device to this cache. Lengths and positions are
+// copied at once. Rows are copied layer by layer, so that the blocks of the other cache can be
+// freed after each layer. Types and slots per block may differ.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/display.hpp"
@@ -14,16 +14,16 @@
 namespace keel {
 namespace {
 
-constexpr uint64_t most_run = uint64_t{16} << 20; // bytes that one read or write moves
+constexpr uint64_t most_run = uint64_t{16} << 20; // maximum bytes of one read or write
 
-// Where the rows of a block stand in an image of a layer: all heads' rows, one head after the
-// other.
+// The rows of a block, and their place in the image of a layer. An image has the rows of all heads,
+// one head after the other.
 struct Piece {
     int32_t block;
-    uint64_t first, rows; // of the image
+    uint64_t first, rows; // row numbers in the image
 };
 
-// Calls visit(pieces of neighbouring blocks): what one read or write can do.
+// Calls visit(pieces) for each run of adjacent blocks, which one read or write can transfer.
 template <typename Visit>
 void for_each_run(std::vector<Piece> &pieces, uint64_t block_bytes, const Visit &visit) {
     std::sort(pieces.begin(), pieces.end(),
@@ -39,7 +39,7 @@ void for_each_run(std::vector<Piece> &pieces, uint64_t block_bytes, const Visit 
     }
 }
 
-// Elements of one type as another, some at a time.
+// Converts elements to another type, a part at a time.
 void convert_rows(keel_dtype from, const std::vector<std::byte> &src, keel_dtype to,
                   std::vector<std::byte> &dst, uint64_t rows, uint64_t row) {
     const uint64_t from_row = keel_dtype_row_bytes(from, row),
@@ -100,7 +100,7 @@ void KvCache::reserve_like(const KvCache &from) {
                                        from.heads_[i].positions.end());
         write_positions();
         queue_books();
-    } catch (...) { // the device is out of memory, or lost
+    } catch (...) { // the device is out of memory or lost
         for (uint32_t l = 0; l < s.layers; ++l) {
             for (uint32_t h = 0; h < s.kv_heads; ++h) {
                 head(l, h).positions.clear();

@@ -1,6 +1,6 @@
-// Saving a cache's content, and taking it in again. For each layer and head: how many slots, the
-// positions of their keys, the rows of K, the rows of V, in the cache's own types and without the
-// blocks: those are taken anew.
+// KvCache: saves and loads the content of a cache. For each layer and head this is the number of
+// slots, the positions of their keys, the rows of K, and the rows of V, in the cache's types.
+// Blocks are not saved; loading takes new ones.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/display.hpp"
@@ -12,7 +12,7 @@
 namespace keel {
 namespace {
 
-// One arena's rows of a head, block by block. `row_bytes` of a slot.
+// One arena's rows of a head, block by block. `row_bytes` is the size of one slot's row.
 struct RowRange {
     const Tensor &arena;
     uint64_t block_bytes, row_bytes;
@@ -76,7 +76,7 @@ KvCache::SavedHead KvCache::read_head(StateReader &in, int64_t seen) const {
 
 void KvCache::load(StateReader &in, int64_t seen) {
     clear();
-    // All is checked before a block is taken.
+    // Everything is checked before a block is taken.
     std::vector<SavedHead> saved;
     uint64_t blocks = 0;
     for (size_t i = 0; i < heads_.size(); ++i) {
@@ -104,7 +104,7 @@ void KvCache::load(StateReader &in, int64_t seen) {
     queue_books();
 }
 
-// Blocks for a head that has none, and the saved rows in them.
+// Takes blocks for an empty head, and writes the saved rows to them.
 void KvCache::fill_head(uint32_t l, uint32_t h, const SavedHead &saved) {
     const KvShape &s = shape();
     const int64_t length = std::ssize(saved.positions);

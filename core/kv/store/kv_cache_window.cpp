@@ -1,4 +1,4 @@
-// A cache of layers with an attention window frees the blocks that no later query sees.
+// KvCache: for layers with an attention window, frees the blocks that no later query sees.
 #include "kv/store/kv_cache.hpp"
 
 #include "device/device.hpp"
@@ -16,7 +16,7 @@ void KvCache::hold_window(int64_t next) {
         for (uint32_t h = 0; h < shape().kv_heads; ++h)
             drop_first_blocks(l, h, static_cast<size_t>(blocks));
     }
-    write_positions(); // the slots' numbers have changed
+    write_positions(); // slot numbers have changed
     queue_books();
 }
 

@@ -21,7 +21,7 @@ int64_t KvShape::held_slots(int64_t tokens) const {
 }
 
 std::string KvShape::cap_text() const {
-    const auto mib = [](uint64_t bytes) { // 0.1 MiB is no whole number of bytes
+    const auto mib = [](uint64_t bytes) { // 0.1 MiB is not a whole number of bytes
         return std::round(1e4 * static_cast<double>(bytes) / bytes_per_mib) / 1e4;
     };
     std::string text = fmt::format("kv.max_mib = {:.6g}", mib(max_bytes + cap_beside));
@@ -38,7 +38,7 @@ uint64_t KvShape::bytes_of(int64_t slots) const {
 uint64_t KvShape::book_bytes() const {
     const uint64_t heads_in_all = uint64_t{layers} * kv_heads;
     const auto blocks = static_cast<uint64_t>(blocks_per_head());
-    // Positions and the block table: each once on the device, once on the host.
+    // Positions and the block table are stored once on the device and once on the host.
     const uint64_t per_head =
         2 * sizeof(int32_t) * static_cast<uint64_t>(max_slots) + 3 * sizeof(int32_t) * blocks;
     const uint64_t gather =

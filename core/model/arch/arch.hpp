@@ -1,7 +1,7 @@
 #pragma once
 
-// Internal to core/model: the architectures, each defined in a file of its own beside this one, and
-// what they share.
+// Internal to core/model: the architectures, and the functions that they share. Each architecture
+// has its own file in this folder.
 
 #include "model/config.hpp"
 #include "model/config_reader.hpp"
@@ -12,31 +12,31 @@ namespace keel::arch {
 
 extern const Architecture llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3;
 
-// Tensor names of Gemma 2 and 3, whose layers have norms on both sides of attention and
+// Tensor names of Gemma 2 and 3. Their layers have norms before and after attention and
 // feed-forward.
 inline constexpr LayerNames gemma_post_norm_names = {.post_attention_norm =
                                                          "post_attention_layernorm",
                                                      .ffn_norm = "pre_feedforward_layernorm",
                                                      .post_ffn_norm = "post_feedforward_layernorm"};
 
-// "attention_bias": biases on q, k, v and on the output of attention.
+// Reads "attention_bias": biases on q, k, v and on the output of attention.
 void read_attention_bias(const model::ConfigReader &in, ModelConfig &config);
 
-// "sliding_window", which must be there or have a fallback above 0, and the layers that it holds
-// for: those that "layer_types" names, or, where the config lists none, those that `slides` is true
-// for. No window is kept if it holds for no layer.
+// Reads "sliding_window" and the layers that have the window. The key must be present, unless
+// `fallback` is above 0. "layer_types" names the layers. If the config does not list them, the
+// layers are those for which `slides` is true. If no layer has the window, none is stored.
 void read_sliding_window(const model::ConfigReader &in, ModelConfig &config, int64_t fallback,
                          const std::function<bool(int64_t layer)> &slides);
 
-// "use_sliding_window", "sliding_window" and "max_window_layers", the first layer with a window:
-// Qwen.
+// Reads Qwen's keys "use_sliding_window", "sliding_window" and "max_window_layers", which is the
+// first layer with a window.
 void read_qwen_window(const model::ConfigReader &in, ModelConfig &config);
 
-// What all Gemmas have: (1 + w) norms and scaled embeddings.
+// Sets the properties that all Gemmas share: (1 + w) norms and scaled embeddings.
 void read_gemma(const model::ConfigReader &in, ModelConfig &config);
 
-// "query_pre_attn_scalar" and the two soft-caps: Gemma 2 and 3. The caps count where the config
-// leaves them out; null there: none.
+// Reads "query_pre_attn_scalar" and the two soft-caps of Gemma 2 and 3. If the config leaves a cap
+// out, the argument is used. If a cap is null, there is no cap.
 void read_gemma_attention(const model::ConfigReader &in, ModelConfig &config, double attention_cap,
                           double logit_cap);
 

@@ -1,5 +1,6 @@
-// Gemma 1, and what all Gemmas share: embeddings scaled by sqrt(hidden), norms whose files hold w
-// of a factor (1 + w), GELU in the gate, an output projection that is the embedding matrix.
+// Gemma 1, and the properties that all Gemmas share: embeddings are scaled by sqrt(hidden), files
+// hold w of the norm factor (1 + w), the gate uses GELU, and the output projection is the embedding
+// matrix.
 
 #include "model/arch/arch.hpp"
 
@@ -37,8 +38,8 @@ void read_gemma_attention(const model::ConfigReader &in, ModelConfig &config, do
     config.logit_softcap = cap("final_logit_softcapping", logit_cap);
 }
 
-// Its first configs say "hidden_act": "gelu" and mean the tanh form; "hidden_activation" is what
-// counts.
+// The first configs of Gemma have "hidden_act": "gelu" but mean the tanh form. "hidden_activation"
+// decides.
 constinit const Architecture gemma = {"GemmaForCausalLM",
                                       "gemma",
                                       {.kv_heads = 16,

@@ -1,5 +1,5 @@
-// Gemma 2: a Gemma with norms on both sides of attention and feed-forward, soft-capped attention
-// and logits, and a window on every other layer, the first included.
+// Gemma 2: a Gemma with norms before and after attention and feed-forward, soft-caps on the logits
+// of attention and of the model, and a window on every other layer, starting with the first.
 
 #include "model/arch/arch.hpp"
 

@@ -1,5 +1,6 @@
-// Gemma 3, text: Gemma 2 without soft-capping, with an RMS norm on each head's query and key, and
-// five layers with a window and a RoPE theta of their own for each that sees all.
+// Gemma 3, text: Gemma 2 without soft-caps, with an RMS norm on each head's query and key. For each
+// layer with full attention there are five layers with a window. The layers with a window have
+// their own RoPE theta.
 
 #include "model/arch/arch.hpp"
 

@@ -1,5 +1,5 @@
-// Llama 1 to 3.3, TinyLlama, SmolLM 1 and 2, and what else says LlamaForCausalLM: the architecture
-// that the others are told as differences from.
+// Llama 1 to 3.3, TinyLlama, SmolLM 1 and 2, and every other model that names LlamaForCausalLM. The
+// other architectures are described by their differences from Llama.
 
 #include "model/arch/arch.hpp"
 

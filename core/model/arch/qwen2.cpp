@@ -1,4 +1,4 @@
-// Qwen 2 and 2.5: Llama with biases on q, k and v, none behind attention.
+// Qwen 2 and 2.5: Llama with biases on q, k and v, but not on the output of attention.
 
 #include "model/arch/arch.hpp"
 
@@ -12,7 +12,7 @@ void configure_qwen2(const model::ConfigReader &in, ModelConfig &config) {
 
 } // namespace
 
-// The window is off unless use_sliding_window says otherwise, and then holds from the layer
+// There is no window unless use_sliding_window is true. The window applies from layer
 // max_window_layers on.
 void read_qwen_window(const model::ConfigReader &in, ModelConfig &config) {
     if (!in.boolean("use_sliding_window", false) || in.is_null("sliding_window")) return;

@@ -1,5 +1,5 @@
-// Qwen 3 (dense): Llama with an RMS norm on each head's query and key before RoPE, and heads whose
-// size is not hidden / heads.
+// Qwen 3 (dense): Llama with an RMS norm on each head's query and key before RoPE. The head size is
+// not hidden / heads.
 
 #include "model/arch/arch.hpp"
 

@@ -8,7 +8,7 @@ namespace keel {
 
 namespace {
 
-// The start of the character that ends at `offset` (> 0).
+// The offset of the character that ends at `offset` (> 0).
 std::size_t previous_character(std::string_view text, std::size_t offset) {
     do {
         --offset;
@@ -37,16 +37,16 @@ std::size_t space_end_after(std::string_view text, std::size_t offset) {
 
 enum class Overlap { none, part, whole };
 
-// How much of `range` lies in the ranges.
+// Whether `range` is wholly inside one of the ranges, partly, or not at all.
 Overlap overlap_with(std::span<const TextRange> ranges, TextRange range) {
-    // the first that ends behind the beginning
+    // the first range that ends after the start of `range`
     const auto it = std::partition_point(ranges.begin(), ranges.end(),
                                          [&](TextRange r) { return r.end <= range.begin; });
     if (it == ranges.end() || it->begin >= range.end) return Overlap::none;
     return it->begin <= range.begin && it->end >= range.end ? Overlap::whole : Overlap::part;
 }
 
-// The parts of `ranges` that lie in `window`, counted from its beginning.
+// The parts of `ranges` inside `window`, relative to the start of the window.
 void ranges_within(std::span<const TextRange> ranges, TextRange window,
                    std::vector<TextRange> &out) {
     out.clear();
@@ -103,7 +103,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
         by_content_.emplace(token.content, index);
         any_single_word = any_single_word || token.single_word;
     }
-    // Rust's \w: Oniguruma's and the two joiners
+    // Rust's \w: Oniguruma's, and the two joiners
     if (any_single_word)
         word_.emplace("(?:\\w|\\x{200C}|\\x{200D})", SplitRegex::Syntax::regex,
                       "added_tokens: single_word");
@@ -127,7 +127,7 @@ bool AddedTokens::is_whole_word(std::string_view text, TextRange match,
 void AddedTokens::pass(const Trie &trie, std::string_view text, bool at_start,
                        std::span<const TextRange> plain, RegexScratch &scratch,
                        std::vector<Piece> &out) const {
-    std::size_t begin = 0; // of what has not been given out
+    std::size_t begin = 0; // start of the text that is not output yet
     std::size_t at = 0;
     while (at < text.size()) {
         TextRange match{at, at};
@@ -139,8 +139,8 @@ void AddedTokens::pass(const Trie &trie, std::string_view text, bool at_start,
         const AddedToken &token = tokens_[static_cast<std::size_t>(index)];
         if (token.special) {
             const Overlap overlap = overlap_with(plain, match);
-            // what lies across the border of a plain range hides no mark that begins behind the
-            // border
+            // a match that crosses the border of a plain range does not hide a token that begins
+            // after the border
             at = overlap == Overlap::part ? match.begin + 1 : match.end;
             if (overlap != Overlap::none) continue;
         }

@@ -15,40 +15,40 @@
 
 namespace keel {
 
-// A token that stands outside the model's merges: found in the text before everything else.
+// A token outside of the model's merges. It is searched for in the text before everything else.
 struct AddedToken {
     std::int32_t id = 0;
     std::string content;      // valid UTF-8, not empty
-    bool special = false;     // left out by decode(skip_special)
-    bool single_word = false; // only where no word character touches it
-    bool lstrip = false;      // takes the white space before it along
-    bool rstrip = false;      // and behind it
-    bool normalized = true;   // looked for after the others, in the normalized text
-    std::string pattern = {}; // what is looked for there; empty: `content`
+    bool special = false;     // decode(skip_special) leaves it out
+    bool single_word = false; // matches only if no word character is next to it
+    bool lstrip = false;      // includes the white space before it
+    bool rstrip = false;      // includes the white space after it
+    bool normalized = true;   // searched for after the others, in the normalized text
+    std::string pattern = {}; // the text to search for in the normalized text; empty: `content`
 };
 
-// Cuts text at added tokens exactly as Hugging Face tokenizers do: first those that are not
-// `normalized`, then, in what is left, the others; at each place the leftmost match, of several the
-// longest.
+// Splits text at added tokens exactly as Hugging Face tokenizers do. First it searches for tokens
+// that are not `normalized`, then for the others in the remaining text. Each time it takes the
+// leftmost match. If several begin there, it takes the longest.
 class AddedTokens {
   public:
     struct Piece {
-        std::string_view text; // of the text, or of a normalized stretch of it
-        std::int32_t id = -1;  // -1: ordinary text
-        bool at_start = false; // nothing of the text stands before it
+        std::string_view text; // a part of the text, or of a normalized part of it
+        std::int32_t id = -1;  // -1 for ordinary text
+        bool at_start = false; // true if no text precedes it
     };
     struct Cut {
         std::vector<Piece> pieces;
-        std::deque<std::string> normalized; // what pieces point into
+        std::deque<std::string> normalized; // storage for the texts of pieces
     };
 
-    // Contents must differ from each other. Each at most max_content_bytes long.
+    // Contents must differ. Each may have at most max_content_bytes.
     static constexpr std::size_t max_content_bytes = 1024;
     explicit AddedTokens(std::vector<AddedToken> tokens);
 
-    // The pieces of valid UTF-8 text. plain: where special tokens are ordinary text (one that only
-    // touches such a range too); ascending and disjoint. continues: the normalizer puts no prefix
-    // before the text's beginning.
+    // The pieces of valid UTF-8 text. `plain`: ranges in which special tokens are ordinary text,
+    // also a token that is only partly inside; ascending and disjoint. `continues`: the normalizer
+    // adds no prefix before the start of the text.
     Cut split(std::string_view text, std::span<const TextRange> plain, bool continues,
               const TextNormalizer &normalizer, RegexScratch &scratch) const;
 
@@ -56,13 +56,14 @@ class AddedTokens {
     std::optional<std::int32_t> find(std::string_view content) const;
 
   private:
-    // A byte trie: (node << 8 | byte) -> node; node 0 is the root. ends[node] = index of the token
-    // that ends there.
+    // A byte trie: (node << 8 | byte) -> node. Node 0 is the root. ends[node] is the index of the
+    // token that ends there.
     struct Trie {
         FlatMap edges;
         std::vector<std::int32_t> ends;
         void add(std::string_view content, std::int32_t index);
-        // The longest token that begins at `offset`: its index, or -1; `end` is where it ends.
+        // The index of the longest token that begins at `offset`, or -1. Sets `end` to the end of
+        // the token.
         std::int32_t longest(std::string_view text, std::size_t offset, std::size_t &end) const;
     };
 
@@ -72,10 +73,11 @@ class AddedTokens {
     bool is_whole_word(std::string_view text, TextRange match, RegexScratch &scratch) const;
 
     std::vector<AddedToken> tokens_;
-    std::unordered_map<std::string, std::int32_t> by_content_; // -> index in tokens_
+    std::unordered_map<std::string, std::int32_t> by_content_; // content -> index in tokens_
     Trie plain_;
     Trie normalized_;
-    std::optional<SplitRegex> word_; // one word character; only if some token is single_word
+    // matches one word character; only set if a token is single_word
+    std::optional<SplitRegex> word_;
 };
 
 } // namespace keel

@@ -10,7 +10,7 @@ namespace {
 
 struct Alphabet {
     std::array<std::string, 256> symbols;
-    std::array<std::int16_t, 512> bytes{}; // code point -> byte, -1: none
+    std::array<std::int16_t, 512> bytes{}; // code point -> byte; -1: none
 };
 
 Alphabet make_alphabet() {
@@ -36,7 +36,7 @@ std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
            static_cast<std::uint32_t>(right);
 }
 
-// The heap's top is the lowest rank, of equal ranks the leftmost.
+// The heap's top is the pair with the lowest rank. If several have it, the leftmost is the top.
 bool comes_later(const MergeScratch::Candidate &a, const MergeScratch::Candidate &b) {
     return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
@@ -65,7 +65,8 @@ std::size_t Bpe::missing_bytes() const noexcept {
     return static_cast<std::size_t>(std::count(byte_ids_.begin(), byte_ids_.end(), -1));
 }
 
-// Offers the pair that begins at `position`, if a rule merges it. The caller restores the heap.
+// Adds the pair that begins at `position` to the candidates if a rule merges it. The caller
+// restores the heap.
 void MergeTable::push_pair(MergeScratch &scratch, std::int32_t position) const {
     const MergeScratch::Symbol &left = scratch.symbols[static_cast<std::size_t>(position)];
     if (left.next < 0) return;
@@ -97,8 +98,8 @@ void MergeTable::merge(MergeScratch &scratch) const {
         MergeScratch::Symbol &left = symbols[best.position];
         if (left.gone || left.next < 0) continue;
         MergeScratch::Symbol &right = symbols[static_cast<std::size_t>(left.next)];
-        // The pair may have changed since it was offered. Hugging Face compares the result, not the
-        // rule; so do we.
+        // The pair may have changed since it was added. The result is compared, not the rule, as in
+        // Hugging Face tokenizers.
         const std::uint64_t *rule = rules_.find(pair_key(left.id, right.id));
         if (rule == nullptr || static_cast<std::int32_t>(*rule & 0xFFFFFFFFU) != best.id) continue;
         left.id = best.id;

@@ -12,20 +12,20 @@
 
 namespace keel {
 
-// GPT-2's reversible alphabet: each byte value is one printable character, so that a vocabulary can
-// be written as text. The bytes behind a text in this alphabet; nothing if it has a character from
-// outside it.
+// Converts text in GPT-2's reversible alphabet to bytes. In this alphabet each byte value is one
+// printable character, so that a vocabulary can be written as text. nullopt if a character is not
+// in the alphabet.
 std::optional<std::string> bytes_of_symbols(std::string_view symbols);
-// The character (UTF-8) of a byte.
+// The character of a byte in this alphabet, as UTF-8.
 const std::string &symbol_of_byte(unsigned char byte);
 
-// What merging needs from word to word; one per thread.
+// Memory for merging that is reused from word to word. One per thread.
 struct MergeScratch {
     struct Symbol {
         std::int32_t id;
-        std::int32_t previous; // index, -1: none
-        std::int32_t next;     // index, -1: none
-        bool gone;             // merged into the one before it
+        std::int32_t previous; // index; -1: none
+        std::int32_t next;     // index; -1: none
+        bool gone;             // merged into the symbol before it
     };
     struct Candidate {
         std::uint32_t rank;
@@ -43,25 +43,25 @@ struct MergeScratch {
     }
 };
 
-// The rules by which neighbouring symbols become one: lowest rank first, of equal ranks the
-// leftmost. Immutable once filled.
+// The rules that merge two neighbouring symbols to one. The rule with the lowest rank is applied
+// first; of equal ranks the leftmost. Immutable once filled.
 class MergeTable {
   public:
     void reserve(std::size_t count) { rules_.reserve(count); }
-    // left + right -> merged. A pair that comes again gets the later rule.
+    // left + right -> merged. If a pair is added again, the later rule replaces the earlier one.
     void add(std::int32_t left, std::int32_t right, std::uint32_t rank, std::int32_t merged);
     std::size_t size() const noexcept { return rules_.size(); }
 
-    // Merges the symbols of a word of less than 2^31 symbols until no rule applies. O(n log n).
+    // Applies the rules until none applies. The word must have less than 2^31 symbols. O(n log n).
     void merge(MergeScratch &scratch) const;
 
   private:
     void push_pair(MergeScratch &scratch, std::int32_t position) const;
 
-    FlatMap rules_; // left << 32 | right -> rank << 32 | merged
+    FlatMap rules_; // key: left << 32 | right; value: rank << 32 | merged
 };
 
-// What finds strings in a map of strings without making one.
+// Finds a std::string_view in a map of strings without making a string.
 struct TextHash {
     using is_transparent = void;
     std::size_t operator()(std::string_view s) const noexcept {
@@ -76,23 +76,23 @@ class Bpe {
     Bpe() { byte_ids_.fill(-1); }
 
     void set_byte(unsigned char byte, std::int32_t id) { byte_ids_[byte] = id; }
-    // A byte without a token becomes this one; without it such bytes vanish, as in Hugging Face
-    // tokenizers.
+    // A byte without a token becomes this token. If none is set, such bytes are dropped, as in
+    // Hugging Face tokenizers.
     void set_unknown(std::int32_t id, bool fuse) {
         unknown_ = id;
         fuse_unknown_ = fuse;
     }
     MergeTable &merges() noexcept { return merges_; }
-    // A word that is a token as it stands becomes that token, whatever the merges say.
+    // A word that equals `bytes` becomes the token `id`, without merges.
     void add_whole_word(std::string bytes, std::int32_t id) {
         whole_words_.insert_or_assign(std::move(bytes), id);
     }
 
-    // Appends the tokens of a word of less than 2^31 bytes. O(n log n).
+    // Appends the tokens of a word. The word must have less than 2^31 bytes. O(n log n).
     void encode(std::string_view word, MergeScratch &scratch, std::vector<std::int32_t> &out) const;
 
     std::size_t merge_count() const noexcept { return merges_.size(); }
-    // Byte values that have no token of their own.
+    // The number of byte values without a token.
     std::size_t missing_bytes() const noexcept;
 
   private:

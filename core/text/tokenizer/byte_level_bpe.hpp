@@ -12,8 +12,9 @@
 
 namespace keel {
 
-// Byte-level BPE: added tokens are cut out, the rest is split into words by patterns, and the bytes
-// of each word are merged. Holds the parts; the readers of files fill them.
+// Byte-level BPE. First the text is split at added tokens. The rest is split into words by
+// patterns, and the bytes of each word are merged. The class holds these parts; the readers of
+// files fill them.
 class ByteLevelBpe final : public Tokenizer {
   public:
     struct Parts {
@@ -22,8 +23,7 @@ class ByteLevelBpe final : public Tokenizer {
         TextNormalizer normalizer;
         AddedTokens added{{}};
         PreTokenizer pre_tokenizer;
-        std::vector<std::int32_t>
-            prefix; // put before and behind the text when special tokens are wanted
+        std::vector<std::int32_t> prefix; // before and after the text if special tokens are wanted
         std::vector<std::int32_t> suffix;
         std::string source;
     };

@@ -1,4 +1,4 @@
-// tokenizer.json -> ByteLevelBpe.
+// Makes a ByteLevelBpe from a tokenizer.json.
 #include "text/tokenizer/tokenizer_parsers.hpp"
 
 #include "text/tokenizer/byte_level_bpe.hpp"
@@ -26,7 +26,8 @@ Bpe read_model(const JsonNode &model, const TokenizerVocab &vocab) {
     return bpe;
 }
 
-// The whole text of words: GPT-2's alphabet where an entry is written in it, else as it stands.
+// The bytes of a vocabulary entry, decoded from GPT-2's alphabet. An entry with a character outside
+// of the alphabet is used unchanged.
 std::string piece_bytes(std::string_view entry) {
     auto bytes = bytes_of_symbols(entry);
     return bytes ? std::move(*bytes) : std::string(entry);

@@ -59,7 +59,7 @@ void CharBpe::encode(std::string_view word, MergeScratch &scratch,
             out.push_back(id);
             continue;
         }
-        // a character that found no partner
+        // a character with a symbol that was not merged
         if (push_bytes(symbol_only_[static_cast<std::size_t>(id - first_symbol_)], out)) continue;
         if (unknown_ >= 0 && !(fuse_unknown_ && i > 0 && out.back() == unknown_))
             out.push_back(unknown_);
@@ -68,8 +68,8 @@ void CharBpe::encode(std::string_view word, MergeScratch &scratch,
 
 namespace {
 
-// Looks up the text of a part of a piece: a piece's id, or the symbol of a lone character, made on
-// demand.
+// Finds the id for a part of a piece: the id of a piece, or the symbol of a single character, which
+// is created if needed.
 class Symbols {
   public:
     Symbols(std::span<const ScoredPiece> pieces, std::int32_t vocab_size, CharBpe &bpe)
@@ -82,7 +82,7 @@ class Symbols {
         }
     }
 
-    // -1: no symbol
+    // -1: there is no symbol
     std::int32_t find(std::string_view text) {
         if (const auto it = ids_.find(text); it != ids_.end()) return it->second;
         if (!is_one_character(text)) return -1;
@@ -109,8 +109,8 @@ class Symbols {
 
 void add_scored_pieces(std::span<const ScoredPiece> pieces, std::int32_t vocab_size,
                        std::string_view source, CharBpe &bpe) {
-    // Every way to cut every piece in two is looked up. Gemma, the largest in use, takes 2e7 steps
-    // and 1.5 million rules.
+    // Every way to split every piece in two is tried. Gemma has the largest vocabulary in use; it
+    // takes 2e7 steps and 1.5 million rules.
     constexpr std::size_t max_work = 1'000'000'000;
     constexpr std::size_t max_rules = 8'000'000;
     std::size_t work = 0;
@@ -120,7 +120,7 @@ void add_scored_pieces(std::span<const ScoredPiece> pieces, std::int32_t vocab_s
             throw_error(ErrorKind::input, "{}: the pieces are longer than those of any tokenizer",
                         source);
     }
-    // the ranks of equal scores are equal: then the leftmost pair merges first
+    // equal scores have equal ranks, so the leftmost pair merges first
     std::vector<float> scores;
     for (const ScoredPiece &piece : pieces) scores.push_back(piece.score);
     std::sort(scores.begin(), scores.end(), std::greater<>());

@@ -6,8 +6,8 @@
 
 namespace keel {
 
-// uint64 -> uint64, open addressing in one array: the lookup of a merge is the inner loop of
-// encoding. Keys may be anything but all ones. Insert-only.
+// A map uint64 -> uint64 with open addressing in one array, because the lookup of a merge is the
+// inner loop of encoding. A key may be any value but all ones. Entries cannot be removed.
 class FlatMap {
   public:
     void reserve(std::size_t count) {
@@ -16,7 +16,7 @@ class FlatMap {
         if (slots > slots_.size()) rehash(slots);
     }
 
-    // Inserts, or overwrites what is there.
+    // Inserts the key, or replaces its value.
     void put(std::uint64_t key, std::uint64_t value) {
         if ((size_ + 1) * 2 > slots_.size()) rehash(slots_.empty() ? 16 : slots_.size() * 2);
         Slot &slot = slots_[probe(key)];
@@ -24,7 +24,7 @@ class FlatMap {
         slot = {key, value};
     }
 
-    // nullptr if the key is not there. Valid until the next put().
+    // NULL if the map lacks the key. Valid until the next put().
     const std::uint64_t *find(std::uint64_t key) const noexcept {
         if (slots_.empty()) return nullptr;
         const Slot &slot = slots_[probe(key)];
@@ -40,13 +40,13 @@ class FlatMap {
         std::uint64_t value = 0;
     };
 
-    static std::uint64_t mix(std::uint64_t x) noexcept { // splitmix64's finalizer
+    static std::uint64_t mix(std::uint64_t x) noexcept { // the last step of splitmix64
         x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
         x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
         return x ^ (x >> 31);
     }
 
-    // The slot that holds the key, or the empty one where it belongs.
+    // The slot that has the key, or the empty slot for it.
     std::size_t probe(std::uint64_t key) const noexcept {
         const std::size_t mask = slots_.size() - 1;
         std::size_t at = mix(key) & mask;

@@ -1,4 +1,4 @@
-// The patterns behind the names in tokenizer.ggml.pre: those of the models' own tokenizer.json
+// The patterns for the names in tokenizer.ggml.pre. They come from the models' own tokenizer.json
 // files.
 #include "text/tokenizer/gguf_pre_tokenizers.hpp"
 
@@ -27,7 +27,7 @@ struct Named {
 
 const std::vector<Named> &table() {
     static const std::vector<Named> all{
-        // files of before these names were written, and those whose writer did not know better
+        // for files that are older than these names, or whose writer did not know the right name
         {"default", {{R"([\p{P}\$\+<=>\^~\|]+)", gpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}}},
         {"gpt-2", {{gpt2}}},
         {"mpt", {{gpt2}}},

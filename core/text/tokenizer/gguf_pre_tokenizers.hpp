@@ -7,28 +7,27 @@
 
 namespace keel {
 
-// How a byte-level vocabulary of a GGUF file cuts words; the files only name it
+// How a byte-level vocabulary of a GGUF file splits text into words. The files have only its name
 // (tokenizer.ggml.pre).
 struct GgufPreTokenizer {
-    std::vector<std::string_view>
-        patterns;                  // applied one after another, each match a piece of its own
-    bool ignore_merges = false;    // a word that is a token becomes that token
-    bool compose_for_qwen = false; // NFC before everything, if the architecture is one of Qwen's
-    bool add_bos = false;          // where the file does not say
+    std::vector<std::string_view> patterns; // applied one after the other; each match is a piece
+    bool ignore_merges = false;             // a word that is a token becomes that token
+    bool compose_for_qwen = false; // applies NFC first if the architecture is one of Qwen's
+    bool add_bos = false;          // used if the file does not have the key
 };
 
-// nullopt: the name is not known.
+// nullopt if the name is unknown.
 std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name);
-// The other direction: the first name for a way to cut, whatever it says of add_bos. composes: with
-// NFC before it or without; nothing: either will do. nullopt: there is none.
+// Finds the first name for a way to split, for any add_bos. `composes`: with or without NFC before
+// it; nullopt: either. Returns nullopt if there is none.
 std::optional<std::string_view>
 name_gguf_pre_tokenizer(const std::vector<std::string_view> &patterns, bool ignore_merges,
                         std::optional<bool> composes = {});
-// The steps that tokenizer.json writes by name: ByteLevel's own pattern, and Digits with
+// Patterns of steps that tokenizer.json gives by name: ByteLevel's own pattern, and Digits with
 // individual_digits.
 std::string_view byte_level_pattern();
 std::string_view single_digit_pattern();
-// For messages: "default, gpt-2, llama-bpe, ...".
+// All names for messages: "default, gpt-2, llama-bpe, ...".
 std::string gguf_pre_tokenizer_names();
 
 } // namespace keel

@@ -1,4 +1,4 @@
-// The vocabulary in a GGUF file -> ByteLevelBpe or SpmBpe.
+// Makes a ByteLevelBpe or SpmBpe from the vocabulary in a GGUF file.
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "format/gguf.hpp"
@@ -32,7 +32,7 @@ std::vector<std::string_view> read_tokens(const GgufFile &file) {
     return std::move(*tokens);
 }
 
-// One per token. Without the key: what the text says.
+// The type of each token. If the file lacks the key, the token's text decides.
 std::vector<Type> read_types(const GgufFile &file, const std::vector<std::string_view> &tokens) {
     std::vector<Type> types(tokens.size(), Type::normal);
     const auto numbers = file.integers(types_key, max_tokens, 0, 6);
@@ -51,16 +51,17 @@ std::vector<Type> read_types(const GgufFile &file, const std::vector<std::string
 
 std::optional<std::int32_t> token_id(const GgufFile &file, const char *key, std::size_t tokens) {
     const auto id = file.integer(key);
-    if (!id || *id < 0 || *id == UINT32_MAX) return std::nullopt; // how writers say "none"
+    // some writers use this value for "none"
+    if (!id || *id < 0 || *id == UINT32_MAX) return std::nullopt;
     const auto last = static_cast<std::int64_t>(tokens) - 1;
     if (*id > last)
         file.fail(key, fmt::format("expected an integer from 0 to {}, found {}", last, *id));
     return static_cast<std::int32_t>(*id);
 }
 
-// The marks of a vocabulary: its own keys, and what ends a turn in the families of chat models.
-// Files name only one of the ends, as a rule that of the base model, so the others are known by
-// their text.
+// The special tokens of a vocabulary: those with a key, and those that end a turn in the families
+// of chat models. A file gives only one end token, usually that of the base model, so the others
+// are found by their text.
 struct Marks {
     std::optional<std::int32_t> bos;
     std::optional<std::int32_t> eos;
@@ -85,7 +86,7 @@ Marks read_marks(const GgufFile &file, const std::vector<std::string_view> &toke
     return marks;
 }
 
-// What the file or the kind of vocabulary wants round a text.
+// The tokens that the file, or the kind of vocabulary, requires before and after a text.
 TextFrame read_frame(const GgufFile &file, const Marks &marks, bool add_bos) {
     TextFrame frame;
     if (file.boolean("tokenizer.ggml.add_bos_token").value_or(add_bos)) {
@@ -128,14 +129,14 @@ std::unique_ptr<Tokenizer> parse_spm(const GgufFile &file) {
     return tokenizer;
 }
 
-// Byte-level BPE, by the names that Hugging Face's tokenizer.json would use.
+// Reads a byte-level BPE. Uses the names of Hugging Face's tokenizer.json.
 class ByteLevelReader {
   public:
     explicit ByteLevelReader(const GgufFile &file)
         : file_(&file), tokens_(read_tokens(file)), types_(read_types(file, tokens_)) {
         ids_.reserve(tokens_.size());
         for (std::size_t i = 0; i < tokens_.size(); ++i)
-            ids_.emplace(tokens_[i], static_cast<std::int32_t>(i)); // the first of equal ones
+            ids_.emplace(tokens_[i], static_cast<std::int32_t>(i)); // of equal tokens the first one
     }
 
     std::unique_ptr<Tokenizer> read() {
@@ -151,8 +152,7 @@ class ByteLevelReader {
         parts.source = file_->name();
         parts.prefix = std::move(frame.prefix);
         parts.suffix = std::move(frame.suffix);
-        // the name stands for a pattern, which others use too; that Qwen composes characters, files
-        // do not say
+        // files do not say that Qwen composes characters; other models use the same pattern name
         if (pre->compose_for_qwen &&
             file_->text("general.architecture").value_or("").starts_with("qwen"))
             parts.normalizer.add_composition(false);

@@ -16,7 +16,7 @@ bool is_ascii(std::string_view text) noexcept {
                        [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-// Appends the composed form of a stretch that no composition crosses the borders of.
+// Appends the composed form of a part of the text. No composition may cross its borders.
 void compose_stretch(std::string_view text, utf8proc_option_t options, std::string &out) {
     utf8proc_uint8_t *mapped = nullptr;
     const utf8proc_ssize_t length =
@@ -30,8 +30,8 @@ void compose_stretch(std::string_view text, utf8proc_option_t options, std::stri
     out.append(reinterpret_cast<const char *>(mapped), static_cast<std::size_t>(length));
 }
 
-// No tokenizer makes a text more than three times as long (a space becomes U+2581), and no word may
-// have 2 GiB.
+// No tokenizer makes a text more than three times as long (a space becomes U+2581). A word must
+// have less than 2 GiB.
 [[noreturn]] void too_long(std::size_t bytes) {
     throw_error(ErrorKind::input,
                 "a text of {} bytes becomes too long when the tokenizer normalizes it; at most 16 "
@@ -62,8 +62,8 @@ std::string replace_all(std::string_view text, const std::string &from, const st
 } // namespace
 
 std::string compose_unicode(std::string_view text, bool compatibility) {
-    // utf8proc takes four bytes for each of the text's, so a long text is composed in stretches.
-    // They begin with ASCII, which no composition ends in.
+    // utf8proc needs four bytes for each byte of text, so a long text is composed in parts. Each
+    // part begins with an ASCII character, which never composes with the text before it.
     constexpr std::size_t stretch = 1 << 16;
     if (is_ascii(text)) return std::string(text);
     const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE |
@@ -110,7 +110,7 @@ bool TextNormalizer::is_empty(const std::vector<Stretch> &stretches) noexcept {
 }
 
 void TextNormalizer::collapse(std::vector<Stretch> &stretches) {
-    bool last_space = true; // as at the beginning
+    bool last_space = true; // as at the start of a text
     std::string *last = nullptr;
     for (Stretch &s : stretches) {
         std::string out;
@@ -126,8 +126,8 @@ void TextNormalizer::collapse(std::vector<Stretch> &stretches) {
 
 std::string TextNormalizer::apply(std::string_view text, Place place,
                                   std::vector<TextRange> &ranges) const {
-    // The text falls into stretches at the borders of the ranges; each is normalized by itself, so
-    // that the ranges can be found again. What stands at such a border, a line break or a mark,
+    // The text is split at the borders of the ranges. Each part is normalized on its own, so that
+    // the ranges can be found again. The character at such a border (a line break or a mark)
     // composes with nothing.
     std::vector<Stretch> stretches;
     const auto add = [&](std::size_t begin, std::size_t end, bool in_range) {

@@ -10,32 +10,34 @@
 
 namespace keel {
 
-// Canonical composition (NFC), with compatibility characters folded first if `compatibility`
-// (NFKC). Takes and gives valid UTF-8. Throws Error (resource) without memory.
+// Canonical composition (NFC). With `compatibility`, compatibility characters are folded first
+// (NFKC). Input and output are valid UTF-8. Throws Error(resource) if memory is short.
 std::string compose_unicode(std::string_view text, bool compatibility);
 
-// What a tokenizer does to a text before it looks for words: steps in the order of its file.
+// The changes that a tokenizer makes to a text before it searches for words, in the order of the
+// tokenizer's file.
 class TextNormalizer {
   public:
     void add_composition(bool compatibility);
-    // All places of `from` (not empty), which is plain text, become `to`.
+    // Replaces all occurrences of `from` by `to`. `from` is plain text and not empty.
     void add_replacement(std::string from, std::string to);
-    // Before each stretch of text between special tokens, or, if not `everywhere`, only at the
-    // beginning of a text; never where that beginning goes on behind tokens that are already there.
+    // Adds a prefix before each part of text between special tokens. If not `everywhere`, only at
+    // the start of a text. Never at the start of a text that continues tokens in the cache.
     void add_prefix(std::string prefix, bool everywhere = true);
-    // Runs of spaces become one; none stays at the ends.
+    // Replaces runs of spaces by one space, and removes spaces at both ends.
     void add_space_collapse();
 
-    // Where the text stands.
+    // The place of a text within the whole text.
     struct Place {
-        bool at_start = true;   // nothing of a whole text stands before it
-        bool continues = false; // which itself goes on behind other tokens
+        bool at_start = true;   // no text precedes it in the whole text
+        bool continues = false; // the whole text continues other tokens
     };
 
-    // Whether the text could come out changed.
+    // Whether apply() may change the text.
     bool may_change(std::string_view text) const noexcept;
-    // The text after all steps. `ranges` (ascending, disjoint) are ranges of the text before and of
-    // the result after. Throws Error (input) where it becomes more than 16 times as long or 2 GiB.
+    // The text after all steps. `ranges` (ascending, disjoint) are ranges of the input, and are
+    // changed to ranges of the result. Throws Error(input) if the text becomes more than 16 times
+    // as long, or reaches 2 GiB.
     std::string apply(std::string_view text, Place place, std::vector<TextRange> &ranges) const;
     std::string apply(std::string_view text) const {
         std::vector<TextRange> none;
@@ -46,10 +48,10 @@ class TextNormalizer {
     struct Step {
         enum class Kind { compose, compose_compatibility, replace, prefix, collapse };
         Kind kind;
-        std::string from, to;   // replace; prefix: the prefix is `to`
-        bool everywhere = true; // prefix
+        std::string from, to;   // for replace; for prefix, `to` is the prefix
+        bool everywhere = true; // for prefix
     };
-    // A part of the text that is normalized by itself.
+    // A part of the text that is normalized on its own.
     struct Stretch {
         std::string text;
         bool in_range;

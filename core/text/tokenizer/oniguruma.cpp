@@ -1,4 +1,4 @@
-// Oniguruma's (Ruby syntax) patterns, said in PCRE2's words: see SplitRegex.
+// Translates patterns of Oniguruma (Ruby syntax) to PCRE2: see SplitRegex.
 #include "base/error.hpp"
 #include "text/tokenizer/split_regex.hpp"
 
@@ -8,14 +8,14 @@ namespace keel {
 
 namespace {
 
-// White_Space; PCRE2's own \s has U+180E as well.
+// White_Space. PCRE2's \s also has U+180E.
 constexpr std::string_view space_set =
     R"(\x{09}-\x{0D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F})"
     R"(\x{205F}\x{3000})";
 constexpr std::string_view not_space_set =
     R"(\x{00}-\x{08}\x{0E}-\x{1F}\x{21}-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF})"
     R"(\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
-// Alphabetic, M, Nd, Pc; PCRE2's own \w is L, N and the underscore.
+// Alphabetic, M, Nd, Pc. PCRE2's \w is L, N and the underscore.
 constexpr std::string_view word_set =
     R"(\p{L}\p{Nl}\p{M}\p{Nd}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169})"
     R"(\x{1F170}-\x{1F189})";
@@ -67,14 +67,14 @@ class Translator {
         out_ += text;
         at_ += consumed;
     }
-    // \s and its like: as a class of its own, or as members of the class we are in
+    // writes \s and similar sets: as a class, or as members of the current class
     void put_set(std::string_view set, bool in_class, bool negated = false) {
         if (!in_class) out_ += negated ? "[^" : "[";
         out_ += set;
         if (!in_class) out_ += ']';
         at_ += 2;
         if (in_class && peek(0) == '-' && peek(1) != ']')
-            put("\\-", 1); // no range from the set's last member
+            put("\\-", 1); // the last member of the set must not begin a range
     }
 
     void escape(bool in_class) {
@@ -112,7 +112,7 @@ class Translator {
         default:
             if (is_letter(c) || is_digit(c)) refuse(fmt::format("the escape \\{}", c));
             if (static_cast<unsigned char>(c) >= 0x80) {
-                ++at_; // an escaped character beyond ASCII is itself
+                ++at_; // an escaped character outside of ASCII means itself
                 return;
             }
             copy(2);
@@ -143,7 +143,7 @@ class Translator {
         std::size_t digits = 0;
         while (digits < 2 && is_hex(peek(2 + digits))) ++digits;
         if (digits == 0) refuse("\\x without digits");
-        // one byte: above 7F Oniguruma would mean a byte of UTF-8, PCRE2 a code point
+        // one byte: above 7F, Oniguruma means a byte of UTF-8, PCRE2 a code point
         if (digits == 2 && peek(2) >= '8') refuse("\\x80 and above without braces");
         copy(2 + digits);
     }
@@ -179,8 +179,8 @@ class Translator {
         if (peek(1) != '?') return copy(1);
         for (const std::string_view plain : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!"})
             if (follows(plain)) return copy(plain.size());
-        // (?i: ...), (?-i: ...), and (?i) at the very start; elsewhere (?i) encloses other
-        // alternatives in Oniguruma
+        // (?i: ...), (?-i: ...), and (?i) at the start of the pattern; at other places (?i) has
+        // another scope in Oniguruma
         std::size_t k = 2;
         if (peek(k) == '-') ++k;
         if (peek(k) == 'i' && (peek(k + 1) == ':' || (peek(k + 1) == ')' && at_ == 0)))
@@ -188,7 +188,7 @@ class Translator {
         refuse("this kind of group");
     }
 
-    // {n}, {n,}, {n,m}, {,m}; anything else is a literal brace
+    // {n}, {n,}, {n,m}, {,m}; any other brace is a literal
     void braces() {
         std::size_t k = 1;
         while (is_digit(peek(k))) ++k;

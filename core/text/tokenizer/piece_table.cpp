@@ -14,7 +14,7 @@ void PieceTable::assign(std::vector<Entry> entries) {
     begin_.reserve(count + 1);
     for (const Entry &entry : entries) {
         const auto id = static_cast<std::size_t>(entry.id);
-        begin_.resize(id + 1, blob_.size()); // ids that are not used are empty
+        begin_.resize(id + 1, blob_.size()); // unused ids are empty
         blob_ += entry.bytes;
         begin_.push_back(blob_.size());
         kinds_[id] = entry.kind;

@@ -9,8 +9,8 @@
 
 namespace keel {
 
-// The bytes and the kind of every id: one string and an offset per id, so that a vocabulary costs
-// little more than its letters.
+// The bytes and the kind of every id. All bytes are in one string, with an offset per id, so a
+// vocabulary takes little more memory than its text.
 class PieceTable {
   public:
     struct Entry {
@@ -18,18 +18,18 @@ class PieceTable {
         std::string bytes;
         TokenKind kind = TokenKind::ordinary;
     };
-    // Ids must be >= 0 and differ from each other.
+    // Ids must be >= 0 and differ.
     void assign(std::vector<Entry> entries);
 
     std::int32_t size() const noexcept { return static_cast<std::int32_t>(kinds_.size()); }
     std::string_view bytes(std::int32_t id) const noexcept;
     TokenKind kind(std::int32_t id) const noexcept;
-    // Counts the kinds into `info`.
+    // Writes the number of tokens of each kind to `info`.
     void count(TokenizerInfo &info) const noexcept;
 
   private:
     std::string blob_;
-    std::vector<std::size_t> begin_; // one more than ids
+    std::vector<std::size_t> begin_; // has one more entry than there are ids
     std::vector<TokenKind> kinds_;
 };
 

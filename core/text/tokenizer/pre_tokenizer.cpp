@@ -15,7 +15,7 @@ struct Part {
     bool is_match;
 };
 
-// The whole text as parts: matches and what lies between them.
+// Splits the whole text into parts: the matches, and the text between them.
 std::vector<Part> all_parts(std::size_t text_bytes, const std::vector<TextRange> &matches,
                             bool invert) {
     std::vector<Part> parts;
@@ -29,8 +29,8 @@ std::vector<Part> all_parts(std::size_t text_bytes, const std::vector<TextRange>
     return parts;
 }
 
-// Joins neighbours. An isolated match joins the part before it (merged_with_previous); a part of
-// the same kind as the one before joins it (contiguous).
+// Joins neighbouring parts. With merged_with_previous, a match joins the part before it. With
+// contiguous, a part joins the part before it if both are of the same kind.
 std::vector<TextRange> join(const std::vector<Part> &parts, SplitBehavior behavior) {
     std::vector<TextRange> out;
     bool previous_match = false;

@@ -6,22 +6,22 @@
 
 namespace keel {
 
-// Walks the fields of an untrusted protobuf message. A nested message needs its own reader. Throws
-// Error (input) "WHERE: ..." for bytes that are no message.
+// Reads the fields of an untrusted protobuf message. A nested message needs its own reader. Throws
+// Error(input) "WHERE: ..." if the bytes are not a message.
 class ProtobufReader {
   public:
     ProtobufReader(std::string_view message, std::string where)
         : rest_(message), where_(std::move(where)) {}
 
-    // Moves to the next field; false at the end.
+    // Moves to the next field. Returns false at the end.
     bool next();
     std::uint32_t field() const noexcept { return field_; }
 
-    // The current field's value. Throws where the field has another wire type.
+    // The value of the current field. Throws if the field has another wire type.
     std::uint64_t integer() const;
     bool flag() const { return integer() != 0; }
     float number() const;
-    std::string_view bytes() const; // also of a nested message
+    std::string_view bytes() const; // also the bytes of a nested message
 
     [[noreturn]] void fail(std::string_view message) const;
 

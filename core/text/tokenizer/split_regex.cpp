@@ -35,7 +35,7 @@ RegexScratch::RegexScratch(std::size_t text_bytes)
         pcre2_match_context_free(context_);
         throw std::bad_alloc();
     }
-    pcre2_set_heap_limit(context_, 64 * 1024); // KiB
+    pcre2_set_heap_limit(context_, 64 * 1024); // in KiB
 }
 
 RegexScratch::~RegexScratch() {
@@ -59,11 +59,12 @@ SplitRegex::SplitRegex(std::string_view pattern, Syntax syntax, std::string plac
     std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free_8)> context(
         pcre2_compile_context_create(nullptr), &pcre2_compile_context_free_8);
     if (!context) throw std::bad_alloc();
-    pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF); // Oniguruma knows no other
+    pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF); // the only newline of Oniguruma
     pcre2_set_parens_nest_limit(context.get(), 100);
 
-    // Anchored: find_all() moves on by itself, so that the match limit holds for one start position
-    // and the clock is looked at between them. The JIT takes this option at compile time only.
+    // Anchored, because find_all() moves the start position itself. So the match limit applies to
+    // each start position, and the clock is checked between them. The JIT takes this option only
+    // when it compiles.
     std::uint32_t options = PCRE2_UTF | PCRE2_ANCHORED;
     options |= literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     int error = 0;
@@ -73,7 +74,7 @@ SplitRegex::SplitRegex(std::string_view pattern, Syntax syntax, std::string plac
     if (!code_)
         throw_error(ErrorKind::input, "{}: the pattern does not compile: {}", place_,
                     pcre2_message(error));
-    // Without JIT (not built in, or the system forbids writable code) the interpreter gives the
+    // Without JIT (PCRE2 lacks it, or the system forbids writable code) the interpreter gives the
     // same matches.
     (void)pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
 }
@@ -100,7 +101,8 @@ bool SplitRegex::match_at(std::string_view subject, std::size_t offset, RegexScr
                            scratch.match_data_, scratch.context_);
     };
     int rc = match(0);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT); // its stack is on the heap
+    // the interpreter's stack is on the heap
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT);
     if (rc == PCRE2_ERROR_NOMATCH) return false;
     if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_DEPTHLIMIT || rc == PCRE2_ERROR_HEAPLIMIT)
         too_expensive();
@@ -117,7 +119,7 @@ void SplitRegex::find_all(std::string_view subject, RegexScratch &scratch,
                           std::vector<TextRange> &matches) const {
     matches.clear();
     std::size_t at = 0;
-    std::size_t last_end = subject.size() + 1; // none yet
+    std::size_t last_end = subject.size() + 1; // no match yet
     while (at <= subject.size()) {
         std::size_t end = 0;
         if (match_at(subject, at, scratch, end) && !(end == at && at == last_end)) {

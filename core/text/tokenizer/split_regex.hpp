@@ -15,9 +15,9 @@ struct pcre2_real_match_context_8;
 
 namespace keel {
 
-// What matching needs from call to call: made once per encode() and used by one thread. It also
-// keeps the clock that stops a pattern from a hostile file: 5 s and 0.1 ms per byte of text for all
-// matches of one encode() together.
+// Memory for matching that is reused from call to call. Made once per encode(), and used by one
+// thread. It also has the clock that stops a pattern from a hostile file: all matches of one
+// encode() may take 5 s plus 0.1 ms per byte of text.
 class RegexScratch {
   public:
     explicit RegexScratch(std::size_t text_bytes);
@@ -33,28 +33,30 @@ class RegexScratch {
     unsigned attempts_ = 0;
 };
 
-// A regular expression of a tokenizer.json, matched with PCRE2 (UTF, JIT where the machine has it).
+// A regular expression of a tokenizer.json, matched with PCRE2 (UTF; with JIT if the machine has
+// it).
 //
-// These patterns are written for Oniguruma with Ruby's syntax, and PCRE2 reads some of it
+// The patterns are written for Oniguruma with Ruby's syntax, and PCRE2 reads some of it
 // differently. So the pattern is translated: \s, \d, \w and \b get Oniguruma's Unicode meaning, ^
-// and $ are line anchors, {,n} is {0,n}. What has another meaning in PCRE2 and does not occur in
-// tokenizers (nested classes, &&, POSIX brackets, \h, \K, (?m), back references, ...) is refused.
-// The compiled pattern is immutable; matching is thread-safe with a scratch per thread.
+// and $ are line anchors, {,n} is {0,n}. Syntax that has another meaning in PCRE2 and does not
+// occur in tokenizers is refused (nested classes, &&, POSIX brackets, \h, \K, (?m), back
+// references, ...). The compiled pattern is immutable. Matching is thread-safe if each thread has
+// its own scratch.
 class SplitRegex {
   public:
     enum class Syntax { regex, literal };
 
-    // `place` names the file and the JSON place for errors (kind input). `pattern` must be valid
+    // `place` names the file and the JSON place in errors (kind input). `pattern` must be valid
     // UTF-8.
     SplitRegex(std::string_view pattern, Syntax syntax, std::string place);
 
-    // All matches in order, without overlap, in Oniguruma's manner: an empty match is taken unless
-    // it touches the end of the match before it. `subject` must be valid UTF-8. Throws Error
-    // (input) where the pattern exceeds its limits.
+    // All matches in order, without overlap. An empty match is taken unless it touches the end of
+    // the match before it, as in Oniguruma. `subject` must be valid UTF-8. Throws Error(input) if
+    // the pattern exceeds its limits.
     void find_all(std::string_view subject, RegexScratch &scratch,
                   std::vector<TextRange> &matches) const;
 
-    // Whether a match begins exactly at `offset`; its end.
+    // Whether a match begins exactly at `offset`. If so, sets `end` to its end.
     bool match_at(std::string_view subject, std::size_t offset, RegexScratch &scratch,
                   std::size_t &end) const;
 
@@ -68,7 +70,7 @@ class SplitRegex {
     std::string place_;
 };
 
-// The translation alone (see above), for tests. Throws Error (input) with `place`.
+// Only the translation (see SplitRegex), for tests. Throws Error(input) with `place`.
 std::string oniguruma_to_pcre2(std::string_view pattern, std::string_view place);
 
 } // namespace keel

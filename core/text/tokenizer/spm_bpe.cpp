@@ -4,7 +4,7 @@ namespace keel {
 
 namespace {
 
-// SentencePiece writes them in capitals.
+// SentencePiece writes hex digits in capitals.
 int hex_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;

@@ -14,8 +14,9 @@
 
 namespace keel {
 
-// SentencePiece-style BPE: spaces become U+2581, special tokens are cut out, and the characters of
-// what is left are merged, across words. Holds the parts; the readers of files fill them.
+// SentencePiece-style BPE. Spaces become U+2581 and the text is split at special tokens. In the
+// remaining text the characters are merged, across words. The class holds these parts; the readers
+// of files fill them.
 class SpmBpe final : public Tokenizer {
   public:
     struct Parts {
@@ -24,8 +25,7 @@ class SpmBpe final : public Tokenizer {
         TextNormalizer normalizer;
         AddedTokens added{{}};
         PreTokenizer pre_tokenizer;
-        std::vector<std::int32_t>
-            prefix; // put before and behind the text when special tokens are wanted
+        std::vector<std::int32_t> prefix; // before and after the text if special tokens are wanted
         std::vector<std::int32_t> suffix;
         bool adds_leading_space = false;
         std::string source;
@@ -59,36 +59,37 @@ struct SpmVocab {
         user_defined,
         unused,
         byte
-    }; // as both files number them
+    }; // with the numbers of both files
     struct Piece {
-        std::string_view text; // of the file
+        std::string_view text; // points into the file
         float score = 0;
         Type type = Type::normal;
     };
     std::vector<Piece> pieces;
     std::string source;
     bool byte_fallback = true;
-    bool prefix_space = true;      // a space is put before a text,
-    bool prefix_everywhere = true; // and before what stands behind a special token
+    bool prefix_space = true;      // a space is added before a text
+    bool prefix_everywhere = true; // a space is also added before text that follows a special token
     bool collapse_spaces = false;
-    // User-defined pieces are found like special tokens, and the text behind one counts as behind a
-    // special token. False: they lie within the text, as SentencePiece itself has it.
+    // true: user-defined pieces are searched for like special tokens, and text after one counts as
+    // text after a special token. false: they are inside the text, as in SentencePiece.
     bool user_defined_apart = true;
-    std::vector<AddedToken>
-        added; // from other files, with ids behind or among the pieces; they win
+    // from other files; their ids may be among the pieces or after them; they replace pieces
+    std::vector<AddedToken> added;
     std::optional<std::int32_t> bos,
-        eos; // the tokens that begin and end a text, where the file names them
+        eos; // the tokens that begin and end a text, if the files give them
     std::vector<std::int32_t> prefix;
     std::vector<std::int32_t> suffix;
 };
 
-// Throws Error (input) "SOURCE: ..." for scores that are not finite, pieces that are empty or not
-// UTF-8, added tokens that contradict the pieces, and vocabularies beyond any real one's.
+// Throws Error(input) "SOURCE: ..." for scores that are not finite, for pieces that are empty or
+// not UTF-8, for added tokens that contradict the pieces, and for vocabularies that exceed any real
+// one.
 std::unique_ptr<SpmBpe> make_spm_bpe(SpmVocab vocab);
 
-// The byte of a byte-fallback piece, "<0x0A>"; nullopt for any other text.
+// The byte of a byte-fallback piece such as "<0x0A>". nullopt for any other text.
 std::optional<unsigned char> byte_of_piece(std::string_view piece);
-// What an ordinary piece stands for: U+2581 is a space.
+// The text that an ordinary piece means: U+2581 is a space.
 std::string text_of_piece(std::string_view piece);
 
 } // namespace keel

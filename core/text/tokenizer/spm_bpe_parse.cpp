@@ -1,4 +1,4 @@
-// tokenizer.json -> SpmBpe, and the choice between the kinds of tokenizer.json.
+// Makes an SpmBpe from a tokenizer.json. Also chooses between the kinds of tokenizer.json.
 #include "text/tokenizer/spm_bpe.hpp"
 #include "text/tokenizer/tokenizer_json.hpp"
 #include "text/tokenizer/tokenizer_parsers.hpp"
@@ -22,7 +22,7 @@ void read_metaspace(const JsonNode &node, PreTokenizer &out, bool &adds_space) {
         else if (scheme->text() != "always")
             scheme->expected("always, first or never");
     } else if (!node.flag_or("add_prefix_space",
-                             true)) { // its name before prepend_scheme was there
+                             true)) { // the older form of prepend_scheme
         prefix = MetaspacePrefix::never;
     }
     out.set_metaspace(prefix, node.flag_or("split", true));
@@ -49,16 +49,16 @@ void check_replace_step(const JsonNode &step) {
         step.fail("expected the replacement of U+2581 by a space");
 }
 
-// Whether one space is taken from the left.
+// Reads a Strip step. Returns whether it removes one space at the left.
 bool read_strip_step(const JsonNode &step) {
     if (step.at("content").text() != " ") step.at("content").expected("a space");
     if (step.at("stop").integer(0, INT32_MAX) != 0) step.at("stop").expected("0");
     return step.at("start").integer(0, 1) == 1;
 }
 
-// What the decoder does to pieces.
+// What the decoder does with pieces.
 struct Decoding {
-    bool bytes = false;         // "<0x0A>" is a byte
+    bool bytes = false;         // a piece such as "<0x0A>" is a byte
     bool leading_space = false; // the first space is dropped
 };
 
@@ -79,7 +79,7 @@ Decoding read_decoder(const JsonNode &root) {
             out.bytes = true;
         } else if (type == "Strip") {
             out.leading_space = read_strip_step(step);
-        } else if (type != "Fuse") { // joins pieces, as decoding here always does
+        } else if (type != "Fuse") { // Fuse joins pieces, as Keel always does
             step.at("type").fail(
                 fmt::format("the decoder {} is not supported; Keel reads Metaspace, Replace, "
                             "ByteFallback, Fuse and Strip",
@@ -110,8 +110,8 @@ CharBpe read_model(const JsonNode &model, const TokenizerVocab &vocab) {
     return bpe;
 }
 
-// Whether a tokenizer.json is of SentencePiece's kind. Files that are neither get the messages of
-// byte-level BPE.
+// Whether a tokenizer.json has SentencePiece-style BPE. Files of neither kind are read as
+// byte-level BPE, which gives the error messages.
 bool is_spm(const JsonNode &root) {
     const auto decoder = root.find("decoder");
     if (!decoder) return root.at("model").flag_or("byte_fallback", false);

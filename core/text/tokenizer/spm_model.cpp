@@ -1,10 +1,10 @@
-// tokenizer.model -> SpmBpe.
+// Makes an SpmBpe from a tokenizer.model.
 //
-// The file is SentencePiece's ModelProto, and it is read here field by field, not by
-// libsentencepiece. That library (0.1.97, as Debian has it) trusts its input: it walks the
-// double-array trie in precompiled_charsmap without looking at its bounds, and a file with a
-// made-up trie ends the program with a segmentation fault; failed checks print and call exit(). The
-// merges are the ones that GGUF vocabularies need anyway, and are tested against the library's ids.
+// The file is SentencePiece's ModelProto. It is read here field by field, without libsentencepiece,
+// because that library (0.1.97, as in Debian) trusts its input. It reads the double-array trie in
+// precompiled_charsmap without bounds checks, so a hostile trie ends the program with a
+// segmentation fault. Its failed checks print and call exit(). GGUF vocabularies need the same
+// merges anyway; they are tested against the library's ids.
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "text/tokenizer/protobuf.hpp"
@@ -26,7 +26,7 @@ struct Spec {
     bool escape_spaces = true;
     std::string_view rule_name;
     bool has_charsmap = false;
-    std::int64_t bos = 1; // the format's defaults; -1: none
+    std::int64_t bos = 1; // defaults of the format; -1: none
     std::int64_t eos = 2;
 };
 
@@ -81,7 +81,7 @@ void check_spec(const Spec &spec, const ProtobufReader &file) {
         file.fail("a model that does not write spaces as U+2581 is not supported");
 }
 
-// A mark's id; none where the model has another piece there.
+// The id of a special token. nullopt if the model has another kind of piece at this id.
 std::optional<std::int32_t> control_piece(const SpmVocab &vocab, std::int64_t id) {
     if (id < 0 || static_cast<std::uint64_t>(id) >= vocab.pieces.size()) return std::nullopt;
     if (vocab.pieces[static_cast<std::size_t>(id)].type != SpmVocab::Type::control)

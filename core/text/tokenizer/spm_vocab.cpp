@@ -1,4 +1,4 @@
-// A vocabulary with scores -> SpmBpe.
+// Makes an SpmBpe from a vocabulary with scores.
 #include "text/tokenizer/spm_bpe.hpp"
 
 #include "base/display.hpp"
@@ -21,7 +21,7 @@ void check_piece(const SpmVocab &vocab, std::size_t id) {
                     quote_text(piece.text), what);
     };
     if (!std::isfinite(piece.score)) fail("has a score that is not a finite number");
-    // an empty piece can never be found; files have them where ids were left free
+    // an empty piece can never be found in a text; some files have them for unused ids
     if (!is_valid_utf8(piece.text)) fail("is not valid UTF-8");
     if (piece.type == Type::byte && !byte_of_piece(piece.text))
         fail("is of the kind of bytes and must read <0x00> to <0xFF>");
@@ -31,7 +31,7 @@ void check_piece(const SpmVocab &vocab, std::size_t id) {
                          AddedTokens::max_content_bytes));
 }
 
-// The entries and the added tokens, less what `vocab.added` says otherwise.
+// The entries and the added tokens. Where `vocab.added` gives another value, that value is used.
 class Table {
   public:
     explicit Table(const SpmVocab &vocab) : vocab_(&vocab) {
@@ -64,7 +64,8 @@ class Table {
 
   private:
     void own(const AddedToken &token) {
-        // a mark may get another name, a word may not: merges would still find it
+        // a special token may have another name, but an ordinary word may not, because merges would
+        // still find it
         const auto id = static_cast<std::size_t>(token.id);
         if (id < vocab_->pieces.size() && vocab_->pieces[id].type == Type::normal &&
             !vocab_->pieces[id].text.empty() &&
@@ -91,11 +92,11 @@ class Table {
         push(std::move(token));
     }
 
-    // The first of equal ones is found in texts.
+    // Of equal tokens the first one is found in texts.
     void push(AddedToken token) {
         if (token.content.empty() || !contents_.emplace(token.content, token.id).second) return;
         token.pattern = token.content;
-        // in a text that is not normalized a piece's U+2581 still stands for a space
+        // in text that is not normalized, U+2581 in a piece means a space
         if (!token.special && !token.normalized) token.content = text_of_piece(token.content);
         tokens_.push_back(std::move(token));
     }
@@ -107,7 +108,7 @@ class Table {
     std::unordered_map<std::string, std::int32_t> contents_;
 };
 
-// The characters, merges, bytes and the unknown token.
+// Fills the characters, merges, bytes and the unknown token.
 CharBpe make_bpe(const SpmVocab &vocab) {
     CharBpe bpe;
     std::vector<ScoredPiece> scored;

@@ -20,7 +20,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::span<const TextPart> parts,
                     "a text of {} bytes is too long for the tokenizer; at most {} are taken", bytes,
                     max_bytes - 1);
     };
-    std::string joined; // where the text cannot be taken as it stands
+    std::string joined; // used if the text cannot be used unchanged
     std::vector<TextRange> plain;
     std::size_t bytes = 0;
     const bool as_it_stands = parts.size() == 1 && is_valid_utf8(parts.front().text);
@@ -29,7 +29,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::span<const TextPart> parts,
         if (part.text.size() >= max_bytes - bytes) too_long(bytes + part.text.size());
         if (!as_it_stands) {
             joined += replace_invalid_utf8(part.text);
-            bytes = joined.size(); // each bad byte may have grown to the three of U+FFFD
+            bytes = joined.size(); // each invalid byte may have become the three bytes of U+FFFD
             if (bytes >= max_bytes) too_long(bytes);
         } else {
             bytes += part.text.size();

@@ -17,23 +17,23 @@ namespace keel {
 enum class TokenKind {
     unused,   // no token has this id
     ordinary, // from the model's vocabulary
-    added,    // stands outside the merges, but is text like any other
+    added,    // not part of the merges, but text like any other
     special,  // a mark such as <|begin_of_text|>, not part of the text
 };
 
 struct EncodeOptions {
-    // Put in what the file's template asks for, as a rule the token that begins a text.
+    // Adds the tokens that the file's template requires, usually the token that begins a text.
     bool add_special = true;
-    // Special tokens written out in the text ("<|eot_id|>") become those tokens. False: they are
-    // plain text, for input from people who must not be able to forge them.
+    // true: special tokens that are written in the text ("<|eot_id|>") become these tokens. false:
+    // they are plain text. Use it for input from users who must not be able to forge them.
     bool parse_special = true;
-    // The text goes on behind tokens that are already there: nothing is put before it, no begin
-    // token and no space.
+    // The text follows tokens that are already in the cache, so no begin token and no space is
+    // added before it.
     bool continues = false;
 };
 
-// A stretch of a text with a will of its own about special tokens. One is found only where it lies
-// wholly in stretches that parse them.
+// A part of a text that decides on its own whether special tokens are parsed. A special token is
+// found only if it is wholly inside parts that parse them.
 struct TextPart {
     std::string_view text;
     bool parse_special = true;
@@ -41,22 +41,22 @@ struct TextPart {
 
 struct DecodeOptions {
     bool skip_special = true;
-    // The text goes on behind other text. False: it stands alone, and the space that SentencePiece
-    // puts before the first word of every text is taken away again.
+    // true: the text follows other text. false: it is a whole text, so the space that SentencePiece
+    // adds before the first word is removed.
     bool continues = false;
 };
 
-// What `keel inspect` shows of a tokenizer.
+// The facts that `keel inspect` shows about a tokenizer.
 struct TokenizerInfo {
-    std::string kind;   // "byte-level BPE"
-    std::string source; // the file it was read from
+    std::string kind;   // for example "byte-level BPE"
+    std::string source; // the file from which it was read
     std::size_t ordinary_tokens = 0;
-    std::size_t added_tokens = 0; // special ones not counted
+    std::size_t added_tokens = 0; // number of added tokens that are not special
     std::size_t special_tokens = 0;
     std::size_t merges = 0;
 };
 
-// Text to token ids and back. Immutable after loading; all members are thread-safe.
+// Converts text to token ids and back. Immutable after loading. All members are thread-safe.
 class Tokenizer {
   public:
     Tokenizer() = default;
@@ -64,64 +64,64 @@ class Tokenizer {
     Tokenizer(const Tokenizer &) = delete;
     Tokenizer &operator=(const Tokenizer &) = delete;
 
-    // The ids of `text`. What is not valid UTF-8 in it becomes U+FFFD first (replace_invalid_utf8()
-    // says exactly how). Throws Error (input) for 2 GiB of text or more, and where a pattern of the
-    // file exceeds its limits.
+    // The ids of `text`. Bytes that are not valid UTF-8 first become U+FFFD, see
+    // replace_invalid_utf8(). Throws Error(input) for a text of 2 GiB or more, and if a pattern of
+    // the file exceeds its limits.
     std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const;
     std::vector<std::int32_t> encode(std::string_view text, bool add_special = true) const {
         return encode(text, EncodeOptions{.add_special = add_special, .parse_special = true});
     }
 
-    // The ids of all parts together, as one text: a token may reach across the border of two parts.
-    // The parts' own parse_special counts, not that of the options.
+    // The ids of all parts, encoded as one text: a token may cross the border of two parts. Each
+    // part's own parse_special is used, not that of the options.
     std::vector<std::int32_t> encode(std::span<const TextPart> parts, EncodeOptions options) const;
 
-    // The text of `ids`: all pieces joined, then U+FFFD for what is not valid UTF-8. Ids that no
-    // token has are skipped; skip_special leaves special tokens out.
+    // The text of `ids`: all pieces are joined, then invalid UTF-8 becomes U+FFFD. Ids without a
+    // token are skipped. `skip_special` leaves out special tokens.
     std::string decode(std::span<const std::int32_t> ids, DecodeOptions options) const;
     std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const {
         return decode(ids, DecodeOptions{.skip_special = skip_special});
     }
 
-    // The bytes that a token stands for: often not a whole character. Empty where no token has the
-    // id. Valid as long as the tokenizer.
+    // The bytes of a token, often not a whole character. Empty if no token has the id. Valid while
+    // the tokenizer lives.
     virtual std::string_view piece(std::int32_t id) const noexcept = 0;
     virtual TokenKind kind(std::int32_t id) const noexcept = 0;
-    // One more than the highest id. A model's own vocab_size may be larger (padding).
+    // The highest id plus one. The vocab_size of a model may be larger, because of padding.
     virtual std::int32_t vocab_size() const noexcept = 0;
-    // The id of an added or special token, by its exact text.
+    // The id of an added or special token with exactly this text.
     virtual std::optional<std::int32_t> find_token(std::string_view text) const = 0;
     virtual TokenizerInfo info() const = 0;
-    // Whether a text that begins with a space comes from one that does not (SentencePiece):
-    // decode() drops that space.
+    // Whether the tokenizer adds a space before a text that does not begin with one
+    // (SentencePiece). decode() then drops the first space.
     virtual bool adds_leading_space() const noexcept { return false; }
 
-    // The tokens that begin and end a text, where the files name them.
+    // The tokens that begin and end a text, if the files give them.
     std::optional<std::int32_t> bos_id() const noexcept { return bos_; }
     std::optional<std::int32_t> eos_id() const noexcept { return eos_; }
-    // Whether encode() puts bos_id() in front of a text. Some models have such a token but use it
-    // only in their chat template.
+    // Whether encode() adds bos_id() before a text. Some models have this token but use it only in
+    // their chat template.
     bool adds_bos() const;
-    // All ids that end a generation, ascending: those of generation_config.json, config.json and
-    // tokenizer_config.json together, because instruct models name the end of a turn in one and the
+    // All ids that end a generation, ascending. They come from generation_config.json, config.json
+    // and tokenizer_config.json, because instruct models give the end of a turn in one file and the
     // end of a text in another.
     const std::vector<std::int32_t> &end_ids() const noexcept { return end_ids_; }
     bool ends_generation(std::int32_t id) const noexcept;
 
-    // piece(), less the space that decode() drops. at_start: no token was shown yet; cleared by the
-    // first that is.
+    // piece(), without the space that decode() drops. `at_start` is true until a token was shown;
+    // the first shown token clears it.
     std::string_view without_leading_space(std::int32_t id, bool &at_start) const noexcept;
 
-    // For loaders.
+    // For the loaders.
     void set_marks(std::optional<std::int32_t> bos, std::optional<std::int32_t> eos,
                    std::vector<std::int32_t> end_ids);
 
   protected:
-    // Valid UTF-8 of less than 2 GiB.
+    // Valid UTF-8 text of less than 2 GiB.
     struct Input {
         std::string_view text;
-        std::span<const TextRange>
-            plain; // where special tokens are ordinary text; ascending, disjoint, not empty
+        // ranges in which special tokens are ordinary text; ascending, disjoint, not empty
+        std::span<const TextRange> plain;
         bool add_special = true;
         bool continues = false;
     };
@@ -134,31 +134,32 @@ class Tokenizer {
     std::vector<std::int32_t> end_ids_;
 };
 
-// The contents of a model folder's files; an empty one counts as missing. One of the first two must
-// be there; where both are, tokenizer_json counts.
+// The contents of the files of a model folder. An empty text counts as a missing file.
+// tokenizer_json or tokenizer_model must be given. If both are, tokenizer_json is used.
 struct TokenizerFiles {
     std::string_view tokenizer_json;
     std::string_view tokenizer_config_json;
     std::string_view generation_config_json;
     std::string_view config_json;
-    std::string folder; // for messages, "FOLDER/tokenizer.json: ..."; may be empty
+    std::string folder; // for messages: "FOLDER/tokenizer.json: ..."; may be empty
     std::string_view tokenizer_model = {};
-    std::string_view added_tokens_json = {}; // with tokenizer_model
+    std::string_view added_tokens_json = {}; // used with tokenizer_model
 };
 
-// Reads Hugging Face's tokenizer.json or SentencePiece's tokenizer.model. Supported: byte-level BPE
-// as GPT-2, Llama 3, Qwen, SmolLM and their like have it, and SentencePiece-style BPE as Llama 2,
-// Mistral and Gemma have it (see tokenizer_parsers.hpp); what else a file asks for is refused by
-// name rather than ignored. Nothing in the files is trusted. Throws Error (input).
+// Reads Hugging Face's tokenizer.json or SentencePiece's tokenizer.model. Two kinds are supported:
+// byte-level BPE as in GPT-2, Llama 3, Qwen and SmolLM, and SentencePiece-style BPE as in Llama 2,
+// Mistral and Gemma (see tokenizer_parsers.hpp). For any other feature throws an error that names
+// it; nothing is ignored. The files are not trusted. Throws Error(input).
 std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerFiles &files);
 
-// The vocabulary of a GGUF file: tokenizer.ggml.model "gpt2" (byte-level BPE; tokenizer.ggml.pre
-// names its patterns) or "llama" (SentencePiece). What else a file asks for is refused by name.
+// Reads the vocabulary of a GGUF file. tokenizer.ggml.model is "gpt2" (byte-level BPE, with its
+// patterns named by tokenizer.ggml.pre) or "llama" (SentencePiece). For any other value throws an
+// error that names it.
 class GgufFile;
 std::unique_ptr<Tokenizer> parse_gguf_tokenizer(const GgufFile &file);
 
-// From a model folder (its tokenizer.json, else its tokenizer.model), from the path of one of these
-// two in it, or from a GGUF file, which need not hold more than the vocabulary.
+// Loads a tokenizer from a model folder (its tokenizer.json, else its tokenizer.model), from the
+// path of one of these two files, or from a GGUF file, which may hold only the vocabulary.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path &path);
 
 } // namespace keel

@@ -1,4 +1,4 @@
-// The vocabulary, the merges and the added tokens of a tokenizer.json.
+// Reads the vocabulary, the merges and the added tokens of a tokenizer.json.
 #include "text/tokenizer/tokenizer_json.hpp"
 
 #include <unordered_set>
@@ -16,7 +16,7 @@ std::int32_t token_id(const JsonNode &merges, std::size_t index, const Tokenizer
     return it->second;
 }
 
-// The two sides of a merge, written "a b" or ["a", "b"].
+// The two sides of a merge, which is written "a b" or ["a", "b"].
 std::pair<std::string_view, std::string_view> merge_sides(const JsonNode &merges,
                                                           std::size_t index) {
     const JsonNode rule = merges.element(index);

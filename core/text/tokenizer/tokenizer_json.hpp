@@ -16,44 +16,45 @@
 #include <unordered_map>
 #include <vector>
 
-// The components of a tokenizer.json that all kinds of BPE share. `root` is the whole tree. All
-// throw Error (input) that names the file and the place; what is not understood is refused by name.
+// Readers for the components of a tokenizer.json that all kinds of BPE share. `root` is the whole
+// tree. All functions throw Error(input) that names the file and the place, also for features that
+// Keel does not support.
 namespace keel {
 
 // The member "type" of a component.
 inline const std::string &type_of(const JsonNode &component) { return component.at("type").text(); }
 
-// Far beyond any real vocabulary; tables are sized by the highest id.
+// More than any real vocabulary has. The sizes of tables depend on the highest id.
 constexpr std::int64_t max_token_id = (1 << 22) - 1;
 
-// Vocabulary entries as written in the file -> id; views into the tree.
+// Vocabulary entries as in the file -> id. The keys are views into the tree.
 using TokenizerVocab = std::unordered_map<std::string_view, std::int32_t>;
 
 TokenizerVocab read_vocab(const JsonNode &node);
 void read_merges(const JsonNode &merges, const TokenizerVocab &vocab, MergeTable &table);
 // The id of model.unk_token; nullopt if there is none.
 std::optional<std::int32_t> read_unknown(const JsonNode &model, const TokenizerVocab &vocab);
-// Refuses what no BPE here does: another type, dropout, affixes.
+// Throws for options of the model that no BPE here supports: another type, dropout, affixes.
 void refuse_model_options(const JsonNode &model);
 
 std::vector<AddedToken> read_added_tokens(const JsonNode &root);
-// The flags of one added token, as tokenizer.json and tokenizer_config.json have them; the id is
-// set by the caller.
+// The flags of one added token in tokenizer.json or tokenizer_config.json. The caller sets the id.
 AddedToken read_added_token_flags(const JsonNode &node);
-// The vocabulary and the added tokens in one table. A token may be in both, with one id. bytes_of:
-// what an entry of the vocabulary stands for.
+// The vocabulary and the added tokens in one table. A token may be in both, with the same id.
+// `bytes_of` returns the bytes that a vocabulary entry means.
 PieceTable read_pieces(const JsonNode &root, const TokenizerVocab &vocab,
                        const std::vector<AddedToken> &added,
                        const std::function<std::string(std::string_view)> &bytes_of);
 
-// The steps of a component that may be one step or a Sequence of them under `list_key`; at most 32.
+// The steps of a component: one step, or a Sequence with steps under `list_key`. At most 32.
 std::vector<JsonNode> read_steps(const JsonNode &component, const char *list_key);
-// NFC, NFKC, Prepend, Replace of plain text, and Sequences of these.
+// Reads NFC, NFKC, Prepend, Replace of plain text, and Sequences of these.
 TextNormalizer read_normalizer(const JsonNode &root);
-// A Split or Digits step. known: what else may stand there, for the message.
+// Reads a Split or Digits step. `known` lists the other steps that are allowed there, for the
+// message.
 void read_split_step(const JsonNode &node, std::string_view known, PreTokenizer &out);
 
-// What the post-processor puts round a text.
+// The tokens that the post-processor adds before and after a text.
 struct TextFrame {
     std::vector<std::int32_t> prefix;
     std::vector<std::int32_t> suffix;

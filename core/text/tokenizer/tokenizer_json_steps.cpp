@@ -1,4 +1,4 @@
-// The steps of a tokenizer.json: normalizer, pre-tokenizer, post-processor.
+// Reads the steps of a tokenizer.json: normalizer, pre-tokenizer, post-processor.
 #include "text/tokenizer/tokenizer_json.hpp"
 
 namespace keel {
@@ -6,7 +6,7 @@ namespace keel {
 namespace {
 
 constexpr std::size_t max_template_tokens = 64;
-constexpr std::size_t max_steps = 32; // DeepSeek has the most, 5
+constexpr std::size_t max_steps = 32; // DeepSeek has the most: 5
 constexpr std::size_t max_replacement_bytes = 64;
 
 SplitBehavior read_behavior(const JsonNode &node) {
@@ -86,14 +86,14 @@ void read_template(const JsonNode &node, const PieceTable &pieces, TextFrame &fr
     if (frame.prefix.size() + before.size() > max_template_tokens ||
         frame.suffix.size() + after.size() > max_template_tokens)
         single.fail(fmt::format("more than {} special tokens round a text", max_template_tokens));
-    // a later template encloses what an earlier one made
+    // a later template adds its tokens outside those of an earlier one
     frame.prefix.insert(frame.prefix.begin(), before.begin(), before.end());
     frame.suffix.insert(frame.suffix.end(), after.begin(), after.end());
 }
 
 void read_post_step(const JsonNode &node, const PieceTable &pieces, TextFrame &frame) {
     const std::string &type = type_of(node);
-    if (type == "ByteLevel") return; // moves offsets only, which Keel does not report
+    if (type == "ByteLevel") return; // it changes only offsets, which Keel does not report
     if (type == "TemplateProcessing") return read_template(node, pieces, frame);
     if (type != "Sequence")
         node.at("type").fail(fmt::format("the post-processor {} is not supported; Keel reads "

@@ -1,4 +1,5 @@
-// Finding a tokenizer's files, choosing the implementation, and the marks that the side files name.
+// Finds a tokenizer's files, chooses the implementation, and reads the special tokens from the
+// files beside it.
 #include "format/gguf.hpp"
 #include "text/text_file.hpp"
 #include "text/tokenizer/tokenizer.hpp"
@@ -22,7 +23,7 @@ std::string file_name(const std::string &folder, const char *name) {
     return folder.empty() ? std::string(name) : (fs::path(folder) / name).string();
 }
 
-// A side file, which is an object; nothing if there is none.
+// Parses a file beside the tokenizer; it must be an object. nullopt if the text is empty.
 std::optional<JsonDocument> parse_side_file(const std::string &folder, const char *name,
                                             std::string_view text) {
     if (text.empty()) return std::nullopt;
@@ -31,7 +32,7 @@ std::optional<JsonDocument> parse_side_file(const std::string &folder, const cha
     return document;
 }
 
-// The id of a token that tokenizer_config.json names, as a string or as an object with "content".
+// The id of a token that tokenizer_config.json gives as a string, or as an object with "content".
 std::optional<std::int32_t> named_token(const JsonNode &config, const char *key,
                                         const Tokenizer &tokenizer) {
     const auto node = config.find(key);
@@ -41,14 +42,14 @@ std::optional<std::int32_t> named_token(const JsonNode &config, const char *key,
     content.fail(fmt::format("the tokenizer has no added token {}", quote_text(content.text())));
 }
 
-// eos_token_id and its like: an integer or a list of integers. A model's vocabulary may be larger
-// than the tokenizer's.
+// The ids of eos_token_id and similar keys: an integer or a list of integers. A model's vocabulary
+// may be larger than the tokenizer's.
 std::vector<std::int32_t> token_ids(const JsonNode &config, const char *key) {
     const auto node = config.find(key);
     if (!node) return {};
     constexpr std::int64_t high = INT32_MAX;
     if (!node->is_array()) {
-        const std::int64_t id = node->integer(-1, high); // some exporters write -1 for none
+        const std::int64_t id = node->integer(-1, high); // some exporters write -1 for "none"
         return id < 0 ? std::vector<std::int32_t>() : std::vector{static_cast<std::int32_t>(id)};
     }
     if (node->size() > 1024) node->fail("more than 1024 ids");
@@ -59,7 +60,7 @@ std::vector<std::int32_t> token_ids(const JsonNode &config, const char *key) {
 }
 
 void read_marks(const TokenizerFiles &files, Tokenizer &tokenizer) {
-    // what the tokenizer's own file says counts where no other says otherwise
+    // the values of the tokenizer's own file are used unless another file gives a value
     std::optional<std::int32_t> bos;
     std::optional<std::int32_t> eos;
     std::vector<std::int32_t> ends;
@@ -88,14 +89,14 @@ void read_marks(const TokenizerFiles &files, Tokenizer &tokenizer) {
     tokenizer.set_marks(bos, eos, std::move(ends));
 }
 
-// Tokens that stand beside a tokenizer.model: {"<x>": 32000} in added_tokens.json, {"32000":
-// {"content": ...}} in tokenizer_config.json, which knows more of them.
+// Reads tokens that are in files beside a tokenizer.model: {"<x>": 32000} in added_tokens.json,
+// {"32000": {"content": ...}} in tokenizer_config.json, which gives more facts about them.
 void read_model_added_tokens(const TokenizerFiles &files, const std::optional<JsonDocument> &config,
                              SpmVocab &vocab) {
     std::unordered_set<std::int32_t> seen;
     const auto add = [&](AddedToken token, std::int64_t id) {
         token.id = static_cast<std::int32_t>(id);
-        token.normalized = false; // SentencePiece would have to know them
+        token.normalized = false; // otherwise SentencePiece itself would have to know them
         if (seen.insert(token.id).second) vocab.added.push_back(std::move(token));
     };
     if (config) {
@@ -131,13 +132,14 @@ SpmVocab read_model_file(const TokenizerFiles &files) {
         parse_spm_model(files.tokenizer_model, file_name(files.folder, "tokenizer.model"));
     const auto document = parse_side_file(files.folder, config_file, files.tokenizer_config_json);
     read_model_added_tokens(files, document, vocab);
-    bool add_bos = true; // as Hugging Face's LlamaTokenizer
+    bool add_bos = true; // the default of Hugging Face's LlamaTokenizer
     bool add_eos = false;
     if (document) {
         const JsonNode config = document->root();
         add_bos = config.flag_or("add_bos_token", true);
         add_eos = config.flag_or("add_eos_token", false);
-        // "legacy" is Hugging Face's word for a space behind every special token, and its default
+        // Hugging Face's key "legacy" means: a space also follows every special token. Its default
+        // is true.
         vocab.prefix_everywhere = config.flag_or("legacy", true);
         vocab.prefix_space = vocab.prefix_space && config.flag_or("add_prefix_space", true);
     }
