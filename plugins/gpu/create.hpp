@@ -1,5 +1,6 @@
-// Common code of the GPU backends' entry points that make a context, a buffer or a weight. Include
-// the backend's own context first: it defines keel_ctx, keel_buffer and keel_weight.
+// Code that the GPU backends share for the entry points that create a context, a buffer or a
+// weight. Include the backend's context header first: it defines keel_ctx, keel_buffer and
+// keel_weight.
 #pragma once
 
 #include "gpu/report.hpp"
@@ -13,7 +14,8 @@ template <class Open>
 keel_status create_context(const keel_host *host, const keel_ctx_desc *theirs, keel_ctx **out,
                            const Open &open) noexcept {
     *out = nullptr;
-    // The core may be older: its table must have all members that the backends use.
+    // The core may be older than this plugin. Its table must have all members that the backends
+    // use.
     keel_host services;
     if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
         return KEEL_E_VERSION;
