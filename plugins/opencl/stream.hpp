@@ -21,8 +21,9 @@ void require_alive(const keel_ctx &ctx);
 // no memory that it uses may be freed.
 bool settle(keel_ctx &ctx) noexcept;
 
-// Shared memory (HOST_VISIBLE, IMPORT) is mapped while the host has it and unmapped while kernels
-// may run. Before something is queued, and when all that was queued is done.
+// Shared memory (HOST_VISIBLE, IMPORT) is mapped while the host may access it, and unmapped while
+// kernels may run. Call give_to_device() before queuing work, and give_to_host() when all queued
+// work is done.
 void give_to_device(keel_ctx &ctx);
 void give_to_host(keel_ctx &ctx);
 // Makes a buffer's memory shared, and maps it. KEEL_E_UNSUPPORTED if the driver maps it at a
