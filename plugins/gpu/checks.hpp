@@ -23,7 +23,7 @@ KEEL_FOR_EACH_OP(KEEL_GPU_DECLARE_CHECK)
 WeightShape weight_in_use(const keel_host *host, const WeightShape *prepared, const keel_tensor *w,
                           const char *op);
 
-constexpr uint32_t max_head_dim = 1024; // the arrays in on-chip memory hold a head of at most this
-                                        // size
+// the arrays in on-chip memory hold a head of at most this size
+constexpr uint32_t max_head_dim = 1024;
 
 } // namespace keel_gpu

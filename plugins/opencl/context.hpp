@@ -47,10 +47,10 @@ struct keel_ctx {
     keel_opencl::Memory scratch; // shared by all ops, because ops run one after the other
     uint64_t scratch_bytes = 0, buffer_bytes = 0, weight_bytes = 0;
 
-    uint32_t wait_seconds = 300;       // after this time without progress, the device counts as
-                                       // lost
-    bool timed_out = false;            // the device did not answer in time; all further calls are
-                                       // refused
+    // after this time without progress, the device counts as lost
+    uint32_t wait_seconds = 300;
+    // the device did not answer in time; all further calls are refused
+    bool timed_out = false;
     bool gone = false;                 // the device did not answer in settle() either
     std::vector<keel_buffer *> shared; // HOST_VISIBLE and IMPORT buffers
     bool host_has = true;              // whether the shared buffers are mapped for the host
@@ -86,9 +86,9 @@ struct keel_plan {
 struct keel_weight {
     keel_gpu::WeightShape shape;
     keel_opencl::Memory memory;
-    uint64_t offset = 0;   // byte offset of row 0
-    bool split = false;    // codes and scales are stored separately; otherwise rows are as in the
-                           // file
+    uint64_t offset = 0; // byte offset of row 0
+    // codes and scales are stored separately; otherwise rows are as in the file
+    bool split = false;
     bool in_place = false; // `memory` is the source's own memory
     uint64_t bytes = 0;    // bytes held
 };

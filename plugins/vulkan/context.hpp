@@ -19,12 +19,12 @@ struct keel_ctx {
     keel_vulkan::KernelCache kernels;
     keel_vulkan::Stream stream;
 
-    keel_vulkan::Range scratch;                  // shared by all ops, because ops run one after the
-                                                 // other
-    std::vector<keel_vulkan::Range> old_scratch; // earlier, smaller scratch memory that recordings
-                                                 // may refer to
-    std::unique_ptr<keel_recording> recording;   // if not NULL, ops are recorded instead of queued
-    uint32_t recordings = 0;                     // number of recordings that exist
+    // shared by all ops, because ops run one after the other
+    keel_vulkan::Range scratch;
+    // earlier, smaller scratch memory that recordings may refer to
+    std::vector<keel_vulkan::Range> old_scratch;
+    std::unique_ptr<keel_recording> recording; // if not NULL, ops are recorded instead of queued
+    uint32_t recordings = 0;                   // number of recordings that exist
     uint64_t buffer_bytes = 0, weight_bytes = 0, scratch_bytes = 0;
     bool subgroups = true;   // whether kernels use subgroup sums
     bool reads_later = true; // whether keel.read_later/1 is served

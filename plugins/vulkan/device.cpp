@@ -258,9 +258,8 @@ keel_device_type type_of(VkPhysicalDeviceType type) {
     case VK_PHYSICAL_DEVICE_TYPE_CPU: return KEEL_DEVICE_CPU;
     case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return KEEL_DEVICE_INTEGRATED;
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
-    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: // a GPU or a part of one, in a cloud's virtual
-                                              // machine
-        return KEEL_DEVICE_DISCRETE;
+    // a GPU or a part of one, in a cloud's virtual machine
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return KEEL_DEVICE_DISCRETE;
     default: return KEEL_DEVICE_OTHER;
     }
 }

@@ -11,8 +11,8 @@ struct keel_weight {
     keel_vulkan::Range range;               // a part of device memory, or of `imported`
     keel_vulkan::Block *imported = nullptr; // pages of the source's mapping
     uint64_t bytes = 0;                     // bytes that matmul reads
-    uint64_t row_stride = 0;                // bytes from row to row; for blocks, from one row of
-                                            // codes to the next
+    // bytes from row to row; for blocks, from one row of codes to the next
+    uint64_t row_stride = 0;
 
     uint64_t scales_stride() const { return 2 * shape.blocks(); }
 };

@@ -57,8 +57,8 @@ std::vector<double> leverage_of(const float *rows, int64_t n, size_t r) {
             for (size_t j = 0; j <= i; ++j) gram[i * r + j] += row[i] * row[j];
     }
     const std::vector<double> lower = factor_with_ridge(gram, r);
-    std::vector<double> columns(r * r); // columns of L, each contiguous, so that the inner loop
-                                        // below vectorizes
+    // columns of L, each contiguous, so that the inner loop below vectorizes
+    std::vector<double> columns(r * r);
     for (size_t i = 0; i < r; ++i)
         for (size_t k = i; k < r; ++k) columns[i * r + k] = lower[k * r + i];
     for (size_t t = 0; t < out.size(); ++t) { // |L^-1 x|^2 by forward substitution

@@ -43,9 +43,8 @@ class ExpectedAttention {
                             setup.geometry.rope_frequencies + rot_ / 2);
         needs.needs =
             KEEL_NEED_KEYS | KEEL_NEED_QUERY_STATS | (value_norms_ ? KEEL_NEED_VALUE_NORMS : 0);
-        if (!value_norms_)
-            needs.flags |= KEEL_POLICY_COMPARABLE; // with value norms the scores are
-                                                   // not probabilities
+        // with value norms the scores are not probabilities
+        if (!value_norms_) needs.flags |= KEEL_POLICY_COMPARABLE;
         needs.skip_queries = static_cast<uint32_t>(sinks_);
         needs.least_budget = needs.skip_queries + 1;
     }

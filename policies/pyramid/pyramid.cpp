@@ -39,8 +39,8 @@ class Pyramid {
         std::vector<int64_t> same(layers, in.budget);
         if (layers < 2 || average <= 0 || most <= average) return same;
         double least = average / beta_, largest = 2 * average - least;
-        if (largest > most) { // No head has more slots than `most`. The slope is reduced, so that
-                              // the sum stays the same.
+        // No head has more slots than `most`. The slope is reduced, so that the sum stays the same.
+        if (largest > most) {
             largest = most;
             least = 2 * average - most;
         }

@@ -26,8 +26,8 @@ class Timing {
         uint64_t number;
         Event first, last; // last: empty if the op has one kernel
     };
-    static constexpr size_t most_kept = 1 << 16; // the most times that are kept until they are
-                                                 // read; the oldest is dropped
+    // the most times that are kept until they are read; the oldest is dropped
+    static constexpr size_t most_kept = 1 << 16;
 
     bool on_ = false;
     uint64_t ops_ = 0;

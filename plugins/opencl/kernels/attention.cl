@@ -238,8 +238,8 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
         seen_by[lane] = seen;
         blocks[lane] = block;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint t = lane; t < ROWS; t += LANES) { // few rows and short loops, so one lane per row
-                                                    // suffices
+        // few rows and short loops, so one lane per row suffices
+        for (uint t = lane; t < ROWS; t += LANES) {
             float now = largest[t];
             uint sees = 0;
             for (uint s = 0; s < LANES; ++s) {

@@ -261,8 +261,7 @@ matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset, uint
     const uint tokens = xv.shape[2];
     const uint column = (uint)get_local_id(0), line = (uint)get_local_id(1),
                id = line * 16 + column;
-    const uint fill_row = id / 4, fill_part = id % 4 * 8; // each work-item fills 8 elements of a
-                                                          // row
+    const uint fill_row = id / 4, fill_part = id % 4 * 8; // fills 8 elements
     float acc[4][4];
     for (uint t = 0; t < 4; ++t)
         for (uint r = 0; r < 4; ++r)

@@ -245,8 +245,8 @@ static inline void store_row(SHARED const float *x, uint n, OutBytes row, uint t
 #define ROOM(name) __local float name[LANES]
 #define ALL_SUM(x, room) all_sum(x, room)
 #define ALL_MAX(x, room) all_max(x, room)
-// Each lane sums all values itself. This needs two barriers, and none in a loop (PoCL 3.1
-// has bugs there).
+// Each lane sums all values itself. This needs two barriers, and none in a loop (PoCL 3.1 has bugs
+// there).
 static inline float all_sum(float x, __local float *room) {
     room[LANE] = x;
     SYNC;

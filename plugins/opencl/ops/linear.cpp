@@ -74,8 +74,7 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
     if (!choice.named) return;
-    const bool prefills = a.x->shape[0] != 1; // a call may have a smaller m, so the kernel of
-                                              // decode is built too
+    const bool prefills = a.x->shape[0] != 1; // decode may use the plan, too
     linear_kernel(ctx, "matvec", s, ctx.form, tile_of(ctx, true));
     if (prefills) linear_kernel(ctx, "matmul", s, ctx.form, tile_of(ctx, false));
     name_kernel(choice, "matmul %s %s %s", type_name(s.shape.type), s.split ? "split" : "rows",

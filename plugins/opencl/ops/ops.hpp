@@ -18,8 +18,8 @@ inline uint32_t offset_of(keel_ctx &ctx, const keel_tensor *t, const char *name)
 }
 
 // For gpu/table.hpp.
-struct PlanInUse { // nothing is stored in a plan, because the cache finds kernels quickly by a hash
-                   // of a few words
+// nothing is stored in a plan, because the cache finds kernels quickly by a hash of a few words
+struct PlanInUse {
     PlanInUse(keel_ctx &, keel_plan *) {}
 };
 inline void set_aside(keel_ctx &ctx, uint64_t bytes) { scratch(ctx, bytes); }

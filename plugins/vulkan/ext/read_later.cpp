@@ -27,8 +27,8 @@ bool Stream::finish_read(uint64_t number, void *to) {
     });
     if (read == later_.end()) return false;
     const LaterRead found = *read;
-    *read = {}; // The place may be reused before the copy is done: the new copy is queued after
-                // this one.
+    // The place may be reused before the copy is done: the new copy is queued after this one.
+    *read = {};
     if (to == nullptr) return true;
     require_alive();
     if (found.value > submitted_) submit(++last_);

@@ -110,8 +110,8 @@ struct RopeParams {
 struct AppendParams {
     Kv kv;
     Rope rope;
-    uint64_t q, k, v, positions, q_norm, k_norm, q_out, q_unrotated,
-        k_unrotated; // 0: tensor is absent
+    // 0: tensor is absent
+    uint64_t q, k, v, positions, q_norm, k_norm, q_out, q_unrotated, k_unrotated;
     Rows q_at, k_at, v_at, q_out_at, q_unrotated_at, k_unrotated_at;
     Positions positions_at;
     uint m, heads, group;

@@ -7,8 +7,8 @@ namespace {
 
 constexpr uint32_t kVecMost = 3; // up to this many rows of x, linear_vec reads W once per row of x
 constexpr uint32_t kTileGroup = 128, kTileN = 64;
-constexpr int64_t kLoopCols = 28672; // columns of W per dispatch if loops are limited: 33 rounds
-                                     // for 16 columns
+// columns of W per dispatch if loops are limited: 33 rounds for 16 columns
+constexpr int64_t kLoopCols = 28672;
 
 const WeightShape *shape_of(const keel_weight *weight) {
     return weight != nullptr ? &weight->shape : nullptr;
