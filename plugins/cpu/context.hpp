@@ -33,7 +33,8 @@ struct keel_ctx {
     bool prefetch_rows = true;
     keel_cpu::Copy copy = keel_cpu::Copy::automatic;
     const keel_cpu::MatmulKernels *matmul = nullptr;
-    const keel_cpu::Bf16MatmulKernels *matmul_bf16 = nullptr; // NULL if it does not exist
+    // NULL if the instruction set has none.
+    const keel_cpu::Bf16MatmulKernels *matmul_bf16 = nullptr;
     const keel_cpu::RowKernels *rows = nullptr;
     const keel_cpu::AttentionKernels *attention = nullptr;
     // NULL if the instruction set has none, or `compute` is `exact`.
