@@ -113,7 +113,7 @@ def interval(values):
     """The median and, by order statistics, its 95% interval; of fewer than six values their range."""
     values = sorted(values)
     n, k = len(values), 0
-    # the largest k for which P(fewer than k + 1 of n fair coins show heads) stays at 2.5%
+    # the largest k with P(at most k of n fair coins show heads) <= 2.5%
     tail = 0.0
     for i in range(n):
         tail += math.comb(n, i) / 2.0 ** n

@@ -142,7 +142,7 @@ def llama_text(args, file, prompt, tokens):
     program = os.path.join(args.llama, "llama-simple")
     out = run([program, "-m", file, "-n", str(tokens), "-ngl", "0", prompt])
     out = out.decode(errors="replace")
-    at = out.find(prompt)  # it prints the prompt's tokens first, the one that begins a text too
+    at = out.find(prompt)  # the output starts with the prompt's tokens, including the begin token
     if at < 0:
         sys.exit("llama-simple did not print the prompt %r: %r" % (prompt, out))
     return out[at + len(prompt):].rstrip("\n")

@@ -24,9 +24,10 @@ KINDS = "passkey passkey passkey facts facts facts facts numbers echo".split()
 ANSWERS = {"passkey": re.compile(r"What is the pass key\? The pass key is (\d{5}\.)\n$"),
            "facts": re.compile(r"Answer: a ([a-z ]+\.)\n"),
            "numbers": re.compile(r"\? \w+'s number is (\d+\.)\n")}
-OTHER_TOKENS = 0.4    # the share of the tokens outside answers that goes through the output projection
-ANSWER_WEIGHT = 0.7   # of the answers' mean loss beside the others' mean loss
-CHARS_A_TOKEN = 2.75  # of filler, a little below the tales' own, so that most documents fit their row
+OTHER_TOKENS = 0.4    # share of the tokens outside of answers that go through the output projection
+ANSWER_WEIGHT = 0.7   # weight of the answers' mean loss; the others' mean loss has weight 1
+# of filler; slightly below the value of the tales, so that most documents fit their row
+CHARS_A_TOKEN = 2.75
 
 
 class Marker:
@@ -35,14 +36,15 @@ class Marker:
     def __init__(self, tok, folder):
         self.tok = tok
         table = json.load(open(f"{folder}/tokenizer.json"))
-        self.bytes = {i: len(t) for t, i in table["model"]["vocab"].items()}  # byte-level: one character a byte
+        # byte-level: one character per byte
+        self.bytes = {i: len(t) for t, i in table["model"]["vocab"].items()}
 
     def __call__(self, kind, doc):
         ids = self.tok.encode(doc)
         ends = np.cumsum([self.bytes[i] for i in ids])
         starts = ends - np.array([self.bytes[i] for i in ids])
         size = lambda end: len(doc[:end].encode())
-        if kind == "echo":  # the second saying, but for its first words
+        if kind == "echo":  # the second occurrence, except for its first words
             spans = [(size(doc.index("\n") + 1) + 20, size(len(doc)))]
         else:
             spans = [(size(m.start(1)), size(m.end(1))) for m in ANSWERS[kind].finditer(doc)]
@@ -85,7 +87,7 @@ def batches(rng, stories, mark, tok, a, row):
         while len(ids) < row + 1:
             more, more_marks = document()
             if len(ids) + len(more) > row + 40 and len(ids) > row * 0.75:
-                more, more_marks = story()  # would be cut
+                more, more_marks = story()  # it would be truncated
             ids += [tok.bos] + more + [tok.eos]
             marks += [0.0] + list(more_marks) + [0.0]
         rows.append((ids[:row + 1], marks[:row + 1]))

@@ -193,7 +193,8 @@ def batches(stream, tok, tokens, length):
         while len(buf) < length + 1:
             buf = buf + [tok.bos] + tok.encode(next(stream)) + [tok.eos]
         rows.append(buf[:length + 1])
-        buf = buf[length:] if len(buf) - length < length // 2 else []  # a long rest is dropped: its facts would be out of sight
+        # a long remainder is dropped, because its facts would be missing
+        buf = buf[length:] if len(buf) - length < length // 2 else []
         if len(rows) == want:
             yield np.array(rows, dtype=np.int64)
             rows = []

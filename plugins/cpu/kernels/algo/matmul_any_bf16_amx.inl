@@ -4,9 +4,9 @@
 // the sums would have to leave the tiles and be scaled after every instruction. This costs more
 // than the faster products save.
 //
-// The place of the operands decides the speed (docs/explain/amx.md). Two rows of blocks of x stay in
-// the L1 cache, while the unpacked rows of W stream through it from the L2 cache. The sums of all
-// rows of x are kept in the L2 cache until the next depth of columns.
+// The place of the operands decides the speed (docs/explain/amx.md). Two rows of blocks of x stay
+// in the L1 cache, while the unpacked rows of W stream through it from the L2 cache. The sums of
+// all rows of x are kept in the L2 cache until the next depth of columns.
 #include "cpu/kernels/isa/tile_products.hpp"
 
 namespace keel_cpu::amx {
