@@ -18,12 +18,13 @@
 namespace keel::cli {
 namespace {
 
-// Neither a failed run (1) nor a wrong request (2): a gate can tell them apart.
+// An exit code of its own, so that a gate can tell this result from a failed run (1) and a wrong
+// request (2).
 constexpr int found_worse = 3;
 
 struct AbCompareArguments {
     std::string first, second;
-    double margin = -1, confidence = -1; // below 0: the first experiment's
+    double margin = -1, confidence = -1; // negative: the value of the first experiment
     AbCompareOptions options;
     bool json = false;
 };
