@@ -83,8 +83,7 @@ Chat::Running Chat::load(const pipeline::PipelineConfig &config, const std::stri
     options.progress = show_progress;
     options.has_system_prompt = true;
     ChatTemplate chat =
-        choose_chat_template(*config.model.path, chat_template); // check this before weights are
-                                                                 // read
+        choose_chat_template(*config.model.path, chat_template); // before weights are read
     Running running;
     settings_.trace.loading();
     running.pipeline = std::make_unique<Pipeline>(config, options);

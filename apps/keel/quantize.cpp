@@ -149,9 +149,7 @@ int quantize(const QuantizeOptions &o) {
     const auto start = std::chrono::steady_clock::now();
     const std::filesystem::path model = pipeline::model_folder(o.model);
     const std::string text =
-        o.text.empty() ? std::string() : read_scored_text(o.text); // read it before the work
-                                                                   // begins, so that an error is
-                                                                   // reported early
+        o.text.empty() ? std::string() : read_scored_text(o.text); // so that errors come early
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
     const auto source = open_model_source(model);

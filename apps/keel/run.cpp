@@ -149,8 +149,7 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline,
         if (o.echo) {
             console().out(prompt);
         } else if (!program.quiet && console().out_is_terminal() && console().err_is_terminal()) {
-            console().faint(prompt); // On a terminal the prompt is shown before the text. A pipe
-                                     // gets only the new text.
+            console().faint(prompt); // only on a terminal, not in a pipe
         }
     }
     // A continued text must not get a begin token in the middle.

@@ -100,9 +100,7 @@ const std::string &as_written(const Option &option, const Words &words) {
 [[noreturn]] void refuse_missing(const Command &command, const Option &option) {
     std::string doc = option.doc;
     const bool is_word =
-        doc.size() > 1 && (doc[1] == ' ' || (doc[1] >= 'a' && doc[1] <= 'z')); // a word such as
-                                                                               // "GGUF" is not made
-                                                                               // lower-case
+        doc.size() > 1 && (doc[1] == ' ' || (doc[1] >= 'a' && doc[1] <= 'z')); // not "GGUF"
     if (is_word && doc[0] >= 'A' && doc[0] <= 'Z') doc[0] = static_cast<char>(doc[0] - 'A' + 'a');
     refuse(command, "expected {0}, found none; {0} is: {1}", option.name(), doc);
 }
