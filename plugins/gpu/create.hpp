@@ -9,7 +9,7 @@
 
 namespace keel_gpu {
 
-// ctx_create: open(ctx, desc) opens a context whose `host` is set.
+// For ctx_create. open(ctx, desc) must open the context. ctx.host is already set.
 template <class Open>
 keel_status create_context(const keel_host *host, const keel_ctx_desc *theirs, keel_ctx **out,
                            const Open &open) noexcept {
@@ -30,7 +30,7 @@ keel_status create_context(const keel_host *host, const keel_ctx_desc *theirs, k
     });
 }
 
-// buffer_create: make(desc) returns the buffer.
+// For buffer_create. make(desc) must return the buffer.
 template <class Make>
 keel_status create_buffer(keel_ctx *ctx, const keel_buffer_desc *theirs, keel_buffer **out,
                           const Make &make) noexcept {
@@ -44,7 +44,7 @@ keel_status create_buffer(keel_ctx *ctx, const keel_buffer_desc *theirs, keel_bu
     });
 }
 
-// weight_prepare: make(desc) returns the weight.
+// For weight_prepare. make(desc) must return the weight.
 template <class Make>
 keel_status create_weight(keel_ctx *ctx, const keel_weight_desc *theirs, keel_weight **out,
                           const Make &make) noexcept {

@@ -16,7 +16,7 @@ bool has_ended(cl_event event) {
 
 namespace {
 
-// settle() waits at least so many seconds for a device that did not answer before
+// settle() waits at least this many seconds for a device that did not answer before
 constexpr uint32_t last_seconds = 60;
 
 // Shared by the waiting thread and the driver's callback thread. The callback may come long after

@@ -43,8 +43,8 @@ constexpr int lanes_local = 64;
 constexpr size_t plain_rows = 4;
 inline int lanes_of(Form form) { return form == Form::local ? lanes_local : 1; }
 
-// Work-groups and work-items in each; the local size is always explicit, because drivers compile
-// for it.
+// The number of work-groups, and of work-items in each. The local size is always explicit, because
+// drivers compile for it.
 struct Grid {
     size_t groups[3];
     size_t local[3];

@@ -93,12 +93,12 @@ class Stream {
     // A command buffer, and the resources that it uses until it is done.
     struct Frame {
         VkCommandBuffer commands = VK_NULL_HANDLE;
-        uint64_t value = 0;  // of its submission; 0: free
+        uint64_t value = 0;  // value of its submission; 0: free
         uint64_t staged = 0; // Staging::taken() at that submission
     };
     struct LaterRead {
         uint64_t number = 0; // 0: free
-        uint64_t value = 0;  // of its submission
+        uint64_t value = 0;  // value of its submission
         uint64_t bytes = 0;
     };
     struct Garbage {
@@ -107,7 +107,7 @@ class Stream {
         Range range;
         VkCommandBuffer commands = VK_NULL_HANDLE; // of a recorded step
     };
-    // The most recorded commands. When this number is reached, they are submitted without a flush.
+    // When this many commands are recorded, they are submitted without a flush.
     static constexpr uint32_t kMostRecorded = 512;
     static constexpr uint32_t kPushBytes = 128; // every device supports this
     // settle() waits at least this many seconds for a device that did not answer before.

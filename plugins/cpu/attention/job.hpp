@@ -16,7 +16,7 @@ namespace keel_cpu {
 constexpr int64_t kTileRows = 96; // the most query rows that share a pass over the slots
 // The same with products in bf16. More rows share the cost of packing keys and values.
 constexpr int64_t kWideRows = 960;
-constexpr int64_t kChunkSlots = 512; // slots packed at a time for so many rows
+constexpr int64_t kChunkSlots = 512; // slots packed at a time for kWideRows rows
 // tiles are narrow enough that each worker gets at least this many tasks
 constexpr int64_t kTasksEach = 8;
 constexpr int64_t kWantedTasks = 32; // if there are fewer tasks than this, the slots are split too

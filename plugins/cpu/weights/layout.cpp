@@ -36,7 +36,7 @@ struct Share {
     const uint8_t *halves, *words;
 };
 
-alignas(16) constexpr uint8_t no_row[sizeof(KBlock)] = {}; // stands for rows beyond the last
+alignas(16) constexpr uint8_t no_row[sizeof(KBlock)] = {}; // used in place of rows beyond the last
 
 // The parts of block `b` of four rows, from `row` on: their address in the file, or rearranged in
 // `place`.
