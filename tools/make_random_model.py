@@ -113,7 +113,8 @@ def pieces(name, shape, dtype, seed, std, norm):
 
 
 def split(entries, element_bytes, limit):
-    """Cut the list of tensors into shards of at most `limit` bytes each (0: one shard; a larger tensor stands alone)."""
+    """Cut the list of tensors into shards of at most `limit` bytes each (0: one shard; a larger
+    tensor gets its own shard)."""
     shards, size = [[]], 0
     for name, shape in entries:
         nbytes = int(np.prod(shape)) * element_bytes
@@ -162,7 +163,8 @@ def config(m, dtype):
 
 
 def flavour(m):
-    """What an architecture's config.json says beside Llama's, with the numbers that its authors publish."""
+    """The keys of an architecture's config.json that Llama's does not have, with the numbers that
+    its authors publish."""
     out, arch = {}, m["arch"]
     if arch == "mistral":
         out["sliding_window"] = m["window"] or None
@@ -180,7 +182,7 @@ def flavour(m):
 
 
 def adopt_special_tokens(source, m, a):
-    """The begin and end tokens of the folder that the tokenizer comes from, where no option says otherwise."""
+    """The begin and end tokens of the tokenizer's folder, unless an option sets them."""
     path = os.path.join(source, "config.json")
     if not os.path.exists(path):
         return

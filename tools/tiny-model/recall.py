@@ -1,10 +1,12 @@
-"""Third stage of the tiny model's training: recall over 512 to 2,048 tokens, with the answers weighing more in the loss.
+"""Third stage of the tiny model's training: recall over 512 to 2,048 tokens, with more weight for
+answers in the loss.
 
     python3 recall.py --stories tales.txt --init stage2 --out tiny --minutes 50
 
-A batch of the plain mixture has a handful of answer tokens among thousands of filler, so the gradient that teaches to look back
-drowns. Here answers have a loss of their own beside that of a sample of the other tokens, documents are as long as the rows, and none
-is cut off between a fact and its question.
+A batch of the plain mixture has only a few answer tokens among thousands of filler tokens. So the
+gradient that teaches recall is too weak. Here, answers have their own loss in addition to the loss
+of a sample of the other tokens. Documents are as long as the rows, and no document is cut between a
+fact and its question.
 """
 import argparse
 import json
@@ -118,7 +120,8 @@ def accuracy(model, mark, tok, held, kind, chars, n):
 
 
 def hidden(model, c, ids, dtype):
-    """The final norm's output [rows, tokens, hidden]: the output projection is left to the caller, who wants few tokens of it."""
+    """The final norm's output [rows, tokens, hidden]. The caller computes the output projection,
+    because it needs only a few tokens."""
     f = torch.arange(ids.shape[1]).float()[:, None] * (
         c.rope_theta ** (-torch.arange(0, c.head_dim, 2).float() / c.head_dim))[None]
     x = model.embed(ids).to(dtype)
