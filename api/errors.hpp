@@ -47,7 +47,7 @@ template <typename Action> auto covered(Action &&action) {
         std::rethrow_exception(callback.what);
     } catch (const std::bad_alloc &) {
         throw Error(ErrorKind::resource, "out of memory");
-    } catch (const std::exception &e) { // the core throws its own errors alone, or should
+    } catch (const std::exception &e) { // the core should throw only its own errors
         throw Error(ErrorKind::internal,
                     "an error that Keel did not expect: " + printable(e.what(), 400));
     }

@@ -1,4 +1,4 @@
-// What Keel has to say, for a program that wants to hear it.
+// Passes Keel's log messages to the program's callback.
 #include <keel/keel.hpp>
 
 #include "base/log_sinks.hpp"
@@ -31,7 +31,8 @@ spdlog::level::level_enum level_of(LogLevel level) {
     return spdlog::level::debug;
 }
 
-// Hands messages to the callback of the day. It is called outside the lock: it may set another.
+// Passes messages to the current callback. The callback is called outside the lock, because it may
+// set another callback.
 class CallbackSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
   public:
     void set(Log callback) {
@@ -51,7 +52,7 @@ class CallbackSink final : public spdlog::sinks::base_sink<spdlog::details::null
             (*callback)(level_of(message.level),
                         std::string_view(message.payload.data(), message.payload.size()));
         } catch (...) {
-            // A message is no reason to stop, and the logger would print what is thrown.
+            // An error of the callback must not stop Keel, and the logger would print it.
         }
     }
     void flush_() override {}

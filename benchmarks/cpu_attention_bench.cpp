@@ -1,6 +1,6 @@
-// The CPU plugin's attention at TinyLlama-1.1B's shape (32 heads of 64, 4 KV heads) and at that of
-// a model without groups, through the C table: GB/s of cache for decode, GFLOP/s for prefill.
-// Several layers' caches are walked in turn, as in a whole model.
+// Measures the CPU plugin's attention through the C table, at the shape of TinyLlama-1.1B (32 heads
+// of 64, 4 KV heads) and at that of a model without groups. Decode: GB/s of cache. Prefill:
+// GFLOP/s. The caches of several layers are used alternately, as in a whole model. Example:
 //   cpu_attention_bench --threads=2 --isa=vnni --benchmark_filter='decode.*f16'
 #include "cpu_rig.hpp"
 
@@ -13,8 +13,8 @@ namespace {
 
 using namespace keel::bench;
 
-int64_t threads = 0; // --threads=N; 1 makes the CPU column tell the truth on a machine that is busy
-const char *wanted_isa = "auto"; // --isa=NAME, and with --exact `compute: exact`
+int64_t threads = 0; // --threads=N; with 1, the CPU column is right even on a busy machine
+const char *wanted_isa = "auto"; // --isa=NAME; --exact adds `compute: exact`
 const char *compute = "fast";
 
 constexpr int64_t head_dim = 64;
@@ -57,7 +57,7 @@ struct Setup {
         a.plan = plan;
         a.q = &q;
         a.kv = &layers[i % layers.size()].view;
-        a.out = &q; // stays within the values: a mean of them
+        a.out = &q; // the output is a mean of the values, so it stays in their range
         a.scores = &scores;
         a.scale = 0.125F;
         return a;
@@ -77,7 +77,7 @@ void attention(benchmark::State &state, const Shape &s, keel_dtype dtype, int64_
         const double runs = static_cast<double>(state.iterations());
         const double bytes = 2.0 * static_cast<double>(keel_dtype_row_bytes(dtype, head_dim)) *
                              static_cast<double>(length * s.kv_heads);
-        // pairs of query and key that see each other, two products of head_dim for each
+        // the pairs of query and key that see each other; each needs two products of head_dim
         const double pairs =
             static_cast<double>(m) * (static_cast<double>(length) - static_cast<double>(m - 1) / 2);
         state.counters["GB/s"] = Counter(1e-9 * bytes * runs, Counter::kIsRate);
@@ -102,7 +102,7 @@ void add(const Shape &s, keel_dtype dtype, int64_t m, int64_t length, uint32_t w
         ->Unit(benchmark::kMicrosecond);
 }
 
-// What a policy asks for when it evicts: the last queries over what is kept.
+// Measures the scores that a policy needs when it evicts: the last queries over the kept slots.
 void scores(benchmark::State &state, const Shape &s, keel_dtype dtype, int64_t m, int64_t length) {
     try {
         Setup setup(s, dtype, m, length, 0, wanted_isa);
@@ -119,7 +119,7 @@ void scores(benchmark::State &state, const Shape &s, keel_dtype dtype, int64_t m
             a.kv = &setup.layers[i++ % setup.layers.size()].view;
             check(backend().attention_scores(setup.rig.ctx, &a), "attention_scores");
         }
-        // one product of head_dim for each pair of query and key that see each other
+        // the pairs of query and key that see each other; each needs one product of head_dim
         const double pairs =
             static_cast<double>(m) * (static_cast<double>(length) - static_cast<double>(m - 1) / 2);
         state.counters["GFLOP/s"] =

@@ -1,6 +1,6 @@
-// The CPU plugin's matmul at TinyLlama-1.1B's shapes, through the C table: GB/s of weights for
-// decode (m = 1), GFLOP/s for prefill (m = 512), beside a plain read of as many bytes. Weights are
-// copied until they no longer fit the caches, as in a whole model.
+// Measures the CPU plugin's matmul through the C table, at the shapes of TinyLlama-1.1B. Decode (m
+// = 1): GB/s of weights. Prefill (m = 512): GFLOP/s. A plain read of as many bytes is measured too.
+// Weights are copied until they no longer fit the caches, as in a whole model. Example:
 //   cpu_matmul_bench --threads=2 --benchmark_filter='q4_0.*m:1/'
 #include "cpu_rig.hpp"
 
@@ -17,17 +17,17 @@ namespace {
 using namespace keel;
 using namespace keel::bench;
 
-int64_t threads = 0; // --threads=N; 1 makes the CPU column tell the truth on a machine that is busy
+int64_t threads = 0; // --threads=N; with 1, the CPU column is right even on a busy machine
 
 const char *prefetch = "auto"; // --prefetch=auto|on|off
 
-uint64_t memory_to_walk = 192u << 20; // beyond any cache; --walk-mib=N: a little of it shows what
-                                      // the kernel does near its data
+// beyond any cache; a small --walk-mib=N measures the kernel on cached data
+uint64_t memory_to_walk = 192u << 20;
 
 struct Shape {
     const char *name;
     int64_t n, k;
-    int per_token; // how often a token needs it: 22 layers, one head
+    int per_token; // how many times a token needs this shape: 22 layers, one head
 };
 constexpr Shape shapes[] = {{"qkv", 2560, 2048, 22},
                             {"attn_out", 2048, 2048, 22},
@@ -35,7 +35,7 @@ constexpr Shape shapes[] = {{"qkv", 2560, 2048, 22},
                             {"down", 2048, 5632, 22},
                             {"head", 32000, 2048, 1}};
 
-// A context, buffers and as many copies of one weight as `memory_to_walk` holds.
+// A context, buffers, and as many copies of one weight as fit `memory_to_walk`.
 struct Setup {
     keel_ctx *ctx = nullptr;
     keel_buffer *x = nullptr, *out = nullptr;
@@ -93,7 +93,7 @@ struct Setup {
                        bytes = row * static_cast<uint64_t>(s.n);
         const uint64_t copies = memory_to_walk / bytes + 1;
         source.resize(bytes * copies);
-        // Small numbers in every dtype: a byte pattern whose 16-bit halves are harmless floats.
+        // Small numbers in every dtype: the 16-bit halves of this byte pattern are small floats.
         for (uint64_t i = 0; i < source.size(); ++i)
             source[i] = i % 2 == 0 ? static_cast<uint8_t>(i * 7) : 0x2c;
         for (uint64_t i = 0; i < copies; ++i) {
@@ -143,7 +143,7 @@ void matmul(benchmark::State &state, const Shape &s, keel_dtype dtype, int64_t m
             Counter(1e-9 * static_cast<double>(setup.weight_bytes) * runs, Counter::kIsRate);
         state.counters["GFLOP/s"] =
             Counter(2e-9 * static_cast<double>(s.n * s.k * m) * runs, Counter::kIsRate);
-        state.counters["ms/token"] = // what this shape adds to a token's time
+        state.counters["ms/token"] = // the time that this shape adds to a token
             Counter(1e-3 * runs * static_cast<double>(m) / s.per_token,
                     Counter::kIsRate | Counter::kInvert);
         state.SetLabel(setup.info.kernel);
@@ -152,7 +152,7 @@ void matmul(benchmark::State &state, const Shape &s, keel_dtype dtype, int64_t m
     }
 }
 
-// The limit to compare with: all workers add up the bytes of one large block, in the same process.
+// The limit for comparison: all workers sum the bytes of one large block, in the same process.
 void plain_read(benchmark::State &state) {
     std::vector<uint64_t> block((memory_to_walk << 1) / 8, 1);
     struct Job {
@@ -207,7 +207,7 @@ int main(int argc, char **argv) {
             for (int64_t m : {1, 8, 512})
                 for (const Shape &s : shapes) {
                     if (m == 512 && s.per_token == 1)
-                        continue; // only the last token goes through the head
+                        continue; // only the last token of a prompt needs the output head
                     const std::string name = std::string(isa) + "/" + keel_dtype_name(dtype) +
                                              "/m:" + std::to_string(m) + "/" + s.name;
                     benchmark::RegisterBenchmark(

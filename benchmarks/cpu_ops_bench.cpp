@@ -1,7 +1,7 @@
-// The CPU plugin's other ops at TinyLlama-1.1B's shape (hidden 2048, feed-forward 5632, 32 heads of
-// 64, 4 KV heads), of a token and of a chunk of a prompt, on each instruction set, through the C
-// table. GB/s: each input and output once; of a chunk they lie in a cache, as in a model.
-// Instruction sets that the machine lacks are skipped by name.
+// Measures the CPU plugin's other ops through the C table, on each instruction set, for one token
+// and for a chunk of a prompt. The shape is that of TinyLlama-1.1B (hidden 2048, feed-forward 5632,
+// 32 heads of 64, 4 KV heads). GB/s counts each input and output once; those of a chunk stay in a
+// cache, as in a model. Instruction sets that the machine lacks are reported as skipped. Example:
 //   cpu_ops_bench --threads=1 --benchmark_filter='rope|silu_mul.*avx512'
 #include "cpu_rig.hpp"
 
@@ -20,7 +20,7 @@ int64_t threads = 0; // --threads=N
 constexpr int64_t hidden = 2048, feed_forward = 5632, heads = 32, kv_heads = 4, head_dim = 64,
                   vocabulary = 32000, slots = 1024;
 
-// What a benchmark calls, and the bytes that it moves.
+// The call to measure, and the bytes that it moves.
 struct Prepared {
     std::function<keel_status()> call;
     double bytes = 0;
@@ -28,7 +28,7 @@ struct Prepared {
 };
 using Prepare = std::function<Prepared(Rig &, int64_t m)>;
 
-// An op without state: `args` is filled in, planned, and called again and again.
+// Prepares an op without state: `args` is filled and planned once, then called repeatedly.
 template <typename Args, typename Fill>
 Prepared planned(Rig &rig, keel_op op,
                  keel_status (KEEL_CALL *keel_backend::*slot)(keel_ctx *, const Args *),
@@ -36,7 +36,7 @@ Prepared planned(Rig &rig, keel_op op,
     auto args = std::make_shared<Args>();
     args->h = {sizeof(Args), 0};
     auto tensors = std::make_shared<std::vector<keel_tensor>>();
-    tensors->reserve(16); // args point into it
+    tensors->reserve(16); // args point into it, so it must not reallocate
     fill(*args, *tensors);
     Prepared p;
     p.kernel = rig.plan(op, *args);
@@ -120,7 +120,7 @@ Prepared argmax(Rig &rig, int64_t m) {
                                    });
 }
 
-// The rows of m tokens into a cache of `slots`.
+// Appends the rows of m tokens to a cache of `slots` slots.
 Prepared append(Rig &rig, int64_t m, keel_dtype dtype) {
     auto layer = std::make_shared<Layer>();
     rig.make_layer(*layer, kv_heads, head_dim, dtype, slots);
@@ -138,7 +138,7 @@ Prepared append(Rig &rig, int64_t m, keel_dtype dtype) {
     return p;
 }
 
-// A compaction that keeps every other slot of each head.
+// A compaction that keeps every second slot of each head.
 Prepared gather(Rig &rig, keel_dtype dtype) {
     auto from = std::make_shared<Layer>(), to = std::make_shared<Layer>();
     rig.make_layer(*from, kv_heads, head_dim, dtype, slots);
@@ -210,7 +210,8 @@ int main(int argc, char **argv) {
     for (const auto &op : ops)
         for (const char *isa : isas)
             for (const int64_t m : {1, 512}) {
-                if (m > 1 && op.first == "kv_gather_f16") continue; // knows no rows
+                // kv_gather has no rows, so there is no chunk
+                if (m > 1 && op.first == "kv_gather_f16") continue;
                 const Prepare &prepare = op.second;
                 const std::string name = op.first + "/" + isa + "/m:" + std::to_string(m);
                 benchmark::RegisterBenchmark(

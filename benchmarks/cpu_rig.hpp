@@ -1,5 +1,5 @@
-// What the CPU plugin's micro-benchmarks share: the plugin through its C table, contexts, tensors
-// and caches with something in them.
+// Code that the micro-benchmarks of the CPU plugin share: the plugin through its C table, contexts,
+// tensors, and filled caches.
 #pragma once
 
 #include "plugin/host.hpp"
@@ -32,13 +32,13 @@ inline void check(keel_status status, const char *what) {
                              (error ? error->message : status_name(status)));
 }
 
-// The cache of one layer; slots of a head lie in blocks in scrambled order.
+// The cache of one layer. The slots of a head are in blocks in scrambled order.
 struct Layer {
     keel_tensor k, v, table, lengths, positions;
     keel_kv_view view;
 };
 
-// A context of the plugin and what was made in it.
+// A context of the plugin, and the objects that were made in it.
 class Rig {
   public:
     static constexpr int64_t block_slots = 64;
@@ -60,7 +60,7 @@ class Rig {
         backend().ctx_destroy(ctx);
     }
 
-    // Dense, in a buffer of its own.
+    // A contiguous tensor in its own buffer.
     keel_tensor tensor(keel_dtype dtype, const std::vector<int64_t> &shape) {
         keel_tensor t{};
         t.h = KEEL_HEADER(keel_tensor);
@@ -78,7 +78,7 @@ class Rig {
         buffers_.push_back(t.buffer);
         return t;
     }
-    // f32 with normal numbers in it.
+    // An f32 tensor of normally distributed numbers.
     keel_tensor filled(const std::vector<int64_t> &shape) {
         const keel_tensor t = tensor(KEEL_DTYPE_F32, shape);
         const int64_t n =
@@ -101,7 +101,7 @@ class Rig {
         std::iota(values.begin(), values.end(), 0);
         return integers({n}, values);
     }
-    // What made last so many tensors is given back.
+    // Frees the last n tensors.
     void drop(size_t n) {
         for (; n > 0; --n) {
             backend().buffer_destroy(ctx, buffers_.back());
@@ -109,7 +109,7 @@ class Rig {
         }
     }
 
-    // `length` slots of each head, filled by the backend itself. The layer stays where it is.
+    // Fills `length` slots of each head with the backend's own ops. The layer must not be moved.
     void make_layer(Layer &l, int64_t kv_heads, int64_t head_dim, keel_dtype dtype,
                     int64_t length) {
         const int64_t per_head = (length + block_slots - 1) / block_slots,
@@ -142,7 +142,7 @@ class Rig {
         drop(2);
     }
 
-    // Plans `args`, whose plan member is set, and says which kernel it will be.
+    // Plans `args` and sets its plan member. Returns the kernel's name.
     template <typename Args> std::string plan(keel_op op, Args &args) {
         check(backend().op_plan(ctx, op, reinterpret_cast<keel_op_args *>(&args), &args.plan),
               "op_plan");

@@ -1,10 +1,11 @@
-// What recorded steps (sync.replay) and steps ahead (sync.ahead) save on a GPU backend.
+// Measures the time that recorded steps (sync.replay) and steps ahead (sync.ahead) save on a GPU
+// backend.
 //
-//     decode_steps_bench MODEL BACKEND [--rounds 41] [--tokens 60] [--set KEY=VALUE ...]
+//   decode_steps_bench MODEL BACKEND [--rounds 41] [--tokens 60] [--set KEY=VALUE ...]
 //
-// A round decodes the same greedy text with and without. Which of the two comes first alternates,
-// so that a busy machine is busy for both. Medians are printed, and for the ratio of each round an
-// interval in which its median lies with 95% confidence.
+// A round decodes the same greedy text with and without them. Their order alternates from round to
+// round, so that other load on the machine affects both. The program prints medians. For the ratio
+// of each round it also prints a 95% confidence interval of the median.
 #include "run/generate.hpp"
 #include "run/pipeline.hpp"
 #include "run/session.hpp"
@@ -56,7 +57,7 @@ double median(std::vector<double> values) {
 void compare(const std::string &name, Pipeline &with, Pipeline &without, size_t rounds,
              int64_t tokens) {
     Cost a, b;
-    write_text(with, tokens, a); // compiles, and warms up
+    write_text(with, tokens, a); // compiles kernels and warms up
     write_text(without, tokens, b);
     a = b = {};
     std::vector<double> ratios;
@@ -67,7 +68,7 @@ void compare(const std::string &name, Pipeline &with, Pipeline &without, size_t 
         ratios.push_back(a.tokens_per_second.back() / b.tokens_per_second.back());
     }
     std::sort(ratios.begin(), ratios.end());
-    // The ranks of the interval, by the normal approximation of the binomial distribution.
+    // The ranks of the interval's ends, by the normal approximation of the binomial distribution.
     const auto off = static_cast<size_t>(0.98 * std::sqrt(static_cast<double>(rounds))) + 1;
     const size_t middle = rounds / 2, low = middle > off ? middle - off : 0,
                  high = std::min(middle + off, rounds - 1);

@@ -1,19 +1,20 @@
-// What an active eviction policy costs per decoded token, against `none` at the same cache length.
+// Measures the cost of an active eviction policy per decoded token, compared with `none` at the
+// same cache length.
 //
 //     policy_overhead_bench MODEL --policies none,random,snapkv,keydiff,h2o --depth 4096
 //         --pairs 6 [--set KEY=VALUE ...]
 //
-// A pair is a session under `none` and one under the policy, whose budget and slack add up to the
-// depth, both over a prompt of `depth` random tokens. They decode token by token in turn, in ABBA
-// order, so that drift of the machine falls on both, for one cycle: from one eviction to the next,
-// the eviction's own time in it. When the policy evicts, the other session is cut back to the same
-// length.
+// A pair is a session under `none` and a session under the policy, whose budget and slack add up to
+// the depth. Both read a prompt of `depth` random tokens. They decode tokens alternately in ABBA
+// order, so that drift of the machine affects both. A pair runs for one cycle: from one eviction to
+// the next, including the eviction's time. When the policy evicts, the other session is cut to the
+// same length.
 //
-// Where a session's memory lies makes it faster or slower by up to a percent for as long as it
-// lives, so steps of one pair are no independent readings: every pair has sessions of its own, made
-// from a saved prompt and in the other order than the pair before, and the interval is Student's t
-// over the pairs' ratios. `none` as a policy is the control: its ratio should be 1; `random` evicts
-// and costs next to nothing else.
+// The place of a session's memory changes its speed by up to a percent, for as long as the session
+// exists. So the steps of one pair are not independent measurements. Each pair has its own
+// sessions, made from a saved prompt, in the opposite order of the pair before. The interval is
+// Student's t over the ratios of the pairs. `none` as a policy is the control: its ratio should be
+// 1. `random` evicts and otherwise costs almost nothing.
 #include "eval/stats/distributions.hpp"
 #include "kv/store/state_io.hpp"
 #include "run/pipeline.hpp"
@@ -46,7 +47,7 @@ class MemoryWriter final : public StateWriter {
     std::vector<std::byte> &out_;
 };
 
-// A session behind a prompt that has not ended yet, to be made again and again.
+// A session that has read its prompt except for the end. It can be restored repeatedly.
 class SavedPrompt {
   public:
     SavedPrompt(Pipeline &pipeline, PolicySetup &plan, std::span<const int32_t> prompt)
@@ -79,9 +80,10 @@ double step_ms(Session &s, int32_t id) {
 
 int64_t length(Session &s) { return s.cache().cache().max_length(); }
 
-// Sums over one cycle, milliseconds.
+// Sums over one cycle, in milliseconds.
 struct Cycle {
-    double none = 0, policy = 0, eviction = 0; // eviction: what its step took beyond that of `none`
+    // eviction: time of the evicting step, minus that of the same step under `none`
+    double none = 0, policy = 0, eviction = 0;
     int64_t steps = 0;
 };
 
@@ -93,7 +95,7 @@ Cycle measure(Session &none, Session &policy, bool is_control, int64_t slack) {
     };
     if (is_control) policy.truncate(slack);
     none.truncate(length(none) - length(policy));
-    constexpr int64_t warm = 8; // steps that are not counted
+    constexpr int64_t warm = 8; // number of warm-up steps, which are not counted
     for (int64_t i = 0; i < warm; ++i) {
         const int32_t id = next();
         step_ms(none, id);
@@ -171,7 +173,7 @@ int main(int argc, char **argv) {
             prompt.push_back(static_cast<int32_t>(
                 random() % static_cast<uint32_t>(pipeline.model().vocab_size)));
         const int64_t budget = depth * 8 / 9,
-                      slack = budget / 8; // slack as it is unless somebody sets it
+                      slack = budget / 8; // the default slack
         const SavedPrompt full(pipeline, pipeline.policy_setup(), prompt);
         for (const std::string &name : policies) {
             PolicySetup *plan = &pipeline.policy_setup();

@@ -1,4 +1,5 @@
-# cmake -DSOURCE=DIR -DOUT=FILE -P BuildCommit.cmake: writes the commit of a source tree as a macro, if it changed. Run at each build.
+# Usage: cmake -DSOURCE=DIR -DOUT=FILE -P BuildCommit.cmake
+# If the commit of a source tree has changed, writes it as a macro. Runs at each build.
 set(commit "")
 find_program(git git)
 if(git)

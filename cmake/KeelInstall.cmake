@@ -1,6 +1,7 @@
-# What `cmake --install` puts where: the program, plugins, configs and docs for users; headers and a CMake package for authors of
-# plugins and of programs with Keel inside. Plugins install themselves (keel_add_plugin). Everything is found relative to the program,
-# so the tree may move.
+# Defines what `cmake --install` installs: the program, plugins, configs and docs for users; headers
+# and a CMake package for authors of plugins and of programs that use Keel as a library. Plugins
+# install themselves (keel_add_plugin). All files are found relative to the program, so the
+# installed tree may be moved.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -8,7 +9,7 @@ if(TARGET keel)
   install(TARGETS keel RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING PATTERN "*.yaml")
-# configs/ name the model as ../models/tiny
+# the files in configs/ name the model as ../models/tiny
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/keel/models)
 # The pages of docs/ and the files that they link, in the same folders as in the source tree.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
@@ -31,13 +32,13 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/core/include/keel DESTINATION ${CMAKE_IN
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 set_target_properties(keel_sdk PROPERTIES EXPORT_NAME sdk)
 install(TARGETS keel_sdk EXPORT keelTargets)
-# libkeel: header, target keel::keel. Plugins are found beside it.
+# libkeel: its header and the target keel::keel. Plugins are found next to the library.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/api/include/keel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS keel_api EXPORT keelTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT keelTargets NAMESPACE keel:: DESTINATION ${keel_package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/keelConfig.cmake.in ${PROJECT_BINARY_DIR}/keelConfig.cmake
   INSTALL_DESTINATION ${keel_package_dir})
-# While the major is 0 the ABI may change with each minor.
+# While the major version is 0, each minor version may change the ABI.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/keelConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/keelConfig.cmake ${PROJECT_BINARY_DIR}/keelConfigVersion.cmake
     ${PROJECT_SOURCE_DIR}/cmake/KeelPlugin.cmake ${PROJECT_SOURCE_DIR}/cmake/KeelPluginTests.cmake

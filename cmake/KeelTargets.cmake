@@ -1,16 +1,17 @@
-# How Keel's own libraries, programs and tests are declared: one place for warnings, sanitizers and labels.
+# Functions that declare Keel's own libraries, programs and tests. Warnings, sanitizers and labels
+# are set here.
 include(KeelEmbed)
 include(KeelPlugin)
-add_custom_target(keel_plugins) # all plugins that the tree ships
+add_custom_target(keel_plugins) # all plugins that Keel ships
 
 add_library(keel_flags INTERFACE)
 target_compile_options(keel_flags INTERFACE -Wall -Wextra -Wshadow -Wpointer-arith -Wno-missing-field-initializers -fno-math-errno -ffp-contract=off)
 if(CMAKE_UNITY_BUILD)
-  # The presets let CMake compile up to 12 files of a target as one. That is faster because their
-  # includes are read once. So a name in an anonymous namespace may stand only once in a target. The
-  # preset dev compiles each file alone and finds a missing include.
-  # Two warnings of GCC are wrong here: about types in anonymous namespaces, because their file is
-  # included by another; and, in GCC 12, about copies within a std::string that overlap.
+  # The presets let CMake compile up to 12 files of a target as one, which is faster because shared
+  # includes are read once. So a name in an anonymous namespace must be unique within a target. The
+  # preset dev compiles each file alone and finds missing includes. Two warnings of GCC are wrong in
+  # such builds: one about types in anonymous namespaces, because their file is included by another;
+  # and, in GCC 12, one about overlapping copies within a std::string.
   target_compile_options(keel_flags INTERFACE
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage;-Wno-restrict>)
 endif()
@@ -18,13 +19,14 @@ if(KEEL_WERROR)
   target_compile_options(keel_flags INTERFACE -Werror)
 endif()
 if(KEEL_SANITIZE)
-  # frame pointers: readable reports; no-recover: a finding fails the test that met it
+  # Frame pointers make reports readable. no-recover: a finding fails its test.
   add_compile_options(-fsanitize=${KEEL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${KEEL_SANITIZE})
 endif()
 
-# keel_quick_to_build(NAME [COLD]): where little time is spent when it runs, a sanitizer's checks are compiled without optimization, which
-# halves the time of the build. COLD: none is, so that builds for speed do not optimize it as the rest, either (a third of its time).
+# keel_quick_to_build(NAME [COLD]): for targets whose speed does not matter. Sanitizer builds do not
+# optimize the target, which halves the build time. COLD: release builds optimize it less than other
+# targets, which saves a third of its build time.
 function(keel_quick_to_build name)
   if(KEEL_SANITIZE)
     target_compile_options(${name} PRIVATE -O0)
@@ -33,17 +35,18 @@ function(keel_quick_to_build name)
   endif()
 endfunction()
 
-# keel_oracle(NAME): what computes slowly and plainly for tests to hold others against. A sanitizer's build optimizes it: there it is most of the
-# time of a run.
+# keel_oracle(NAME): a slow and plain implementation that tests compare others with. Sanitizer
+# builds optimize it, because it takes most of the time of a test run.
 function(keel_oracle name)
   if(KEEL_SANITIZE)
     target_compile_options(${name} PRIVATE -O2)
   endif()
 endfunction()
 
-# keel_layer(NAME SOURCES ... LINK ...): one layer of the core or room of eval. Includes name the layer ("model/safetensors.hpp",
-# "eval/stats/spread.hpp"). Each layer has an include root of its own, which holds nothing but a link to its folder. So a file sees only the
-# layers that its target links, and an arrow that points the wrong way does not build.
+# keel_layer(NAME SOURCES ... LINK ...): one layer of the core, or one folder of eval. Includes name
+# the layer ("model/safetensors.hpp", "eval/stats/spread.hpp"). Each layer has its own include root,
+# which contains only a link to its folder. So a file can only include the layers that its target
+# links, and a dependency in the wrong direction does not compile.
 function(keel_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
@@ -55,12 +58,13 @@ function(keel_layer name)
   file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${root}/${folder} SYMBOLIC)
   target_include_directories(${name} PUBLIC ${root})
   target_link_libraries(${name} PUBLIC keel_sdk ${ARG_LINK} PRIVATE keel_flags ${ARG_PRIVATE_LINK})
-  if(KEEL_FUZZ) # layers and fuzz targets report their coverage; only the targets link the fuzzer itself
+  # Layers and fuzz targets report their coverage. Only the targets link the fuzzer itself.
+  if(KEEL_FUZZ)
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
 endfunction()
 
-# keel_test_flags(NAME): how a test program is compiled.
+# keel_test_flags(NAME): the compiler flags of a test program.
 function(keel_test_flags name)
   target_link_libraries(${name} PRIVATE keel_flags Catch2::Catch2WithMain)
   keel_quick_to_build(${name})
@@ -68,22 +72,24 @@ function(keel_test_flags name)
     target_compile_options(${name} PRIVATE -O0) # compiles in about two thirds of the time of -O1
   endif()
   if(KEEL_SANITIZE MATCHES undefined)
-    # what the tests check is compiled with all checks; the expressions of the tests themselves are half of the code otherwise
+    # The tested code is compiled with all checks. Checks of the tests' own expressions would be
+    # half of the code.
     target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
   endif()
 endfunction()
 
-# keel_test_entries(NAME LIST TIMEOUT LABELS CASES...): a ctest entry for each case of a program that Catch's words CASES choose. LIST: a
-# name that no other list of entries has.
+# keel_test_entries(NAME LIST TIMEOUT LABELS CASES...): adds a ctest entry for each case of a
+# program that Catch's words CASES select. LIST: a name that is unique among all lists of entries.
 function(keel_test_entries name list timeout labels)
-  # A case that is not found fails: Catch would call it passed.
+  # If a case is not found, the entry must fail. By default, Catch would report it as passed.
   catch_discover_tests(${name} TEST_PREFIX "${name}: " TEST_SPEC ${ARGN} TEST_LIST ${list} EXTRA_ARGS --warn NoTests
     PROPERTIES TIMEOUT ${timeout})
-  # Labels by a script of our own, which ctest reads after the one with the cases: Catch's takes a list of labels apart.
+  # Labels are set by a script of our own, which ctest reads after the script with the cases.
+  # Catch's script would split a list of labels.
   set(file ${CMAKE_CURRENT_BINARY_DIR}/${list}_labels.cmake)
   set(more "")
   if(timeout GREATER 300)
-    set(more " COST ${timeout}") # begun first, so that no core waits for it in the end
+    set(more " COST ${timeout}") # starts first, so that no core waits for it at the end
   endif()
   file(WRITE ${file}
     "foreach(test IN LISTS ${list})\n"
@@ -93,12 +99,13 @@ function(keel_test_entries name list timeout labels)
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
-# keel_test(NAME LABELS fast [ONE_ENTRY] [TIMEOUT S] [GRID_TIMEOUT S] SOURCES ... LINK ...): a Catch2 program whose cases become ctest entries.
-# ONE_ENTRY: one ctest entry runs all cases, because a process for each takes longer than the cases. Catch names those that fail. Such a
-# program cannot skip a case: it does not link skip().
-# GRID_TIMEOUT: cases tagged [grid] have this limit and the label slow.
-# A case that calls skip() of tests/support/skip.hpp is reported as skipped.
-# KEEL_SOURCE_DIR and KEEL_BINARY_DIR reach the code as macros; models and configs are found through them.
+# keel_test(NAME LABELS fast [ONE_ENTRY] [TIMEOUT S] [GRID_TIMEOUT S] SOURCES ... LINK ...): a
+# Catch2 program whose cases become ctest entries. ONE_ENTRY: one ctest entry runs all cases,
+# because a process for each case takes longer than the case. Catch then names the cases that fail.
+# Such a program cannot skip a case: it does not link skip(). GRID_TIMEOUT: cases tagged [grid] have
+# this limit and the label slow. A case that calls skip() of tests/support/skip.hpp is reported as
+# skipped. The code gets KEEL_SOURCE_DIR and KEEL_BINARY_DIR as macros, with which it finds models
+# and configs.
 function(keel_test name)
   cmake_parse_arguments(ARG "ONE_ENTRY" "TIMEOUT;GRID_TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)

@@ -1,5 +1,5 @@
-# Cross-compiles for ARM64 Linux with Debian's g++-aarch64-linux-gnu against the libraries that scripts/aarch64-sysroot.sh unpacks, and
-# runs what it builds with qemu-user, where that is installed.
+# Cross-compiles for ARM64 Linux with Debian's g++-aarch64-linux-gnu and the libraries that
+# scripts/aarch64-sysroot.sh unpacks. If qemu-user is installed, it runs the built programs.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
@@ -15,7 +15,8 @@ if(NOT EXISTS ${sysroot}/complete)
   message(FATAL_ERROR "There is no sysroot in ${sysroot}: run scripts/aarch64-sysroot.sh, or set KEEL_AARCH64_SYSROOT to one that it made.")
 endif()
 
-# The compiler brings the C and C++ libraries; everything else comes from the sysroot, programs from this machine.
+# The C and C++ libraries belong to the compiler. All other libraries come from the sysroot.
+# Programs come from this machine.
 set(CMAKE_FIND_ROOT_PATH ${sysroot} /usr/aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
@@ -25,7 +26,8 @@ set(ENV{PKG_CONFIG_LIBDIR} ${sysroot}/usr/lib/aarch64-linux-gnu/pkgconfig:${sysr
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${sysroot})
 set(libraries ${sysroot}/usr/lib/aarch64-linux-gnu:${sysroot}/lib/aarch64-linux-gnu)
 foreach(kind EXE SHARED MODULE)
-  set(CMAKE_${kind}_LINKER_FLAGS_INIT "-Wl,-rpath-link,${libraries}") # libraries of libraries
+  # for libraries that other libraries need
+  set(CMAKE_${kind}_LINKER_FLAGS_INIT "-Wl,-rpath-link,${libraries}")
 endforeach()
 
 find_program(KEEL_QEMU_AARCH64 qemu-aarch64)

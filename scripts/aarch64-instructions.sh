@@ -1,7 +1,8 @@
 #!/bin/bash
-# Counts the instructions that the CPU backend's ops take on ARM64, under emulation: a stand-in for speed where there is no machine, and
-# the same on each run. Prints a Markdown table, one column for each instruction set: instructions per multiply-add (rows of elements:
-# per element), one thread. Needs what scripts/test-aarch64.sh needs, and gcc.
+# Counts the instructions of the CPU backend's ops on ARM64, under emulation. The counts replace
+# speed measurements if there is no ARM64 machine. They are the same on each run. Prints a Markdown
+# table with one column per instruction set: instructions per multiply-add, with one thread (ops on
+# rows of elements: per element). Needs gcc and what scripts/test-aarch64.sh needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${KEEL_AARCH64_BUILD:-build/aarch64}
@@ -22,7 +23,8 @@ for kind in $kinds; do
         "$build/bin/op_instructions" "${kind%:*}" "${kind#*:}" >"$work/labels"
     paste -d'|' "$work/labels" "$work/counts" >"$work/$kind"
 done
-# a line is KERNEL|WHAT|WORK|instructions COUNT; a kernel is named by its op and dtypes, then the instruction set and exact or fast
+# A line is KERNEL|WHAT|WORK|instructions COUNT. The kernel's name has its op, its dtypes, its
+# instruction set, and exact or fast.
 cd "$work"
 # shellcheck disable=SC2086 # a list of files
 awk -F'|' '

@@ -1,7 +1,9 @@
 #!/bin/sh
-# Unpacks the ARM64 Debian packages that Keel is linked with into a folder, for cmake/aarch64-linux-gnu.cmake:
-# aarch64-sysroot.sh [FOLDER] (default: $KEEL_AARCH64_SYSROOT, else build/aarch64-sysroot). Nothing is installed, the system's own
-# list of architectures stays as it is, and no root is needed: apt works in a folder of its own with the system's sources and keys.
+# Unpacks the ARM64 Debian packages that Keel links into a folder, for
+# cmake/aarch64-linux-gnu.cmake:
+#   aarch64-sysroot.sh [FOLDER]   (default: $KEEL_AARCH64_SYSROOT, else build/aarch64-sysroot)
+# It installs nothing, does not change the system's list of architectures, and needs no root: apt
+# works in its own folder, with the sources and keys of the system.
 set -eu
 cd "$(dirname "$0")/.."
 sysroot=${1:-${KEEL_AARCH64_SYSROOT:-$PWD/build/aarch64-sysroot}}
@@ -26,7 +28,7 @@ apt update
 for file in "$sysroot"/packages/*.deb; do
     dpkg-deb -x "$file" "$sysroot"
 done
-# Links that begin at / would lead to this machine's files.
+# Links that begin at / would point to files of this machine.
 find "$sysroot/usr" "$sysroot/lib" -type l -lname '/*' 2>/dev/null | while read -r link; do
     target=$(readlink "$link")
     ln -sfn "$sysroot$target" "$link"

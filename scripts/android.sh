@@ -1,10 +1,15 @@
 #!/bin/sh
-# Takes the android-arm64 build to a device and back with adb. NEVER TRIED: there was neither an NDK nor a device at hand.
-#   android.sh push [MODEL ...]   what was built, the configs and the named models (default: models/tiny), to /data/local/tmp/keel
-#   android.sh run ARGUMENTS ...  `keel ARGUMENTS` there: android.sh run run configs/quickstart.yaml
-#   android.sh collect [FOLDER]   what runs left in out/ there, to FOLDER (default: build/android-arm64/out)
-# KEEL_ANDROID_BUILD: the build folder (default: build/android-arm64). ANDROID_NDK_HOME and KEEL_ANDROID_PREFIX as for the build;
-# ANDROID_SERIAL chooses one of several devices, as adb has it.
+# Copies the android-arm64 build to a device, runs it and copies results back, with adb. NEVER
+# TESTED, because neither an NDK nor a device was available.
+#   android.sh push [MODEL ...]   copies the build, the configs and the named models (default:
+#                                 models/tiny) to /data/local/tmp/keel
+#   android.sh run ARGUMENTS ...  runs `keel ARGUMENTS` on the device, for example:
+#                                 android.sh run run configs/quickstart.yaml
+#   android.sh collect [FOLDER]   copies the results in the device's out/ to FOLDER (default:
+#                                 build/android-arm64/out)
+# KEEL_ANDROID_BUILD: the build folder (default: build/android-arm64).
+# ANDROID_NDK_HOME and KEEL_ANDROID_PREFIX: as for the build. ANDROID_SERIAL: chooses one of several
+# devices, as in adb.
 set -eu
 cd "$(dirname "$0")/.."
 build=${KEEL_ANDROID_BUILD:-build/android-arm64}
@@ -29,7 +34,7 @@ push)
     ;;
 run)
     line=
-    for word in "$@"; do # each word quoted for the shell over there
+    for word in "$@"; do # quotes each word for the device's shell
         line="$line '$(printf '%s' "$word" | sed "s/'/'\\\\''/g")'"
     done
     exec adb shell "cd $there && LD_LIBRARY_PATH=$there/lib bin/keel$line"

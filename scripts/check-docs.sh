@@ -41,7 +41,7 @@ extract() {
         inside && file != "" { print >file }'
 }
 
-# A link of an installed page leads to an installed file.
+# Every link of an installed page must lead to an installed file.
 broken=$(find "$PREFIX/share/keel" -name '*.md' | while read -r page; do
     grep -oE '\]\([^)# ]+' "$page" | sed 's/^](//' | grep -vE '^[a-z]+:' | while read -r link; do
         [ -e "$(dirname "$page")/$link" ] || printf '  %s: %s\n' "${page#"$PREFIX/"}" "$link"

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Checks that each layer includes only the layers that the table below allows: check-layers.sh [FOLDER]
-# (default: this tree). Prints each include that is not allowed and exits with 1.
+# Checks that each layer includes only the layers that the table below allows: check-layers.sh
+# [FOLDER] (default: this tree). Prints each include that is not allowed and exits with 1.
 #
-# A layer is the longest folder of the table that holds the file. Headers of the SDK (<keel/...>) are
-# open to all layers; plugins see nothing else of the core. CMake holds the core and eval to their
-# links as well; this table is stricter, because it does not follow links of links.
+# The layer of a file is the longest folder in the table that contains the file. All layers may
+# include the headers of the SDK (<keel/...>). Plugins may include nothing else of the core. CMake
+# also restricts the core and eval to their linked targets. This table is stricter, because CMake
+# allows targets that are linked indirectly.
 #
 # A name without a slash is a folder of core/, except in the first column.
 set -eu
@@ -117,7 +118,7 @@ wrong=$(printf '%s\n' "$sources" | grep -vE '^(core|api)/include/' |
         target = $0; sub(/^[^"]*"/, "", target); sub(/".*/, "", target)
         from = layer_of(file)
         if (from == "") { print $0 ": the file is in no layer of scripts/check-layers.sh"; next }
-        if (target !~ /\//) next # in its own folder
+        if (target !~ /\//) next # an include in the same folder
         top = from; sub(/\/.*/, "", top)
         to = target_layer(top, target)
         if (to == from) next

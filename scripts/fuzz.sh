@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the fuzz targets (in the tree of the preset asan) and runs each: fuzz.sh [SECONDS of each]
-# Default: about 80 s in all, without the build, and at most 60 s each.
+# By default all runs together take about 80 s, and each at most 60 s, without the build.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install-packages.sh check

@@ -1,6 +1,8 @@
 #!/bin/sh
-# Installs the Debian packages of scripts/packages.txt that are missing: install-packages.sh build | test | check | cross.
-# A step takes the packages of the steps before it along. Needs root (or sudo) only if something is missing.
+# Installs missing Debian packages of scripts/packages.txt: install-packages.sh build | test | check
+# | cross
+# Each step includes the packages of the steps before it. Needs root (or sudo) only if a package is
+# missing.
 set -eu
 step=${1:-build}
 list=$(dirname "$0")/packages.txt

@@ -1,5 +1,6 @@
 #!/bin/sh
-# From a fresh clone to text: installs what is missing, builds the runtime and its plugins, runs configs/quickstart.yaml.
+# Runs a fresh clone: installs missing packages, builds the runtime and its plugins, and runs
+# configs/quickstart.yaml.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install-packages.sh build

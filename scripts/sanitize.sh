@@ -1,14 +1,14 @@
 #!/bin/sh
-# Builds with a sanitizer and runs tests labelled fast or isa: sanitize.sh asan | tsan. Leaves out
-# what takes long; the patterns below say what.
+# Builds with a sanitizer and runs tests labelled fast or isa: sanitize.sh asan | tsan
+# Slow tests are left out; see the patterns below.
 set -eu
 cd "$(dirname "$0")/.."
 case ${1:-} in asan | tsan) ;; *) echo "usage: $0 asan|tsan" >&2; exit 2 ;; esac
 scripts/install-packages.sh check
 cmake --preset "$1" -DKEEL_BUILD_BENCHMARKS=OFF >/dev/null
 if [ "$1" = tsan ]; then
-    # The programs that use several threads. Of the CPU backend the wide kernels run: they share work
-    # among threads as the scalar ones do.
+    # The programs that use several threads. Of the CPU backend only the wide kernels run, because
+    # the scalar kernels share work among threads in the same way.
     programs="platform_tests plugin_tests cpu_tests cpu_attention_tests device_tests
         run_tests api_tests"
     # shellcheck disable=SC2086 # a list of words
@@ -21,5 +21,5 @@ if [ "$1" = tsan ]; then
         -E "^run_tests:.*(session|pinned|system prompt|scores|leave)"
 fi
 cmake --build --preset asan
-# Left out for time: shards, mpirun and resuming of experiments.
+# These are left out because they take long: shards, mpirun and resuming of experiments.
 exec ctest --preset asan -j "$(nproc)" -E "^ab_command_tests:.*(shards|mpirun|killed)"

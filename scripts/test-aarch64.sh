@@ -1,7 +1,9 @@
 #!/bin/bash
-# Cross-builds for ARM64 and runs the CPU backend's tests labelled isa under emulation, on the processors that are named:
-# test-aarch64.sh [neoverse-n1] [max] (default: both). neoverse-n1 has NEON and dotprod, max all that there are kernels for; what the
-# first has run the second leaves out. Any other of qemu-aarch64 runs all that it has. Emulation is some 30 times slower than a machine.
+# Cross-builds for ARM64 and runs the CPU backend's tests labelled isa under emulation, on the named
+# processors: test-aarch64.sh [neoverse-n1] [max] (default: both).
+# neoverse-n1 has NEON and dotprod. max has all instruction sets that have kernels. Tests that ran
+# on the first are not run again on the second. Any other processor of qemu-aarch64 runs all tests
+# that it can. Emulation is about 30 times slower than a real processor.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- neoverse-n1 max
@@ -18,6 +20,7 @@ for processor in "$@"; do
     *) sets="" tests="^($(echo "$programs" | tr ' ' '|')):|^conformance: cpu " ;;
     esac
     printf '\n--- ARM64, %s\n' "$processor"
-    # QEMU makes /proc/self/smaps up, flags and all, so what a mapping was advised to be cannot be read there.
+    # QEMU invents the content of /proc/self/smaps, including the flags. So tests cannot read there
+    # which advice was given for a mapping.
     QEMU_CPU=$processor KEEL_TEST_ISAS=$sets ctest --preset aarch64-test -j "$(nproc)" -R "$tests" -E "a reservation takes no huge pages"
 done

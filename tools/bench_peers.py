@@ -67,7 +67,7 @@ class Peer:
         return results
 
     def run_batched(self, model, threads, depth, decode):
-        """tokens/s of one sequence behind a prompt of `depth` tokens"""
+        """tokens/s of one sequence after a prompt of `depth` tokens"""
         row = run_json([self.batched, "-m", model, "-t", str(threads), "-c", str(depth + decode), "-npp", str(depth),
                         "-ntg", str(decode), "-npl", "1", "--output-format", "jsonl"] + self.command[1:])
         return row["speed_tg"]
@@ -110,10 +110,11 @@ def run_json(command):
 
 
 def interval(values):
-    """The median and, by order statistics, its 95% interval; of fewer than six values their range."""
+    """The median and its 95% interval by order statistics. For fewer than six values, the interval
+    is their range."""
     values = sorted(values)
     n, k = len(values), 0
-    # the largest k for which P(fewer than k + 1 of n fair coins show heads) stays at 2.5%
+    # the largest k with P(at most k of n fair coins show heads) <= 2.5%
     tail = 0.0
     for i in range(n):
         tail += math.comb(n, i) / 2.0 ** n

@@ -42,7 +42,8 @@ WORDS = ("Lily box red key 72 Tom jar stone Anna 508 garden blue ring Ben hat co
 
 
 def recall_prompts():
-    """(prompt, tokens to generate): what the answer is stands in the prompt, and no more tokens are asked for than it has."""
+    """(prompt, tokens to generate). The prompt contains the answer, and the number of tokens is
+    that of the answer."""
     prompts = []
     for i in range(8):
         saying = " ".join((WORDS[i * 5:] + WORDS)[:24])
@@ -120,7 +121,8 @@ def run(command):
 
 
 def keel_tokens(args, file, prompt, tokens):
-    """Of each token that Keel generates: its text, and how much likelier (nats) it is than the next."""
+    """For each token that Keel generates: its text, and the lead of its log-probability over the
+    second best token, in nats."""
     command = [args.keel, "run", file, "-p", prompt, "--greedy", "-n", str(tokens), "--json", "-q", "--logprobs", "2"]
     for setting in args.set:
         command += ["--set", setting]
@@ -129,7 +131,8 @@ def keel_tokens(args, file, prompt, tokens):
 
 
 def first_difference(tokens, theirs):
-    """None if the texts are the same, else the number of Keel's token in which they part, from 1, and its lead."""
+    """None if the texts are the same, else the number (from 1) of Keel's first different token, and
+    its lead."""
     text = ""
     for number, (token, lead) in enumerate(tokens, 1):
         text += token
@@ -142,7 +145,7 @@ def llama_text(args, file, prompt, tokens):
     program = os.path.join(args.llama, "llama-simple")
     out = run([program, "-m", file, "-n", str(tokens), "-ngl", "0", prompt])
     out = out.decode(errors="replace")
-    at = out.find(prompt)  # it prints the prompt's tokens first, the one that begins a text too
+    at = out.find(prompt)  # the output starts with the prompt's tokens, including the begin token
     if at < 0:
         sys.exit("llama-simple did not print the prompt %r: %r" % (prompt, out))
     return out[at + len(prompt):].rstrip("\n")

@@ -36,7 +36,8 @@ def token_count(program, text):
 
 
 def evicted(program, policy, folder):
-    """What the policy leaves of each layer and head: runs of token numbers, and the answer."""
+    """The tokens that the policy keeps in each layer and head, as runs of token numbers, and the
+    answer."""
     log = pathlib.Path(folder) / f"{policy}.jsonl"
     answer = keel(program, "run", MODEL, "-f", PROMPT, "-n", 6, "--greedy", "-q", "--policy", policy, "--budget", BUDGET,
                   "--set", f"policy.log={log}", "--set", "policy.log_positions=true",

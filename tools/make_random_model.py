@@ -56,7 +56,7 @@ ARCHITECTURES = {
 POST_NORMS, HEAD_NORMS, WINDOWED = ("gemma2", "gemma3"), ("qwen3", "gemma3"), ("mistral", "qwen2", "qwen3", "gemma2", "gemma3")
 DTYPES = {"f32": ("F32", "float32", 4), "f16": ("F16", "float16", 2), "bf16": ("BF16", "bfloat16", 2)}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
-PIECE = 1 << 21  # elements made at a time
+PIECE = 1 << 21  # number of elements generated at a time
 HEADER_ALIGNMENT = 64
 
 
@@ -91,7 +91,8 @@ def encode(values, dtype):
     """float32 values as little-endian bytes of the dtype."""
     if dtype == "bf16":
         bits = values.view(np.uint32)
-        rounded = bits + 0x7FFF + ((bits >> 16) & 1)  # to nearest, ties to even; the values are finite
+        # rounds to nearest, ties to even; all values are finite
+        rounded = bits + 0x7FFF + ((bits >> 16) & 1)
         return (rounded >> 16).astype("<u2").tobytes()
     return values.astype({"f32": "<f4", "f16": "<f2"}[dtype]).tobytes()
 
@@ -112,7 +113,8 @@ def pieces(name, shape, dtype, seed, std, norm):
 
 
 def split(entries, element_bytes, limit):
-    """Cut the list of tensors into shards of at most `limit` bytes each (0: one shard; a larger tensor stands alone)."""
+    """Cut the list of tensors into shards of at most `limit` bytes each (0: one shard; a larger
+    tensor gets its own shard)."""
     shards, size = [[]], 0
     for name, shape in entries:
         nbytes = int(np.prod(shape)) * element_bytes
@@ -133,7 +135,7 @@ def write_shard(path, entries, a, progress):
         at = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % HEADER_ALIGNMENT)
-    # written beside and renamed: a program that has the old file mapped keeps it whole
+    # Write a new file and rename it: a program that has mapped the old file keeps the old content.
     with open(path + ".part", "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
         for name, shape in entries:
@@ -161,7 +163,8 @@ def config(m, dtype):
 
 
 def flavour(m):
-    """What an architecture's config.json says beside Llama's, with the numbers that its authors publish."""
+    """The keys of an architecture's config.json that Llama's does not have, with the numbers that
+    its authors publish."""
     out, arch = {}, m["arch"]
     if arch == "mistral":
         out["sliding_window"] = m["window"] or None
@@ -179,7 +182,7 @@ def flavour(m):
 
 
 def adopt_special_tokens(source, m, a):
-    """The begin and end tokens of the folder that the tokenizer comes from, where no option says otherwise."""
+    """The begin and end tokens of the tokenizer's folder, unless an option sets them."""
     path = os.path.join(source, "config.json")
     if not os.path.exists(path):
         return

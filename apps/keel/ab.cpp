@@ -33,12 +33,12 @@ struct AbArguments {
     std::string file, output, shard;
     std::vector<std::string> sets;
     int64_t items = 0;
-    uint32_t batch = 0; // 0: the file's
+    uint32_t batch = 0; // 0: the value of the file
     bool again = false, dry_run = false, json = false;
 };
 
-// What numbers depend on beside the file: a build that no commit names is told by the program's
-// size and time.
+// Facts besides the file on which results depend. If the build has no exact commit, the program's
+// size and time identify it.
 std::string circumstances() {
     const std::string commit = build_commit();
     std::string text = fmt::format("{} {}", KEEL_VERSION, commit);
@@ -66,12 +66,12 @@ AbShard shard_of(const AbArguments &a) {
     return asked;
 }
 
-// Progress on a terminal; else a line now and then.
+// Shows progress: a bar on a terminal, otherwise a line from time to time.
 class Steps {
   public:
     explicit Steps(bool quiet) : quiet_(quiet) {}
 
-    // `found` of those done were there before.
+    // `found` of the `done` items were already there.
     void operator()(uint64_t done, uint64_t total, uint64_t found) {
         check_interrupt();
         console().progress("items", done, total, Console::Unit::items, found);
@@ -158,9 +158,10 @@ int run_ab(const AbArguments &a, const Program &program) {
     }
     const std::string key = fmt::format("{} items {}", experiment.hash, a.items);
     const bool last = finish_ab_shard(folder, shard, key, [&](const std::vector<fs::path> &shards) {
-        const AbFileLock lock(folder / ".results.jsonl.lock", false); // against a run of the whole
+        // excludes a run of the whole experiment
+        const AbFileLock lock(folder / ".results.jsonl.lock", false);
         merge_ab_shards(shards, folder,
-                        true); // what is there is of shards that were fewer, or had fewer items
+                        true); // the old result may come from fewer shards or fewer items
         print_results(a, folder);
     });
     if (!last && !program.quiet)

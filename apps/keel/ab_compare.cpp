@@ -18,13 +18,14 @@
 namespace keel::cli {
 namespace {
 
-// Neither a failed run (1) nor a wrong request (2): a gate can tell them apart.
+// An exit code of its own, so that a gate can tell this result from a failed run (1) and a wrong
+// request (2).
 constexpr int found_worse = 3;
 
 struct AbCompareArguments {
     std::string first, second;
     std::vector<std::string> margins; // "METRIC=VALUE"
-    double confidence = -1;           // below 0: the first experiment's
+    double confidence = -1;           // below 0: the value of the first experiment
     AbCompareOptions options;
     bool json = false;
 };

@@ -20,11 +20,11 @@ struct BenchArguments {
     std::vector<int64_t> sequences = {1};
     BenchOptions bench;
     TraceOption trace;
-    int64_t probe_mib = -1; // -1: as large as it should be
+    int64_t probe_mib = -1; // -1: a suitable size
     bool json = false;
 };
 
-// What is asked for twice is measured once.
+// A number that is given twice is measured once.
 void drop_repeats(std::vector<int64_t> &numbers) {
     std::vector<int64_t> kept;
     for (const int64_t n : numbers)
@@ -34,7 +34,7 @@ void drop_repeats(std::vector<int64_t> &numbers) {
 
 int run_bench_command(const BenchArguments &a) {
     pipeline::PipelineConfig config = a.pipeline.load();
-    if (*config.policy.log) { // random ids evicted again and again are nobody's log
+    if (*config.policy.log) { // a log of repeatedly evicted random ids would be useless
         config.policy.log.value.reset();
         log().info("policy.log: bench writes none");
     }
@@ -42,7 +42,7 @@ int run_bench_command(const BenchArguments &a) {
     PipelineOptions options;
     options.host = std::make_shared<HostServices>();
     options.progress = show_progress;
-    options.need_tokenizer = false; // random ids will do
+    options.need_tokenizer = false; // the prompt consists of random ids
     options.batch =
         static_cast<uint32_t>(*std::max_element(a.sequences.begin(), a.sequences.end()));
     const InterruptGuard guard(*options.host);

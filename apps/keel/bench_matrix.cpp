@@ -33,9 +33,10 @@ struct MatrixReportArguments {
 
 int run_matrix(const MatrixArguments &a, const Program &program) {
     pipeline::require_path(a.file, "a matrix (.yaml)");
-    const BenchMatrix matrix = load_matrix(a.file, "cpu"); // as for a model without a pipeline
+    // the default for a model without a pipeline
+    const BenchMatrix matrix = load_matrix(a.file, "cpu");
     const std::vector<MatrixRun> runs = matrix_runs(matrix);
-    HostServices host; // for Ctrl-C alone: each run is a process of its own
+    HostServices host; // only for Ctrl-C, because each run is a process of its own
     const InterruptGuard guard(host);
     const auto load = [](const fs::path &model, const std::vector<std::string> &sets) {
         check_interrupt();

@@ -1,6 +1,6 @@
 #include "build_info.hpp"
 
-#include "build_commit.inc" // made by cmake/BuildCommit.cmake
+#include "build_commit.inc" // written by cmake/BuildCommit.cmake
 
 namespace keel::cli {
 

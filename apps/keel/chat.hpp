@@ -15,28 +15,30 @@ namespace keel::cli {
 
 struct ChatSettings {
     std::optional<std::string> system;
-    std::string chat_template; // of the first model, a name; empty: what its files say
-    // Of the command line, for models that /switch loads too.
-    std::vector<std::string> overrides; // as --set takes them
+    // name of the first model's template; empty: the template that the model's files name
+    std::string chat_template;
+    // From the command line. These also apply to models that /switch loads.
+    std::vector<std::string> overrides; // in the form of --set
     std::vector<std::string> stop;      // empty: the pipeline's
-    std::string load;                   // a saved chat to go on with
+    std::string load;                   // a saved chat to continue
     bool stats = false, quiet = false;
-    TraceOption trace; // of each model that is loaded
+    TraceOption trace; // records each model that is loaded
 };
 
-// A chat on the terminal, or over pipes: a question a line, lines that begin with '/' are commands.
+// A chat on the terminal or over pipes. Each line is a question. Lines that begin with '/' are
+// commands.
 class Chat {
   public:
-    // Loads the pipeline. Throws what that throws.
+    // Loads the pipeline. Throws the errors of loading.
     Chat(const pipeline::PipelineConfig &config, std::shared_ptr<HostServices> host,
          ChatSettings settings);
 
-    // Runs until the input ends, /exit, or Ctrl-C outside an answer (which throws Interrupted).
-    // Returns the exit code: 1 if a line from a pipe failed.
+    // Runs until the input ends, /exit, or a Ctrl-C while no answer is generated (which throws
+    // Interrupted). Returns the exit code: 1 if a line from a pipe failed.
     int run(LineReader &reader);
 
   private:
-    // A loaded model with what was said. In this order: each lives on the one before.
+    // A loaded model and its conversation. The order matters: each member uses the one before it.
     struct Running {
         std::unique_ptr<Pipeline> pipeline;
         std::unique_ptr<Session> session;
@@ -44,8 +46,8 @@ class Chat {
     };
     Running load(const pipeline::PipelineConfig &config, const std::string &chat_template,
                  const std::optional<std::string> &system) const;
-    // Handles one line of the input. True: it succeeded. Throws the errors of answering if the run
-    // itself failed.
+    // Handles one line of input. Returns true if it succeeded. Throws the errors of answering if
+    // the run itself failed.
     bool perform(const std::string &line);
     void greet() const;
     void answer(const std::string &question);
@@ -53,8 +55,9 @@ class Chat {
     void switch_to(std::string_view arguments);
     void switch_backend(Engine &engine);
     void check_switch_target(const std::string &target) const;
-    void command(std::string_view line);                           // without its '/'
-    std::optional<std::string> question(LineReader &reader) const; // lines that end in '\' go on
+    void command(std::string_view line); // `line` without its '/'
+    // a line that ends in '\' is continued
+    std::optional<std::string> question(LineReader &reader) const;
 
     std::shared_ptr<HostServices> host_;
     ChatSettings settings_;

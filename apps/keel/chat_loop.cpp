@@ -20,7 +20,7 @@
 namespace keel::cli {
 namespace {
 
-constexpr int64_t answer_tokens = 1024; // of an answer at most, where nothing says otherwise
+constexpr int64_t answer_tokens = 1024; // the most tokens of an answer if no other limit is set
 
 struct ChatCommand {
     std::string_view name, arguments, doc;
@@ -56,7 +56,7 @@ GenerateOptions answer_options(const pipeline::PipelineConfig &config) {
     return options;
 }
 
-// Whether an override, as --set takes it, says which model to load.
+// Whether an override, in the form of --set, chooses the model to load.
 bool names_model(std::string_view override) {
     const std::string_view key = trimmed(override.substr(0, override.find('=')));
     return key == "model.path" ||
@@ -150,7 +150,7 @@ bool Chat::perform(const std::string &line) {
             answer(line.starts_with("//") ? line.substr(1) : line);
         }
         return true;
-    } catch (const Interrupted &) { // while a model was loaded
+    } catch (const Interrupted &) { // Ctrl-C while a model was loaded
         console().clear_progress();
         say("interrupted");
         return true;
@@ -168,12 +168,12 @@ bool Chat::perform(const std::string &line) {
         return false;
     } catch (const std::bad_alloc &) {
         if (!is_command) throw;
-        return refuse("out of memory"); // a chat is not lost over a command
+        return refuse("out of memory"); // a failing command should not end the chat
     }
 }
 
-// What a session did between two readings; all of it if it was reset in between. Sizes are those of
-// now.
+// The counters of a session between two readings, or all of them if it was reset in between. Sizes
+// are the current ones.
 static SessionStats since(const SessionStats &before, SessionStats now) {
     if (now.prefill_tokens < before.prefill_tokens || now.decode_tokens < before.decode_tokens ||
         now.evictions < before.evictions)
@@ -228,7 +228,7 @@ void Chat::show_stats() const {
                     session.cache().cache().max_length(), running_.pipeline->context()));
 }
 
-// On another of the pipeline's backends, with the cache.
+// Moves the session, with its cache, to another of the pipeline's backends.
 void Chat::switch_backend(Engine &engine) {
     const size_t known = running_.session->stats().moves.size();
     switch (running_.session->switch_to(engine)) {
@@ -241,7 +241,7 @@ void Chat::switch_backend(Engine &engine) {
                              : fmt::format("on {} now", engine.name));
 }
 
-// What is neither a backend nor a file is a slip of the pen in the name of one.
+// A target that is neither a backend nor a file is probably a misspelled backend.
 void Chat::check_switch_target(const std::string &target) const {
     std::error_code error;
     const bool is_hybrid = running_.pipeline->config().hybrid.is_given();
@@ -255,14 +255,14 @@ void Chat::check_switch_target(const std::string &target) const {
                 printable(target, 100), fmt::join(names, ", "), did_you_mean(target, names));
 }
 
-// The old model stays until the new one is there: what cannot be loaded costs nothing.
+// The old model is kept until the new one is loaded, so a failed load loses nothing.
 void Chat::switch_to(std::string_view arguments) {
     std::istringstream words{std::string(arguments)};
     std::string target, word, chat_template;
     std::vector<std::string> sets;
     bool has_stop = false;
     for (const std::string &given : settings_.overrides)
-        if (!names_model(given)) sets.push_back(given); // TARGET says that now
+        if (!names_model(given)) sets.push_back(given); // TARGET replaces these
     words >> target;
     while (words >> word) {
         if (word != "--template") {

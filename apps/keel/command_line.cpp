@@ -1,4 +1,4 @@
-// The only file that uses CLI11, which splits words among options and lays out the help.
+// The only file that uses CLI11. CLI11 assigns words to options and formats the help.
 #include "command_line.hpp"
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,7 @@
 namespace keel::cli {
 namespace {
 
-// The part of an option's help between its names and its description.
+// The part of an option's help between its names and its description: the value.
 std::string help_of_value(const Command &command, const Option &option, bool is_required) {
     std::string text = option.value_name;
     if (option.takes_many) text += " ...";
@@ -29,7 +29,7 @@ CLI::Option *declare(CLI::App &app, const Option &option, bool is_required) {
     declared->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     if (option.takes_many)
         declared->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
-    // An option that takes many words leaves those that required arguments need.
+    // CLI11 then reserves words for required arguments when an option takes many words.
     if (option.kind == Option::Kind::argument) declared->required(is_required);
     return declared;
 }
@@ -59,7 +59,7 @@ CommandLine read_command_line(const Command &program, const Words &words) {
                       words.end());
 
     CLI::App app;
-    app.set_help_flag(); // none: --help is one of the command's own flags
+    app.set_help_flag(); // CLI11 should add no --help, because it is one of the command's own flags
     app.allow_extras();
     std::vector<std::pair<const Option *, const CLI::Option *>> all;
     for (const Option &option : line.command->options)
@@ -67,7 +67,7 @@ CommandLine read_command_line(const Command &program, const Words &words) {
     try {
         std::vector<std::string> backwards(line.words.rbegin(), line.words.rend());
         app.parse(backwards);
-    } catch (const CLI::RequiredError &) { // take_values() finds the same
+    } catch (const CLI::RequiredError &) { // take_values() reports this
     } catch (const CLI::ArgumentMismatch &) {
         line.lacks_value = true;
     }

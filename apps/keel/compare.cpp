@@ -20,14 +20,14 @@ struct CompareArguments {
     std::string against;
     std::vector<std::string> against_sets;
     std::optional<std::string> prompt;
-    int64_t tokens = 0; // random ones; 0: the prompt
+    int64_t tokens = 0; // number of random tokens; 0: use the prompt
     int64_t steps = 8;
-    double bound = -1; // below 0: the table's
+    double bound = -1; // negative: the value of the table
     std::string save;
     bool no_save = false, no_resync = false, json = false;
 };
 
-// "reference": the same pipeline, computed by the core's reference.
+// "reference": the same pipeline, computed by the core's reference backend.
 pipeline::PipelineConfig second_config(const CompareArguments &a,
                                        const pipeline::PipelineConfig &first) {
     if (is_reference(a.against)) {
@@ -67,7 +67,8 @@ bool is_taken(const fs::path &folder) {
     return fs::exists(folder, error) && !fs::is_empty(folder, error);
 }
 
-// Where the inputs of the first op beyond its bound go; never over something that is there.
+// The folder for the inputs of the first op beyond its bound. An existing folder is never
+// overwritten.
 std::optional<fs::path> save_folder(const CompareArguments &a) {
     if (a.no_save) return std::nullopt;
     if (!a.save.empty()) {

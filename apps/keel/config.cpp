@@ -54,15 +54,15 @@ int check(const ConfigOptions &o) {
     return 0;
 }
 
-// As the new file's folder would name the model, unless that leads through too many parents.
+// The model's path relative to the new file's folder. If that has too many "..", the absolute path.
 std::string path_from(const fs::path &folder, const fs::path &model) {
     const fs::path relative = absolute_path(model).lexically_relative(absolute_path(folder));
     const auto parents = std::count(relative.begin(), relative.end(), fs::path(".."));
     return relative.empty() || parents > 2 ? absolute_path(model).string() : relative.string();
 }
 
-// The backend as the new file names it, which has to be one. A path is written absolute: it is not
-// known where the file will lie.
+// The backend's name for the new file. It must be a backend. A path is made absolute, because the
+// place of the new file is unknown.
 std::string checked_backend(const std::string &given) {
     if (is_reference(given)) return given;
     const std::string backend = is_plugin_path(given) ? absolute_path(given).string() : given;
@@ -75,7 +75,8 @@ std::string new_pipeline(const ConfigOptions &o) {
     const fs::path model = pipeline::model_folder(o.model);
     const auto source = open_model_source(model);
     const Fit fit = fit_to_memory(*source, memory_info());
-    const fs::path parent = fs::path(o.output).parent_path(); // empty for a bare name
+    // empty for a file name without a folder
+    const fs::path parent = fs::path(o.output).parent_path();
     const fs::path folder = parent.empty() ? fs::path(".") : parent;
     std::vector<pipeline::InitValue> values = {
         {"model.path", path_from(folder, model), {}},
@@ -97,7 +98,7 @@ std::string new_pipeline(const ConfigOptions &o) {
     return pipeline::init_yaml(values);
 }
 
-// A new file; never over another one, and nothing half-written stays.
+// Writes a new file. An existing file is never replaced, and a partly written file is removed.
 void write_new(const std::string &path, const std::string &text) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0 && errno == EEXIST)

@@ -64,8 +64,8 @@ std::string types_text(const KvShape &kv) {
                                                         keel_dtype_name(kv.value_dtype));
 }
 
-// "f16 cache of up to 512 tokens at 12 KiB each"; of a hybrid whose backends keep other types all
-// of them, by name.
+// For example "f16 cache of up to 512 tokens at 12 KiB each". If the backends of a hybrid have
+// different types, all are listed with the backend's name.
 std::string cache_text(const Pipeline &pipeline) {
     const auto &engines = pipeline.engines();
     const auto same = [&](const auto &engine) {
@@ -75,7 +75,8 @@ std::string cache_text(const Pipeline &pipeline) {
                 bytes = format_bytes(pipeline.engines().kv_bytes_per_token());
     if (!std::all_of(engines.begin(), engines.end(), same)) {
         std::vector<std::string> of_each, bytes_of_each;
-        for (const auto &engine : engines) { // one that has several ranges of layers is told once
+        // a backend with several ranges of layers is listed once
+        for (const auto &engine : engines) {
             const std::string text =
                 fmt::format("{} on {}", types_text(engine->kv_shape), engine->name);
             if (std::find(of_each.begin(), of_each.end(), text) != of_each.end()) continue;

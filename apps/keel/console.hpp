@@ -12,9 +12,9 @@ namespace keel::cli {
 // message.
 struct OutputClosed {};
 
-// The two streams of the program. Results go to standard output; messages, progress and the closing
-// line to standard error. The progress bar and messages share a screen, so both pass through here.
-// Thread-safe: plugins log from their own threads.
+// The two streams of the program. Results go to standard output. Messages, progress and the closing
+// line go to standard error. The progress bar and messages share a screen, so both pass through
+// this class. Thread-safe, because plugins log from their own threads.
 class Console {
   public:
     enum class Unit { bytes, tokens, items };
@@ -26,20 +26,20 @@ class Console {
     bool out_is_terminal() const noexcept { return out_is_terminal_; }
     bool err_is_terminal() const noexcept { return err_is_terminal_; }
 
-    // Writes to standard output at once. Throws OutputClosed, or Error(runtime) where it cannot be
-    // written.
+    // Writes to standard output at once. Throws OutputClosed, or Error(runtime) if writing fails.
     void out(std::string_view text);
-    // Ends a line of standard output that was begun. Never throws.
+    // If a line of standard output was begun, ends it. Never throws.
     void end_line() noexcept;
-    // One line of standard error; `colour` is an SGR number for its beginning up to the first ": ",
-    // on terminals only.
+    // Writes one line to standard error. On a terminal, `colour` is an SGR number for the start of
+    // the line, up to the first ": ".
     void message(std::string_view head, std::string_view text, int colour = 0) noexcept;
-    // Text as it is to standard error, faint on a terminal.
+    // Writes text to standard error as it is; on a terminal it is faint.
     void faint(std::string_view text) noexcept;
 
-    // Draws a bar, if standard error is a terminal. It first shows after a moment, so that short
-    // work does not flash, and moves at most twenty times a second. The remaining time is estimated
-    // from the speed so far, without `found`, which was done before.
+    // Draws a progress bar, if standard error is a terminal. The bar appears after a moment, so
+    // that short work shows none, and is updated at most twenty times a second. The remaining time
+    // is estimated from the speed so far. `found`: the part of the work that was already done and
+    // does not count for the speed.
     void progress(std::string_view what, uint64_t done, uint64_t total, Unit unit,
                   uint64_t found = 0) noexcept;
     void clear_progress() noexcept;
@@ -52,12 +52,12 @@ class Console {
 
     std::mutex mutex_;
     bool out_is_terminal_, err_is_terminal_, bars_;
-    bool line_open_ = false; // standard output stands in the middle of a line
+    bool line_open_ = false; // standard output is in the middle of a line
     bool bar_shown_ = false;
     std::string bar_what_;
     Clock::time_point bar_start_{}, bar_drawn_{};
 };
 
-Console &console(); // the program's own
+Console &console(); // the program's only console
 
 } // namespace keel::cli

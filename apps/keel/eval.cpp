@@ -21,7 +21,7 @@ struct EvalArguments {
     TraceOption trace;
     bool no_bos = false, json = false;
     uint32_t batch = 1;
-    std::string against; // kl
+    std::string against; // for kl
     std::vector<std::string> against_sets;
 };
 
@@ -37,7 +37,7 @@ PipelineOptions pipeline_options(const pipeline::PipelineConfig &config,
 
 ScoringOptions scoring_options(const EvalArguments &a, const Pipeline &pipeline) {
     ScoringOptions options = a.scoring;
-    // A context that somebody chose is the window that he wants to know about.
+    // If the user chose a context, it is also the window of the evaluation.
     const auto &chosen = pipeline.config().model.context;
     if (options.context == 0 && options.prefix == 0 && *chosen &&
         pipeline.policy_setup().keeps_all()) {
@@ -83,7 +83,7 @@ int run_kl(const EvalArguments &a) {
     Pipeline first(config, pipeline_options(config, host, a.batch));
     Pipeline reference(against, pipeline_options(against, host, a.batch));
     console().clear_progress();
-    a.trace.watch(first); // one pipeline a trace: the one that is judged
+    a.trace.watch(first); // a trace records one pipeline, the one that is evaluated
     const DivergenceReport report =
         measure_divergence(first, reference, text, scoring_options(a, first));
     console().clear_progress();

@@ -29,15 +29,15 @@ struct InspectOptions {
     bool verify = false, json = false, tensors = false;
 };
 
-// All that is known of a model without reading its weights.
+// The facts of a model that can be found without reading its weights.
 struct Report {
     std::shared_ptr<const ModelSource> source;
-    std::vector<std::string> unused; // tensors that nothing asks for
+    std::vector<std::string> unused; // tensors that Keel does not use
     std::unique_ptr<Tokenizer> tokenizer;
-    std::string tokenizer_error; // why there is none
+    std::string tokenizer_error; // the reason why there is no tokenizer
     MemoryInfo memory;
-    MemoryNeed need;                           // stored weights, f16 cache, full context
-    std::map<std::string, TensorSum> by_dtype; // as the files spell it
+    MemoryNeed need;                           // for stored weights, f16 cache and full context
+    std::map<std::string, TensorSum> by_dtype; // keys are the dtype names of the files
 };
 
 Report make_report(const InspectOptions &o) {
@@ -97,7 +97,8 @@ void add_files(Rows &rows, const Report &r) {
                                     sum.elements, format_bytes(sum.bytes))});
         first = false;
     }
-    // No device was asked: what all of them convert, and what those do that do not take the type.
+    // No device was queried. So this lists the conversions of all devices, and those of devices
+    // that do not take the type.
     for (const Conversion &c : r.source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes))
         rows.push_back({"", conversion_text(c) + " when the model is loaded"});
     for (const Conversion &c : sometimes_converted(*r.source))
@@ -204,7 +205,7 @@ Json architecture_json(const ModelConfig &m) {
             {"eos_ids", m.eos_ids}};
 }
 
-// How many layers hold only the tokens of their window; null: no layer.
+// The number of layers that keep only the tokens of their window. null if there is no such layer.
 Json layer_split_json(const LayerSplit &split) {
     if (split.window() == 0) return nullptr;
     return {{"window", split.window()},
@@ -283,8 +284,8 @@ struct Verification {
     double seconds = 0;
 };
 
-// Reads every weight, on all processors. Throws Interrupted after a Ctrl-C, Error(input) for a
-// tensor of a type that Keel does not compute with.
+// Reads every weight, on all processors. Throws Interrupted after a Ctrl-C, and Error(input) for a
+// tensor of a type that Keel cannot compute with.
 Verification verify_weights(const ModelSource &source) {
     const auto start = std::chrono::steady_clock::now();
     HostServices host;
@@ -324,7 +325,7 @@ Json verify_json(const Verification &v, const ModelSource &source) {
             {"bad", std::move(bad)}};
 }
 
-// An error line per damaged tensor, up to ten.
+// Prints an error line for each damaged tensor, at most ten.
 void report_bad(const Verification &v) {
     constexpr size_t shown = 10;
     for (size_t i = 0; i < v.bad.size() && i < shown; ++i) {

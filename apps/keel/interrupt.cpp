@@ -35,7 +35,8 @@ InterruptGuard::InterruptGuard(HostServices &host) {
 }
 
 InterruptGuard::~InterruptGuard() {
-    // The handler stays: what comes now finds nothing to cancel and leaves with the same code.
+    // The handler stays installed. A later Ctrl-C finds nothing to cancel and ends the program with
+    // the same code.
     asked_host = nullptr;
 }
 

@@ -26,9 +26,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t longest_line = size_t{1} << 20;
 constexpr int history_lines = 1000;
-constexpr int moment_ms = 100; // how soon a Ctrl-C is noticed
+constexpr int moment_ms = 100; // the longest delay until a Ctrl-C is noticed
 
-// Waits for input. False at a Ctrl-C.
+// Waits for input. Returns false after a Ctrl-C.
 bool wait_for_input() {
     for (;;) {
         if (interrupted()) return false;
@@ -40,15 +40,15 @@ bool wait_for_input() {
     }
 }
 
-// The editor's own way to read would sleep through a Ctrl-C. A character at a time, in the locale's
-// encoding.
+// Reads one character in the locale's encoding. The editor's own function would not return on
+// Ctrl-C.
 int read_character(EditLine *, wchar_t *out) {
     std::mbstate_t state{};
     for (;;) {
         char byte = 0;
         try {
             if (!wait_for_input()) return -1;
-        } catch (...) { // the editor is C
+        } catch (...) { // exceptions must not pass through the editor, which is C code
             return -1;
         }
         const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
@@ -56,7 +56,7 @@ int read_character(EditLine *, wchar_t *out) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return -1;
         const size_t used = std::mbrtowc(out, &byte, 1, &state);
-        if (used == static_cast<size_t>(-2)) continue; // more of it follows
+        if (used == static_cast<size_t>(-2)) continue; // the character has more bytes
         if (used == static_cast<size_t>(-1)) {
             *out = L'?';
             return 1;
@@ -72,8 +72,8 @@ fs::path state_folder() {
     return {};
 }
 
-// The history's file, made if it is not there and the user's alone. Empty where there can be none:
-// a chat does without.
+// The path of the history file. The file is created if it does not exist, readable only by the
+// user. Returns an empty path if that fails; the chat then has no history.
 std::string history_file(const std::string &name) {
     const fs::path folder = state_folder();
     if (name.empty() || folder.empty()) return {};
@@ -90,7 +90,8 @@ std::string history_file(const std::string &name) {
     return is_own ? path : std::string();
 }
 
-// Letters beyond ASCII can be edited where the locale knows them. Numbers stay as they are.
+// Sets the character encoding of the locale, so that letters beyond ASCII can be edited. The number
+// format is not changed.
 void choose_encoding() {
     std::setlocale(LC_CTYPE, "");
     if (std::strcmp(::nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
@@ -118,7 +119,7 @@ struct LineReader::Editor {
         ::el_set(line, EL_HIST, ::history, history);
         ::el_set(line, EL_GETCFN, &read_character);
         ::el_set(line, EL_SIGNAL, 0);
-        // What people expect of a shell, beside the editor's own keys.
+        // Keys that users know from shells, in addition to the editor's own.
         ::el_set(line, EL_BIND, "^R", "em-inc-search-prev", nullptr);
         ::el_set(line, EL_BIND, "\\e[3~", "ed-delete-next-char", nullptr);
         ::el_set(line, EL_BIND, "\\e[H", "ed-move-to-beg", nullptr);
@@ -159,7 +160,7 @@ std::optional<std::string> LineReader::next(const std::string &prompt) {
     int count = 0;
     const char *text = ::el_gets(editor_->line, &count);
     if (interrupted()) {
-        console().out("\n"); // the prompt's line ends here
+        console().out("\n"); // ends the prompt's line
         throw Interrupted{};
     }
     if (text == nullptr || count <= 0) return std::nullopt;

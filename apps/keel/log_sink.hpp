@@ -4,7 +4,7 @@
 
 namespace keel::cli {
 
-// Gives keel::log() its sink: standard error, "keel: warning: ..." in yellow on a terminal.
+// Lets keel::log() write to standard error: "keel: warning: ...", in yellow on a terminal.
 void install_log_sink(const Program &program);
 
 } // namespace keel::cli

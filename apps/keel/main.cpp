@@ -64,8 +64,7 @@ int run_action(const Command &command) {
     } catch (const Interrupted &) {
         return report_interrupt();
     } catch (const Error &e) {
-        // What a Ctrl-C cancelled, weights on their way to a device for one, fails with an error of
-        // its own.
+        // Work that a Ctrl-C cancelled, such as a weight upload, may fail with an error of its own.
         if (interrupted()) return report_interrupt();
         return report(e.what(), e.exit_code());
     } catch (const std::bad_alloc &) {
@@ -105,7 +104,7 @@ int run(int argc, char **argv) {
 } // namespace keel::cli
 
 int main(int argc, char **argv) {
-    std::signal(SIGPIPE, SIG_IGN); // a closed pipe is a write that fails, see OutputClosed
+    std::signal(SIGPIPE, SIG_IGN); // writing to a closed pipe then fails, see OutputClosed
     try {
         return keel::cli::run(argc, argv);
     } catch (const keel::cli::OutputClosed &) {

@@ -26,26 +26,27 @@ struct Option {
     };
 
     Kind kind;
-    Words names; // "-o", "--output"; of an argument "TARGET"
+    Words names; // "-o", "--output"; for an argument "TARGET"
     std::string value_name, doc, group_name = "Options";
     std::string accepts; // "an integer"; empty: any text
     bool is_required = false, takes_many = false, splits_at_commas = false;
     Repeat repeat = Repeat::once;
     std::optional<Range> bounds;
-    Words choices, needed, excluded; // excluded: in both directions
+    Words choices, needed, excluded; // excluded: applies in both directions
     std::string initial;             // the value before the command line is read, as text
-    std::function<bool(const std::string &)> take; // of each value; false: not what `accepts` says
+    // stores one value; returns false if it does not match `accepts`
+    std::function<bool(const std::string &)> take;
 
-    const std::string &name() const { return names.back(); } // the long one
+    const std::string &name() const { return names.back(); } // the long name
     bool is_called(std::string_view name) const;
 
     Option &group(std::string title);
     Option &required();
     Option &optional();
     Option &many();        // takes all words up to the next option
-    Option &last_counts(); // given twice, the last value counts
+    Option &last_counts(); // if given twice, the last value counts
     Option &range(double low, double high);
-    Option &one_of(Words words); // the help lists them
+    Option &one_of(Words words); // the help lists the words
     Option &shows_default();     // the help ends with "(default: ...)"
     Option &needs(Words options);
     Option &excludes(Words options);
@@ -87,15 +88,16 @@ template <typename T> bool read_word(const std::string &word, T &value) {
 
 } // namespace detail
 
-// Declares a command: its options, the commands below it, and what it does. parse_command_line()
-// fills what the options are bound to; then `action` runs.
+// Declares a command: its options, its subcommands, and its action. parse_command_line() fills the
+// variables that the options are bound to. Then `action` runs.
 struct Command {
     std::string name, doc, footer;
     const Command *parent = nullptr;
     std::list<Option> options; // the first one is --help
     std::list<Command> commands;
     const Command *standard = nullptr; // runs if none of `commands` is named
-    std::function<int()> action;       // returns the exit code; empty: only holds commands
+    // returns the exit code; empty: the command only has subcommands
+    std::function<int()> action;
 
     Command(std::string called, std::string about, std::string help_doc = "Show this help");
     Command(const Command &) = delete;
@@ -103,9 +105,9 @@ struct Command {
 
     Command &add_command(std::string called, std::string about);
 
-    // The value goes to `value`: a text, a number, an optional of one, or a list. A list of texts
-    // takes one value each time the option is given; a list of numbers also splits at commas.
-    // `spelling`: names and the value's name in the help, "-o,--output DIR".
+    // Stores the option's value in `value`: a text, a number, an optional of one, or a list. A list
+    // of texts takes one value each time the option is given. A list of numbers is also split at
+    // commas. `spelling`: the names, and the name of the value in the help, "-o,--output DIR".
     template <typename T>
     requires(!std::is_invocable_v<T &, const std::string &>) Option &option(
         std::string_view spelling, T &value, std::string about) {
@@ -121,8 +123,8 @@ struct Command {
     Option &flag(std::string_view spelling, bool &value, std::string about, bool to = true);
     Option &flag(std::string_view spelling, std::function<void()> take, std::string about);
 
-    // "keel ab compare". A standard subcommand has its parent's, because the user may leave its
-    // name out.
+    // For example "keel ab compare". A standard subcommand has its parent's name, because the user
+    // may leave its own name out.
     std::string full_name() const;
     const Option &help() const { return options.front(); }
     const Option *find_option(std::string_view called) const;

@@ -85,8 +85,9 @@ std::vector<std::string> PipelineArguments::overrides(std::vector<std::string> f
     return first;
 }
 
-// Options that say two things, or one that would do nothing. What files and --set leave unused may
-// be there for another policy or another temperature; an option was given for this run.
+// Refuses options that contradict each other, and an option without effect. Unused keys in files
+// and in --set are allowed, because they may be meant for another policy or temperature. But an
+// option was given for this run.
 void PipelineArguments::check_contradictions(const pipeline::PipelineConfig &config) const {
     if (greedy_ && *config.sampling.temperature != 0)
         throw_error(ErrorKind::usage,

@@ -10,24 +10,26 @@
 
 namespace keel::cli {
 
-// Which short forms of --set a command takes: those that change what it does, and no others.
+// The short forms of --set that a command takes. A command takes only those that change its
+// behaviour.
 enum class ShortForms {
     none,
-    pipeline, // --backend, --weights and the like: what computes, and with what
-    all,      // also -n, --temperature and the like: what is written
+    pipeline, // --backend, --weights and others that choose how to compute
+    all,      // also -n, --temperature and others that choose the output
 };
 
-// TARGET, --set and their short forms, as commands take them that run a pipeline.
+// TARGET, --set and their short forms, for all commands that run a pipeline.
 class PipelineArguments {
   public:
-    void add_to(Command &command, ShortForms short_forms); // declares them
+    void add_to(Command &command, ShortForms short_forms); // declares the options
 
-    // The config of a pipeline file, or of a model folder or GGUF file: backend cpu, policy none, a
+    // The config of TARGET. For a model folder or a GGUF file: backend cpu, policy none, and a
     // context that fits the memory.
     pipeline::PipelineConfig load() const;
 
     const std::string &target() const { return target_; }
-    // What the command line changes, as --set takes it: short forms, then --set, behind `first`.
+    // The overrides of the command line in the form of --set: `first`, then short forms, then
+    // --set.
     std::vector<std::string> overrides(std::vector<std::string> first = {}) const;
 
   private:
@@ -39,11 +41,12 @@ class PipelineArguments {
 
     std::string target_;
     bool greedy_ = false;
-    // The option that needs a policy that evicts: --budget or --sinks. Empty: neither was given.
+    // The given option that needs a policy that evicts: --budget or --sinks. Empty if neither was
+    // given.
     std::string eviction_form_;
     std::vector<std::string> sets_;
-    pipeline::OverrideNames names_;        // of the short forms
-    std::vector<std::string> short_forms_; // as --set takes them, in the order of the command line
+    pipeline::OverrideNames names_;        // names of the short forms, for messages
+    std::vector<std::string> short_forms_; // in the form of --set, in the order of the command line
 };
 
 } // namespace keel::cli

@@ -62,13 +62,13 @@ constexpr std::pair<uint32_t, const char *> trait_names[] = {
     {KEEL_POLICY_KEEPS_ALL, "keeps everything: budget and trigger do not apply"},
 };
 
-// Of a model of middling size; the host has the reason where it fails.
+// Asks the policy for its needs with a model of medium size. If it fails, the host has the reason.
 keel_status ask_needs(const PluginLibrary &library, const ParamValues &params,
                       keel_policy_needs &needs) {
     const HostServices host;
     const keel_policy &table = library.policy();
     constexpr uint32_t head_dim = 64;
-    std::vector<double> frequencies; // of a Llama
+    std::vector<double> frequencies; // RoPE frequencies of a Llama
     for (uint32_t i = 0; i < head_dim / 2; ++i)
         frequencies.push_back(std::pow(1e4, -2.0 * i / head_dim));
     keel_geometry geometry = {KEEL_HEADER(keel_geometry), 16, 32, 8, head_dim, 8192};

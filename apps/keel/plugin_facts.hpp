@@ -16,15 +16,14 @@ std::vector<DeviceFacts> backend_devices(const PluginLibrary &library);
 
 struct PolicyFacts {
     std::string granularity, output;
-    std::vector<std::string> needs;  // of the core: "key norms", ...
+    std::vector<std::string> needs;  // inputs from the core: "key norms", ...
     std::vector<std::string> traits; // "acts at the end of the prompt only", ...
     uint32_t window = 0, own_budget = 0;
 };
-// What a policy is like with its default parameters; asked on a model of middling size. Throws
-// Error.
+// The properties of a policy with its default parameters, for a model of medium size. Throws Error.
 PolicyFacts policy_facts(const PluginLibrary &library);
-// Whether a policy with these parameters says that it never evicts, asked as above; false if it
-// refuses such a model.
+// Whether a policy with these parameters reports that it never evicts, for the same model. false if
+// it refuses the model.
 bool never_evicts(const PluginLibrary &library, const ParamValues &params);
 
 } // namespace keel::cli

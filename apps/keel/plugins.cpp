@@ -23,7 +23,7 @@ struct PluginsOptions {
     std::string name;
 };
 
-// A file in a plugin folder and what loading it came to.
+// A file in a plugin folder, and the result of loading it.
 struct Listed {
     PluginFile file;
     const PluginLibrary *library = nullptr;
@@ -94,7 +94,7 @@ int list(const PluginsOptions &o) {
     return 0;
 }
 
-// What only a running plugin can tell; empty if it does not want to.
+// Facts that only a running plugin knows. Empty if it reports an error.
 template <typename Facts>
 std::optional<Facts> ask(Facts (*question)(const PluginLibrary &), const PluginLibrary &library,
                          std::string &problem) {

@@ -40,7 +40,7 @@ std::optional<std::string> data_folder() {
     try {
         const auto folder = executable_path().parent_path().parent_path() / "share" / "keel";
         if (std::filesystem::is_directory(folder)) return folder.string();
-    } catch (const std::exception &) { // the path is unknown: as if not installed
+    } catch (const std::exception &) { // without the program's path, treat it as not installed
     }
     return std::nullopt;
 }

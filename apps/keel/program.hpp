@@ -11,16 +11,17 @@
 
 namespace keel::cli {
 
-// What the commands share: how much they print.
+// Settings that all commands share: how much they print.
 struct Program {
-    bool quiet = false; // errors and results alone
+    bool quiet = false; // print only errors and results
     std::string log_level = "info";
     bool verbose = false, version = false;
 };
 
-using Examples = std::vector<std::pair<std::string, std::string>>; // a shell line, what it does
+// pairs: a shell line, and its explanation
+using Examples = std::vector<std::pair<std::string, std::string>>;
 
-// A command with the options of the group "Messages". The help ends with the examples.
+// Adds a command with the options of the group "Messages". The help ends with the examples.
 Command &add_command(Command &above, Program &program, const std::string &name,
                      const std::string &doc, const Examples &examples);
 
@@ -31,10 +32,10 @@ std::optional<std::string> data_folder();
 // program, replaces docs/ by the folder of the installed pages.
 std::string with_installed_docs(std::string help);
 
-// Standard output as JSON, two spaces deep; bytes that are not UTF-8 become U+FFFD.
+// Writes JSON to standard output, indented by two spaces. Bytes that are not UTF-8 become U+FFFD.
 void print_json(const nlohmann::ordered_json &json);
 
-// One function per command, each in the file of its name.
+// One function per command. Each is in the file with the command's name.
 void add_run(Command &keel, Program &program);
 void add_chat(Command &keel, Program &program);
 void add_bench(Command &keel, Program &program);

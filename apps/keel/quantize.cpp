@@ -45,10 +45,10 @@ void show_quantizing(const char *stage, uint64_t done, uint64_t total) {
                                                               : Console::Unit::tokens);
 }
 
-// The perplexity of both models on one text, token by token.
+// The perplexity of both models on the same text, token by token.
 struct Comparison {
     PerplexityReport before, after;
-    Estimate difference; // nats per token, paired: the text's own variation is in both
+    Estimate difference; // in nats per token; paired, so that the variation of the text cancels
 };
 
 PerplexityReport measure(const std::string &model, const std::string &text,
@@ -149,7 +149,7 @@ int quantize(const QuantizeOptions &o) {
     const auto start = std::chrono::steady_clock::now();
     const std::filesystem::path model = pipeline::model_folder(o.model);
     const std::string text =
-        o.text.empty() ? std::string() : read_scored_text(o.text); // before the work begins
+        o.text.empty() ? std::string() : read_scored_text(o.text); // so that errors come early
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
     const auto source = open_model_source(model);

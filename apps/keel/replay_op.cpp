@@ -14,11 +14,11 @@ namespace {
 struct ReplayArguments {
     std::string file, backend = "cpu", device = "auto";
     std::vector<std::string> params;
-    double bound = -1; // below 0: the table's
+    double bound = -1; // negative: the value of the table
     bool json = false;
 };
 
-// The backend as a pipeline would name it.
+// The backend, as in a pipeline file.
 pipeline::BackendSection backend_section(const ReplayArguments &a) {
     std::vector<std::string> sets{"model.path=.", "backend.plugin=" + a.backend,
                                   "backend.device=" + a.device};

@@ -37,8 +37,8 @@ struct RunOptions {
     uint32_t batch = 1;
 };
 
-// -p, then -f, then a pipe, then the config. A loaded session goes on without a prompt too, and the
-// config's began it.
+// The first of these that is given: -p, -f, a pipe, the config. A loaded session can continue
+// without a prompt. The config's prompt began it, so it is not used again.
 std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &config) {
     if (o.prompt && !o.file.empty())
         throw_error(ErrorKind::usage, "-p and -f both give a prompt; give one of them");
@@ -52,7 +52,7 @@ std::string choose_prompt(const RunOptions &o, const pipeline::PipelineConfig &c
                                   "in, or set generation.prompt");
 }
 
-// The text is there already, or comes now; then what there is to say about it.
+// Ends the output. If the text was not streamed, prints it first. Then prints the statistics.
 int finish(const RunOptions &o, const Program &program, Pipeline &pipeline,
            const std::string &prompt, const GenerateResult &result) {
     console().clear_progress();
@@ -75,7 +75,7 @@ int finish(const RunOptions &o, const Program &program, Pipeline &pipeline,
     return result.reason == StopReason::cancelled ? interrupted_code : 0;
 }
 
-// What is wanted of a generation, but for where its text goes.
+// The options of a generation, except for the text callback.
 GenerateOptions generation_options(const RunOptions &o, const pipeline::PipelineConfig &config) {
     GenerateOptions generation = generate_options(config);
     generation.ignore_end = o.ignore_eos;
@@ -84,8 +84,7 @@ GenerateOptions generation_options(const RunOptions &o, const pipeline::Pipeline
     return generation;
 }
 
-// The rest is settled when the run is over; a place that cannot be written to should not be found
-// out then.
+// Fails early if the session cannot be saved. All other checks are made when it is saved.
 void check_can_save(const RunOptions &o, Pipeline &pipeline) {
     if (o.save_session.empty()) return;
     check_savable(pipeline);
@@ -93,7 +92,7 @@ void check_can_save(const RunOptions &o, Pipeline &pipeline) {
     const NewFile probe(o.save_session);
 }
 
-// Takes up a saved session. Its random numbers go on too, unless the command line names a seed.
+// Loads a saved session. Its random state continues too, unless the command line sets a seed.
 void load(const RunOptions &o, Session &session, GenerateOptions &generation) {
     const SessionExtras extras = load_session(session, o.load_session);
     const auto &seed = session.pipeline().config().sampling.seed;
@@ -118,8 +117,8 @@ bool has_turns(const std::string &prompt, const ChatTemplate &chat) {
     return !mark.empty() && prompt.find(mark) != std::string::npos;
 }
 
-// Tells the user of 'keel chat' if the model has a chat template, because 'keel run' only continues
-// the prompt's text.
+// Tells the user about 'keel chat' if the model has a chat template, because 'keel run' only
+// continues the prompt's text.
 void hint_at_chat(const std::string &model, const std::string &prompt) {
     if (!log().should_log(LogLevel::info)) return;
     FoundChatTemplate chat;
@@ -150,11 +149,10 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline,
         if (o.echo) {
             console().out(prompt);
         } else if (!program.quiet && console().out_is_terminal() && console().err_is_terminal()) {
-            console().faint(
-                prompt); // a story reads better with its beginning; a pipe gets the new text alone
+            console().faint(prompt); // only on a terminal, not in a pipe
         }
     }
-    // Within a text there is no token that begins one.
+    // A continued text must not get a begin token in the middle.
     const std::vector<int32_t> ids = pipeline.tokenizer()->encode(
         prompt,
         EncodeOptions{.add_special = !goes_on, .parse_special = true, .continues = goes_on});
@@ -173,7 +171,7 @@ int run_one(const RunOptions &o, const Program &program, Pipeline &pipeline,
     return code;
 }
 
-// What tells answers apart that may differ for the same prompt.
+// The settings that change the answer to a prompt.
 std::string batch_settings(const RunOptions &o, pipeline::PipelineConfig config) {
     config.generation.prompt = {};
     config.policy.log = {};
@@ -191,7 +189,7 @@ int run_pipeline(const RunOptions &o, const Program &program) {
         try {
             prompt = choose_prompt(o, config);
         } catch (const Error &) {
-            // A missing prompt is the last thing to say about a pipeline that has other faults.
+            // Other faults of the pipeline are reported before a missing prompt.
             PipelineOptions check;
             check.check_only = true;
             const Pipeline checked(config, check);

@@ -25,7 +25,7 @@ std::vector<BatchPrompt> read_prompts(const std::string &file) {
 }
 
 void check_apart(const std::string &prompts, const std::string &output) {
-    std::error_code error; // one that is not there is no other's
+    std::error_code error; // a missing file is not the same as another
     if (prompts != "-" && std::filesystem::equivalent(prompts, output, error))
         throw_error(
             ErrorKind::usage,
@@ -35,7 +35,7 @@ void check_apart(const std::string &prompts, const std::string &output) {
 
 namespace {
 
-// The answers of a run: their lines, and how many there are.
+// The answer lines of a run, and their number.
 class Answers {
   public:
     Answers(Pipeline &pipeline, AnswerFile &output)
@@ -44,7 +44,8 @@ class Answers {
     void skip() { ++skipped_; }
 
     void write(const BatchPrompt &prompt, const GenerateResult &result) {
-        if (result.reason == StopReason::cancelled) throw Interrupted{}; // half an answer is none
+        // an incomplete answer is not written
+        if (result.reason == StopReason::cancelled) throw Interrupted{};
         if (result.reason == StopReason::device_lost)
             throw_error(ErrorKind::runtime, "{}", result.detail);
         Json line = line_of(prompt), whole = result_json(pipeline_, prompt.prompt, result);
@@ -58,8 +59,8 @@ class Answers {
         ++answered_;
     }
 
-    // One that does not fit says so in its place; the rest goes on. A run that fails as such does
-    // not.
+    // A prompt that does not fit gets an error line, and the run continues. Other errors end the
+    // run.
     void write(const BatchPrompt &prompt, const Error &error) {
         if (error.kind() != ErrorKind::resource && error.kind() != ErrorKind::usage) throw error;
         Json line = line_of(prompt);

@@ -10,14 +10,14 @@
 
 namespace keel::cli {
 
-// The prompts of FILE.jsonl ('-': standard input). Throws Error(input) "FILE:LINE: ...".
+// Reads the prompts of FILE.jsonl ('-': standard input). Throws Error(input) "FILE:LINE: ...".
 std::vector<BatchPrompt> read_prompts(const std::string &file);
 
-// Throws Error(usage) if the answers would go into the file of the prompts, under whatever name.
+// Throws Error(usage) if the output file is the file of the prompts, also under another name.
 void check_apart(const std::string &prompts, const std::string &output);
 
-// Generates for all prompts that are not done. Returns the exit code: 1 if a prompt could not be
-// answered, now or before.
+// Generates for all prompts that have no answer yet. Returns the exit code: 1 if a prompt could not
+// be answered, in this run or before.
 int run_batch(Pipeline &pipeline, const std::vector<BatchPrompt> &prompts, AnswerFile &output,
               const GenerateOptions &options, const Program &program);
 

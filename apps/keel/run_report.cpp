@@ -33,14 +33,14 @@ Json token_json(const Tokenizer &tokenizer, const TokenLogprob &token) {
     const std::string_view piece = tokenizer.piece(token.id);
     Json json = {
         {"id", token.id}, {"token", replace_invalid_utf8(piece)}, {"logprob", token.logprob}};
-    if (json["token"] != piece) { // a part of a character: U+FFFD does not tell which
+    if (json["token"] != piece) { // a part of a character; U+FFFD does not show its bytes
         json["bytes"] = Json::array();
         for (const char byte : piece) json["bytes"].push_back(static_cast<unsigned char>(byte));
     }
     return json;
 }
 
-// "12 Q4_K tensors are converted to q8_0: ..."
+// For example "12 Q4_K tensors are converted to q8_0: ...".
 Json converted(const std::vector<Conversion> &conversions) {
     Json lines = Json::array();
     for (const Conversion &conversion : conversions) lines.push_back(conversion_text(conversion));
@@ -69,7 +69,8 @@ std::string quoted(std::string_view piece) {
 
 namespace {
 
-// How many layers the policy acts on, and how many hold a window; null: no layer has a window.
+// The number of layers that the policy acts on, and of layers with a window. null if no layer has a
+// window.
 Json layers_json(const LayerSplit &split) {
     if (split.window() == 0) return nullptr;
     return {{"all", split.model_layers()},
@@ -78,7 +79,7 @@ Json layers_json(const LayerSplit &split) {
             {"window", split.window()}};
 }
 
-// Who does what; null where there is one backend.
+// The work of each backend. null if there is only one.
 Json hybrid_json(Pipeline &p) {
     if (!p.config().hybrid.is_given()) return nullptr;
     Json backends = Json::array();

@@ -8,20 +8,20 @@
 
 namespace keel::cli {
 
-// A token's bytes in double quotes, with what cannot be seen escaped.
+// The bytes of a token in double quotes, with invisible characters escaped.
 std::string quoted(std::string_view piece);
 
-// Who runs each op: what --explain-only --json prints.
+// The backend and kernel of each op: the output of --explain-only --json.
 nlohmann::ordered_json explain_json(Pipeline &pipeline);
 
-// text, ids, stop, logprobs where they were asked for, stats.
+// text, ids, stop, stats, and logprobs if they were requested.
 nlohmann::ordered_json result_json(Pipeline &pipeline, const std::string &prompt,
                                    const GenerateResult &result);
 
-// A list with one object a token: id, token (its text), bytes where they are no text of their own,
+// A list with one object per token: id, token (its text), bytes (if they are not valid text),
 // logprob, top.
 nlohmann::ordered_json logprobs_json(const Tokenizer &tokenizer, const GenerateResult &result);
-// The same for people: one line a token.
+// The same as text, with one line per token.
 std::string logprobs_text(const Tokenizer &tokenizer, const GenerateResult &result);
 
 } // namespace keel::cli

@@ -86,7 +86,7 @@ std::string read_scored_text(const std::string &path) {
 
 std::optional<std::string> piped_text(bool wait) {
     struct stat status {};
-    if (::fstat(STDIN_FILENO, &status) != 0) return std::nullopt; // closed
+    if (::fstat(STDIN_FILENO, &status) != 0) return std::nullopt; // standard input is closed
     if (!S_ISFIFO(status.st_mode) && !S_ISREG(status.st_mode) && !S_ISSOCK(status.st_mode))
         return std::nullopt;
     if (!wait && !is_ready()) return std::nullopt;

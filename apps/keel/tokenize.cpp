@@ -32,7 +32,7 @@ std::string input(const TokenizeOptions &o) {
                 "there is no text: give it as TEXT or with -f FILE, or pipe it in");
 }
 
-// "1 2 3", "1,2,3" and "[1, 2, 3]" alike.
+// Takes "1 2 3", "1,2,3" and "[1, 2, 3]".
 std::vector<int32_t> parse_ids(const std::string &text, const Tokenizer &tokenizer) {
     constexpr std::string_view between = " \t\r\n,[]";
     std::vector<int32_t> ids;

@@ -11,21 +11,23 @@
 
 namespace keel::cli {
 
-// --trace FILE of commands that run a pipeline. Lives longer than the pipelines it records.
+// The option --trace FILE of commands that run a pipeline. The object must outlive the pipelines
+// that it records.
 class TraceOption {
   public:
     void add_to(Command &command);
     bool is_given() const { return !state_->file.empty(); }
-    // Makes the file, where one was asked for: before weights are loaded, so that a bad name costs
-    // no time.
+    // If a trace is requested, creates the file. Call this before weights are loaded, so that a bad
+    // name is reported early.
     void open() const;
-    // The next pipeline's load begins now, where it is not the first: its span in the trace.
+    // Call this when a pipeline other than the first starts to load. The trace then shows the load
+    // as a span.
     void loading() const;
-    // What the pipeline does from now on is recorded.
+    // Records all further work of the pipeline.
     void watch(Pipeline &pipeline) const;
 
   private:
-    struct State { // commands hold their options by const reference while they run
+    struct State { // shared, because commands hold their options by const reference while they run
         std::string file;
         std::optional<Trace> trace;
         double opened = 0;

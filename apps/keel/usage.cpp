@@ -41,7 +41,7 @@ const Command *owner_of(const Command &command, std::string_view option) {
     return nullptr;
 }
 
-// The name that the user wrote, of an option that has two.
+// The name that the user wrote, for an option with two names.
 const std::string &as_written(const Option &option, const Words &words) {
     const std::string &first = option.names.front();
     const bool is_short = std::any_of(words.begin(), words.end(), [&](const std::string &word) {
@@ -61,7 +61,7 @@ const std::string &as_written(const Option &option, const Words &words) {
 [[noreturn]] void refuse_unknown(const Command &program, const CommandLine &line) {
     const Command &command = *line.command;
     const std::string &word = line.unknown.front();
-    if (word.starts_with("-=")) { // what the parser leaves of "-q=4"
+    if (word.starts_with("-=")) { // the parser's rest of "-q=4"
         const auto whole =
             std::find_if(line.words.begin(), line.words.end(), [&](const std::string &w) {
                 return w.starts_with('-') && w.ends_with(word.substr(1));
@@ -107,10 +107,10 @@ const std::string &as_written(const Option &option, const Words &words) {
 
 bool is_within(const Option::Range &range, const std::string &word) {
     const double number = std::strtod(word.c_str(), nullptr);
-    return number >= range.low && number <= range.high; // false for "nan"
+    return number >= range.low && number <= range.high; // false for "nan", too
 }
 
-// Stores one value, a word or a part of one between commas.
+// Stores one value: a word, or a part of a word between commas.
 void take_value(const CommandLine &line, const Option &option, const std::string &word) {
     const std::string &name = as_written(option, line.words);
     const auto &choices = option.choices;
@@ -147,7 +147,7 @@ void take_words(const CommandLine &line, const Option &option, const Words &word
     }
 }
 
-// What an option's presence or absence contradicts.
+// Checks required options, and options that need or exclude each other.
 void check_company(const CommandLine &line, const Option &option) {
     const Command &command = *line.command;
     const bool is_given = line.values.contains(&option);

@@ -1,4 +1,5 @@
-// The smallest program with Keel inside: a text as it comes, and what an error looks like.
+// The smallest program that uses Keel as a library. It prints text while it is generated, and shows
+// errors.
 #include <keel/keel.hpp>
 
 #include <cstdio>
@@ -30,13 +31,13 @@ int main(int argc, char **argv) {
         print(prompt);
         const keel::api::Result result = session.generate(prompt, options);
         std::printf("\n[%zu tokens", result.ids.size());
-        // The first token comes with the prompt: a text of one has no speed.
+        // The first token is part of reading the prompt, so a text of one token has no speed.
         if (const keel::api::Stats stats = session.stats(); stats.decode_seconds > 0)
             std::printf(", %.0f a second",
                         static_cast<double>(stats.decode_tokens) / stats.decode_seconds);
         std::printf("]\n");
 
-        // Go on where it was, as often as wanted.
+        // Continues the text. This can be repeated.
         print("... ");
         session.generate("", options);
         print("\n");

@@ -1,20 +1,20 @@
-// What the backends of this tree say in the same way: their entry points beside the ops, and their
-// descriptor. Each declares and defines them in a namespace of its own.
+// Code that all backends of this tree share: the declarations of the entry points other than ops,
+// and the plugin descriptor. Each backend expands the macros below in its own namespace.
 #pragma once
 
 #include <keel/backend.h>
 
 namespace keel_common {
 
-// The type of a function in a slot of keel_backend: as declared there, and throwing nothing across
-// the border.
+// The function type of a slot of keel_backend: the declared type, plus noexcept, because no
+// exception may leave the plugin.
 template <class Slot> struct EntryPoint;
 template <class Result, class... Args> struct EntryPoint<Result(KEEL_CALL *)(Args...)> {
     using Type = Result KEEL_CALL(Args...) noexcept;
 };
 
-// X(slot) for each slot of keel_backend that every backend here fills, ops aside; by the file that
-// holds them.
+// X(slot) for each entry point of keel_backend that every backend here defines, except for the ops.
+// Grouped by the file that defines them.
 #define KEEL_FOR_EACH_ENTRY_POINT(X)                                                               \
     /* device.cpp */                                                                               \
     X(device_count)                                                                                \
@@ -38,11 +38,11 @@ template <class Result, class... Args> struct EntryPoint<Result(KEEL_CALL *)(Arg
     X(weight_destroy)                                                                              \
     X(weight_info)
 
-// Declares `slot` in the namespace around it.
+// Declares the function for `slot` in the current namespace.
 #define KEEL_DECLARE_ENTRY_POINT(slot)                                                             \
     keel_common::EntryPoint<decltype(keel_backend::slot)>::Type slot;
 
-// The descriptor of a backend. `table` and `params` are constants of static storage.
+// Makes the descriptor of a backend. `table` and `params` must be static constants.
 template <uint32_t n>
 constexpr keel_plugin backend_plugin(const char *id, const char *doc,
                                      const keel_param_spec *const (&params)[n],
@@ -66,7 +66,7 @@ constexpr keel_plugin backend_plugin(const char *id, const char *doc,
 
 } // namespace keel_common
 
-// Defines the one symbol that a plugin exports; `plugin` is its descriptor.
+// Defines the one symbol that a plugin exports. `plugin` is the plugin's descriptor.
 #define KEEL_DEFINE_PLUGIN_QUERY(plugin)                                                           \
     extern "C" KEEL_EXPORT const keel_plugin *KEEL_CALL keel_plugin_query_v0(                      \
         uint32_t host_abi_version) {                                                               \

@@ -39,15 +39,15 @@ uint8_t *scratch(keel_ctx *ctx, uint64_t bytes) noexcept {
 
 namespace {
 
-// The value of a row of the parameter table, or NULL: a host of the tests may hand over none.
+// The value of a parameter, or NULL. Hosts in tests may pass fewer parameters.
 const keel_param *param(const keel_ctx_desc *desc, const char *key) {
     for (uint32_t i = 0; i < desc->n_params; ++i)
         if (keel_same(desc->params[i]->key, key)) return desc->params[i];
     return nullptr;
 }
 
-// Place of a parameter's word among `words`, the first of which stands for a missing row; -1 for a
-// word that is not there, which it says.
+// The place of a parameter's word among `words`. A missing parameter counts as the first word.
+// Returns -1 after reporting an unknown word.
 int place_of(const keel_host *host, const keel_ctx_desc *desc, const char *key,
              std::initializer_list<const char *> words) {
     const keel_param *p = param(desc, key);
@@ -92,7 +92,8 @@ keel_status choose_isa(const keel_host *host, const char *word, Isa &isa) {
 keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs,
                                  keel_ctx **out) noexcept {
     *out = nullptr;
-    keel_host services; // the core may be older: look before any use at how far its table reaches
+    // The core may be older than this plugin: check the size of its table before any use.
+    keel_host services;
     if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
         return KEEL_E_VERSION;
     keel_ctx_desc mine;
@@ -117,8 +118,8 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
               copy = place_of(host, desc, "copy", {"auto", "on", "off"});
     if (compute < 0 || ask < 0 || copy < 0) return KEEL_E_INVALID_ARG;
     const bool fast = compute == 0;
-    // Rows that several rows of x share take so many instructions a byte that the processor's own
-    // prefetching falls behind anywhere.
+    // If several rows of x share rows of weights, there are so many instructions per byte that the
+    // hardware prefetcher falls behind on every processor.
     const bool own_choice = ask == 0,
                prefetch = own_choice ? cpu_features().prefetch_gains : ask == 1;
 
@@ -173,7 +174,7 @@ keel_status KEEL_CALL mem_info(keel_ctx *ctx, keel_mem_info *out) noexcept {
     return KEEL_OK;
 }
 
-// Work is done when its call returns, so a ticket is due at once.
+// Work is done when its call returns, so a ticket is done at once.
 keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
     *ticket = ++ctx->ticket;
     return KEEL_OK;

@@ -1,4 +1,4 @@
-// The one device: the machine's processor.
+// The only device: the machine's processor.
 #include "cpu/ops/ops.hpp"
 
 #include <stdio.h>

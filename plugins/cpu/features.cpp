@@ -26,7 +26,7 @@ const char *isa_name(Isa isa) {
 #if defined(__x86_64__)
 namespace {
 
-// Raw CPUID rather than __builtin_cpu_supports, whose list of names differs between compilers.
+// This uses CPUID directly. The names that __builtin_cpu_supports knows differ between compilers.
 struct Leaf {
     uint32_t a = 0, b = 0, c = 0, d = 0;
 };
@@ -37,7 +37,7 @@ Leaf cpuid(uint32_t leaf, uint32_t subleaf) {
     return r;
 }
 
-// XCR0: which register states the system saves on a context switch. Only after CPUID reported
+// XCR0: which registers the system saves on a context switch. Call this only if CPUID reports
 // OSXSAVE.
 uint64_t xgetbv0() {
     uint32_t low, high;
@@ -48,8 +48,8 @@ uint64_t xgetbv0() {
 bool bit(uint32_t word, unsigned n) { return (word >> n & 1u) != 0; }
 
 #if !defined(KEEL_CPU_EMULATED_AVX512)
-// Whether the system keeps this process's tiles, 8 KiB a thread: it must be asked, and then does so
-// for threads that there are and for those to come.
+// Whether the system lets this process use tiles, which take 8 KiB per thread. This call requests
+// the permission, for existing and future threads.
 bool may_use_tiles() {
 #if defined(__linux__)
     // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -78,7 +78,7 @@ uint32_t family_of(uint32_t signature) {
 CpuFeatures cpu_features() {
     CpuFeatures f{};
     const Leaf one = cpuid(1, 0);
-    if (!bit(one.c, 27)) return f; // OSXSAVE
+    if (!bit(one.c, 27)) return f; // bit OSXSAVE
     const uint64_t saved = xgetbv0();
     const bool ymm = (saved & 0x6) == 0x6, zmm = (saved & 0xe6) == 0xe6;
     const Leaf seven = cpuid(7, 0);
@@ -91,7 +91,7 @@ CpuFeatures cpu_features() {
     f.prefetch_gains = !f.bf16_gains || family_of(one.a) >= zen_5;
 #if defined(KEEL_CPU_EMULATED_AVX512)
     f.vnni = f.avx512bf16 = false;
-    // a test build, whose AVX-512 kernels are made of narrower instructions, and tiles of plain C++
+    // In the test build, AVX-512 kernels are made of narrower instructions and tiles of plain C++.
     f.avx512 = f.amx = f.avx2;
 #else
     const bool tiles = (saved & 0x60000) == 0x60000 && bit(seven.d, 24) && bit(seven.d, 22);
@@ -111,7 +111,7 @@ void cpu_name(char out[49]) {
 #elif defined(__aarch64__)
 namespace {
 
-#if defined(__linux__) // and Android: what the kernel says of the processor, by its own numbers
+#if defined(__linux__) // Linux and Android: the ID registers, as the kernel reports them
 constexpr unsigned long hwcap_asimdhp = 1ul << 10, hwcap_cpuid = 1ul << 11,
                         hwcap_asimddp = 1ul << 20, hwcap_asimdfhm = 1ul << 23,
                         hwcap2_i8mm = 1ul << 13, hwcap2_bf16 = 1ul << 14;
@@ -146,7 +146,7 @@ CpuFeatures cpu_features() {
 void cpu_name(char out[49]) {
     memset(out, 0, 49);
 #if defined(__linux__)
-    if (!all_of(getauxval(AT_HWCAP), hwcap_cpuid)) return; // the system does not let us read it
+    if (!all_of(getauxval(AT_HWCAP), hwcap_cpuid)) return; // reading is not allowed
     uint64_t id = 0;
     __asm__ volatile("mrs %0, midr_el1" : "=r"(id));
     struct Part {

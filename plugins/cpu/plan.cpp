@@ -1,4 +1,4 @@
-// op_plan: asks the op whether it would run, and sets its scratch aside, so that no call allocates.
+// op_plan: plans an op and allocates its scratch memory, so that no call has to allocate.
 #include "cpu/ops/ops.hpp"
 
 #include <new>

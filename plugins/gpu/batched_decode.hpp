@@ -1,13 +1,14 @@
-// keel.batched_decode/1: each call is the op's own with the view of seat 0 and the seats beside it.
-// Part of extensions.hpp. The backend's namespace has run_batch_prepare, run_batch_append,
-// run_batch_attention and plan_batch_attention; the view in their args is that of seat 0.
+// The extension keel.batched_decode/1. Each call gets the args of the op itself, with the view of
+// seat 0, and the list of seats. This file is part of extensions.hpp. The backend's namespace must
+// define run_batch_prepare, run_batch_append, run_batch_attention and plan_batch_attention. The
+// view in their args is the view of seat 0.
 #pragma once
 
 #include "gpu/ops.hpp"
 
 namespace keel_gpu {
 
-// The args of rows of several sequences, as the op has them for one.
+// Turns the args for rows of several sequences into the args of the op for one sequence.
 template <class Args>
 Args adopt_batch(const keel_host *host, const Args *theirs, const SeatZero &zero) {
     Args args = adopt_args(host, theirs);

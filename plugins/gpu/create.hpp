@@ -1,5 +1,6 @@
-// Common code of the GPU backends' entry points that make a context, a buffer or a weight. Include
-// the backend's own context first: it defines keel_ctx, keel_buffer and keel_weight.
+// Code that the GPU backends share for the entry points that create a context, a buffer or a
+// weight. Include the backend's context header first: it defines keel_ctx, keel_buffer and
+// keel_weight.
 #pragma once
 
 #include "gpu/report.hpp"
@@ -8,12 +9,13 @@
 
 namespace keel_gpu {
 
-// ctx_create: open(ctx, desc) opens a context whose `host` is set.
+// For ctx_create. open(ctx, desc) must open the context. ctx.host is already set.
 template <class Open>
 keel_status create_context(const keel_host *host, const keel_ctx_desc *theirs, keel_ctx **out,
                            const Open &open) noexcept {
     *out = nullptr;
-    // The core may be older: its table must have all members that the backends use.
+    // The core may be older than this plugin. Its table must have all members that the backends
+    // use.
     keel_host services;
     if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
         return KEEL_E_VERSION;
@@ -28,7 +30,7 @@ keel_status create_context(const keel_host *host, const keel_ctx_desc *theirs, k
     });
 }
 
-// buffer_create: make(desc) returns the buffer.
+// For buffer_create. make(desc) must return the buffer.
 template <class Make>
 keel_status create_buffer(keel_ctx *ctx, const keel_buffer_desc *theirs, keel_buffer **out,
                           const Make &make) noexcept {
@@ -42,7 +44,7 @@ keel_status create_buffer(keel_ctx *ctx, const keel_buffer_desc *theirs, keel_bu
     });
 }
 
-// weight_prepare: make(desc) returns the weight.
+// For weight_prepare. make(desc) must return the weight.
 template <class Make>
 keel_status create_weight(keel_ctx *ctx, const keel_weight_desc *theirs, keel_weight **out,
                           const Make &make) noexcept {

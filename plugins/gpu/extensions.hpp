@@ -1,24 +1,25 @@
-// The extensions that both GPU backends serve (keel/ext/draft): the tables, and everything that
-// does not depend on the device's API. For the backend's plugin.cpp alone, which includes its own
-// ops/ops.hpp first.
+// The extensions that both GPU backends serve (keel/ext/draft): the tables, and the code that does
+// not depend on the device's API. Only the backend's plugin.cpp includes this file, after its own
+// ops/ops.hpp.
 //
-// The backend's namespace has these. All but destroy_recording refuse by throwing.
+// The backend's namespace must define these functions. All but destroy_recording refuse by
+// throwing.
 //   keel.timestamps/1
-//     time_ops(ctx, on)                from now on; forgets the times that were not read
+//     time_ops(ctx, on)                switches timing on or off; drops times that were not read
 //     times_ops(ctx)                   whether ops are timed now
-//     read_times(ctx, ..., capacity)   moves the times of finished ops; returns how many
+//     read_times(ctx, ..., capacity)   moves the times of finished ops out; returns their number
 //     device_time(ctx)                 the device's clock in ns
 //   keel.replay/1
 //     start_recording(ctx)             returns the recording
-//     end_recording(ctx, recording, wanted)   not wanted: it will be thrown away
+//     end_recording(ctx, recording, wanted)   wanted false: the recording will be discarded
 //     submit_recording(ctx, recording)
 //     destroy_recording(ctx, recording)
-//     recording_kind                   how a step is recorded, for people
+//     recording_kind                   how a step is recorded, as text for users
 //   keel.read_later/1, keel.stream_counts/1
-//     reads_later(ctx)                 whether this context serves it
-//     start_read(ctx, buffer, offset, n)   the read's number; 0: no more can be under way
-//     finish_read(ctx, number, to)     false: there is no such read. `to` NULL: frees the number
-//                                      and waits for nothing
+//     reads_later(ctx)                 whether this context serves keel.read_later
+//     start_read(ctx, buffer, offset, n)   returns the read's number, or 0 if too many are pending
+//     finish_read(ctx, number, to)     returns false if there is no such read. `to` NULL: frees
+//                                      the number without waiting
 //     count_stream(ctx, counts)
 #pragma once
 
@@ -110,7 +111,7 @@ inline keel_status KEEL_CALL read_start(keel_ctx *ctx, keel_buffer *b, uint64_t 
 
 inline keel_status KEEL_CALL read_finish(keel_ctx *ctx, uint64_t number, void *dst) noexcept {
     return guarded(ctx->host, [&] {
-        // The number is free in any case.
+        // Even if this call is refused, the number becomes free.
         if (ctx->recording != nullptr) backend::finish_read(*ctx, number, nullptr);
         need_no_recording(*ctx, "read_later");
         if (!backend::finish_read(*ctx, number, dst))
@@ -140,7 +141,7 @@ constexpr keel_stream_counts_table stream_counts = {KEEL_HEADER(keel_stream_coun
 
 constexpr keel_batched_decode batched_decode = make_batched_decode();
 
-// NULL: an unknown name.
+// Returns NULL for an unknown name.
 inline const void *KEEL_CALL extension(const char *id) noexcept {
     static const keel_replay replay = {
         KEEL_HEADER(keel_replay), replay_begin,           replay_end, replay_submit,

@@ -71,8 +71,8 @@ KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const ch
 
 namespace {
 
-// Books [seats, kv_heads, ...] become those of seat 0; how many rows of them a seat is from the
-// next.
+// Drops the seat dimension of block table, lengths or positions [seats, kv_heads, ...]: `one`
+// becomes the tensor of seat 0. Returns the distance of two seats, in rows.
 uint32_t drop_seat(const keel_host *host, const keel_tensor *books, uint32_t rank, keel_tensor &one,
                    const char *name, const char *op) {
     need_i32(host, books, name, op);

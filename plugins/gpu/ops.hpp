@@ -1,5 +1,5 @@
-// How a GPU backend's ops and entry points are declared: in its own namespace, in the same way by
-// both. table.hpp makes the table of them.
+// Macros that declare the ops and entry points of a GPU backend in the backend's namespace.
+// table.hpp builds the op table from them.
 #pragma once
 
 #include "common/backend_plugin.hpp"
@@ -12,7 +12,8 @@
 
 namespace keel_gpu {
 
-// Ops that differ in a number alone are one function of a backend. Kernels know these numbers.
+// Ops that differ only in one number share one function of the backend. Kernels use the same
+// numbers.
 enum Norm : uint32_t { norm_rms = 0, norm_add_rms = 1, norm_layer = 2 };
 enum Gate : uint32_t { gate_silu = 0, gate_gelu = 1, gate_gelu_tanh = 2 };
 enum Combine : uint32_t {
@@ -25,8 +26,8 @@ enum Move : uint32_t { move_copy, move_transpose, move_zero };
 
 } // namespace keel_gpu
 
-// plan_<op> says how the op would run, run_<op> queues it. Both refuse by throwing; table.hpp has
-// checked the args before (checks.hpp). One file per group:
+// plan_<op> chooses how the op runs, run_<op> queues it. Both refuse by throwing. table.hpp has
+// checked the args before (checks.hpp). Each group of ops has one file:
 //   ops/linear.cpp         matmul, embed
 //   ops/norm.cpp           norm: rms_norm, add_rms_norm, layer_norm
 //   ops/elementwise.cpp    gate: silu_mul, gelu_mul; combine: add, add_bias, scale, scaled_add;
@@ -65,7 +66,7 @@ enum Move : uint32_t { move_copy, move_transpose, move_zero };
     X(argmax_rows, keel_rows_args)                                                                 \
     X(top_k_rows, keel_rows_args)
 
-// `op`: the op's name, for the plan.
+// `op` is the op's name, used in the plan's description.
 #define KEEL_GPU_DECLARE_GROUP(group, type, args)                                                  \
     void plan_##group(keel_ctx &, const args &, keel_gpu::type, const char *op,                    \
                       keel_gpu::PlanChoice &);                                                     \
@@ -74,7 +75,7 @@ enum Move : uint32_t { move_copy, move_transpose, move_zero };
     void plan_##op(keel_ctx &, const args &, keel_gpu::PlanChoice &);                              \
     void run_##op(keel_ctx &, const args &);
 
-// What extensions.hpp needs of a backend; that header says what each does.
+// The functions that extensions.hpp needs from a backend. That header describes each.
 #define KEEL_GPU_DECLARE_EXTENSIONS                                                                \
     void time_ops(keel_ctx &, bool on);                                                            \
     bool times_ops(const keel_ctx &);                                                              \

@@ -1,4 +1,4 @@
-// How a GPU backend says why a call fails, and what every slot of its table does at the border.
+// Error reports of the GPU backends, and common code for the entry points of a plugin.
 #pragma once
 
 #include <keel/backend.h>
@@ -8,19 +8,20 @@
 
 namespace keel_gpu {
 
-// Thrown inside a plugin after the host was told why; caught by guarded() at the border.
+// Thrown inside a plugin after the reason was reported to the host. guarded() catches it at the
+// entry point.
 struct Refusal {
     keel_status status;
 };
 
-// Reports why a call fails (through host->set_error, when the host has it) and throws.
+// Reports to the host why a call fails (through host->set_error, if the host has it), then throws.
 [[noreturn]] void refuse(const keel_host *host, keel_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// The same, but returns the status.
+// Like refuse(), but returns the status instead of throwing.
 keel_status fail(const keel_host *host, keel_status status, const char *format, ...) noexcept
     __attribute__((format(printf, 3, 4)));
 
-// Runs body() at the border: nothing is thrown across it.
+// Runs body() in an entry point and turns exceptions into a status.
 template <class Body> keel_status guarded(const keel_host *host, const Body &body) noexcept {
     try {
         body();
@@ -36,14 +37,14 @@ template <class Body> keel_status guarded(const keel_host *host, const Body &bod
     }
 }
 
-// An out-struct of our own, zeroed but for its header.
+// Returns an out-struct with its header set and all other members zero.
 template <class T> T make_out() {
     T out{};
     out.h = KEEL_HEADER(T);
     return out;
 }
 
-// The caller's args by copy, what an older peer lacks being zero.
+// Returns a copy of the caller's args. Members that an older caller does not have are zero.
 template <class Args> Args adopt_args(const keel_host *host, const Args *theirs) {
     Args args;
     if (keel_adopt(&args, sizeof(Args), theirs, sizeof(keel_op_args)) != KEEL_OK)
@@ -51,29 +52,29 @@ template <class Args> Args adopt_args(const keel_host *host, const Args *theirs)
     return args;
 }
 
-// The value of a parameter; `otherwise` if the table has no such row, as with hosts in tests.
+// The value of a parameter. `otherwise` if desc has no such parameter, as in tests.
 const char *word(const keel_ctx_desc &desc, const char *key, const char *otherwise);
 int64_t number(const keel_ctx_desc &desc, const char *key, int64_t otherwise);
 
-// Refuses bytes offset..offset+n-1 of a buffer of `size` bytes if they are outside.
+// Refuses a range offset..offset+n-1 that is not inside a buffer of `size` bytes.
 void need_range(const keel_host *host, uint64_t size, uint64_t offset, uint64_t n);
 // Refuses with KEEL_E_CANCELLED if the user asked to stop.
 void need_not_cancelled(const keel_host *host);
-// Refuses what a recording cannot hold while the context makes one.
+// Refuses the call `what` while the context records a step, because a recording cannot hold it.
 template <class Context> void need_no_recording(const Context &ctx, const char *what) {
     if (ctx.recording != nullptr)
         refuse(ctx.host, KEEL_E_INVALID_ARG,
                "%s while a step is recorded: it belongs before or behind it", what);
 }
 
-// What plan_<slot> settles.
+// The result of plan_<slot>.
 struct PlanChoice {
     uint64_t scratch_bytes = 0;
-    bool named = false;   // the name is wanted: op_plan asks for it, a call does not
-    char kernel[64] = {}; // "matmul q4_0 plain": for plan_info
+    bool named = false;   // whether the kernel's name is wanted: true in op_plan, false in calls
+    char kernel[64] = {}; // for plan_info, for example "matmul q4_0 plain"
 };
 
-// Writes choice.kernel, cut to fit, if it is wanted.
+// If a name is wanted, writes it to choice.kernel, truncated to fit.
 void name_kernel(PlanChoice &choice, const char *format, ...) noexcept
     __attribute__((format(printf, 2, 3)));
 

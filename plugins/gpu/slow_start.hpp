@@ -1,5 +1,5 @@
-// A device's first work takes long where the driver has kernels to compile. Says so once, so that
-// nobody takes it for a program that hangs.
+// The first work on a device takes long if the driver must compile kernels. This class tells the
+// user once, so that the program does not seem to hang.
 #pragma once
 
 #include <keel/host.h>
@@ -8,17 +8,18 @@
 
 namespace keel_gpu {
 
-// One for each context; used where the context is.
+// One object for each context. Use it only from the context's thread.
 class SlowStart {
   public:
-    // A kernel that did not run before: the driver compiles it now, or when it first runs.
+    // Called for a kernel that has not run before: the driver compiles it now, or when it first
+    // runs.
     void kernel_made() noexcept { fresh_ = true; }
-    // All that was submitted has ended: no driver has anything left to compile of it.
+    // Called when all submitted work has ended: the driver has no kernel of it left to compile.
     void work_ended() noexcept { fresh_ = false; }
-    // Whether time that passes is counted.
+    // Whether time is counted now.
     bool is_watched() const noexcept { return fresh_ && !told_; }
-    // So much time went by in a call of the driver that may have compiled, or in waiting for work
-    // that may have to be compiled first. When it is a second in all, the user is told.
+    // Adds the time of a driver call that may have compiled kernels, or of a wait for work that may
+    // need compilation first. When the sum reaches one second, the user is told.
     void passed(const keel_host *host, const char *device, double seconds) noexcept;
 
   private:
@@ -26,7 +27,7 @@ class SlowStart {
     double seconds_ = 0;
 };
 
-// The time of a call of the driver, from construction to destruction.
+// Measures the time of a driver call, from construction to destruction.
 class DriverTime {
   public:
     DriverTime(SlowStart &start, const keel_host *host, const char *device) noexcept

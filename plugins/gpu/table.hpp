@@ -1,14 +1,14 @@
-// The table of a GPU backend, and what happens around each of its ops. For the backend's plugin.cpp
-// alone, which includes its own ops/ops.hpp first. That header defines keel_ctx and keel_plan and
-// names its namespace:
+// The op table of a GPU backend, and the code around each op. Only the backend's plugin.cpp
+// includes this file, after its own ops/ops.hpp. That header defines keel_ctx and keel_plan and
+// names the backend's namespace:
 //   namespace keel_gpu { namespace backend = keel_...; }
-// Beside what KEEL_GPU_DECLARE_BACKEND declares, the namespace has
+// Besides the functions of KEEL_GPU_DECLARE_BACKEND, the namespace must define:
 //   void set_aside(keel_ctx &, uint64_t bytes)
-//       makes the scratch that all ops share at least this large
+//       makes the scratch memory, which all ops share, at least this large
 //   PlanInUse(keel_ctx &, keel_plan *)
-//       while it lives, an op may keep in the plan what it looks up; NULL: there is no plan
+//       while this object exists, an op may store looked-up kernels in the plan; NULL: no plan
 //   void after_op(keel_ctx &)
-//       refuses if the driver complained about the op
+//       refuses if the driver reported an error during the op
 #pragma once
 
 #include "gpu/ops.hpp"
@@ -74,7 +74,7 @@ inline void plan_op(keel_ctx &ctx, keel_op op, const keel_op_args *args, PlanCho
     }
 }
 
-// Asks the op whether it would run, and sets its scratch aside, so that no call allocates.
+// Plans the op and allocates its scratch memory, so that no call has to allocate.
 inline keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_args *args,
                                      keel_plan **out) noexcept {
     *out = nullptr;

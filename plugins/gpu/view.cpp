@@ -5,12 +5,12 @@ namespace {
 
 constexpr int64_t most = int64_t{1} << 32;
 
-// Whether all that the view reaches lies below 2^32 units: elements are addressed modulo that, so
-// what is beyond would be somewhere else.
+// Whether the whole view is within the first 2^32 units. Kernels address elements modulo 2^32, so
+// elements beyond that would be read from a wrong place.
 bool reaches_only(const View &view, const int64_t (&strides)[3]) {
     int64_t low = view.offset, high = low + view.n;
     for (int i = 0; i < 3; ++i) {
-        if (view.shape[i] == 0) return true; // nothing
+        if (view.shape[i] == 0) return true; // the view is empty
         const int64_t steps = int64_t{view.shape[i]} - 1, stride = strides[i];
         if (steps != 0 && (stride >= 0 ? stride : -stride) > most / steps) return false;
         (stride >= 0 ? high : low) += steps * stride;

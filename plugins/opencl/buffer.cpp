@@ -1,6 +1,6 @@
-// Buffers are OpenCL memory objects. On unified memory HOST_VISIBLE and IMPORT ones, which are the
-// host's own memory, are shared (stream.hpp). There is no RESERVE: OpenCL cannot put memory behind
-// a part of a buffer.
+// Buffers are OpenCL memory objects. On unified memory, HOST_VISIBLE and IMPORT buffers use the
+// host's own memory and are shared (stream.hpp). RESERVE is not supported, because OpenCL cannot
+// allocate memory for a part of a buffer.
 #include "opencl/ops/ops.hpp"
 
 #include "gpu/create.hpp"
@@ -50,7 +50,7 @@ void create(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     share(ctx, b);
 }
 
-// Nothing is queued and nothing runs.
+// Whether nothing is queued and nothing runs.
 bool is_idle(keel_ctx &ctx) { return !ctx.queued && is_done(ctx, ctx.ticket); }
 
 } // namespace
@@ -67,9 +67,9 @@ keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *their
 
 void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
     if (b == nullptr) return;
-    if (b->mapped != nullptr) { // the host may use its memory for something else when this returns
+    if (b->mapped != nullptr) { // when this returns, the host may reuse its memory
         guarded(ctx->host, [&] { finish(*ctx); });
-        if (!settle(*ctx)) return; // may still be touched: it stays
+        if (!settle(*ctx)) return; // the device may still use the memory, so it is not freed
         std::erase(ctx->shared, b);
         if (ctx->host_has)
             clEnqueueUnmapMemObject(ctx->queue.get(), b->memory.get(), b->mapped, 0, nullptr,
@@ -77,7 +77,7 @@ void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
         clFinish(ctx->queue.get());
     }
     if (b->kind != KEEL_BUFFER_IMPORT) ctx->buffer_bytes -= b->size;
-    delete b; // queued work that uses the memory object keeps it
+    delete b; // queued work that uses the memory object keeps it alive
 }
 
 keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *b, uint64_t offset, const void *src,
@@ -102,7 +102,7 @@ keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset
     return guarded(ctx->host, [&] {
         need_range(ctx->host, b->size, offset, n);
         need_no_recording(*ctx, "buffer_read");
-        finish(*ctx); // within limits; the copy that follows has nothing to wait for
+        finish(*ctx); // waits within the time limit; the copy then does not have to wait
         if (n == 0) return;
         if (b->mapped != nullptr) {
             memcpy(dst, static_cast<const uint8_t *>(b->mapped) + offset, n);

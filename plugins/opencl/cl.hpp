@@ -1,4 +1,4 @@
-// The OpenCL C API, handles that release themselves, and statuses.
+// The OpenCL C API, handles that release themselves, and the translation of statuses.
 #pragma once
 
 #include "gpu/report.hpp"
@@ -14,10 +14,10 @@ namespace keel_opencl {
 
 using keel_gpu::refuse;
 
-// "CL_OUT_OF_RESOURCES (-5)"
+// For example "CL_OUT_OF_RESOURCES (-5)".
 std::string error_name(cl_int code);
-// What the core is told: memory, a lost device, or a fault of ours. `waiting`: the code came out of
-// a wait, where CL_OUT_OF_RESOURCES is how drivers say that a kernel was killed.
+// The status for the core: out of memory, device lost, or an internal fault. `waiting`: the code
+// came from a wait. Then CL_OUT_OF_RESOURCES means that a kernel was killed.
 keel_status status_of(cl_int code, bool waiting = false);
 
 // Refuses with status_of(code) and "what: CL_..." unless code is CL_SUCCESS.

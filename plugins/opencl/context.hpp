@@ -1,5 +1,5 @@
-// A context of the OpenCL backend: device, queue, settings, kernels, staging and scratch memory.
-// The stream is an in-order queue.
+// A context of the OpenCL backend: device, queue, settings, kernels, staging memory and scratch
+// memory. The stream is an in-order queue.
 #pragma once
 
 #include "gpu/checks.hpp"
@@ -23,54 +23,56 @@ using keel_gpu::PlanChoice;
 using keel_gpu::Type;
 using keel_gpu::View;
 
-// Kernels come in two forms. plain: a work-item does a row or a tile alone, in vectors; for
-// processors. local: the work-items of a group share a row or tile through local memory; for GPUs.
+// Kernels have two forms. plain, for processors: each work-item handles a row or a tile, with
+// vectors. local, for GPUs: the work-items of a group share a row or a tile through local memory.
 enum class Form { plain, local };
 inline const char *form_name(Form form) { return form == Form::local ? "local" : "plain"; }
 
 } // namespace keel_opencl
 
 struct keel_ctx {
-    const keel_host *host = nullptr; // the core's; handed back to its functions
+    const keel_host *host = nullptr; // the core's host table, passed back to its functions
     keel_opencl::DeviceFacts device;
-    bool unified = false; // what the device says, unless the config wants everything staged
+    bool unified = false; // as the device reports, or false if the config wants all copies staged
     keel_opencl::Context context;
     keel_opencl::Queue queue;
     std::unique_ptr<keel_opencl::KernelCache> kernels;
     std::unique_ptr<keel_opencl::Staging> staging;
     keel_opencl::Timing timing;
-    std::unique_ptr<keel_recording> recording; // ops are recorded instead of queued; else NULL
+    std::unique_ptr<keel_recording> recording; // if not NULL, ops are recorded instead of queued
 
     keel_opencl::Form form = keel_opencl::Form::plain;
 
-    keel_opencl::Memory nothing; // stands for tensors that are absent
-    keel_opencl::Memory scratch; // shared by all ops: they run one after the other
+    keel_opencl::Memory nothing; // passed to kernels in place of absent tensors
+    keel_opencl::Memory scratch; // shared by all ops, because ops run one after the other
     uint64_t scratch_bytes = 0, buffer_bytes = 0, weight_bytes = 0;
 
-    uint32_t wait_seconds = 300;       // of silence, after which the device counts as lost
-    bool timed_out = false;            // it does: no call is taken any more
-    bool gone = false;                 // and did not come back when it was waited for again
-    std::vector<keel_buffer *> shared; // HOST_VISIBLE and IMPORT buffers,
-    bool host_has = true;              // which are mapped
+    // after this time without progress, the device counts as lost
+    uint32_t wait_seconds = 300;
+    // the device did not answer in time; all further calls are refused
+    bool timed_out = false;
+    bool gone = false;                 // the device did not answer in settle() either
+    std::vector<keel_buffer *> shared; // HOST_VISIBLE and IMPORT buffers
+    bool host_has = true;              // whether the shared buffers are mapped for the host
 
-    bool queued = false; // something, since the last flush
-    uint64_t ticket = 0; // the last one given
+    bool queued = false; // whether something was queued since the last flush
+    uint64_t ticket = 0; // number of the last ticket
     struct Mark {
         uint64_t ticket;
         keel_opencl::Event event;
     };
-    std::deque<Mark> marks; // given and not yet known to be done, rising
+    std::deque<Mark> marks; // tickets not yet known to be done, in rising order
 
     keel_opencl::LaterReads later;
-    uint64_t own_submits = 0, own_waits = 0; // that nobody asked for
+    uint64_t own_submits = 0, own_waits = 0; // submissions and waits that no caller requested
 };
 
-// A block of memory that tensors lie in.
+// A block of memory that holds tensors.
 struct keel_buffer {
     keel_opencl::Memory memory;
     uint64_t size = 0;
     keel_buffer_kind kind = KEEL_BUFFER_DEVICE;
-    // HOST_VISIBLE, IMPORT: the host's address, the same each time that it is mapped
+    // HOST_VISIBLE, IMPORT: the host's address. It is the same for every mapping.
     void *mapped = nullptr;
 };
 
@@ -80,23 +82,24 @@ struct keel_plan {
     char kernel[64];
 };
 
-// A weight taken over by the backend (weights.cpp).
+// A weight prepared by the backend (weights.cpp).
 struct keel_weight {
     keel_gpu::WeightShape shape;
     keel_opencl::Memory memory;
-    uint64_t offset = 0;   // bytes, of row 0
-    bool split = false;    // codes and scales apart; else rows as in the file
-    bool in_place = false; // memory is the source's own
-    uint64_t bytes = 0;    // held
+    uint64_t offset = 0; // byte offset of row 0
+    // codes and scales are stored separately; otherwise rows are as in the file
+    bool split = false;
+    bool in_place = false; // `memory` is the source's own memory
+    uint64_t bytes = 0;    // bytes held
 };
 
 namespace keel_opencl {
 
-// Makes the scratch at least `bytes` large; its contents are lost when it grows.
+// Makes the scratch memory at least `bytes` large. Its contents are lost when it grows.
 cl_mem scratch(keel_ctx &ctx, uint64_t bytes);
 
-// The size of a kernel's own memory for a head of n elements: few sizes, because each is compiled
-// for.
+// Size of a kernel's private arrays for a head of n elements. There are few sizes, because each
+// needs its own compiled kernel.
 inline int dim_class(uint32_t n) { return n <= 128 ? 128 : n <= 256 ? 256 : 1024; }
 
 } // namespace keel_opencl

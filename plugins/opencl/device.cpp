@@ -1,5 +1,5 @@
-// Finds devices. No platform, a driver that fails and a platform without devices are all the same:
-// nothing there.
+// Finds devices. A missing platform, a failing driver and a platform without devices all give an
+// empty list.
 #include "opencl/device.hpp"
 
 #include "opencl/ops/ops.hpp"
@@ -60,13 +60,14 @@ DeviceFacts facts_of(cl_platform_id platform, cl_device_id device) {
     return f;
 }
 
-// Lower comes first.
+// The device with the lower rank comes first.
 int rank(const DeviceFacts &f) {
     if ((f.type & CL_DEVICE_TYPE_GPU) != 0) return f.unified ? 1 : 0;
     return f.is_cpu() ? 3 : 2;
 }
 
-// "OpenCL 1.1 ...": what the loader would call there is not there.
+// Whether the version is below 1.2, as in "OpenCL 1.1 ...". Such a device lacks functions that this
+// backend calls.
 bool is_old(cl_device_id device) {
     int major = 0, minor = 0;
     return sscanf(text(device, CL_DEVICE_VERSION).c_str(), "OpenCL %d.%d", &major, &minor) == 2 &&
@@ -106,7 +107,7 @@ std::vector<DeviceFacts> list_devices() {
 
 namespace {
 
-// Where PoCL keeps what it compiled, without which it has no device.
+// The folder of PoCL's kernel cache. Without the folder, PoCL offers no device.
 std::filesystem::path pocl_cache() {
     const auto set = [](const char *name) {
         const char *text = getenv(name);
@@ -119,7 +120,7 @@ std::filesystem::path pocl_cache() {
     return "/tmp/pocl/kcache";
 }
 
-// Whether it is a folder to write in, or could be made one.
+// Whether the folder is writable, or could be created.
 bool is_writable(std::filesystem::path folder) {
     std::error_code error;
     while (!std::filesystem::exists(folder, error) && folder.has_relative_path())

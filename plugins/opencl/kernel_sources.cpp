@@ -1,4 +1,4 @@
-// The texts of the kernel files, in the order of Source.
+// The text of the kernel files, in the order of Source.
 #include "kernel_files.hpp"
 #include "opencl/kernel_cache.hpp"
 

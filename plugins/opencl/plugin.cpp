@@ -1,4 +1,4 @@
-// The descriptor and the table.
+// The plugin descriptor and the op table.
 #include "opencl/ops/ops.hpp"
 
 #include "gpu/extensions.hpp"
@@ -7,7 +7,7 @@
 namespace {
 
 constexpr const char *kernels_choices[] = {"auto", "plain", "local", nullptr};
-constexpr const char *cache_words[] = {"auto", "off", nullptr}; // everything else is a folder
+constexpr const char *cache_words[] = {"auto", "off", nullptr}; // any other value is a folder
 constexpr const char *memory_choices[] = {"auto", "staged", nullptr};
 
 constexpr keel_param_spec kernels_param = KEEL_CHOICE_PARAM(

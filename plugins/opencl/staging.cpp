@@ -40,7 +40,7 @@ unsigned char *Staging::room(uint64_t n) {
         Piece &next = pieces_[current_];
         if (next.done) {
             const cl_event wait = next.done.get();
-            if (!has_ended(wait)) { // what it is behind is submitted
+            if (!has_ended(wait)) { // the queue up to this command is submitted
                 ++ctx_.own_submits;
                 ++ctx_.own_waits;
             }

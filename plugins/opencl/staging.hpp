@@ -1,5 +1,4 @@
-// Memory that writes pass through, so that buffer_write returns with its source copied and the
-// queue does not stop.
+// Memory for writes: buffer_write copies its source here and returns, without stopping the queue.
 #pragma once
 
 #include "opencl/cl.hpp"
@@ -9,7 +8,7 @@
 
 namespace keel_opencl {
 
-// A ring of pieces of pinned host memory that never grows.
+// A ring of pieces of pinned host memory. It never grows.
 class Staging {
   public:
     Staging(keel_ctx &ctx, const keel_host *host, cl_context context, cl_command_queue queue)
@@ -20,9 +19,10 @@ class Staging {
     Staging(const Staging &) = delete;
     Staging &operator=(const Staging &) = delete;
 
-    // Queues a write of n bytes of `source`, which is copied before the return.
+    // Queues a write of n bytes. `source` is copied before this returns.
     void write(cl_mem to, uint64_t offset, const void *source, uint64_t n);
-    void use(cl_command_queue queue) { queue_ = queue; } // once all that was queued is done
+    // Changes the queue. Call this only when all queued commands are done.
+    void use(cl_command_queue queue) { queue_ = queue; }
     uint64_t bytes() const { return pieces_.size() * piece_bytes; }
 
   private:
@@ -31,7 +31,7 @@ class Staging {
     struct Piece {
         Memory memory;
         unsigned char *at = nullptr;
-        Event done; // of the last write out of it, once it was left
+        Event done; // event of the last write from this piece, set when the next piece is begun
     };
 
     void open();
@@ -42,7 +42,7 @@ class Staging {
     cl_command_queue queue_;
     std::vector<Piece> pieces_;
     size_t current_ = 0;
-    uint64_t used_ = 0; // of the current piece
+    uint64_t used_ = 0; // bytes used of the current piece
 };
 
 } // namespace keel_opencl

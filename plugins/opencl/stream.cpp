@@ -16,11 +16,11 @@ bool has_ended(cl_event event) {
 
 namespace {
 
-// of silence at least, that a device gets when it was silent before
+// settle() waits at least this many seconds for a device that did not answer before
 constexpr uint32_t last_seconds = 60;
 
-// Shared by who waits and the driver's thread that tells, which may come long after the wait was
-// given up.
+// Shared by the waiting thread and the driver's callback thread. The callback may come long after
+// the wait was given up.
 struct Signal {
     std::mutex mutex;
     std::condition_variable came;
@@ -35,21 +35,22 @@ void CL_CALLBACK on_done(cl_event, cl_int, void *user) {
     (*signal)->came.notify_all();
 }
 
-// Tickets whose work has ended.
+// The number of tickets whose work has ended.
 size_t ended_marks(const keel_ctx &ctx) {
     return static_cast<size_t>(
         std::count_if(ctx.marks.begin(), ctx.marks.end(),
                       [](const keel_ctx::Mark &m) { return has_ended(m.event.get()); }));
 }
 
-// False after so many seconds in which neither the event came nor a ticket's work ended.
+// Waits for the event. Returns false after `seconds` seconds in which neither the event nor the
+// work of any ticket ended.
 bool await(const keel_ctx &ctx, cl_event event, uint32_t seconds) {
     if (has_ended(event)) return true;
     const auto signal = std::make_shared<Signal>();
     auto user = std::make_unique<std::shared_ptr<Signal>>(signal);
     check(ctx.host, clSetEventCallback(event, CL_COMPLETE, on_done, user.get()),
           "clSetEventCallback");
-    user.release(); // on_done has it
+    user.release(); // on_done owns it now
     size_t ended = ended_marks(ctx);
     for (uint32_t silent = 0; silent < seconds; ++silent) {
         {
@@ -90,7 +91,7 @@ void wait_for(keel_ctx &ctx, cl_event event, const char *what) {
                "the device has not answered for %u seconds (parameter wait_seconds)",
                ctx.wait_seconds);
     }
-    check(ctx.host, clWaitForEvents(1, &event), what, true); // says whether it failed
+    check(ctx.host, clWaitForEvents(1, &event), what, true); // reports whether the command failed
 }
 
 bool settle(keel_ctx &ctx) noexcept {
@@ -101,7 +102,7 @@ bool settle(keel_ctx &ctx) noexcept {
         check(nullptr, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &event),
               "a marker");
         const Event marker(event);
-        // One that takes nothing more may still run what it was given.
+        // A queue that takes no new command may still run earlier ones.
         const bool takes = clFlush(ctx.queue.get()) == CL_SUCCESS;
         ended = await(ctx, event,
                       ctx.timed_out ? std::max(last_seconds, ctx.wait_seconds)
@@ -136,7 +137,7 @@ void give_to_host(keel_ctx &ctx) {
 }
 
 void share(keel_ctx &ctx, keel_buffer &b) {
-    finish(ctx); // all that is shared is the host's now, so that the new one may be too
+    finish(ctx); // all shared buffers belong to the host now, so the new one can be mapped too
     ctx.shared.reserve(ctx.shared.size() + 1);
     b.mapped = map(ctx, b);
     check(ctx.host,
@@ -197,7 +198,7 @@ void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid) {
     give_to_device(ctx);
     ctx.queued = true;
     cl_event event = nullptr;
-    std::optional<keel_gpu::DriverTime> time; // there are drivers that compile here
+    std::optional<keel_gpu::DriverTime> time; // some drivers compile here
     keel_gpu::SlowStart &slow_start = ctx.kernels->slow_start();
     if (slow_start.is_watched()) time.emplace(slow_start, ctx.host, ctx.device.name.c_str());
     check(ctx.host,

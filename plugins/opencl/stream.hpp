@@ -21,8 +21,9 @@ void require_alive(const keel_ctx &ctx);
 // no memory that it uses may be freed.
 bool settle(keel_ctx &ctx) noexcept;
 
-// Shared memory (HOST_VISIBLE, IMPORT) is mapped while the host has it and unmapped while kernels
-// may run. Before something is queued, and when all that was queued is done.
+// Shared memory (HOST_VISIBLE, IMPORT) is mapped while the host may access it, and unmapped while
+// kernels may run. Call give_to_device() before queuing work, and give_to_host() when all queued
+// work is done.
 void give_to_device(keel_ctx &ctx);
 void give_to_host(keel_ctx &ctx);
 // Makes a buffer's memory shared, and maps it. KEEL_E_UNSUPPORTED if the driver maps it at a
@@ -42,8 +43,8 @@ constexpr int lanes_local = 64;
 constexpr size_t plain_rows = 4;
 inline int lanes_of(Form form) { return form == Form::local ? lanes_local : 1; }
 
-// Work-groups and work-items in each; the local size is always explicit, because drivers compile
-// for it.
+// The number of work-groups, and of work-items in each. The local size is always explicit, because
+// drivers compile for it.
 struct Grid {
     size_t groups[3];
     size_t local[3];

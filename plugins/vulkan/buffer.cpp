@@ -1,4 +1,4 @@
-// Buffers are parts of larger allocations; those of an IMPORT are the host's own memory.
+// Buffers. A buffer is a part of a larger allocation. An IMPORT buffer is the host's own memory.
 #include "vulkan/ops/ops.hpp"
 
 #include "gpu/create.hpp"

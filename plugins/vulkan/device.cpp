@@ -17,7 +17,8 @@ Extensions device_extensions(VkPhysicalDevice device) {
     return list;
 }
 
-// A family with compute; one without graphics if there is one, because nothing else waits in it.
+// Finds a queue family with compute. A family without graphics is preferred, because no other work
+// waits in it.
 bool compute_family(VkPhysicalDevice device, uint32_t &family) {
     uint32_t n = 0;
     vkGetPhysicalDeviceQueueFamilyProperties(device, &n, nullptr);
@@ -52,7 +53,7 @@ uint32_t timestamp_bits(VkPhysicalDevice device, uint32_t family) {
     return family < families.size() ? families[family].timestampValidBits : 0;
 }
 
-// The features that every kernel needs, and those of them that a device has.
+// The features that every kernel needs, filled with those that the device has.
 struct Features {
     VkPhysicalDeviceVulkan12Features v12 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
     VkPhysicalDeviceVulkan11Features v11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES};
@@ -147,7 +148,8 @@ Device::~Device() {
 
 namespace {
 
-// Is there what linear_matrix is made of: f16 x f16 -> f32 by 16 x 16 x 16, in subgroups of 32?
+// Whether the device can run linear_matrix: cooperative matrices f16 x f16 -> f32 of 16 x 16 x 16,
+// in subgroups of 32.
 bool fits_matrices(const Instance &instance, VkPhysicalDevice device, const DeviceFacts &facts) {
     if (facts.subgroup_size != 32 ||
         !has_extension(device_extensions(device), VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME))
@@ -256,15 +258,15 @@ keel_device_type type_of(VkPhysicalDeviceType type) {
     case VK_PHYSICAL_DEVICE_TYPE_CPU: return KEEL_DEVICE_CPU;
     case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return KEEL_DEVICE_INTEGRATED;
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
-    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: // a card, or a part of one, as clouds lend them
-        return KEEL_DEVICE_DISCRETE;
+    // a GPU or a part of one, in a cloud's virtual machine
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return KEEL_DEVICE_DISCRETE;
     default: return KEEL_DEVICE_OTHER;
     }
 }
 
 } // namespace
 
-// No driver is no error: there are 0 devices then.
+// A machine without a driver is not an error: it has 0 devices.
 keel_status KEEL_CALL device_count(const keel_host *host, uint32_t *n) noexcept {
     *n = 0;
     const keel_status status = guarded(host, [&] {

@@ -1,34 +1,34 @@
-// The machine's Vulkan devices, what each can do, and the one that was opened.
+// The machine's Vulkan devices, their facts, and the opened device.
 #pragma once
 
 #include "vulkan/instance.hpp"
 
 namespace keel_vulkan {
 
-// Devices with Vulkan 1.2 and a compute queue, in the order in which the core counts them: discrete
-// GPUs, integrated ones, others, processors. Devices that lack a feature come last.
+// Devices with Vulkan 1.2 and a compute queue, in the order of the core's device numbers: discrete
+// GPUs, integrated GPUs, other devices, processors. Devices that lack a feature come last.
 std::vector<VkPhysicalDevice> list_devices(const Instance &instance);
 
-// Facts of a device on which choices depend.
+// Facts of a device that decide how the backend uses it.
 struct DeviceFacts {
     VkPhysicalDeviceProperties properties;
     char driver[VK_MAX_DRIVER_NAME_SIZE + VK_MAX_DRIVER_INFO_SIZE];
     uint8_t pipeline_uuid[VK_UUID_SIZE];
     uint32_t queue_family = 0;
     uint32_t subgroup_size = 1;
-    bool subgroup_sums = false; // add, max, min over a subgroup of a compute shader
-    bool unified = false;       // one memory for host and device
+    bool subgroup_sums = false; // compute shaders have add, max and min over a subgroup
+    bool unified = false;       // host and device share one memory
     bool imports = false;       // VK_EXT_external_memory_host
     uint64_t import_align = 0;
     uint64_t max_allocation = 0;
-    uint64_t memory_bytes = 0; // of the device's own heaps
+    uint64_t memory_bytes = 0; // size of the device's own heaps
     bool memory_budget = false;
-    bool calibrated = false;     // VK_EXT_calibrated_timestamps: its clock can be read
-    uint32_t timestamp_bits = 0; // of the queue's clock; 0: it has none
+    bool calibrated = false;     // VK_EXT_calibrated_timestamps: the host can read its clock
+    uint32_t timestamp_bits = 0; // bits of the queue's clock; 0: no clock
 };
 
 DeviceFacts device_facts(VkPhysicalDevice device);
-// The first feature that the backend needs and the device lacks; NULL: it has all.
+// The first feature that the backend needs and the device lacks, or NULL.
 const char *missing_feature(VkPhysicalDevice device);
 
 // The opened device.
@@ -39,8 +39,8 @@ class Device {
     Device(const Device &) = delete;
     Device &operator=(const Device &) = delete;
 
-    // staged: memory counts as not unified, whatever the device is (for tests). matrices:
-    // cooperative matrices are wanted, and the device is refused if it has none that fit.
+    // `staged`: treat memory as not unified, for tests. `matrices`: cooperative matrices are
+    // required, and a device without suitable ones is refused.
     void open(const keel_host *host, const Instance &instance, VkPhysicalDevice physical,
               bool staged, bool matrices);
     VkDevice handle() const { return device_; }
@@ -49,15 +49,15 @@ class Device {
     const DeviceFacts &facts() const { return facts_; }
     bool has_matrices() const { return matrices_; }
 
-    // lavapipe silently ends all loops of a shader when an invocation has done 65535 rounds in
-    // total. So on processors work is divided so that no invocation does more than kMostLoops.
+    // lavapipe silently ends all loops of a shader after an invocation has run 65535 loop rounds in
+    // total. So on processors the work is divided so that no invocation runs more than kMostLoops.
     bool limits_loops() const {
         return facts_.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     }
     static constexpr uint64_t kMostLoops = 60000;
 
     PFN_vkGetMemoryHostPointerPropertiesEXT host_pointer_properties = nullptr;
-    PFN_vkGetCalibratedTimestampsEXT calibrated_timestamps = nullptr; // NULL: the device has none
+    PFN_vkGetCalibratedTimestampsEXT calibrated_timestamps = nullptr; // NULL if the device lacks it
 
   private:
     VkPhysicalDevice physical_ = VK_NULL_HANDLE;

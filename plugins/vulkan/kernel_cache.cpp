@@ -25,7 +25,7 @@ void KernelCache::open(const keel_host *host, const Device *device, bool subgrou
     host_ = host;
     device_ = device;
     subgroups_ = subgroups;
-    // No descriptors: kernels reach all memory by address.
+    // Kernels need no descriptors, because they reach all memory by address.
     const VkPushConstantRange push = {VK_SHADER_STAGE_COMPUTE_BIT, 0, 128};
     VkPipelineLayoutCreateInfo layout = {VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
     layout.pushConstantRangeCount = 1;
@@ -38,7 +38,7 @@ void KernelCache::open(const keel_host *host, const Device *device, bool subgrou
     info.initialDataSize = data.size();
     info.pInitialData = data.data();
     if (vkCreatePipelineCache(device->handle(), &info, nullptr, &cache_) == VK_SUCCESS) return;
-    info.initialDataSize = 0; // the driver does not like it after all
+    info.initialDataSize = 0; // the driver refused the cached data
     check(host, vkCreatePipelineCache(device->handle(), &info, nullptr, &cache_),
           "vkCreatePipelineCache");
 }
@@ -53,12 +53,13 @@ void KernelCache::close() noexcept {
                 std::vector<uint8_t> data(n);
                 if (vkGetPipelineCacheData(device, cache_, &n, data.data()) == VK_SUCCESS) {
                     data.resize(n);
-                    // Drivers with a cache of their own give the same few bytes each time.
+                    // Some drivers have a cache of their own. They return the same few bytes each
+                    // time.
                     if (data != disk_.load(key_of(device_->facts())))
                         disk_.store(key_of(device_->facts()), data);
                 }
             }
-        } catch (...) { // no memory: no cache
+        } catch (...) { // without memory nothing is cached
         }
     }
     for (const auto &entry : pipelines_) vkDestroyPipeline(device, entry.second, nullptr);
@@ -89,7 +90,9 @@ VkPipeline KernelCache::find(const Key &key, Kernel kernel,
     const auto found = pipelines_.find(key);
     if (found != pipelines_.end()) return found->second;
     VkPipeline &place =
-        pipelines_[key]; // before it is made: nothing is lost if there is no memory for the book
+        // Insert the map entry before making the pipeline. If there is no memory for the entry, no
+        // pipeline is leaked.
+        pipelines_[key];
     try {
         place = make(kernel, constants);
     } catch (...) {

@@ -1,5 +1,6 @@
-// Kernels made ready for a device: SPIR-V compiled at build, pipelines by specialization constants,
-// made at first use (plan time) and remembered on disk.
+// Kernels compiled for a device. SPIR-V is compiled at build time. A pipeline is made for each set
+// of specialization constants when it is first used, which is at plan time. The driver's cache data
+// is stored on disk.
 #pragma once
 
 #include "gpu/disk_cache.hpp"
@@ -12,8 +13,7 @@
 
 namespace keel_vulkan {
 
-// The kernels, in the order of kernels/*.comp; CMakeLists.txt says which file and -D each is made
-// from.
+// The kernels. CMakeLists.txt has the source file and the -D of each, in the same order.
 #define KEEL_VULKAN_FOR_EACH_KERNEL(X)                                                             \
     X(linear_vec)                                                                                  \
     X(linear_tile)                                                                                 \
@@ -46,8 +46,8 @@ enum class Kernel : uint32_t {
         count
 };
 
-// SPIR-V of a kernel, in two forms: with sums over subgroups, and with shared memory alone
-// (generated shaders.cpp).
+// The SPIR-V of a kernel in two forms: with subgroup sums, and with shared memory only (generated
+// shaders.cpp).
 struct Spirv {
     const char *name;
     const uint32_t *words;
@@ -55,8 +55,8 @@ struct Spirv {
 };
 extern const Spirv kSubgroupKernels[], kSharedKernels[];
 
-// The pipelines that a plan's op asked for, so that its calls find them at once. Plain data; it
-// lives as long as its plan.
+// The pipelines that an op looked up under a plan, so that its calls find them without a search.
+// Plain data, stored in the plan.
 struct KeptPipelines {
     static constexpr size_t kMostConstants = 11, kMost = 6;
     using Key = std::array<uint32_t, kMostConstants + 1>; // the kernel and its constants
@@ -75,19 +75,19 @@ class KernelCache {
     KernelCache(const KernelCache &) = delete;
     KernelCache &operator=(const KernelCache &) = delete;
 
-    // subgroups: use the kernels' forms with subgroup sums. cache_folder: as keel_gpu::DiskCache
-    // takes it.
+    // `subgroups`: use the forms with subgroup sums. `cache_folder`: as in keel_gpu::DiskCache.
     void open(const keel_host *host, const Device *device, bool subgroups,
               std::string cache_folder);
-    void close() noexcept; // writes the cache file if there is something new
+    void close() noexcept; // writes the cache file if there is new data
     VkPipelineLayout layout() const { return layout_; }
-    // Until the next call: get() looks into `kept` first, and leaves there what it had to look for.
-    // NULL: nothing is kept.
+    // Until the next call of keep_in(), get() first searches `kept` and stores there the pipelines
+    // that it had to look up. NULL: nothing is stored.
     void keep_in(KeptPipelines *kept) { kept_ = kept; }
-    // The pipeline with constants 0, 1, ... set so; constant 0 is the workgroup's size.
+    // The pipeline whose specialization constants 0, 1, ... have these values. Constant 0 is the
+    // workgroup's size.
     VkPipeline get(Kernel kernel, std::initializer_list<uint32_t> constants);
     keel_gpu::SlowStart &slow_start() { return slow_start_; }
-    // How many were made so far.
+    // Number of pipelines made so far.
     size_t count() const { return pipelines_.size(); }
 
   private:
@@ -102,7 +102,7 @@ class KernelCache {
     bool subgroups_ = true, dirty_ = false;
     VkPipelineLayout layout_ = VK_NULL_HANDLE;
     VkPipelineCache cache_ = VK_NULL_HANDLE;
-    keel_gpu::DiskCache disk_; // of what the driver compiled
+    keel_gpu::DiskCache disk_; // data of the driver's compiler
     std::array<VkShaderModule, static_cast<size_t>(Kernel::count)> modules_ = {};
     std::map<Key, VkPipeline> pipelines_;
     KeptPipelines *kept_ = nullptr;

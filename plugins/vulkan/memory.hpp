@@ -1,6 +1,6 @@
-// Device memory: few large allocations, of which buffers are parts. Each allocation is one VkBuffer
-// over one VkDeviceMemory, so that a part is an address and a length, and nothing is made or bound
-// for it.
+// Device memory: a few large allocations that are divided among buffers. Each allocation is one
+// VkBuffer with one VkDeviceMemory. So a buffer is only an address and a length, and needs no
+// Vulkan object of its own.
 #pragma once
 
 #include "vulkan/device.hpp"
@@ -11,7 +11,7 @@
 namespace keel_vulkan {
 
 enum class MemoryUse {
-    device,   // fastest for the device; mapped too where there is one memory for both sides
+    device,   // fastest for the device; also mapped if host and device share memory
     upload,   // written by the host, read by the device: staging, parameters
     download, // written by the device, read by the host
     import    // the host's own memory
@@ -22,17 +22,17 @@ struct Block {
     VkDeviceMemory memory = VK_NULL_HANDLE;
     VkBuffer buffer = VK_NULL_HANDLE;
     VkDeviceAddress address = 0;
-    uint8_t *mapped = nullptr; // coherent; NULL: the host does not see it
+    uint8_t *mapped = nullptr; // coherent; NULL: not host-visible
     uint64_t size = 0;
     MemoryUse use = MemoryUse::device;
     uint64_t taken = 0;                 // bytes in use
-    std::map<uint64_t, uint64_t> holes; // offset -> bytes
+    std::map<uint64_t, uint64_t> holes; // free parts: offset -> bytes
 };
 
-// A part of a block. Plain data: whoever holds it gives it back.
+// A part of a block. This is plain data: its holder must give it back.
 struct Range {
     Block *block = nullptr;
-    uint64_t offset = 0, size = 0; // in bytes; size as it was rounded up
+    uint64_t offset = 0, size = 0; // in bytes; size is rounded up
 
     VkDeviceAddress address() const { return block->address + offset; }
     uint8_t *mapped() const { return block->mapped == nullptr ? nullptr : block->mapped + offset; }
@@ -46,17 +46,17 @@ class Memory {
     Memory &operator=(const Memory &) = delete;
 
     void open(const keel_host *host, const Device *device);
-    // Refuses with KEEL_E_OUT_OF_MEMORY, and all is as it was. Parts are aligned to 256 bytes.
+    // Refuses with KEEL_E_OUT_OF_MEMORY, and then changes nothing. Parts are aligned to 256 bytes.
     Range take(MemoryUse use, uint64_t bytes);
-    void give_back(Range &range); // an empty one is fine
-    // A block over the host's memory, whose address and size are multiples of the device's
-    // granularity; refuses with KEEL_E_UNSUPPORTED if the driver does not take it.
+    void give_back(Range &range); // an empty range is allowed
+    // Makes a block from host memory. Its address and size must be multiples of the device's
+    // granularity. Refuses with KEEL_E_UNSUPPORTED if the driver does not take the memory.
     Block *import(void *host, uint64_t bytes);
     void close(Block *block);
 
-    uint64_t held() const { return held_; } // bytes of all allocations, imports not counted
+    uint64_t held() const { return held_; } // bytes of all allocations, without imports
     uint32_t allocations() const { return static_cast<uint32_t>(blocks_.size()); }
-    // What the driver says is free, 0: unknown.
+    // Free bytes according to the driver; 0: unknown.
     uint64_t free_bytes() const;
 
     static constexpr uint64_t kAlign = 256;

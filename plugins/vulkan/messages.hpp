@@ -8,14 +8,14 @@
 
 namespace keel_vulkan {
 
-// Complaints of the validation layers since they were last taken. The messenger writes them; the
-// driver calls it during our calls, from any thread.
+// Errors that the validation layers reported since the last take(). The driver's messenger callback
+// writes them during Vulkan calls, from any thread.
 class Messages {
   public:
     const keel_host *host = nullptr;
     void add(const char *text);
     void close(); // ignores messages from now on
-    // Takes the first complaint; false if there is none.
+    // Takes the first error. Returns false if there is none.
     bool take(std::string &text);
 
   private:

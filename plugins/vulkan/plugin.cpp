@@ -1,4 +1,4 @@
-// The descriptor and the table.
+// The plugin descriptor and the op table.
 #include "vulkan/ops/ops.hpp"
 
 #include "gpu/extensions.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char *reduce_choices[] = {"auto", "subgroup", "shared", nullptr};
 constexpr const char *compute_choices[] = {"exact", "fast", nullptr};
-constexpr const char *cache_words[] = {"auto", "off", nullptr}; // everything else is a folder
+constexpr const char *cache_words[] = {"auto", "off", nullptr}; // any other value is a folder
 constexpr const char *memory_choices[] = {"auto", "staged", nullptr};
 constexpr const char *read_later_choices[] = {"auto", "on", "off", nullptr};
 

@@ -1,18 +1,18 @@
-// Memory through which writes and large parameters pass: the host writes it, queued commands read
-// it.
+// Memory for writes and for large parameters: the host writes to it, and queued commands read it.
 #pragma once
 
 #include "vulkan/memory.hpp"
 
 namespace keel_vulkan {
 
-// A ring in memory that host and device share. It never grows. Counts of bytes only rise.
+// A ring in memory that host and device share. It never grows. Its byte counts only increase.
 class Staging {
   public:
     static constexpr uint64_t kBytes = 8u << 20;
 
     void open(Memory *memory) { memory_ = memory; }
-    void close() noexcept { memory_->give_back(ring_); } // when no queued command reads it
+    // Call this only when no queued command reads the ring.
+    void close() noexcept { memory_->give_back(ring_); }
     // A part of n <= kBytes bytes. Its block is NULL if the ring is full.
     Range take(uint64_t n, uint64_t align);
     // All bytes taken so far. A submission stores this number.

@@ -1,5 +1,5 @@
-// Ada-KV (arXiv 2407.11550): heads whose attention is spread get more slots than heads that look at
-// few.
+// Ada-KV (arXiv 2407.11550): a head whose attention is spread over many slots gets more slots than
+// a head that attends to few.
 #include <keel/sdk_policy.hpp>
 
 #include <cstdio>
@@ -19,7 +19,7 @@ struct Candidate {
 
 bool better(const Candidate &a, const Candidate &b) {
     if (a.value != b.value) return a.value > b.value;
-    // as the core: of equals the newer slot
+    // The core breaks ties in the same way: the newer slot first.
     return a.slot != b.slot ? a.slot > b.slot : a.row < b.row;
 }
 
@@ -59,7 +59,7 @@ class Adaptive {
     }
 
   private:
-    // Rows begin..end-1 compete for budget * (end - begin) slots.
+    // The heads of rows begin..end-1 share budget * (end - begin) slots.
     void share_pool(const keel_allocator_input &in, uint32_t begin, uint32_t end,
                     int32_t *budgets) {
         candidates_.clear();
@@ -75,7 +75,8 @@ class Adaptive {
         }
         for (const Candidate &candidate : candidates_) ++budgets[candidate.row];
         left -= static_cast<int64_t>(candidates_.size());
-        // More budget than slots: nothing will go; the rest is shared evenly.
+        // The budget is larger than the number of slots, so nothing is evicted. The rest of the
+        // budget is shared evenly.
         for (uint32_t row = begin; row < end && left > 0; ++row) {
             const int64_t share = (left + (end - row) - 1) / (end - row);
             budgets[row] += static_cast<int32_t>(share);
@@ -83,7 +84,8 @@ class Adaptive {
         }
     }
 
-    // What a head gets in any case; what it might get beyond that becomes candidates.
+    // Returns the number of slots that the head gets in any case. Its other slots are added to the
+    // candidates.
     int64_t add_head(const keel_allocator_input &in, uint32_t row) {
         const uint32_t layer = row / in.kv_heads, head = row % in.kv_heads;
         const float *scores = in.scores[layer] + head * in.stride;

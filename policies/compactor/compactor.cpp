@@ -1,5 +1,5 @@
-// Compactor (arXiv 2507.08143): keys that stand out in their span (leverage), and slots that their
-// own piece of the prompt looks at.
+// Compactor (arXiv 2507.08143) keeps two kinds of slots: slots whose key differs from the other
+// keys (high leverage score), and slots that receive attention from their own piece of the prompt.
 #include "leverage.hpp"
 
 #include <keel/sdk_policy.hpp>
@@ -89,8 +89,8 @@ class Compactor {
     }
 
   private:
-    // Attention times the value's norm, the mean of three neighbours, places beyond the edges
-    // counting as zeros.
+    // Attention times the norm of the value, averaged over three neighbours. Places beyond the
+    // edges count as zeros.
     static std::vector<double> attention_of(const PolicyInput &in, uint32_t h, int64_t first,
                                             int64_t last) {
         const float *sums = in.chunk_scores(h), *norms = in.value_norms(h);
@@ -103,7 +103,7 @@ class Compactor {
         return out;
     }
 
-    // To mean 0 and standard deviation 1 over all heads of the layer.
+    // Scales the scores to mean 0 and standard deviation 1 over all heads of the layer.
     static void normalize(std::vector<std::vector<double>> &rows) {
         double n = 0, mean = 0, square = 0;
         for (const auto &row : rows)

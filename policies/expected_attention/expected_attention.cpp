@@ -1,5 +1,6 @@
-// Expected Attention (arXiv 2510.00636): what queries yet to come are expected to look at stays.
-// They are taken to be normally distributed like those so far, and rotated to the next positions.
+// Expected Attention (arXiv 2510.00636) keeps the slots that future queries are expected to attend
+// to. It assumes that future queries have the normal distribution of the queries so far, and
+// rotates them to the next positions.
 #include "quadratic.hpp"
 
 #include <keel/sdk_policy.hpp>
@@ -42,7 +43,8 @@ class ExpectedAttention {
                             setup.geometry.rope_frequencies + rot_ / 2);
         needs.needs =
             KEEL_NEED_KEYS | KEEL_NEED_QUERY_STATS | (value_norms_ ? KEEL_NEED_VALUE_NORMS : 0);
-        if (!value_norms_) needs.flags |= KEEL_POLICY_COMPARABLE; // then they are probabilities
+        // with value norms the scores are not probabilities
+        if (!value_norms_) needs.flags |= KEEL_POLICY_COMPARABLE;
         needs.skip_queries = static_cast<uint32_t>(sinks_);
         needs.least_budget = needs.skip_queries + 1;
     }
@@ -55,7 +57,8 @@ class ExpectedAttention {
     }
 
   private:
-    // The mean rotation of a pair of elements: no rotation itself, it shrinks.
+    // The mean of the rotations of a pair of elements over the next positions. It is not a rotation
+    // itself, because it also shrinks the pair.
     struct Turn {
         uint32_t a, b;
         double cos, sin;
@@ -79,7 +82,7 @@ class ExpectedAttention {
         return turns;
     }
 
-    // R x for elements `step` apart.
+    // Applies R to x. The two elements of a pair are `step` apart.
     static void turn(double *x, size_t step, const std::vector<Turn> &turns) {
         for (const Turn &t : turns) {
             const double a = x[t.a * step], b = x[t.b * step];
@@ -88,7 +91,7 @@ class ExpectedAttention {
         }
     }
 
-    // The logit of a key k is b.k + k'Mk; M symmetric. Of one query head.
+    // The form of one query head: the logit of a key k is b.k + k'Mk, with a symmetric M.
     QuadraticForm form_of(const PolicyInput &in, uint32_t head,
                           const std::vector<Turn> &turns) const {
         const size_t d = dim_;
@@ -127,7 +130,7 @@ class ExpectedAttention {
                 forms[g].evaluate(block, logits[g].data() + slot, count);
         }
         std::vector<double> weights(static_cast<size_t>(n));
-        for (const auto &row : logits) { // the mean of the query heads' softmax
+        for (const auto &row : logits) { // the mean of the softmax over the query heads
             const double largest = *std::max_element(row.begin(), row.end());
             std::vector<double> terms(row.size());
             double sum = 0;
@@ -149,7 +152,7 @@ class ExpectedAttention {
     int64_t n_future_, sinks_;
     bool covariance_, value_norms_;
     double epsilon_;
-    std::vector<double> frequencies_; // [rot / 2] radians a position
+    std::vector<double> frequencies_; // [rot / 2], in radians per position
 };
 
 } // namespace

@@ -77,7 +77,7 @@ std::string reason_of(const json::exception &error) {
 json read_bounded_json(const std::string &path) {
     const std::string text = read_file(path);
     check_bounds(path, text);
-    std::set<std::string> keys; // of the object that is the file
+    std::set<std::string> keys; // keys of the file's object
     const auto check_key = [&](int depth, json::parse_event_t event, json &value) {
         if (event != json::parse_event_t::key || depth != 1) return true;
         const auto &key = value.get_ref<const std::string &>();

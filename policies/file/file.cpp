@@ -1,5 +1,5 @@
-// Budgets per layer, or per layer and head, from a JSON file: curves that were measured, labels of
-// heads.
+// Reads budgets per layer, or per layer and head, from a JSON file. Use it for measured budget
+// curves and for labels of heads.
 #include "bounded_json.hpp"
 
 #include <keel/sdk_policy.hpp>
@@ -66,7 +66,8 @@ class File {
                 std::max(in.protected_slots * static_cast<int64_t>(rows),
                          static_cast<int64_t>(std::floor(mean_ * static_cast<double>(all) + 1e-6)));
         } else {
-            // what a head has no slots for goes to the others, as long as all is not enough for all
+            // A head cannot use more slots than it has. Its surplus goes to other heads, unless the
+            // budget is enough for all slots.
             const int64_t held = std::accumulate(in.lengths, in.lengths + rows, int64_t{0});
             for (size_t i = 0; i < rows && held > all; ++i)
                 most[i] = std::max<int64_t>(in.lengths[i], in.protected_slots);
@@ -105,7 +106,7 @@ class File {
     std::string path_;
     uint32_t layers_, heads_;
     bool absolute_ = false;
-    double mean_ = 1;             // of shares
+    double mean_ = 1;             // mean of the shares
     std::vector<double> weights_; // [layers, kv_heads]
 };
 

@@ -1,4 +1,4 @@
-// KeyDiff (arXiv 2504.15364): keys that point away from the others stay.
+// KeyDiff (arXiv 2504.15364) keeps the keys whose direction differs most from the mean direction.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -35,7 +35,7 @@ class KeyDiff {
             const double anchor = std::sqrt(square);
             float *scores = out.scores(h);
             for (int64_t slot = 0; slot < length; ++slot) {
-                // The mean's length cancels; a zero vector is like nothing.
+                // The cosine does not depend on the length of the mean. A zero vector gets score 0.
                 const double both = anchor * norms[slot];
                 scores[slot] = both > 0 ? static_cast<float>(-dots[slot] / both) : 0.0f;
             }

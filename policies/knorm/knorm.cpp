@@ -1,4 +1,4 @@
-// Knorm (arXiv 2406.11430): keys of small norm stay.
+// Knorm (arXiv 2406.11430) keeps the keys with a small norm.
 #include <keel/sdk_policy.hpp>
 
 #include <functional>

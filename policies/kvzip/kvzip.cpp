@@ -1,4 +1,4 @@
-// KVzip (arXiv 2505.23416): what is needed to repeat the context stays.
+// KVzip (arXiv 2505.23416) keeps the slots that the model attends to when it repeats the context.
 #include <keel/sdk_policy.hpp>
 
 namespace {

@@ -1,4 +1,4 @@
-// The full cache: nothing is ever evicted. The reference that every other policy is compared with.
+// The full cache, without eviction. Other policies are compared with it.
 #include <keel/sdk_policy.hpp>
 
 namespace {

@@ -1,5 +1,5 @@
-// PyramidKV (arXiv 2406.02069): more slots for the first layers, fewer for the last, as many in
-// all.
+// PyramidKV (arXiv 2406.02069): the first layers get more slots and the last layers fewer. The sum
+// is the same as with equal budgets.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -28,7 +28,7 @@ class Pyramid {
     }
 
   private:
-    // Slots of each head by layer; the sum is budget * layers.
+    // Returns the slots per head of each layer. The sum is budget * layers.
     std::vector<int64_t> shares_of(const keel_allocator_input &in) const {
         const size_t layers = in.layers;
         const int64_t fixed = in.fixed_slots;
@@ -39,7 +39,8 @@ class Pyramid {
         std::vector<int64_t> same(layers, in.budget);
         if (layers < 2 || average <= 0 || most <= average) return same;
         double least = average / beta_, largest = 2 * average - least;
-        if (largest > most) { // no head has more slots than that: the slope gives way, not the sum
+        // No head has more slots than `most`. The slope is reduced, so that the sum stays the same.
+        if (largest > most) {
             largest = most;
             least = 2 * average - most;
         }
@@ -47,7 +48,7 @@ class Pyramid {
         for (size_t l = 0; l < layers; ++l)
             weights[l] = largest - static_cast<double>(l) * (largest - least) /
                                        static_cast<double>(layers - 1);
-        // A policy may need one slot more than it keeps of itself.
+        // A policy may need one slot more than the slots that it always keeps.
         const int64_t floor = std::max<int64_t>(0, in.protected_slots - fixed);
         std::vector<int64_t> shares = share_out(weights, std::vector<int64_t>(layers, floor),
                                                 std::vector<int64_t>(layers, INT32_MAX),

@@ -1,4 +1,4 @@
-// Slots that stay by lot: the baseline that a method has to beat.
+// Keeps random slots. This is the baseline that a policy should beat.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -26,8 +26,8 @@ class Random {
         needs.granularity = per_head_    ? KEEL_KEEP_HEAD_EQUAL
                             : per_token_ ? KEEL_KEEP_TOKEN
                                          : KEEL_KEEP_LAYER;
-        // A token's lot never changes, so what is drawn piece by piece is what would be drawn at
-        // once; and all heads draw from the same distribution.
+        // BLOCKWISE: the score of a token never changes, so eviction between chunks keeps the same
+        // tokens as eviction at the end. COMPARABLE: all heads draw from the same distribution.
         needs.flags = KEEL_POLICY_BLOCKWISE | KEEL_POLICY_COMPARABLE | KEEL_POLICY_SEEDED;
     }
 

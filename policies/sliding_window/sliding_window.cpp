@@ -1,4 +1,5 @@
-// The protected tokens and the newest others: attention sinks and a sliding window (StreamingLLM).
+// Keeps the protected tokens and the newest other tokens: attention sinks and a sliding window
+// (StreamingLLM).
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -19,26 +20,26 @@ class SlidingWindow {
         : window_(setup.params.integer("window")) {
         needs.granularity = KEEL_KEEP_TOKEN;
         needs.output = KEEL_OUTPUT_KEEP;
-        // looks at nothing but places, so it can act at any time
+        // the policy uses positions only, so it can act at any time
         needs.flags = KEEL_POLICY_BLOCKWISE;
         needs.own_budget = static_cast<uint32_t>(window_);
     }
 
-    // One keep-set for all layers and heads: row 0.
+    // Row 0 is the keep-set of all layers and heads.
     void decide(const PolicyInput &in, PolicyDecision &out) {
         const int32_t length = in.length(0);
         const int64_t oldest = window_ > 0 ? length - window_ : 0;
-        int64_t room = in.budget(0); // for slots that are not protected
+        int64_t room = in.budget(0); // free places for slots that are not protected
         for (int32_t slot = 0; slot < length; ++slot) room -= in.is_protected(0, slot);
         int32_t *const keep = out.keep(0), *end = keep;
-        for (int32_t slot = length; slot-- > 0;) // the newest first
+        for (int32_t slot = length; slot-- > 0;) // from the newest slot to the oldest
             if (in.is_protected(0, slot) || (slot >= oldest && room-- > 0)) *end++ = slot;
         std::reverse(keep, end);
         out.kept(0, static_cast<int32_t>(end - keep));
     }
 
   private:
-    // newest slots to keep beside the protected ones; 0: as many as the budget leaves
+    // number of newest slots to keep besides the protected ones; 0: as many as the budget allows
     int64_t window_;
 };
 

@@ -1,4 +1,5 @@
-// SnapKV (arXiv 2404.14469): what the prompt's last queries look at stays, and its neighbourhood.
+// SnapKV (arXiv 2404.14469) keeps the slots that the last queries of the prompt attend to, and
+// their neighbours.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -65,8 +66,8 @@ class SnapKv {
     }
 
   private:
-    // Over slot's neighbours before `end`. The mean counts the places beyond the edges as zeros,
-    // the maximum leaves them out.
+    // Pools the scores of the neighbours of `slot` before `end`. The mean counts places beyond the
+    // edges as zeros. The maximum skips them.
     float pooled(const float *row, int64_t slot, int64_t end) const {
         const int64_t first = std::max<int64_t>(0, slot - kernel_ / 2),
                       last = std::min(end, slot + kernel_ / 2 + 1);

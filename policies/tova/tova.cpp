@@ -1,5 +1,5 @@
-// TOVA (arXiv 2401.06104): what the last query looks at stays, the same slots in all heads of a
-// layer.
+// TOVA (arXiv 2401.06104) keeps the slots that the last query attends to. All heads of a layer keep
+// the same slots.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -24,7 +24,7 @@ class Tova {
         needs.flags = KEEL_POLICY_COMPARABLE;
         if (setup.params.flag("blockwise")) needs.flags |= KEEL_POLICY_BLOCKWISE;
         needs.window = 1;
-        needs.reduce_queries = KEEL_REDUCE_MEAN; // of one
+        needs.reduce_queries = KEEL_REDUCE_MEAN; // the mean of one query is that query's attention
         needs.reduce_group = KEEL_REDUCE_MEAN;
     }
 

@@ -1,4 +1,4 @@
-// The budget allocator that gives every head of every layer the same.
+// A budget allocator that gives every head of every layer the same budget.
 #include <keel/sdk_policy.hpp>
 
 namespace {

@@ -43,8 +43,8 @@ std::string name_of(const AttentionShape &s) {
         s.bad_q, s.bad_k, s.bad_v);
 }
 
-// Writes `bad` into the rows of an arena (keys or values) that belong to one slot in use: the first
-// element of each `step`.
+// Writes `bad` into the rows of an arena (keys or values) that belong to one used slot: into the
+// first element of each `step` elements.
 void poison_slot(Scene &scene, int cache, int arena, Rng &rng, float bad, int64_t step) {
     const CacheSpec &spec = scene.caches[cache];
     Tensor &rows = scene.tensors[arena];
@@ -87,7 +87,8 @@ int add_scores(Scene &scene, Rng &rng, const Reduction &r, const CacheShape &cac
     return scene.add(std::move(out));
 }
 
-// q_positions of m queries after the longest head. If m is odd: for each head; else: for all heads.
+// Positions of m queries after the longest head. If m is odd, each head has its own positions.
+// Otherwise all heads share them.
 int add_q_positions(Scene &scene, const CacheShape &cache, int64_t m) {
     const auto kv_heads = static_cast<int64_t>(cache.lengths.size());
     const int32_t longest = *std::max_element(cache.lengths.begin(), cache.lengths.end());
@@ -117,8 +118,8 @@ void attention_case(Suite &suite, const AttentionShape &s) {
     const int q_at = c.scene.add(std::move(q));
     const int out =
         s.in_place ? q_at : c.scene.add(blank(s.a, {s.m, heads, s.cache.v_head_dim}, s.layout));
-    // Logits of hundreds, which the header's bound is not for, come in steps of 2^-16 in f32, and
-    // the exponential multiplies that.
+    // The header's bound does not apply to logits of several hundred. In f32, such logits have
+    // steps of 2^-16, which exp multiplies.
     const double bound = s.spread > 4 ? 1e-4 : 1e-5;
     c.outputs = {{out, bound, 8e-3, false, !s.in_place}};
     c.absolute = {c.scene.caches[cache].v};
@@ -187,7 +188,7 @@ void length_grid(Suite &suite) {
     }
     attention_case(suite, {.m = 33, .group = 4, .cache = spare_cache({600, 33}, 64, 64)});
     attention_case(suite, {.m = 1, .group = 8, .cache = spare_cache({1500}, 64, 128)});
-    // Beyond what a backend may walk through in one piece; narrow heads keep it cheap.
+    // More slots than a backend may process in one piece. Narrow heads keep the case cheap.
     for (const int64_t m : {1, 3}) {
         attention_case(suite, {.m = m, .group = 2, .cache = spare_cache({4096, 130}, 64, 16)});
         attention_case(
@@ -198,11 +199,11 @@ void length_grid(Suite &suite) {
                     .reduction = {.group = KEEL_REDUCE_SUM}});
     }
     attention_case(
-        suite, {.m = 7, .group = 2, .cache = spare_cache({3, 20}, 16)}); // queries that see nothing
+        suite, {.m = 7, .group = 2, .cache = spare_cache({3, 20}, 16)}); // queries that see no slot
 }
 
-// Beyond 256 elements: kernels keep less beside each other, or walk through a head in pieces. 257
-// is one more than a piece.
+// Heads with more than 256 elements. Kernels then keep fewer heads at once, or process a head in
+// pieces. 257 is one element more than a piece.
 void very_wide_heads(Suite &suite) {
     const auto both = [&](int64_t dim, keel_dtype k, keel_dtype v) {
         attention_case(suite, {.m = 1, .group = 4, .cache = spare_cache({77, 130}, 64, dim, k, v)});
@@ -221,12 +222,12 @@ void very_wide_heads(Suite &suite) {
     attention_case(suite,
                    {.m = 5, .group = 2, .cache = spare_cache({70, 33}, 16, 512), .features = 31});
     if (suite.quick()) return;
-    both(512, KEEL_DTYPE_F16, KEEL_DTYPE_Q4_0);                // a mix
-    for (const int64_t dim : {288, 384, 511, 513, 1000, 1056}) // the last one may be refused
+    both(512, KEEL_DTYPE_F16, KEEL_DTYPE_Q4_0);                // two different dtypes
+    for (const int64_t dim : {288, 384, 511, 513, 1000, 1056}) // a backend may refuse the last size
         both(dim, KEEL_DTYPE_F32, KEEL_DTYPE_F32);
     uneven.v_head_dim = 512;
     attention_case(suite, {.m = 3, .group = 2, .cache = uneven});
-    // split over the length
+    // slots are split into parts
     attention_case(suite,
                    {.m = 1, .group = 2, .cache = spare_cache({1500}, 64, 512, KEEL_DTYPE_F16)});
 }
@@ -243,7 +244,7 @@ void dtype_grid(Suite &suite) {
             }
         }
     }
-    // Wide heads (Gemma has 256), and some beside them.
+    // Wide heads (Gemma has 256), and sizes near 256.
     for (const keel_dtype dtype : cache_dtypes) {
         for (const int64_t dim : {160, 224, 256}) {
             if (suite.quick() && dim != 256) continue;
@@ -343,8 +344,8 @@ void odd_values(Suite &suite) {
                                .a = a,
                                .bad_k = std::nanf("")});
     }
-    // values of slots that a row does not see, before its time and outside of its window, reach it
-    // in no way
+    // Values of slots that a row does not see, because they are later or outside its window, must
+    // not affect the row.
     for (const float bad : {std::nanf(""), INFINITY}) {
         for (const keel_dtype v : {KEEL_DTYPE_F32, KEEL_DTYPE_F16}) {
             for (const uint64_t features :
@@ -360,7 +361,7 @@ void odd_values(Suite &suite) {
             }
         }
     }
-    // logits of hundreds: exp without the maximum taken off would overflow
+    // Logits of several hundred: exp would overflow if the maximum were not subtracted.
     attention_case(suite,
                    {.m = 9, .group = 2, .cache = spare_cache({140, 33}, 16), .spread = 60.0F});
     attention_case(suite,
@@ -532,7 +533,7 @@ void attention_scores_cases(Suite &suite) {
                             .features = features,
                             .ranges = {0, 2, 5, 1000}});
     }
-    // ranges that leave out whole tiles of slots
+    // ranges that exclude whole tiles of slots
     for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MAX})
         for (const int64_t m : {1, 40})
             scores_case(suite,

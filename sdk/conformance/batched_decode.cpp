@@ -14,8 +14,8 @@ namespace keel::conformance {
 namespace {
 
 struct Shape {
-    std::vector<int32_t> seats;   // of the rows
-    std::vector<int32_t> lengths; // [n_seats * kv_heads], the rows that are appended included
+    std::vector<int32_t> seats;   // seats of the rows
+    std::vector<int32_t> lengths; // [n_seats * kv_heads], including the appended rows
     int64_t kv_heads = 2, group = 2, dim = 32;
     keel_dtype k = KEEL_DTYPE_F32, v = KEEL_DTYPE_F32;
     uint64_t attention = KEEL_ATTENTION_CAUSAL, qkv = 0;
@@ -35,7 +35,7 @@ std::string name_of(const Shape &s) {
                        s.only_append);
 }
 
-// What both sides of a case are placed from.
+// The inputs that both sides of a case are made from.
 struct Parts {
     Scene scene;
     CacheSpec cache;
@@ -93,7 +93,7 @@ keel_tensor by_seat(const keel_tensor &t, int64_t kv_heads) {
     return books;
 }
 
-// The args of a call with the tensors of a stage, of all rows or of one.
+// Makes the args of a call, for all rows or for one row, with the tensors of a stage.
 class Calls {
   public:
     Calls(const Shape &s, const Parts &p, Stage &stage, int64_t begin, int64_t n)
@@ -137,7 +137,7 @@ class Calls {
     keel_tensor q_, k_, v_, q_out_, out_, lse_, unrotated_, positions_;
 };
 
-// Statuses of a run, the first that is not OK.
+// The first status of a run that is not OK.
 struct First {
     keel_status status = KEEL_OK;
     void operator()(keel_status next) {
@@ -243,14 +243,14 @@ class Check {
         compare(s, number, p.scene, p.cache.v, "v", together, apart, 0);
         compare(s, number, p.scene, p.cache.positions, "positions", together, apart, 0);
         if (s.only_append) return;
-        // Both are within the op's bound of the truth; keys that were rounded apart are another
-        // matter.
+        // Both results are within the op's bound of the true value. Keys may be rounded
+        // differently, which adds an error.
         compare(s, number, p.scene, p.out, "out", together, apart, 2e-5 + rounding_of(s.k));
         compare(s, number, p.scene, p.lse, "lse", together, apart, 2e-5 + rounding_of(s.k));
         compare(s, number, p.scene, p.unrotated, "unrotated", together, apart, 8e-6);
     }
 
-    // A feature that nobody knows, and scores, which have no place to go to.
+    // An unknown feature bit, and scores without an output.
     void refusals(const Shape &s) {
         Rng rng(options_.seed);
         const Parts p = parts_of(s, rng);
@@ -340,7 +340,7 @@ void all_cases(Check &check, bool quick) {
                    .qkv = features,
                    .mode = KEEL_ROPE_INTERLEAVED});
     check.run({.seats = {1, 2}, .lengths = short_ones, .layout = {5, 0}});
-    // Long ones beside short ones: split over the length.
+    // Long sequences next to short ones, so that slots are split into parts.
     check.run({.seats = {1, 0, 2},
                .lengths = {1300, 1200, 3, 9, 2100, 700},
                .k = KEEL_DTYPE_F16,

@@ -4,8 +4,9 @@
 
 namespace keel::conformance {
 
-// keel.batched_decode/1: rows of several sequences give what the backend's own ops give for each
-// sequence alone. Nothing is checked, and no case counted, where the backend has no such extension.
+// Checks keel.batched_decode/1: the result for rows of several sequences must equal the results of
+// the backend's own ops for each sequence alone. If the backend does not have the extension,
+// nothing is checked and no case is counted.
 Report check_batched_decode(const Library &library, Side &subject, const Options &options);
 
 } // namespace keel::conformance

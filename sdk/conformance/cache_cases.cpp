@@ -102,7 +102,7 @@ void append_cases(Suite &suite) {
                     {.m = 3, .cache = cache_of({3, 19}, 16, dim, KEEL_DTYPE_F16, KEEL_DTYPE_F32)});
     append_case(suite, {.m = 6,
                         .cache = cache_of({2, 8}, 16, 32, KEEL_DTYPE_F32,
-                                          KEEL_DTYPE_F32)}); // slots below 0
+                                          KEEL_DTYPE_F32)}); // negative slots
     append_case(suite, {.m = 0, .cache = cache_of({2, 8}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32)});
 }
 
@@ -375,7 +375,7 @@ void rerotate_cases(Suite &suite) {
                           source, 0, 20);
         }
     }
-    for (const auto &[begin, end] : {std::pair(-3, 5), {9, 4}}) // no ranges
+    for (const auto &[begin, end] : {std::pair(-3, 5), {9, 4}}) // empty or invalid ranges
         rerotate_case(suite, cache_of({20, 33}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32), 32,
                       KEEL_ROPE_HALF_SPLIT, false, begin, end);
 }

@@ -6,7 +6,7 @@
 
 namespace keel::conformance {
 
-// Collects what went wrong; each fact that is looked at counts as a case.
+// Collects failures. Each checked fact counts as one case.
 class Facts {
   public:
     explicit Facts(int max_messages) : max_messages_(max_messages) {}
@@ -47,8 +47,8 @@ void check_recordings(Facts &facts, const Library &library, Side &side);
 void check_times(Facts &facts, const Library &library, Side &side);
 void check_later_reads(Facts &facts, const Library &library, Side &side);
 
-// A context with the host that `host` points to. Status of ctx_create; on success the context is
-// used once and destroyed.
+// Creates a context with the host that `host` points to. Returns the status of ctx_create. On
+// success, the context is used once and destroyed.
 keel_status try_host(Facts &facts, const Library &library, const Params &params,
                      const keel_host *host, const std::string &what);
 

@@ -7,7 +7,7 @@ namespace {
 
 int64_t larger(int64_t n) { return 2 * n + 1; }
 
-// With the strides of what lies outside of it.
+// Enlarges a dimension, and the strides of the dimensions outside it.
 void grow_dimension(keel_tensor &own, uint32_t dim) {
     const int64_t more = larger(own.shape[dim]) - own.shape[dim];
     int64_t bytes =
@@ -199,7 +199,7 @@ LargerPlan::LargerPlan(keel_op op, const void *args) {
         a.to = grow(a.to);
         a.index = grow(a.index, 1);
         for (uint32_t i = 0; i < a.n_sides; ++i) sides_.push_back(grow(a.sides[i], 1));
-        tensors_.push_back(*a.index); // and one more
+        tensors_.push_back(*a.index); // a separate, larger copy
         tensors_.back().dtype = KEEL_DTYPE_F32;
         sides_.push_back(&tensors_.back());
         a.sides = sides_.data();
@@ -211,7 +211,7 @@ LargerPlan::LargerPlan(keel_op op, const void *args) {
         a.kv = grow(a.kv);
         a.row = grow(a.row, 1);
         a.new_positions = grow(a.new_positions, 1);
-        if (a.source == nullptr) { // else the source says how many slots
+        if (a.source == nullptr) { // without a source, the args do not say how many slots there are
             a.begin = 0;
             a.end = larger(a.end);
             return;

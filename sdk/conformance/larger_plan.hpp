@@ -9,13 +9,13 @@
 
 namespace keel::conformance {
 
-// The args of a call as a template for op_plan: larger in everything in which a later call may
-// differ from its plan (backend.h): more tokens, slots, blocks and ranges, with the strides that go
-// with those, a larger max_length, begin and end further apart; no buffers and no offsets. An op
-// that has nothing of the kind is planned as it is called.
+// Makes a template for op_plan from the args of a call. The template is larger in everything in
+// which a later call may differ from its plan (backend.h): more tokens, slots, blocks and ranges
+// with larger strides, a larger max_length, and a larger distance of begin and end. It has no
+// buffers and no offsets. If an op has none of these, it is planned with the args of the call.
 class LargerPlan {
   public:
-    // `args` is the op's whole args struct, and outlives this.
+    // `args` is the op's whole args struct. It must outlive this object.
     LargerPlan(keel_op op, const void *args);
     LargerPlan(const LargerPlan &) = delete;
     LargerPlan &operator=(const LargerPlan &) = delete;
@@ -26,14 +26,14 @@ class LargerPlan {
 
   private:
     template <typename Args> using Members = std::initializer_list<const keel_tensor * Args::*>;
-    // A copy of the args in which the tensors of `rows` have more of them, and those of `same` are
-    // as they are but for their buffers.
+    // Returns a copy of the args. The tensors in `rows` get more rows. The tensors in `same` only
+    // lose their buffers.
     template <typename Args>
     Args &start(const void *args, Members<Args> rows = {}, Members<Args> same = {});
     const keel_tensor *copy(const keel_tensor *t);
     const keel_tensor *grow(const keel_tensor *t, uint32_t dim);
     const keel_tensor *grow_all(const keel_tensor *t);
-    const keel_tensor *grow_rows(const keel_tensor *t); // dimension 0 of what has rows
+    const keel_tensor *grow_rows(const keel_tensor *t); // enlarges dimension 0 of a tensor of rows
     const keel_kv_view *grow(const keel_kv_view *view);
     const keel_scores *grow(const keel_scores *scores);
 
@@ -42,7 +42,7 @@ class LargerPlan {
     std::deque<keel_kv_view> views_;
     std::deque<keel_scores> scores_;
     std::vector<const keel_tensor *> sides_;
-    // What is one view in the call is one in the plan.
+    // If two args share a view in the call, they also share it in the plan.
     std::map<const keel_tensor *, const keel_tensor *> grown_;
     std::map<const keel_kv_view *, const keel_kv_view *> grown_views_;
 };

@@ -11,7 +11,7 @@ namespace {
 constexpr keel_dtype floats[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16};
 constexpr keel_dtype blocks[] = {KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
 constexpr keel_dtype k_types[] = {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K,
-                                  KEEL_DTYPE_Q6_K}; // of weights only
+                                  KEEL_DTYPE_Q6_K}; // only weights have these dtypes
 constexpr keel_dtype all_types[] = {KEEL_DTYPE_F32,  KEEL_DTYPE_F16,  KEEL_DTYPE_BF16,
                                     KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0, KEEL_DTYPE_I32};
 
@@ -46,7 +46,7 @@ void move_case(Suite &suite, Tensor &&x, Tensor &&out_tensor, double bound, bool
     suite.check(std::move(c));
 }
 
-// A cast that the header does not name.
+// A cast that the header does not list must be refused.
 void no_cast(Suite &suite, keel_dtype from, keel_dtype to) {
     if (!suite.next()) return;
     Case c;
@@ -82,11 +82,11 @@ void softmax_cases(Suite &suite) {
             one({7, 45}, a, layout, false, 2.0F, 0, 0);
         one({3, 40}, a, {}, false, 1.0F, std::nanf(""), 1);
         one({3, 40}, a, {}, false, 1.0F, INFINITY, 1);
-        one({3, 17}, a, {}, false, 1.0F, -INFINITY, 1000); // rows of nothing else
+        one({3, 17}, a, {}, false, 1.0F, -INFINITY, 1000); // rows that have no other value
     }
 }
 
-// A value in each block that the block type cannot hold, or can only just.
+// A tensor whose blocks each have a value that the block type cannot hold, or can just hold.
 Tensor hard_for_blocks(Rng &rng, int64_t rows) {
     const float odd[] = {std::nanf(""), INFINITY, -INFINITY, 3e38F,
                          -9e6F,         1e-41F,   0.0F,      65504.0F * 120};
@@ -118,7 +118,7 @@ void cast_cases(Suite &suite) {
             for (const Layout &layout : layouts(suite.quick()))
                 one(from, to, {2, 3, 5, 27}, layout, 1.0F, 0);
             for (const float spread : {1e-7F, 3e-5F, 4e4F, 1e-41F})
-                one(from, to, {3, 200}, {}, spread, 0); // f16's subnormals, overflow
+                one(from, to, {3, 200}, {}, spread, 0); // subnormals of f16, and overflow
             for (const float bad : {std::nanf(""), INFINITY, -INFINITY})
                 one(from, to, {3, 40}, {}, 1.0F, bad);
         }
@@ -233,7 +233,7 @@ void rows_cases(Suite &suite) {
         one(2, 32003, 40, a, {}, 9, 0);
         one(2, 33, 0, a, {}, 0, 0);
         one(0, 33, 4, a, {}, 0, 0);
-        one(2, 41, 41, a, {}, 400, 0); // all equal
+        one(2, 41, 41, a, {}, 400, 0); // all values are equal
         one(3, 41, 3, a, {}, 400, -INFINITY);
     }
 }

@@ -15,7 +15,7 @@ struct KeysShape {
     keel_dtype dtype = KEEL_DTYPE_F32;
     uint64_t features = 0;
     int64_t begin = 0, end = 65;
-    int64_t r = 5; // columns of the projection; 0: none
+    int64_t r = 5; // columns of the projection; 0: no projection
     keel_rope_mode mode = KEEL_ROPE_HALF_SPLIT;
     uint32_t block_slots = 16;
 };
@@ -49,7 +49,7 @@ void keys_case(Suite &suite, const KeysShape &s) {
     const int out = c.scene.add(blank(KEEL_DTYPE_F32, out_shape, {2, 0}));
     const TableSpec tables = rotates ? add_tables(c.scene, 90, s.dim / 2 * 2, s.mode) : TableSpec{};
     c.outputs = {{out, 4e-6}};
-    if (rotates && projects) { // as if each element stood alone: |k| * (|cos| + |sin|)
+    if (rotates && projects) { // the bound of each element alone: |k| * (|cos| + |sin|)
         const Tensor &cos = c.scene.tensors[tables.cos];
         const std::vector<double> cosines = cos.values();
         const std::vector<double> sines = c.scene.tensors[tables.sin].values();

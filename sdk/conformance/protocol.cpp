@@ -7,7 +7,7 @@
 namespace keel::conformance {
 namespace {
 
-// Some cases of a few ops, on a pair of contexts.
+// Runs some cases of a few ops on two contexts.
 void sample(Facts &facts, Side &subject, Side &oracle, Options options, uint64_t seed) {
     options.quick = true;
     options.every = 29;
@@ -42,7 +42,7 @@ void check_threads(Facts &facts, const Library &library, const Params &params,
     facts.take("in the other of two threads", second.report());
 
     Side subject(library,
-                 params); // made here, used there: calls are serialized, the thread may change
+                 params); // created on one thread, used on another
     Side oracle(reference, {});
     std::thread elsewhere([&] { sample(facts, subject, oracle, options, 33); });
     elsewhere.join();
@@ -59,7 +59,7 @@ void check_leaks(Facts &facts, const Library &library, const Params &params,
     Side subject(library, params);
     Side oracle(reference, {});
     sample(facts, subject, oracle, options,
-           55); // scratch may be kept, so the first round does not count
+           55); // the backend may keep scratch memory, so the first round does not count
     const uint64_t held = subject.bytes_held();
     const uint64_t live = subject.host().live_allocations();
     for (int i = 0; i < 3; ++i) sample(facts, subject, oracle, options, 55);

@@ -1,4 +1,4 @@
-// Draft extensions, of backends that serve them: recorded steps and the times of ops.
+// Draft extensions, for backends that serve them: recorded steps and times of ops.
 #include "conformance/facts.hpp"
 
 #include <keel/ext/draft/read_later.h>
@@ -22,7 +22,7 @@ bool adopt_extension(Facts &facts, const Library &library, const char *id, uint3
     return fits;
 }
 
-// x += y on n floats, as an op and for the host.
+// x += y on n floats, as an op, and the same sum for the host.
 class Sum {
   public:
     static constexpr int64_t n = 37;
@@ -51,8 +51,7 @@ class Sum {
         args.b = &tensors_[1];
         return side_.table().add(side_.ctx(), &args);
     }
-    // The same through a kernel with large parameters, where a backend has such: a copy from x to
-    // y.
+    // A copy from x to y. Some backends pass large parameters for it.
     keel_status copy() {
         keel_move_args args = {};
         args.h = KEEL_HEADER(keel_move_args);
@@ -64,7 +63,7 @@ class Sum {
         const std::vector<float> values(n, value);
         return side_.table().buffer_write(side_.ctx(), buffers_[which], 0, values.data(), 4 * n);
     }
-    // What x is, if all of it is the same.
+    // The value of x, if all elements are equal.
     float x() {
         std::vector<float> values(n);
         if (side_.table().buffer_read(side_.ctx(), buffers_[0], 0, values.data(), 4 * n) != KEEL_OK)
@@ -73,7 +72,7 @@ class Sum {
             if (value != values[0]) return -2;
         return values[0];
     }
-    keel_buffer *buffer() const { return buffers_[0]; } // of x
+    keel_buffer *buffer() const { return buffers_[0]; } // the buffer of x
     keel_status read() {
         float value = 0;
         return side_.table().buffer_read(side_.ctx(), buffers_[0], 0, &value, 4);
@@ -117,7 +116,8 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
         facts.expect(sum.x() == 1, "replay: what is recorded runs before it is submitted");
         facts.expect(replay.submit(side.ctx(), step) == KEEL_OK, "replay: submit fails");
         facts.expect(sum.x() == 5, "replay: the recorded ops give something else");
-        // Between writes, in the stream's order, and again before the first has run.
+        // The step is submitted between writes, in the stream's order, and again before the first
+        // submission has run.
         sum.write(1, 10);
         replay.submit(side.ctx(), step);
         sum.write(1, 100);
@@ -128,10 +128,10 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
             sum.x() == 5 + 20 + 400 + 100,
             "replay: buffers are not read when the recording runs, or out of the stream's order");
         replay.submit(side.ctx(), step);
-        replay.destroy(side.ctx(), step); // runs all the same
+        replay.destroy(side.ctx(), step); // must still run
         facts.expect(sum.x() == 525 + 200,
                      "replay: a recording that was destroyed is not what was submitted");
-        // Thrown away.
+        // This recording is discarded.
         replay.begin(side.ctx());
         sum.call();
         facts.expect(replay.end(side.ctx(), nullptr) == KEEL_OK,
@@ -141,7 +141,7 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
                      "replay: end without begin is not INVALID_ARG");
         facts.expect(sum.call() == KEEL_OK && sum.x() == 825,
                      "replay: ops are not queued again behind it");
-        // Many ops, two kinds, each needing the one before: x = x + y, y = x.
+        // Many ops of two kinds, each of which needs the previous one: x = x + y, y = x.
         sum.write(0, 1);
         sum.write(1, 1);
         replay.begin(side.ctx());
@@ -173,7 +173,7 @@ void check_times(Facts &facts, const Library &library, Side &side) {
     constexpr uint32_t room = 64;
     uint64_t number[room], begin[room], end[room];
     uint32_t n = 0;
-    for (int round = 0; round < 2; ++round) { // numbers begin anew
+    for (int round = 0; round < 2; ++round) { // numbers start again
         Sum sum(side, 1, 2);
         for (int i = 0; i < 20; ++i)
             facts.expect(sum.call() == KEEL_OK, "timestamps: an op fails while it is timed");
@@ -241,8 +241,8 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         facts.expect(first == KEEL_OK && later.finish(side.ctx(), number[0], &value) == KEEL_OK &&
                          value == 1,
                      "read later: the first start fails, or its bytes are others");
-        // Each sees what was queued before it, whatever was queued behind, with and without a flush
-        // between.
+        // Each read must see the work queued before it, whatever is queued after it, with and
+        // without a flush in between.
         sum.call();
         facts.expect(start(number[0]) == KEEL_OK && number[0] != 0, "read later: start fails");
         sum.call();
@@ -260,7 +260,7 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         facts.expect(later.finish(side.ctx(), 0, &value) == KEEL_E_INVALID_ARG,
                      "read later: number 0 is not INVALID_ARG");
         facts.expect(sum.x() == 7, "read later: what was queued behind a read is lost");
-        // Bounds.
+        // Invalid ranges.
         facts.expect(start(number[0], 0, 0) == KEEL_E_INVALID_ARG && number[0] == 0,
                      "read later: 0 bytes are not INVALID_ARG");
         facts.expect(start(number[0], 0, KEEL_READ_LATER_BYTES + 1) == KEEL_E_INVALID_ARG,
@@ -268,8 +268,8 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         facts.expect(start(number[0], 4 * Sum::n - 2, 4) == KEEL_E_INVALID_ARG &&
                          start(number[0], UINT64_MAX - 1, 4) == KEEL_E_INVALID_ARG,
                      "read later: bytes beyond the buffer are not INVALID_ARG");
-        // As many as there may be; given up and asked for again while the first are still on their
-        // way.
+        // As many reads as allowed. They are given up and started again while the first ones are
+        // still pending.
         for (int round = 0; round < 3; ++round) {
             for (uint32_t i = 0; i < KEEL_READ_LATER_MOST; ++i) {
                 sum.call();
@@ -298,7 +298,8 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
                          "read later: it is recorded, or runs at once");
             replay.end(side.ctx(), nullptr);
         }
-        facts.expect(start(number[0]) == KEEL_OK, "read later: start fails"); // nobody asks for it
+        // this read is never finished
+        facts.expect(start(number[0]) == KEEL_OK, "read later: start fails");
     }
     side.finish();
     const uint64_t kept = side.bytes_held();

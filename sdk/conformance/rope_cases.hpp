@@ -12,7 +12,7 @@ struct TableSpec {
 };
 TableSpec add_tables(Scene &scene, int64_t rows, int64_t rot, keel_rope_mode mode);
 keel_rope_tables place(const TableSpec &tables, Stage &stage);
-// [m] or [m, kv_heads], each below `limit`.
+// Positions [m] or [m, kv_heads], each below `limit`.
 int add_positions(Scene &scene, Rng &rng, int64_t m, int64_t kv_heads, bool per_head,
                   int32_t limit);
 

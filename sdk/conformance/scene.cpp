@@ -29,7 +29,7 @@ int Scene::add(WeightSpec weight) {
 
 namespace {
 
-// Arena rows of the slots in use get values; the rest keeps 0xFF.
+// Fills the arena rows of used slots. All other rows keep 0xFF.
 void fill_rows(Rng &rng, Tensor &arena, const CacheShape &shape, const std::vector<int32_t> &table,
                int64_t blocks_per_head) {
     const auto slots = static_cast<int64_t>(shape.block_slots);
@@ -188,7 +188,7 @@ keel_status Stage::run_bytes(keel_op op, void *args, uint32_t size) {
     std::memcpy(at, args, size);
     auto *header = reinterpret_cast<keel_op_args *>(at);
     header->h.struct_size = handed;
-    if (manner_.longer) header->h.abi_version = KEEL_ABI_VERSION + 1; // the next minor
+    if (manner_.longer) header->h.abi_version = KEEL_ABI_VERSION + 1; // the next minor version
     header->features |= manner_.more_features;
     const keel_backend &table = side_.table();
     if (table.op_plan != nullptr) {

@@ -10,7 +10,7 @@ namespace keel::conformance {
 
 constexpr int none = -1;
 
-// A layer's cache in a scene: places of its tensors.
+// A layer's cache in a scene: the indices of its tensors.
 struct CacheSpec {
     int k = none, v = none, table = none, lengths = none, positions = none;
     uint32_t block_slots = 0, kv_heads = 0;
@@ -18,14 +18,14 @@ struct CacheSpec {
 };
 
 struct WeightSpec {
-    std::vector<int> sources; // places of 2-D tensors without gaps
+    std::vector<int> sources; // indices of 2-D tensors without gaps
     keel_join join = KEEL_JOIN_ROWS;
     uint32_t use = KEEL_USE_MATMUL;
     uint32_t max_m = 1;
 };
 
-// What one case works on, the same for both sides. Tensors, caches and weights are named by their
-// place.
+// The inputs of one case, the same for both sides. Tensors, caches and weights are named by their
+// index.
 struct Scene {
     std::vector<Tensor> tensors;
     std::vector<CacheSpec> caches;
@@ -45,22 +45,24 @@ struct CacheShape {
     int64_t head_dim = 64, v_head_dim = 64;
     uint32_t block_slots = 16;
     keel_dtype k_dtype = KEEL_DTYPE_F32, v_dtype = KEEL_DTYPE_F32;
-    int64_t spare = 0;  // slots without content that have blocks, beyond the longest head
-    bool empty = false; // contents are 0xFF: an op will write them
+    // number of slots without content, beyond the longest head, that have blocks
+    int64_t spare = 0;
+    bool empty = false; // the contents are 0xFF, because an op will write them
 };
-// Blocks in scrambled order, spare ones among them; slots beyond a head's length and blocks in
-// nobody's table are NaN.
+// Adds a cache whose blocks are in scrambled order, with unused blocks in between. Slots beyond a
+// head's length and unused blocks are NaN.
 int add_cache(Scene &scene, Rng &rng, const CacheShape &shape);
 
-// How args are handed over; each must make no difference.
+// Ways to pass the args of a call. None of them may change the result.
 struct Manner {
-    bool planned = false;       // op_plan first, and the call with its plan
-    bool longer = false;        // the args come from a newer peer: more bytes, filled with rubbish
-    uint64_t more_features = 0; // bits that the callee does not know
-    bool larger = false;        // the plan is of larger args than the call: LargerPlan
+    bool planned = false; // call op_plan first, then call with its plan
+    // the args come from a newer peer: more bytes, with arbitrary content
+    bool longer = false;
+    uint64_t more_features = 0; // feature bits that the callee does not know
+    bool larger = false;        // plan with larger args than those of the call: LargerPlan
 };
 
-// A scene placed on one side, ready for calls.
+// A scene placed in the memory of one side, ready for calls.
 class Stage {
   public:
     Stage(Side &side, const Scene &scene, Manner manner);
@@ -73,22 +75,22 @@ class Stage {
     }
     const keel_kv_view *cache(int place) const { return &caches_[place]; }
     keel_weight *
-    weight(int place); // prepared at first use; NULL if the backend takes no such weight
+    weight(int place); // prepared at first use; NULL if the backend does not take this weight
     Side &side() { return side_; }
 
-    // Plans (by manner) and calls. The args lie at the end of a page, so that reading beyond them
-    // faults.
+    // Plans (if the manner says so) and calls. The args end at the end of a page, so that reading
+    // beyond them faults.
     template <typename Args> keel_status run(keel_op op, Args args) {
         return run_bytes(op, &args, sizeof(Args));
     }
 
     std::vector<uint8_t> read(int place);
-    const std::string &kernel() const { return kernel_; } // of the last plan
-    bool refused() const { return refused_; }             // a plan, weight or call said UNSUPPORTED
-    int calls() const { return calls_; }                  // of ops, refused or not
-    bool planned_unknown() const {
-        return planned_unknown_;
-    } // op_plan took more_features for granted
+    const std::string &kernel() const { return kernel_; } // kernel name of the last plan
+    // a plan, weight or call returned UNSUPPORTED
+    bool refused() const { return refused_; }
+    // number of op calls, including refused ones
+    int calls() const { return calls_; }
+    bool planned_unknown() const { return planned_unknown_; } // op_plan accepted more_features
 
   private:
     keel_status run_bytes(keel_op op, void *args, uint32_t size);
@@ -107,14 +109,15 @@ class Stage {
     bool planned_unknown_ = false;
 };
 
-// Memory that ends at a page which may not be touched.
+// Memory that ends at an inaccessible page.
 class GuardedPage {
   public:
     GuardedPage();
     ~GuardedPage();
     GuardedPage(const GuardedPage &) = delete;
     GuardedPage &operator=(const GuardedPage &) = delete;
-    // `bytes` bytes that end at the guard, or as near before it as an alignment of 8 allows.
+    // Returns `bytes` bytes that end at the guard page, or as near before it as an alignment of 8
+    // allows.
     void *last(uint64_t bytes);
 
   private:

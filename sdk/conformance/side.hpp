@@ -10,15 +10,14 @@
 
 namespace keel::conformance {
 
-// Something about the backend or the request that makes testing impossible; what() goes to the
-// user.
+// Thrown if the backend or the request makes testing impossible. `why` is shown to the user.
 struct Unusable {
     std::string why;
-    bool not_here = false; // this machine lacks what was asked for: the test is skipped
+    // this machine lacks something that the request needs, so the test is skipped
+    bool not_here = false;
 };
 
-// A plugin's library, mapped for the life of the process, or the reference when the path is
-// "reference".
+// A plugin's library, loaded until the process ends. The path "reference" means the reference.
 class Library {
   public:
     explicit Library(const std::string &path);
@@ -34,11 +33,11 @@ class Library {
 
 using Params = std::map<std::string, std::string>;
 
-// An open context of one backend with a host of its own. Buffers are read and written through the
-// table only.
+// An open context of one backend, with its own host. Buffers are only read and written through the
+// table.
 class Side {
   public:
-    // The library outlives this.
+    // The library must outlive this object.
     Side(const Library &library, const Params &params, uint32_t workers = 2);
     Side(Library &&, const Params &, uint32_t = 2) = delete;
     ~Side();
@@ -50,13 +49,13 @@ class Side {
     const keel_ctx_info &info() const { return info_; }
     test::TestHost &host() { return host_; }
     std::string error() { return host_.last_error(); }
-    uint64_t bytes_held() const; // mem_info.ours, 0 if unknown
+    uint64_t bytes_held() const; // mem_info.ours; 0 if unknown
 
     keel_buffer *upload(const void *data, uint64_t bytes);
     void write(keel_buffer *buffer, const void *data, uint64_t bytes);
     void read(keel_buffer *buffer, void *data, uint64_t bytes);
     void destroy(keel_buffer *buffer) { table_.buffer_destroy(ctx_, buffer); }
-    // flush and wait
+    // flushes and waits
     keel_status finish();
 
   private:
@@ -72,7 +71,7 @@ class Side {
 keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx, const void *args);
 bool has_op(const keel_backend &table, keel_op op);
 const char *op_name(keel_op op);
-keel_op op_named(const std::string &name); // 0 if none
+keel_op op_named(const std::string &name); // returns 0 if there is none
 constexpr keel_op last_op = KEEL_OP_TOP_K_ROWS;
 
 } // namespace keel::conformance

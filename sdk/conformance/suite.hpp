@@ -9,74 +9,76 @@
 
 namespace keel::conformance {
 
-// A tensor that an op writes, and how near it has to come. Bounds are those of the op's header, on
-// |y - reference| / (1 + s); 0 means exact.
+// A tensor that an op writes, and its error bound. Bounds are those of the op's header, on |y -
+// reference| / (1 + s). 0 means exact.
 struct Output {
     int tensor = none;
     double bound = 0;
-    double fast_bound = 0; // of a kernel that says "fast"; 0: bound
-    bool is_cache = false; // written through a quantized or 16-bit dtype: its rounding comes on top
-    bool term_sums = false; // s is the sum of |terms|, found by running the op on absolute values
-                            // (Case::absolute)
+    double fast_bound = 0; // bound of a kernel whose name contains "fast"; 0: `bound`
+    // written in a quantized or 16-bit dtype, whose rounding error is added to the bound
+    bool is_cache = false;
+    // s is the sum of |terms|, computed by running the op on absolute values (Case::absolute)
+    bool term_sums = false;
 };
 
-// One call with its inputs and what is compared afterwards.
+// One call with its inputs and the outputs to compare.
 struct Case {
     std::string name;
     Scene scene;
     std::function<keel_status(Stage &)> call;
     std::vector<Output> outputs;
-    std::vector<int> absolute;                     // tensors made absolute for term_sums
-    std::vector<std::pair<int, Tensor>> stand_ins; // tensors replaced for term_sums
-    bool may_refuse = false; // a stride or alignment that a backend may turn down
+    // tensors whose absolute values are used for term_sums
+    std::vector<int> absolute;
+    std::vector<std::pair<int, Tensor>> stand_ins; // tensors replaced by others for term_sums
+    bool may_refuse = false; // has a stride or alignment that a backend may refuse
 };
 
 struct Options {
     bool quick = true;
-    bool complete = false; // UNSUPPORTED is a failure
+    bool complete = false; // UNSUPPORTED counts as a failure
     uint64_t seed = 1;
     std::string only_op; // empty: all
     int64_t only_case = -1;
-    int64_t every = 1;    // only each n-th case
+    int64_t every = 1;    // run only every n-th case
     int max_messages = 5; // per op
 };
 
-// What came out for one op.
+// The results for one op.
 struct Report {
     int64_t cases = 0, refused = 0, failures = 0;
-    double worst = 0; // largest error in units of its bound
+    double worst = 0; // largest error, in units of its bound
     std::string worst_case;
     std::vector<std::string> messages;
-    std::string kernels; // an example
+    std::string kernels; // example of kernel names
 };
 
-// Runs cases on the subject and on the reference and compares.
+// Runs cases on the tested backend and on the reference, and compares the results.
 class Suite {
   public:
     Suite(Side &subject, Side &oracle, const Options &options)
         : subject_(subject), oracle_(oracle), options_(options) {}
 
-    void begin(keel_op op); // the op whose cases follow
-    // Whether the next case is wanted; each case begins with this. It seeds the generator, so that
-    // a case is the same whichever others run.
+    void begin(keel_op op); // sets the op of the following cases
+    // Whether to run the next case. Each case must call this first. It seeds the generator, so that
+    // a case does not depend on which other cases run.
     bool next();
     Rng &rng() { return rng_; }
     bool quick() const { return options_.quick; }
     keel_op op() const { return op_; }
     Side &subject() { return subject_; }
-    // The dtypes that A stands for with this backend.
+    // The activation dtypes to test with this backend.
     std::vector<keel_dtype> activations() const;
 
     void check(Case &&c);
-    // A call that the ops' headers rule out: the plan or the call must refuse it, and nothing be
-    // written.
+    // For a call that the op headers forbid: the plan or the call must refuse it, and nothing may
+    // be written.
     void check_refused(Case &&c);
     void fail(const std::string &message);
     const Report &report() const { return report_; }
 
   private:
     void check_in(const Case &c, Manner manner);
-    // A feature bit that no backend knows must be refused, by the plan and by the call, and nothing
+    // Both the plan and the call must refuse a feature bit that no backend knows, and nothing may
     // be written.
     void check_unknown_feature(const Case &c, uint64_t bit);
     void check_untouched(const Case &c, Stage &stage, const char *what);
@@ -94,7 +96,7 @@ class Suite {
     Report report_;
 };
 
-// The cases of each group of ops; each looks at suite.op().
+// The cases of each group of ops. Each function runs those of suite.op().
 void linear_cases(Suite &suite);
 void norm_cases(Suite &suite);
 void elementwise_cases(Suite &suite);
@@ -107,13 +109,13 @@ void cache_cases(Suite &suite);
 void policy_input_cases(Suite &suite);
 void cases_of(Suite &suite, keel_op op);
 
-// Sizes of a dimension: small ones by one, then each of `blocking` with one either side, and some
-// primes.
+// Sizes of a dimension: all small ones, then each number of `blocking` and its two neighbours, and
+// some primes.
 std::vector<int64_t> sizes(bool quick, std::initializer_list<int64_t> blocking, int64_t lanes);
-// Outer strides and misalignments to try on element-wise and row-wise ops.
+// Outer strides and misalignments to test with elementwise and row ops.
 std::vector<Layout> layouts(bool quick);
 
-// A tensor with a NaN, or infinity, at a few places.
+// Puts a NaN or an infinity at a few places of a tensor.
 void poison(Rng &rng, Tensor &t, float value, int places);
 
 } // namespace keel::conformance

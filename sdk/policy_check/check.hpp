@@ -11,15 +11,15 @@
 
 namespace keel::policy_check {
 
-// A model that a plugin is made for.
+// The model for which a plugin's state is made.
 struct Model {
     uint32_t layers, heads, kv_heads, head_dim;
-    bool has_rope = true; // else its layers differ in RoPE
+    bool has_rope = true; // false: its layers differ in RoPE
     std::string name() const;
 };
 
-// What was found. A plugin may refuse a model, or a call that breaks what it asks for, with a
-// status and a message.
+// The results. A plugin may refuse a model, or a call that violates its needs, with a status and a
+// message.
 struct Report {
     int64_t checks = 0, refused = 0;
     std::vector<std::string> failures;
@@ -30,22 +30,23 @@ struct Report {
     }
 };
 
-// Does a policy, or a budget allocator, do what policy.h and allocator.h say? Drives its table with
-// made-up inputs as a host would: lengths 0, 1 and ragged, budgets above and below, ties, zeros and
-// large numbers; twice for determinism, on two threads, against older and newer hosts, with guards
-// around what it may write. Checks nothing about which slots are worth keeping.
+// Checks whether a policy or a budget allocator does what policy.h and allocator.h say. Calls its
+// table with made-up inputs as a host would: lengths 0, 1 and ragged, budgets above and below the
+// length, ties, zeros and large numbers. Each call is made twice to check determinism. The check
+// also uses two threads, older and newer hosts, and guards around the memory that the plugin may
+// write. It does not check which slots are worth keeping.
 Report check_policy(const PluginLibrary &plugin, const ParamValues &params,
                     const std::vector<Model> &models, uint64_t seed);
 Report check_allocator(const PluginLibrary &plugin, const ParamValues &params,
                        const std::vector<Model> &models, uint64_t seed);
 std::vector<Model> usual_models();
 
-// ---- tools of both -----------------------------------------------------------------------------
+// ---- helpers of both checks --------------------------------------------------------------------
 
-// A function of seed and index, [0, 1).
+// A number in [0, 1) that depends only on seed and index.
 double uniform(uint64_t seed, uint64_t index);
 
-// A keel_geometry with its RoPE frequencies.
+// A keel_geometry and its RoPE frequencies.
 class ModelGeometry {
   public:
     explicit ModelGeometry(const Model &model);
@@ -56,7 +57,7 @@ class ModelGeometry {
     std::vector<double> frequencies_;
 };
 
-// n elements between guards that tell whether something else was written.
+// n elements between guards that detect writes outside.
 template <typename T> class Guarded {
   public:
     Guarded(size_t n, T value) : n_(n), cells_(n + 2 * margin) {
@@ -83,8 +84,8 @@ template <typename T> class Guarded {
     std::vector<T> cells_;
 };
 
-// A struct of the ABI as a host of another age hands it over: `size` bytes of it, then 64 that are
-// no one's.
+// An ABI struct as an older or newer host passes it: `size` bytes of the struct, then 64 bytes that
+// are not part of it.
 template <typename T> class OtherAge {
   public:
     OtherAge(const T &mine, uint32_t size) : bytes_(std::max<size_t>(size, sizeof(T)) + 64, 0xa5) {
@@ -93,7 +94,7 @@ template <typename T> class OtherAge {
         get()->h.struct_size = size_ = size;
     }
     T *get() { return reinterpret_cast<T *>(bytes_.data()); }
-    bool intact() const { // beyond what it says to have
+    bool intact() const { // whether the bytes after the struct's stated size are unchanged
         for (size_t i = size_; i < bytes_.size(); ++i)
             if (bytes_[i] != 0xa5) return false;
         return true;
@@ -104,7 +105,8 @@ template <typename T> class OtherAge {
     uint32_t size_ = 0;
 };
 
-// "refused without a message" is a failure; with one it is counted. True if `status` is KEEL_OK.
+// Counts a refusal with a message. A refusal without a message is a failure. Returns true if
+// `status` is KEEL_OK.
 bool passed(Report &report, keel_status status, const std::string &what);
 
 } // namespace keel::policy_check

@@ -11,7 +11,7 @@ struct AllocatorCase {
     std::string name;
     std::vector<int32_t> lengths; // [layers * kv_heads]
     int64_t budget, protected_slots;
-    double low = 0, high = 1; // of scores
+    double low = 0, high = 1; // range of the scores
 };
 
 class AllocatorChecker {
@@ -87,7 +87,7 @@ std::vector<AllocatorCase> AllocatorChecker::cases() const {
             {"large scores", same(80), 27, 4, 0, 1e30}};
 }
 
-// Budgets, or nothing if it refuses.
+// Returns the budgets, or nothing if the allocator refuses.
 std::vector<int32_t> AllocatorChecker::ask(State &state, const AllocatorCase &of, float garbage,
                                            uint32_t size) {
     const int32_t longest = *std::max_element(of.lengths.begin(), of.lengths.end());

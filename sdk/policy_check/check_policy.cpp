@@ -24,8 +24,8 @@ struct PolicyCase {
     uint64_t seed = 1;
 };
 
-// The inputs of a case: exactly what was asked for. What lies at or beyond a head's length is
-// `garbage`.
+// The inputs of a case: exactly those that the policy needs. Elements at or beyond a head's length
+// are `garbage`.
 class Inputs {
   public:
     Inputs(const PolicyCase &of, const Model &model, const keel_policy_needs &needs,
@@ -60,7 +60,7 @@ class Inputs {
             default: return low + (high - low) * uniform(of.seed + salt, i);
             }
         };
-        // rows of `width` numbers a slot
+        // `width` numbers per slot in each row
         const auto slots = [&](const float *&member, uint64_t salt, size_t rows, size_t width,
                                double low, double high) {
             auto &array = arrays_.emplace_back(
@@ -85,7 +85,7 @@ class Inputs {
             for (size_t row = 0; row < h; ++row)
                 for (int32_t t = 0; t < of.lengths[row]; ++t)
                     positions_[row * stride_ + static_cast<size_t>(t)] =
-                        t + (t > 3 ? 2 : 0); // with a gap
+                        t + (t > 3 ? 2 : 0); // with a gap after position 3
             in.positions = positions_.data();
         }
         if (wants(KEEL_NEED_KEY_NORMS)) slots(in.key_norms, 1, h, 1, 0, 3);
@@ -107,7 +107,7 @@ class Inputs {
     keel_policy_input in = {};
 
   private:
-    // Sums of some made-up queries, so that they belong together.
+    // Sums of made-up queries, so that first and second moments are consistent.
     void query_stats(const Model &model, const keel_policy_needs &needs, int32_t longest,
                      const PolicyCase &of) {
         const size_t d = model.head_dim;
@@ -142,7 +142,7 @@ class Inputs {
     std::vector<std::unique_ptr<std::vector<float>>> arrays_;
 };
 
-// What a policy answered, below the lengths.
+// The answer of a policy, for slots below the lengths.
 struct Answer {
     keel_status status = KEEL_OK;
     std::vector<float> scores;
@@ -161,7 +161,7 @@ class PolicyChecker {
     void run();
 
   private:
-    struct State { // one sequence's
+    struct State { // the state of one sequence
         State(const keel_policy &a_table, keel_policy_state *a_state)
             : table(a_table), state(a_state) {}
         State(const State &) = delete;
@@ -293,7 +293,7 @@ std::vector<PolicyCase> PolicyChecker::cases() const {
     return all;
 }
 
-// Asks and looks at the answer by itself.
+// Calls the policy and checks the answer.
 Answer PolicyChecker::ask(State &state, const PolicyCase &of, const keel_policy_input *in,
                           Report &report, bool with_stay) const {
     const bool scores = needs_.output == KEEL_OUTPUT_SCORES;
@@ -371,7 +371,7 @@ void PolicyChecker::check_case(const PolicyCase &of) {
                of.name + ": slots beyond a head's length change the answer");
 }
 
-// Reset, fork, save and load, by what comes after them.
+// Checks reset, fork, save and load, by the decisions that follow them.
 void PolicyChecker::check_states(const PolicyCase &of) {
     PolicyCase later = of;
     later.seed += 1;
@@ -407,7 +407,8 @@ void PolicyChecker::check_states(const PolicyCase &of) {
                 expect(ask(*other, later) == ask(*state, later),
                        "a loaded state and the saved one disagree");
             }
-            const StatePtr third = make(); // bytes of another's making: refused or taken, no crash
+            // saved bytes of another plugin: refused or loaded, but no crash
+            const StatePtr third = make();
             if (third && size > 0)
                 passed(report_, table_.load(third->state, bytes.data(), size / 2),
                        at("load of half a state"));
@@ -421,7 +422,7 @@ void PolicyChecker::check_states(const PolicyCase &of) {
     table_.destroy(nullptr);
 }
 
-// Hosts whose structs end earlier, or go on longer, than the plugin's.
+// Tests hosts whose structs are shorter or longer than the plugin's.
 void PolicyChecker::check_ages(const PolicyCase &of) {
     const StatePtr usual = make();
     if (!usual) return;
@@ -488,7 +489,7 @@ void PolicyChecker::check_threads(const PolicyCase &of) {
         keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
         keel_policy_state *made = nullptr;
         {
-            static std::mutex init; // [init]: not at the same time
+            static std::mutex init; // [init]: calls must not overlap
             const std::lock_guard lock(init);
             if (table_.create(host.table(), &geometry_.c, params_.data(), params_.size(), seed_,
                               &needs, &made) != KEEL_OK) {

@@ -1,5 +1,5 @@
-// keel_policy_check PLUGIN: does a policy or a budget allocator do what the headers say? Drives its
-// table as a host would.
+// keel_policy_check PLUGIN checks whether a policy or a budget allocator does what the headers say.
+// It calls the plugin's table as a host would.
 #include "base/error.hpp"
 #include "policy_check/check.hpp"
 

@@ -1,8 +1,9 @@
 // A plugin of qemu-user that counts the guest's instructions between two markers (`hint #101`,
-// which ARM64 processors pass over) and prints the count at the second: a stand-in for speed where
-// there is no machine. Loaded with -plugin FILE -d plugin, for one thread.
+// which ARM64 processors ignore) and prints the count at the second marker. The count replaces a
+// speed measurement if there is no ARM64 machine. Load it with -plugin FILE -d plugin.
+// Single-threaded programs only.
 //
-// QEMU's header is not in Debian's package, so what is used of its interface (version 1) is
+// Debian's package lacks QEMU's plugin header. So the used part of the interface (version 1) is
 // declared here.
 #include <inttypes.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 """The corpus of the tiny model: plain stories mixed with recall documents.
 
 A recall document states facts early, then filler, then asks for the facts. A model
-trained on it keeps far-away tokens in use, which is what makes experiments with
-KV-cache eviction mean something: drop the fact's keys and the answer is lost.
+trained on it uses distant tokens, so experiments with KV-cache eviction
+are meaningful: if the keys of a fact are evicted, the answer is lost.
 """
 import random
 import re
@@ -16,8 +16,9 @@ ITEMS = ("key ball stone shell coin ring leaf book doll kite bell toy map rope l
 
 
 def split_stories(text, chars=2400):
-    """The stories of a text: what stands between separators, or, where there are none, runs of paragraphs (parted by
-    empty lines) of about `chars` characters. What is shorter than 100 characters, titles and the like, is dropped."""
+    """The stories of a text, which are the parts between separators. If there are no separators,
+    they are runs of paragraphs (divided by empty lines) of about `chars` characters. Parts shorter
+    than 100 characters, such as titles, are dropped."""
     if SEPARATOR in text:
         pieces = text.split(SEPARATOR)
     else:
@@ -45,7 +46,8 @@ def passkey(rng, filler, length):
 
 
 def facts(rng, filler, length):
-    """Several owner-container-content facts, spread over filler, then questions in another order."""
+    """Several owner-container-content facts, spread over filler, then questions in another
+    order."""
     n = rng.randint(2, 6)
     owners = rng.sample(NAMES, n)
     rows = [(o, rng.choice(THINGS), f"{rng.choice(COLORS)} {rng.choice(ITEMS)}") for o in owners]
@@ -71,9 +73,11 @@ def numbers(rng, filler, length):
 
 
 def echo(rng, filler, length):
-    """A run of unrelated words and digits, said twice or more: every token of the second time is predictable.
+    """A run of unrelated words and digits, repeated once or more. Every token of a repetition is
+    predictable.
 
-    Nothing teaches a small model to look back faster: the copying heads that form here serve the other tasks.
+    This teaches a small model fastest to attend to earlier tokens. The other tasks use
+    the copying heads that form here.
     """
     words = [rng.choice((rng.choice(NAMES), rng.choice(THINGS), rng.choice(COLORS), rng.choice(ITEMS),
                          "".join(rng.choice("0123456789") for _ in range(rng.randint(1, 4)))))
@@ -89,7 +93,8 @@ KINDS = {"passkey": passkey, "facts": facts, "numbers": numbers, "echo": echo}
 
 
 def documents(stories, seed, recall_share=0.3, max_chars=6000, kinds=("passkey", "facts", "numbers", "echo", "echo")):
-    """Yield documents for ever: a story with probability 1 - recall_share, else a recall document of one of `kinds`."""
+    """Yield documents for ever: a story with probability 1 - recall_share, else a recall document
+    of one of `kinds`."""
     rng = random.Random(seed)
 
     def filler(chars):

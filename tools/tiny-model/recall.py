@@ -1,10 +1,12 @@
-"""Third stage of the tiny model's training: recall over 512 to 2,048 tokens, with the answers weighing more in the loss.
+"""Third stage of the tiny model's training: recall over 512 to 2,048 tokens, with more weight for
+answers in the loss.
 
     python3 recall.py --stories tales.txt --init stage2 --out tiny --minutes 50
 
-A batch of the plain mixture has a handful of answer tokens among thousands of filler, so the gradient that teaches to look back
-drowns. Here answers have a loss of their own beside that of a sample of the other tokens, documents are as long as the rows, and none
-is cut off between a fact and its question.
+A batch of the plain mixture has only a few answer tokens among thousands of filler tokens. So the
+gradient that teaches recall is too weak. Here, answers have their own loss in addition to the loss
+of a sample of the other tokens. Documents are as long as the rows, and no document is cut between a
+fact and its question.
 """
 import argparse
 import json
@@ -24,9 +26,10 @@ KINDS = "passkey passkey passkey facts facts facts facts numbers echo".split()
 ANSWERS = {"passkey": re.compile(r"What is the pass key\? The pass key is (\d{5}\.)\n$"),
            "facts": re.compile(r"Answer: a ([a-z ]+\.)\n"),
            "numbers": re.compile(r"\? \w+'s number is (\d+\.)\n")}
-OTHER_TOKENS = 0.4    # the share of the tokens outside answers that goes through the output projection
-ANSWER_WEIGHT = 0.7   # of the answers' mean loss beside the others' mean loss
-CHARS_A_TOKEN = 2.75  # of filler, a little below the tales' own, so that most documents fit their row
+OTHER_TOKENS = 0.4    # share of the tokens outside of answers that go through the output projection
+ANSWER_WEIGHT = 0.7   # weight of the answers' mean loss; the others' mean loss has weight 1
+# of filler; slightly below the value of the tales, so that most documents fit their row
+CHARS_A_TOKEN = 2.75
 
 
 class Marker:
@@ -35,14 +38,15 @@ class Marker:
     def __init__(self, tok, folder):
         self.tok = tok
         table = json.load(open(f"{folder}/tokenizer.json"))
-        self.bytes = {i: len(t) for t, i in table["model"]["vocab"].items()}  # byte-level: one character a byte
+        # byte-level: one character per byte
+        self.bytes = {i: len(t) for t, i in table["model"]["vocab"].items()}
 
     def __call__(self, kind, doc):
         ids = self.tok.encode(doc)
         ends = np.cumsum([self.bytes[i] for i in ids])
         starts = ends - np.array([self.bytes[i] for i in ids])
         size = lambda end: len(doc[:end].encode())
-        if kind == "echo":  # the second saying, but for its first words
+        if kind == "echo":  # the second occurrence, except for its first words
             spans = [(size(doc.index("\n") + 1) + 20, size(len(doc)))]
         else:
             spans = [(size(m.start(1)), size(m.end(1))) for m in ANSWERS[kind].finditer(doc)]
@@ -85,7 +89,7 @@ def batches(rng, stories, mark, tok, a, row):
         while len(ids) < row + 1:
             more, more_marks = document()
             if len(ids) + len(more) > row + 40 and len(ids) > row * 0.75:
-                more, more_marks = story()  # would be cut
+                more, more_marks = story()  # it would be truncated
             ids += [tok.bos] + more + [tok.eos]
             marks += [0.0] + list(more_marks) + [0.0]
         rows.append((ids[:row + 1], marks[:row + 1]))
@@ -116,7 +120,8 @@ def accuracy(model, mark, tok, held, kind, chars, n):
 
 
 def hidden(model, c, ids, dtype):
-    """The final norm's output [rows, tokens, hidden]: the output projection is left to the caller, who wants few tokens of it."""
+    """The final norm's output [rows, tokens, hidden]. The caller computes the output projection,
+    because it needs only a few tokens."""
     f = torch.arange(ids.shape[1]).float()[:, None] * (
         c.rope_theta ** (-torch.arange(0, c.head_dim, 2).float() / c.head_dim))[None]
     x = model.embed(ids).to(dtype)

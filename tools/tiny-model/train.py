@@ -2,7 +2,7 @@
 
     python3 train.py --stories tales.txt --out tiny --minutes 60 [--device cuda]
 
-The text is cut into stories at lines that hold <|endoftext|>, or, where there are none,
+The text is cut into stories at lines that contain <|endoftext|>. If there are none, it is cut
 into runs of paragraphs. The result is config.json, tokenizer.json, tokenizer_config.json,
 model.safetensors (bfloat16) and training.json. Needs numpy and PyTorch 1.13 or later.
 """
@@ -108,7 +108,8 @@ class Llama(torch.nn.Module):
 
 
 def orthogonalize(g, steps=5):
-    """Newton-Schulz iteration of Muon (Jordan et al., 2024): the nearest semi-orthogonal matrix, roughly."""
+    """Newton-Schulz iteration of Muon (Jordan et al., 2024): approximates the nearest semi-
+    orthogonal matrix."""
     x = g.bfloat16() / (g.norm() + 1e-7)
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
@@ -142,7 +143,7 @@ INNER = {"q.weight": "self_attn.q_proj.weight", "k.weight": "self_attn.k_proj.we
 
 
 def hf_name(name):
-    """Hugging Face's name of one of this model's parameters."""
+    """The name that Hugging Face gives to a parameter of this model."""
     if not name.startswith("layers."):
         return NAMES[name]
     i, rest = name.split(".", 2)[1:]
@@ -187,13 +188,15 @@ def save(model, tok, out, log):
 
 
 def batches(stream, tok, tokens, length):
-    """Pack documents into rows of length + 1 token ids, tokens / length rows at a time: int64 arrays [rows, length + 1]."""
+    """Pack documents into rows of length + 1 token ids, tokens / length rows at a time: int64
+    arrays [rows, length + 1]."""
     rows, want, buf = [], tokens // length, []
     while True:
         while len(buf) < length + 1:
             buf = buf + [tok.bos] + tok.encode(next(stream)) + [tok.eos]
         rows.append(buf[:length + 1])
-        buf = buf[length:] if len(buf) - length < length // 2 else []  # a long rest is dropped: its facts would be out of sight
+        # a long remainder is dropped, because its facts would be missing
+        buf = buf[length:] if len(buf) - length < length // 2 else []
         if len(rows) == want:
             yield np.array(rows, dtype=np.int64)
             rows = []
@@ -206,7 +209,8 @@ def _work(queue, stories, tok, seed, a, length):
 
 
 def feed(stories, tok, a, length):
-    """Batches on the device, made by `a.workers` processes (0: in this one). Returns (iterator, stop)."""
+    """Batches on the device, made by `a.workers` processes (0: in this one). Returns (iterator,
+    stop)."""
     if not a.workers:
         stream = corpus.documents(stories, 100 + length, recall_share=a.recall, max_chars=int(length * 3.2), kinds=a.kinds.split(","))
         source, stop = batches(stream, tok, a.batch_tokens, length), lambda: None
@@ -243,7 +247,8 @@ def recall_accuracy(model, tok, stories, device, dtype, n=40, chars=1500):
 
 
 def echo_loss(model, tok, device, dtype, n=8):
-    """Mean loss (nats per token) of the second saying in echo documents: near 0 once copying heads have formed."""
+    """Mean loss (nats per token) of the second occurrence in echo documents: near 0 once copying
+    heads have formed."""
     rng, total = random.Random(11), 0.0
     with torch.no_grad():
         for _ in range(n):

@@ -111,8 +111,8 @@ struct Logprobs {
     std::vector<TokenLogprob> top;
 };
 
-// Options of a generation. Pipeline::defaults() gives those of the pipeline's file. If a value is
-// outside its range, the call throws Error(usage) with the member's name.
+// Options of a generation. Pipeline::defaults() gives the options of the pipeline's file. If a
+// value is outside its range, the call throws Error(usage) with the member's name.
 struct Generation {
     // The most tokens to generate. 1 or more.
     int64_t max_tokens = 128;
@@ -147,7 +147,7 @@ struct Generation {
     Progress on_progress;
 };
 
-// What a generation gives.
+// The result of a generation.
 struct Result {
     std::string text;
     // Tokens of the text. If a token ended the text, it is the last one here.
@@ -159,7 +159,7 @@ struct Result {
     std::vector<Logprobs> logprobs;
 };
 
-// Counters of a session since its start or the last reset(). Bytes are those of this session.
+// Counters of a session since its start or the last reset(). Bytes count only this session.
 struct Stats {
     // Tokens read from prompts, and tokens generated one by one.
     uint64_t prefill_tokens = 0, decode_tokens = 0;
@@ -212,9 +212,9 @@ class KEEL_API Pipeline {
     // Which backend and kernel runs each op: the text that `keel run --explain` prints.
     std::string explain() const;
 
-    // Stops what runs on this pipeline. generate() and ask() return what they have, with
-    // Stop::cancelled; read() throws. Any thread and any signal handler may call it. It also stops
-    // later calls, until resume().
+    // Stops the running calls on this pipeline. generate() and ask() return the text so far, with
+    // Stop::cancelled. read() throws. Any thread and any signal handler may call cancel(). It also
+    // stops later calls, until resume().
     void cancel() noexcept;
     // Ends the effect of cancel().
     void resume() noexcept;
@@ -227,8 +227,8 @@ class KEEL_API Pipeline {
     std::shared_ptr<Impl> impl_; // sessions keep it alive
 };
 
-// One sequence of tokens and its KV cache: what was read and generated so far. A pipeline may have
-// several sessions; one of them runs at a time.
+// One sequence of tokens and its KV cache: the tokens that were read and generated so far. A
+// pipeline may have several sessions. Only one of them runs at a time.
 class KEEL_API Session {
   public:
     explicit Session(Pipeline &pipeline);

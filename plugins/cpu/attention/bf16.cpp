@@ -1,5 +1,6 @@
-// Attention with products in bf16: a chunk of slots is rounded once for all queries of a task,
-// which then pass over it, so many at a time that their logits and sums stay in the first cache.
+// Attention with products in bf16. A chunk of slots is rounded once for all queries of a task. Then
+// the queries are processed in steps of a few rows, so that the logits and sums of a step stay in
+// the L1 cache.
 #include "cpu/attention/scores.hpp"
 
 #include <string.h>
@@ -9,23 +10,23 @@ namespace {
 
 constexpr int64_t kChunkTiles = kChunkSlots / kTileSlots;
 
-// A chunk of slots as it lies in the scratch.
+// A chunk of slots in scratch memory.
 struct Chunk {
     int64_t first, n;
-    bool few;                   // are the rows of the job, so that keys stay rows
-    bool hidden[kChunkTiles];   // from all rows of the task
-    int8_t finite[kChunkTiles]; // are its values? -1: not yet asked
+    bool few;                   // the job has few rows, so keys stay in rows instead of panels
+    bool hidden[kChunkTiles];   // no row of the task sees the tile
+    int8_t finite[kChunkTiles]; // whether the tile's values are finite; -1: not checked yet
 };
 
-// Which way products go is decided by the rows of the job, not of a task: how many the last task
-// has depends on the number of workers, and each way rounds its sums otherwise.
+// The kind of product depends on the rows of the job, not on those of a task. The number of rows in
+// the last task depends on the number of workers, and each kind of product rounds sums differently.
 bool is_few(const AttentionJob &job) { return job.rows() <= job.bf16->few_rows; }
 
 Ahead behind(const Ahead &ahead, int64_t rows) {
     return {ahead.data == nullptr ? nullptr : ahead.data + rows * ahead.row_bytes, ahead.row_bytes};
 }
 
-// Keys to rows, what is missing to whole panels cleared.
+// Loads keys as rows. Rows up to the next whole panel are cleared.
 void load_keys(const AttentionJob &job, int64_t head, int64_t first, int64_t n, uint16_t *to,
                const Ahead &ahead) {
     const KvSide &k = job.kv.k;
@@ -46,7 +47,7 @@ void load_values(const AttentionJob &job, int64_t head, int64_t first, int64_t n
     });
 }
 
-// What a tile is in the scratch.
+// The tile's place in scratch memory.
 uint16_t *keys_of(const AttentionJob &job, const AttentionScratch &w, int64_t tile) {
     return w.panels16 + tile * kTileSlots * bf16_padded(job.head_dim());
 }
@@ -54,8 +55,8 @@ uint16_t *values_of(const AttentionJob &job, const AttentionScratch &w, int64_t 
     return w.v16 + tile * kTileSlots * padded(job.kv.v.dim);
 }
 
-// Slots that are loaded of a tile, which more than a task's may be: how a task is cut makes no
-// difference then.
+// Slots that are loaded of a tile. This may be more than the task needs, so that the result does
+// not depend on how the work is cut into tasks.
 int64_t loaded(const AttentionJob &job, int64_t head, int64_t first) {
     const int64_t left = job.kv.length(head) - first;
     return left < kTileSlots ? left : kTileSlots;
@@ -79,7 +80,7 @@ void load_chunk(const AttentionJob &job, const AttentionScratch &w, const Attent
     }
 }
 
-// n: slots that are loaded.
+// `n`: number of loaded slots.
 bool values_finite(const AttentionJob &job, const AttentionScratch &w, Chunk &chunk, int64_t tile,
                    int64_t n) {
     int8_t &known = chunk.finite[tile];
@@ -89,8 +90,8 @@ bool values_finite(const AttentionJob &job, const AttentionScratch &w, Chunk &ch
     return known != 0;
 }
 
-// One tile for some rows of a task: the first n slots of it, which are those that any of the rows
-// sees.
+// Processes one tile for some rows of a task. The first n slots of the tile are those that at least
+// one row sees.
 void walk_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                Chunk &chunk, int64_t tile, int64_t n, float *lanes) {
     const Bf16AttentionKernels &kernels = *job.bf16;
@@ -119,8 +120,8 @@ void walk_tile(const AttentionJob &job, const AttentionScratch &w, const Attenti
                           16 * kTileSlots, stride, w.acc, stride, true});
 }
 
-// How many tiles from the chunk's first on are seen whole, by all of some rows, and need nothing
-// but products and softmax.
+// Counts the tiles at the chunk's start that all of these rows see completely, and that need only
+// products and softmax.
 int64_t whole_tiles(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                     const Chunk &chunk) {
     if (job.bf16->walk == nullptr || task.rows < job.bf16->walk_rows || chunk.few) return 0;
@@ -130,7 +131,7 @@ int64_t whole_tiles(const AttentionJob &job, const AttentionScratch &w, const At
     return seen < 0 ? 0 : seen / kTileSlots;
 }
 
-// Some rows of a task over a chunk.
+// Processes a chunk for some rows of a task.
 void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                 Chunk &chunk) {
     const int64_t limit =
@@ -164,7 +165,7 @@ void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const Attent
     job.bf16->add_lanes(lanes, task.rows, w.sum);
 }
 
-// Queries of a task to w.q16.
+// Packs the queries of a task into w.q16.
 void pack_queries(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
     const auto pack = is_few(job) ? job.bf16->pack_few : job.bf16->pack_rows;
     const int64_t dim = job.head_dim();
@@ -180,7 +181,7 @@ void pack_queries(const AttentionJob &job, const AttentionScratch &w, const Atte
 const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v,
                                     uint32_t block_slots) {
     const Bf16AttentionKernels *bf16 = ctx->attention_bf16;
-    if (bf16 == nullptr || block_slots < 2) return nullptr; // pairs of slots lie in one block
+    if (bf16 == nullptr || block_slots < 2) return nullptr; // a block must hold pairs
     const int keys = row_type(k), values = row_type(v);
     return bf16->load_keys[keys] != nullptr && bf16->load_values[values] != nullptr ? bf16
                                                                                     : nullptr;
@@ -188,7 +189,8 @@ const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtyp
 
 void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
     const int64_t step = job.bf16->rows_at_once, depth = bf16_padded(job.head_dim());
-    // Few rows go by each tile while it is in the first cache.
+    // If the rows are few, all of them are processed for each tile while the tile is in the L1
+    // cache.
     const int64_t length = job.rows() > step && w.kept == nullptr ? job.layout.chunk : kTileSlots;
     pack_queries(job, w, task);
     for (int64_t first = task.begin; first < task.end; first += length) {
@@ -201,7 +203,7 @@ void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const Attenti
             some.rows = task.rows - r < step ? task.rows - r : step;
             AttentionScratch at = w;
             at.q16 += r * depth, at.max += r, at.sum += r, at.acc += r * padded(job.kv.v.dim);
-            // the tile's own
+            // kept softmax: each tile has its own place
             if (w.kept != nullptr) at.s = w.kept + first * task.rows + r * kTileSlots;
             if (w.kept16 != nullptr) keep_step(job, task, r, at);
             walk_chunk(job, at, some, chunk);

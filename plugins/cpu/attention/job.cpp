@@ -3,8 +3,8 @@
 namespace keel_cpu {
 namespace {
 
-// Into how many parts a tile's slots are cut. Depends on the cache alone, so that results do not
-// change with the number of workers.
+// The number of parts into which the slots of a tile are split. It depends only on the cache, so
+// that results do not change with the number of workers.
 int64_t parts_of(int64_t heads, int64_t tiles, int64_t slots) {
     if (heads * tiles >= kWantedTasks) return 1;
     const int64_t wanted = ceil_div(kWantedTasks, heads * tiles), worth = slots / kSplitSlots;
@@ -14,7 +14,8 @@ int64_t parts_of(int64_t heads, int64_t tiles, int64_t slots) {
 void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_t tiles,
               int64_t &parts) {
     const int64_t end = job.limit(head, (row + rows - 1) / job.group);
-    // As a sequence alone has it. What is kept for scores stays with one worker: not split.
+    // The same as for one sequence alone. If one worker keeps the softmax for scores, the slots are
+    // not split.
     const int64_t n =
         job.scoring == Scoring::several ? 1 : parts_of(job.kv.heads / job.sequences(), tiles, end);
     if (n == 1) {
@@ -29,7 +30,7 @@ void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_
     job.merges()[job.n_merges++] = merge;
 }
 
-// The longest tasks come first: what is left for the last worker is short.
+// The longest tasks come first, so that the last task to finish is short.
 void make_tasks(AttentionJob &job) {
     const int64_t rows = job.rows(), tiles = tiles_of(rows), step = job.layout.tile_rows;
     job.n_tasks = job.n_merges = 0;
@@ -45,7 +46,7 @@ void reduce_scores(AttentionJob &job, AttentionScratch &w) {
     int64_t longest = 0;
     for (int64_t h = 0; h < job.kv.heads; ++h)
         longest = job.kv.length(h) > longest ? job.kv.length(h) : longest;
-    // What the tasks left is quickly reduced: in larger pieces.
+    // Reducing the results of the tasks is fast, so the pieces are larger.
     const int64_t piece = job.scoring == Scoring::logits ? kTileSlots : 16 * kTileSlots,
                   pieces = ceil_div(longest, piece);
     for (int64_t t;
@@ -65,8 +66,9 @@ void reduce_scores(AttentionJob &job, AttentionScratch &w) {
     }
 }
 
-// A head at a time, with its scores: what is kept of it stays near, and nobody waits for anybody.
-// The parts are the same, and so are the results.
+// A worker handles one head at a time, including its scores. So the kept softmax stays in its
+// cache, and no worker waits for another. The parts are the same as otherwise, and so are the
+// results.
 void work_by_heads(AttentionJob &job, AttentionScratch &w, const Team &team) {
     job.keep_at(w, team.worker);
     for (int64_t h; (h = job.next_task.fetch_add(1, std::memory_order_relaxed)) < job.kv.heads;) {
@@ -146,7 +148,7 @@ keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept {
     job.base = reinterpret_cast<float *>(scratch(ctx, static_cast<uint64_t>(job.layout.total) * 4));
     if (job.base == nullptr) return KEEL_E_OUT_OF_MEMORY;
     if (job.scoring == Scoring::logits)
-        job.n_tasks = job.n_merges = 0; // no normalizers
+        job.n_tasks = job.n_merges = 0; // logits need no normalizers
     else
         make_tasks(job);
     if (job.scoring == Scoring::several) begin_sums(job);

@@ -1,9 +1,9 @@
-// Attention over one layer's cache, as the attention and attention_scores ops share it, in one
-// parallel region: tiles of query rows walk over the slots, a tile of kTileSlots at a time, with an
-// online softmax; a long cache with few rows is split over its length, and the parts are merged
-// afterwards. Scores are made of what that walk leaves (attention/scores.hpp). A "row" is one query
-// of one head: row r of a KV head is query r / group, head r % group of the group, so that K and V
-// are read once for all of them.
+// Attention over one layer's cache, in one parallel region. The attention and attention_scores ops
+// share it. Tiles of query rows loop over the slots with an online softmax, kTileSlots slots at a
+// time. If the cache is long and the rows are few, the slots are split into parts, which are merged
+// afterwards. Scores are computed from the results of that loop (attention/scores.hpp). A row is
+// one query of one head: row r of a KV head is query r / group of head r % group of the group. So K
+// and V are read once for all heads of the group.
 #pragma once
 
 #include "cpu/kernels/tables.hpp"
@@ -13,75 +13,80 @@
 
 namespace keel_cpu {
 
-constexpr int64_t kTileRows = 96; // query rows that share a pass over the slots, at most
-constexpr int64_t kWideRows =
-    960; // the same with products in bf16: what packing keys and values costs is shared by more
-constexpr int64_t kChunkSlots = 512; // slots that are packed at a time for so many rows
-constexpr int64_t kTasksEach = 8;    // of a worker: no wider tiles than leave so many
-constexpr int64_t kWantedTasks = 32; // fewer tasks than this: split over the length too
-constexpr int64_t kSplitSlots = 512; // into parts no shorter than this
-// Softmax that a worker keeps of one task: near enough to be read again soon. Of a very long cache
-// a task has few rows, no fewer than kTileRows in bf16 and kKeptRows in f32.
+constexpr int64_t kTileRows = 96; // the most query rows that share a pass over the slots
+// The same with products in bf16. More rows share the cost of packing keys and values.
+constexpr int64_t kWideRows = 960;
+constexpr int64_t kChunkSlots = 512; // slots packed at a time for kWideRows rows
+// tiles are narrow enough that each worker gets at least this many tasks
+constexpr int64_t kTasksEach = 8;
+constexpr int64_t kWantedTasks = 32; // if there are fewer tasks than this, the slots are split too
+constexpr int64_t kSplitSlots = 512; // least number of slots in a part
+// The most bytes of softmax that a worker keeps for one task, small enough to stay in its cache. If
+// the cache is very long, a task has fewer rows, but at least kTileRows in bf16 and kKeptRows in
+// f32.
 constexpr int64_t kKeptBytes = 4 << 20;
 constexpr int64_t kKeptRows = 24;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
-    // none of nothing: an op may be planned for no queries at all
+    // an op may be planned for no queries at all: a and b are 0
     return b == 0 ? 0 : (a + b - 1) / b;
 }
 constexpr int64_t tiles_of(int64_t rows) { return ceil_div(rows, kTileRows); }
 
 struct AttentionTask {
     int64_t head, row, rows, begin, end;
-    int64_t part; // place in the partial results; -1: the task does all slots and writes the result
+    // place of the partial results; -1: the task handles all slots and writes the result
+    int64_t part;
 };
 
-struct AttentionMerge { // parts of one tile
+struct AttentionMerge { // the parts of one tile, to be merged
     int64_t head, row, rows, first_part, parts;
 };
 
-// Scratch of one worker.
+// Scratch memory of one worker.
 struct AttentionScratch {
     float *q, *k, *rows, *s, *acc, *max, *sum;
-    // bf16: queries, rows of keys, those of a chunk turned into panels, values in panels,
-    // probabilities
+    // bf16: queries, rows of keys, keys of a chunk in panels, values in panels, probabilities
     uint16_t *q16, *k16, *panels16, *v16, *p16;
-    // Where the softmax of a task is kept for the scores; NULL: not (attention/scores.hpp).
+    // The place where a task's softmax is kept for scores; NULL: it is not kept
+    // (attention/scores.hpp).
     float *kept;
     uint16_t *kept16;
     float *kept_max;
 };
 
-// How scores are made.
+// How scores are computed.
 enum class Scoring {
     none,
-    logits,  // of logits, for which keys are multiplied here and nowhere else
-    one,     // of a single query: its softmax is kept whole
-    several, // of several: each task adds what it kept to sums
+    logits,  // from logits: keys are multiplied only for the scores
+    one,     // one query: its whole softmax is kept
+    several, // several queries: each task adds its kept softmax to sums
 };
 
-// What the layout depends on.
+// The sizes that determine the layout.
 struct AttentionSize {
-    int64_t heads, group, m, head_dim, v_dim; // heads: KV heads, of all sequences together
+    int64_t heads, group, m, head_dim, v_dim; // heads: KV heads of all sequences together
     uint32_t threads;
-    // Bf16AttentionKernels::rows_at_once where products may be in bf16, else 0
+    // Bf16AttentionKernels::rows_at_once if products may be in bf16, otherwise 0
     int64_t bf16_step = 0;
-    bool in_bf16 = false; // and they are
+    bool in_bf16 = false; // products are in bf16
     int64_t sequences = 1;
     Scoring scoring = Scoring::none;
-    int64_t contributing = 0; // with scores: the last so many queries
-    int64_t slots = 0;        // whose softmax is kept: of the longest head
-    int64_t sums = 0;         // Scoring::several: rows of sums
+    // with scores: the number of contributing queries, which are the last ones
+    int64_t contributing = 0;
+    int64_t slots = 0; // slots of the longest head whose softmax is kept
+    int64_t sums = 0;  // Scoring::several: number of rows of sums
 };
 
-// Where things lie in the scratch of the context; offsets in floats.
+// Offsets of all areas in the context's scratch memory, in floats.
 struct AttentionLayout {
-    // most_rows: that a worker has room for
+    // most_rows: the rows for which a worker has room
     int64_t tile_rows, most_rows, chunk, part_stride, worker_stride;
     int64_t tasks, merges, parts, queries, factors, kept, kept_stride, kept_max, kept_tiles,
         workers, total;
-    int64_t sums, sum_stride, turns; // Scoring::several
-    // Rows of a step, tiles of slots; a worker's room for softmax, and with that for its maxima.
+    int64_t sums, sum_stride, turns; // used by Scoring::several
+    // keep_step: rows of a step. keep_tiles: tiles of slots. keep_floats: a worker's room for
+    // softmax. keep_stride: this room plus the room for the maxima.
     int64_t keep_step, keep_tiles, keep_floats, keep_stride;
 };
 
@@ -89,45 +94,46 @@ struct AttentionJob {
     const AttentionKernels *kernels = nullptr;
     const Bf16AttentionKernels *bf16 = nullptr; // NULL: products in f32
     KvAccess kv;
-    // queries [m, heads, head_dim]; strides in bytes
+    // queries [m, heads, head_dim]; strides are in bytes
     const uint8_t *q = nullptr;
     int64_t q_token = 0, q_head = 0;
     int q_type = 0;
     int64_t m = 0, group = 1;
-    // result [m, heads, v_dim]; NULL: only the normalizers are wanted
+    // result [m, heads, v_dim]; NULL: only the normalizers are computed
     uint8_t *out = nullptr;
     int64_t out_token = 0, out_head = 0;
     int out_type = 0;
     float *lse = nullptr;
     int64_t lse_stride = 0;
 
-    float scale = 1, cap = 0; // cap 0: none
+    float scale = 1, cap = 0; // cap 0: no soft cap
     bool causal = false;
     bool windowed = false;
     int64_t window = 0;
     const int32_t *q_positions = nullptr;
-    // elements from token to token, head to head
+    // in elements, from token to token and from head to head
     int64_t q_position_stride = 0, q_position_head = 0;
 
     // scores
     const keel_scores *scores = nullptr;
     Scoring scoring = Scoring::none;
-    const int32_t *ranges = nullptr; // [n_ranges][2]: slots outside are not seen
+    const int32_t *ranges = nullptr; // [n_ranges][2]; slots outside are not seen
     int64_t n_ranges = 0, range_stride = 0;
     const float *weights = nullptr;
     int64_t weight_stride = 0;
-    int64_t contributing = 0; // the last so many queries
+    int64_t contributing = 0; // the number of contributing queries, which are the last ones
 
-    // made by run_attention
+    // set by run_attention
     AttentionLayout layout = {};
-    float *base = nullptr; // of the scratch
+    float *base = nullptr; // the scratch memory
     int64_t n_tasks = 0, n_merges = 0;
     std::atomic<int64_t> next_task{0}, next_merge{0}, next_tile{0};
 
     int64_t head_dim() const { return kv.k.dim; }
     int64_t rows() const { return m * group; }
-    // Of several sequences at once (KvAccess::seats; m is 1) the first dimension of q and out is
-    // the sequence's: where query i of a KV head stands, and which of the KV heads there it is.
+    // With several sequences (KvAccess::seats; m is 1), the first dimension of q and out is the
+    // sequence. token(): the index of query i of a KV head in that dimension. own_head(): the KV
+    // head's number within its sequence.
     int64_t token(int64_t head, int64_t i) const {
         return kv.seats != nullptr ? head / kv.seat_heads : i;
     }
@@ -138,13 +144,13 @@ struct AttentionJob {
     int64_t q_position(int64_t head, int64_t i) const {
         return q_positions[token(head, i) * q_position_stride + own_head(head) * q_position_head];
     }
-    // Slots that query i sees of a head: those below. Ranges and window take more away.
+    // Query i of a head sees the slots below this number. Ranges and the window hide more slots.
     int64_t limit(int64_t head, int64_t i) const {
         const int64_t length = kv.length(head);
         const int64_t n = causal ? length - m + i + 1 : length;
         return n < 0 ? 0 : n < length ? n : length;
     }
-    bool products_in_bf16() const { // of the tasks: all or none
+    bool products_in_bf16() const { // true for all tasks or for none
         return ranges == nullptr && bf16 != nullptr && rows() >= bf16->least_rows;
     }
     AttentionScratch worker(uint32_t index) const;
@@ -153,54 +159,56 @@ struct AttentionJob {
         return reinterpret_cast<AttentionMerge *>(base + layout.merges);
     }
     float *part(int64_t index) const { return base + layout.parts + index * layout.part_stride; }
-    // Scoring::logits: contributing queries, scaled, [head][group][contributing][padded head_dim].
+    // Scoring::logits: the contributing queries, scaled, [head][group][contributing][padded
+    // head_dim].
     float *packed(int64_t head, int64_t row) const {
         return base + layout.queries + (head * group * contributing + row) * padded(kv.k.dim);
     }
-    // Max and 1 / sum of contributing queries, [head][group][contributing].
+    // Max and 1 / sum of the contributing queries, [head][group][contributing].
     float *factors(int64_t head, int64_t row) const {
         return base + layout.factors + (head * group * contributing + row) * 2;
     }
-    // Scoring::one: a place for a head's softmax: a worker's own where it does whole heads, else
-    // the head's.
+    // Scoring::one: sets the place for a head's softmax. `place` is the worker's number if it
+    // handles whole heads, otherwise the head's number.
     void keep_at(AttentionScratch &w, int64_t place) const {
         w.kept = base + layout.kept + place * layout.kept_stride;
         w.kept_max = base + layout.kept_max + place * layout.kept_tiles;
     }
 };
 
-// Sizes that hold for fewer queries and slots too (attention/layout.cpp).
+// The layout is also large enough for fewer queries and slots (attention/layout.cpp).
 AttentionLayout attention_layout(const AttentionSize &size);
-// Of a context: what multiplies such a cache in bf16, NULL where the products are in f32.
+// The kernels that multiply such a cache in bf16, or NULL if products are in f32.
 const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v,
                                     uint32_t block_slots);
-// How `m` queries are scored that the op's slots are not narrowed for.
+// How `m` queries are scored if the slots are not limited to ranges.
 inline Scoring scoring_of(int64_t m, int64_t group) {
     return m == 1 && group <= kTileRows ? Scoring::one : Scoring::several;
 }
-// Rows of sums that Scoring::several needs: of each query head where they are not all added up.
+// Rows of sums for Scoring::several: one per query head, or one per KV head if its query heads are
+// simply added.
 int64_t score_sums(const keel_scores &scores, int64_t heads, int64_t group);
 
-// Runs all passes; the job's arguments were checked.
+// Runs all passes. The caller has checked the job's arguments.
 keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept;
 
-// ---- what attention and attention_scores share (ops/attention.cpp) ----
+// ---- shared by attention and attention_scores (ops/attention.cpp) ----
 
 inline bool is_activation(const keel_tensor *t) {
     return t->dtype == KEEL_DTYPE_F32 || t->dtype == KEEL_DTYPE_F16 || t->dtype == KEEL_DTYPE_BF16;
 }
 keel_status check_scores(keel_ctx *ctx, const keel_scores *scores, const char *op) noexcept;
 int64_t contributing_queries(const keel_scores *scores, int64_t m);
-// What a layout needs to know of scores; slots: no head is longer.
+// Sets the sizes that depend on scores. `slots`: length of the longest head.
 void plan_scores(AttentionSize &size, const keel_scores &scores, Scoring scoring, uint32_t slots);
 void set_queries(AttentionJob &job, const keel_tensor *q, int64_t kv_heads);
-// A window of the model. q_positions: i32 [m] or [m, kv_heads].
+// Sets the model's attention window. q_positions: i32 [m] or [m, kv_heads].
 void set_window(AttentionJob &job, const keel_tensor *q_positions, int64_t window);
 
-// ---- pieces of a pass (attention/tiles.cpp) ----
+// ---- parts of a pass (attention/tiles.cpp) ----
 
-// Calls f(first row's address, number of rows, offset from `first`) for each stretch of slots that
-// lies in one block.
+// Calls f(address of the first row, number of rows, offset from `first`) for each run of slots that
+// is in one block.
 template <class F>
 void for_stretches(const KvAccess &kv, const KvSide &side, int64_t head, int64_t first, int64_t n,
                    F &&f) {
@@ -212,32 +220,33 @@ void for_stretches(const KvAccess &kv, const KvSide &side, int64_t head, int64_t
         done += rows;
     }
 }
-// What to prefetch while n slots are worked on: those from `next` on, if they lie in one block;
-// next -1: nothing.
+// The memory to prefetch while n slots are processed: the slots from `next` on, if they are in one
+// block. Nothing if next is -1.
 Ahead ahead_of(const AttentionJob &job, const KvSide &side, int64_t head, int64_t next, int64_t n);
-// Masks the logits of a tile; true if a row does not see all n slots.
+// Masks the logits of a tile. Returns true if some row does not see all n slots.
 bool mask_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                int64_t first, int64_t n, const bool *inside);
-// acc += s * V for rows that do not see all of n slots, one of whose values is no finite number: it
-// must not reach them, not even as 0 * infinity.
+// acc += s * V, for the case that some rows do not see all n slots and some values are not finite.
+// Each row skips its hidden slots, because 0 * infinity would give NaN.
 void mix_seen(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows,
               int64_t first, int64_t n);
-// Queries of `rows` rows of a task from row `first` of it on, scaled, to w.q.
+// Loads the queries of `rows` rows of a task, from row `first` on, scaled, into w.q.
 void load_queries(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                   int64_t first, int64_t rows);
-// True if no row of the task can see any of the slots because of the model's window: keys too far
-// back.
+// True if the model's window hides all these slots from all rows of the task, because the keys are
+// too old.
 bool out_of_window(const AttentionJob &job, const AttentionTask &task, int64_t first, int64_t n);
-// A task with products in bf16 (attention/bf16.cpp).
+// Runs a task with products in bf16 (attention/bf16.cpp).
 void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);
 
 // s[rows][kTileSlots] = logits of `rows` packed queries with slots first..first+n-1 of a head,
-// capped.
+// soft-capped.
 void tile_logits(const AttentionJob &job, const AttentionScratch &w, int64_t head, const float *q,
                  int64_t rows, int64_t first, int64_t n);
-// Which of n slots from `first` on lie in the ranges: false if none does.
+// Sets inside[j] if slot first + j is in the ranges, for n slots. Returns false if none is.
 bool slots_in_ranges(const AttentionJob &job, int64_t first, int64_t n, bool *inside);
-// Writes -inf over what query i of a head does not see; true if there was any.
+// Writes -inf to the slots that query i of a head does not see. Returns true if there are such
+// slots.
 bool mask_row(const AttentionJob &job, int64_t head, int64_t i, int64_t first, int64_t n,
               const bool *inside, float *s);
 void run_task(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task);

@@ -1,10 +1,11 @@
-// Scores of a single query, of the softmax that was kept while it walked.
+// Scores of a single query, computed from the softmax that was kept during its pass.
 #include "cpu/attention/scores.hpp"
 
 namespace keel_cpu {
 namespace {
 
-// What brings a tile's exp(logit - max) to probabilities, for each query head of a head.
+// For each query head of a KV head: the factor that turns the tile's exp(logit - max) into
+// probabilities.
 struct KeptFactors {
     const AttentionJob &job;
     int64_t head;
@@ -25,15 +26,15 @@ struct KeptFactors {
     }
     void update(const float *tile_max) {
         for (int64_t g = 0; g < job.group; ++g) {
-            if (tile_max[g] == max[g]) continue; // as in the tile before, mostly
+            if (tile_max[g] == max[g]) continue; // the usual case
             max[g] = tile_max[g];
             value[g] = finish(g, since_then(max[g], job.factors(head, g)[0]));
         }
     }
 };
 
-// A tile of which the model's window hides something: all of it, or what a factor that is no number
-// must not reach.
+// Scores a tile from which the model's window hides slots. Either all are hidden, or a factor is
+// not finite and must not affect the hidden slots.
 void score_masked(const AttentionJob &job, const AttentionScratch &w, const KeptFactors &factors,
                   int64_t head, int64_t first, int64_t n, bool skipped) {
     float hidden[kTileSlots] = {}, *group = w.acc;
@@ -54,13 +55,14 @@ void score_masked(const AttentionJob &job, const AttentionScratch &w, const Kept
 
 } // namespace
 
-// Its probabilities are a factor away; what the query does not see is 0 in what was kept.
+// One factor per tile turns the kept values into probabilities. Slots that the query does not see
+// were kept as 0.
 void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
                int64_t end) {
     const keel_scores &scores = *job.scores;
     const bool apart = scores.reduce_group == KEEL_REDUCE_NONE;
     const bool sums = !apart && scores.reduce_group != KEEL_REDUCE_MAX;
-    // The largest is not what gemm adds up.
+    // gemm can only add, so it cannot accumulate a maximum.
     const bool direct =
         sums && (scores.accumulate == 0 || scores.reduce_queries != KEEL_REDUCE_MAX);
     KeptFactors factors(job, head);
@@ -76,8 +78,7 @@ void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head,
             continue;
         }
         if (sums) {
-            const bool whole =
-                direct && n == kTileSlots; // else what lies behind n is not this tile's to write
+            const bool whole = direct && n == kTileSlots; // gemm writes whole tiles
             float *to =
                 whole ? data_as<float>(scores.out) + head * outer_stride(scores.out) + slot : group;
             job.kernels->gemm(factors.value, job.group, 1, tile, kTileSlots, job.group, padded(n),

@@ -1,18 +1,18 @@
-// Where attention's work lies in the scratch of a context, and how many rows a task has.
+// The layout of attention's scratch memory, and the number of rows of a task.
 #include "cpu/attention/job.hpp"
 
 namespace keel_cpu {
 namespace {
 
-// Rows of a tile: as equal as can be, a multiple of the six that gemm takes at a time.
+// Rows of a tile: as equal as possible, and a multiple of the six rows that gemm handles at a time.
 int64_t tile_rows(int64_t rows) {
     const int64_t tiles = tiles_of(rows);
     return tiles == 0 ? 0 : round_up(ceil_div(rows, tiles), 6);
 }
 
-// The same in bf16 where slots are not cut into parts. Multiples of kTileRows, so that a row has
-// the same neighbours in its block of rows however many workers there are, and with them the same
-// result.
+// Rows of a tile in bf16, if the slots are not split. A multiple of kTileRows, so that the
+// neighbours of a row in its block of rows, and with them its result, do not depend on the number
+// of workers.
 int64_t wide_rows(int64_t heads, int64_t rows, uint32_t threads) {
     const int64_t fair = ceil_div(heads * rows, threads * kTasksEach),
                   most = fair < kTileRows   ? kTileRows
@@ -21,7 +21,7 @@ int64_t wide_rows(int64_t heads, int64_t rows, uint32_t threads) {
     return round_up(most, kTileRows);
 }
 
-int64_t line(int64_t floats) { // whole lines of the cache
+int64_t line(int64_t floats) { // rounds up to whole cache lines
     return round_up(floats, 16);
 }
 
@@ -29,10 +29,10 @@ int64_t kept_row_bytes(const AttentionSize &size) {
     return round_up(size.slots, kTileSlots) * (size.in_bf16 ? 2 : 4);
 }
 
-// Rows of a task of those that keep their softmax: as many as the caches hold of it, and in f32,
-// where rows have no neighbours to stay with, no more than leave a few tasks to share out.
+// Rows of a task that keeps its softmax. At most as many as fit the caches. In f32, where rows do
+// not depend on neighbours, also few enough to give several tasks.
 int64_t keeping_rows(const AttentionSize &size, int64_t usual) {
-    // kept: in f32 all rows of a task
+    // kept: in f32, all rows of a task are kept
     const int64_t least = size.in_bf16 ? kTileRows : kKeptRows, rows = size.m * size.group,
                   kept = size.in_bf16 ? size.contributing * size.group : rows,
                   most_kept = kept < usual ? kept : usual;
@@ -44,14 +44,14 @@ int64_t keeping_rows(const AttentionSize &size, int64_t usual) {
     return most > least ? most : least < usual ? least : usual;
 }
 
-// Room for what Scoring::several needs. What a worker keeps is bounded for all smaller sizes as
-// well, whose tasks may have more rows.
+// Areas for Scoring::several. The room of a worker must also suffice for all smaller sizes, whose
+// tasks may have more rows.
 void lay_out_sums(AttentionLayout &l, const AttentionSize &size) {
     const int64_t rows = size.m * size.group, row_bytes = kept_row_bytes(size);
     l.keep_step = size.in_bf16 ? size.bf16_step : rows < l.tile_rows ? rows : l.tile_rows;
     l.keep_tiles = ceil_div(size.slots, kTileSlots);
     const auto least_of = [](int64_t a, int64_t b) { return a < b ? a : b; };
-    // spare: steps at either end that count in part
+    // spare: room for the first and the last step, in which only some rows contribute
     const int64_t counted = least_of(size.contributing * size.group, l.most_rows),
                   spare = size.in_bf16 ? 2 * size.bf16_step : 0,
                   most = (size.in_bf16 ? counted : least_of(rows, kTileRows)) + spare,
@@ -74,7 +74,8 @@ AttentionLayout attention_layout(const AttentionSize &size) {
     const int64_t dim = padded(size.head_dim), value = padded(size.v_dim),
                   wide_dim = dim > value ? dim : value;
     const int64_t rows = m * group, tiles = heads * tiles_of(rows);
-    // splitting happens with few tiles only; a smaller m than planned may have them
+    // Slots are split only if there are few tiles. A call with a smaller m than planned may have
+    // few tiles.
     const int64_t parts =
         heads / size.sequences < kWantedTasks ? size.sequences * 2 * kWantedTasks : 0;
     const int64_t part_rows = rows < kTileRows ? rows : kTileRows;
@@ -95,7 +96,7 @@ AttentionLayout attention_layout(const AttentionSize &size) {
               kTileRows * kTileSlots) /
              2);
     const int64_t tasks =
-        heads * (ceil_div(rows, several ? kKeptRows : l.tile_rows) + 1); // of smaller sizes, too
+        heads * (ceil_div(rows, several ? kKeptRows : l.tile_rows) + 1); // for smaller sizes too
     const bool with_scores = size.scoring != Scoring::none;
     l.tasks = 0;
     l.merges = line(((tasks > tiles ? tasks : tiles) + parts) *

@@ -1,14 +1,14 @@
-// Scores of logits: one tile of slots of a head at a time.
+// Scores from logits, computed for one tile of slots of a head at a time.
 #include "cpu/attention/scores.hpp"
 
 namespace keel_cpu {
 namespace {
 
-// What a tile of slots is reduced into; each [kTileSlots].
+// Partial results of a tile of slots, each [kTileSlots].
 struct Reduction {
-    float *queries;           // of one query head, over its queries
-    float *group;             // of the KV head, over its query heads
-    int64_t seen[kTileSlots]; // by how many of a head's queries
+    float *queries;           // one query head, reduced over its queries
+    float *group;             // the KV head, reduced over its query heads
+    int64_t seen[kTileSlots]; // number of queries of a head that see the slot
 };
 
 void clear(const AttentionJob &job, Reduction &r, int64_t n) {
@@ -16,8 +16,8 @@ void clear(const AttentionJob &job, Reduction &r, int64_t n) {
     for (int64_t j = 0; j < n; ++j) r.queries[j] = lowest ? kNoLogit : 0.0f, r.seen[j] = 0;
 }
 
-// One query's logits into the reduction. hidden[j] is -inf where the query does not see the slot, 0
-// elsewhere.
+// Adds one query's logits to the reduction. hidden[j] is -inf if the query does not see slot j,
+// otherwise 0.
 void take_row(const AttentionJob &job, Reduction &r, int64_t head, float *s, const float *hidden,
               int64_t first, int64_t n) {
     const bool largest = job.scores->reduce_queries == KEEL_REDUCE_MAX;

@@ -1,4 +1,4 @@
-// Scores of several queries: tasks add the columns of what they kept of their softmax.
+// Scores of several queries: each task adds the columns of its kept softmax to sums.
 #include "cpu/attention/scores.hpp"
 
 #include <new>
@@ -7,14 +7,15 @@
 namespace keel_cpu {
 namespace {
 
-using Turn = std::atomic<int32_t>; // how many tasks of a head have added theirs
+using Turn = std::atomic<int32_t>; // the number of tasks of a head that have added theirs
 static_assert(sizeof(Turn) == sizeof(float));
 
-Turn &turn_of(const AttentionJob &job, int64_t head) { // begin_sums has made them
+Turn &turn_of(const AttentionJob &job, int64_t head) { // created by begin_sums
     return reinterpret_cast<Turn *>(job.base + job.layout.turns)[head];
 }
 
-// Row of a task from which on rows count; no less than its rows if none does.
+// The first row of a task that contributes. If none does, the result is at least the task's number
+// of rows.
 int64_t first_counting(const AttentionJob &job, const AttentionTask &task) {
     const int64_t row = (job.m - job.contributing) * job.group - task.row;
     return row > 0 ? row : 0;
@@ -24,7 +25,7 @@ int64_t first_step(const AttentionJob &job, const AttentionTask &task) {
     return first_counting(job, task) / job.layout.keep_step;
 }
 
-// Sums of a head, of query head g where they are apart.
+// The sums of a head, or of its query head g if query heads have separate sums.
 float *sums_of(const AttentionJob &job, int64_t head, int64_t g) {
     const int64_t row = sums_of_heads(*job.scores) ? head : head * job.group + g;
     return job.base + job.layout.sums + row * job.layout.sum_stride;
@@ -38,7 +39,7 @@ void wait_for(const Turn &turn, int32_t mine) {
     for (int spins = 0; turn.load(std::memory_order_acquire) != mine; ++spins) {
         if (spins >= 1024) {
             std::this_thread::yield();
-        } else { // leaves a core's other thread, which may be who is waited for, its ports
+        } else { // lets the core's other hardware thread run, which may be the one that we wait for
 #if defined(__x86_64__)
             __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -48,7 +49,7 @@ void wait_for(const Turn &turn, int32_t mine) {
     }
 }
 
-// Some rows of a task, no more than kTileRows, that a sum takes together.
+// Some rows of a task, at most kTileRows, that are added in one sum.
 class KeptRows {
   public:
     KeptRows(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
@@ -73,22 +74,22 @@ class KeptRows {
     const AttentionScratch &w_;
     const AttentionTask &task_;
     int64_t begin_, end_; // rows of the task
-    bool finite_ = true;  // all factors are numbers
+    bool finite_ = true;  // whether all factors are finite
     float max_[kTileRows],
-        value_[kTileRows]; // of the tile before: its max, and what makes probabilities of it
+        value_[kTileRows]; // of the previous tile: its max, and the factor that gives probabilities
     float last_max_[kTileRows], last_[kTileRows]; // of the last tile
 
-    int64_t place(int64_t r) const { // of its factors
+    int64_t place(int64_t r) const { // the place of the row's factors
         const int64_t i = (task_.row + r) / job_.group, g = (task_.row + r) % job_.group;
         return g * job_.contributing + i - (job_.m - job_.contributing);
     }
     int64_t query_head(int64_t r) const { return (task_.row + r) % job_.group; }
 
-    // A step of rows that walked together, and one tile of it.
+    // The rows of one step, in one tile of slots.
     struct Tile {
         int64_t begin, rows; // rows of the task
-        int64_t n;           // slots that were walked over; none
-        const float *values; // in f32
+        int64_t n;           // number of slots in the pass; 0: none
+        const float *values; // in f32, otherwise values16
         const uint16_t *values16;
         const float *max;
     };
@@ -113,7 +114,7 @@ class KeptRows {
         for (int64_t r = begin; r < end; ++r) {
             const int64_t i = r - begin_;
             const float max = tile.max[r - tile.begin];
-            if (max == max_[i]) continue; // as in the tile before, mostly
+            if (max == max_[i]) continue; // usually the max is the same as in the tile before
             max_[i] = max;
             value_[i] = last_[i] * since_then(max, last_max_[i]);
         }
@@ -131,16 +132,16 @@ class KeptRows {
         else
             job_.kernels->gemm(by, kTileRows, 1, tile.values + (from - tile.begin) * kTileSlots,
                                every * kTileSlots, count, padded(tile.n), x, kTileSlots, true);
-        // in f32 what lies behind n was never written
+        // in f32, the kept values after n were never written
         if (tile.n != kTileSlots && tile.values != nullptr)
             memset(x + tile.n, 0, static_cast<size_t>(kTileSlots - tile.n) * 4);
     }
 
-    // Sums of one tile of slots, first over these rows, then to the head's.
+    // Sums one tile of slots over these rows, then adds the result to the sums of the head.
     void add_tile(int64_t first) {
         const bool together = sums_of_heads(*job_.scores);
         const int64_t every = together ? 1 : job_.group;
-        for (int64_t r = begin_; r < end_;) { // what brings rows to probabilities
+        for (int64_t r = begin_; r < end_;) { // update the factors that give probabilities
             const Tile tile = tile_at(r, first);
             const int64_t end = tile.begin + tile.rows < end_ ? tile.begin + tile.rows : end_;
             if (tile.n != 0) update(tile, r, end);
@@ -164,8 +165,8 @@ class KeptRows {
         }
     }
 
-    // A row alone: where the largest counts, or a factor is no number and must not reach slots that
-    // the row does not see.
+    // Adds a single row. Used if the maximum is wanted, or if a factor is not finite and must not
+    // affect slots that the row does not see.
     void add_row(int64_t r) {
         const int64_t length = job_.kv.length(task_.head), i = (task_.row + r) / job_.group;
         float *sums = sums_of(job_, task_.head, query_head(r));
@@ -201,7 +202,7 @@ void clear_sums(const AttentionJob &job, int64_t head) {
     for (int64_t j = 0; j < rows * job.layout.sum_stride; ++j) sums[j] = none;
 }
 
-// Does any query that counts see the slot? Asked where a weight is no number.
+// Whether any contributing query sees the slot. Called only if a weight is not finite.
 bool is_seen(const AttentionJob &job, int64_t head, int64_t slot) {
     for (int64_t i = job.m - job.contributing; i < job.m; ++i) {
         bool inside = true;
@@ -213,7 +214,7 @@ bool is_seen(const AttentionJob &job, int64_t head, int64_t slot) {
     return false;
 }
 
-// Sums of one row of them to what was asked for of the queries.
+// Turns the sums of one row into the requested reduction over queries.
 void finish_queries(const AttentionJob &job, int64_t head, int64_t first, int64_t n, float *x) {
     if (job.scores->reduce_queries == KEEL_REDUCE_MEAN)
         for (int64_t j = 0; j < n; ++j) x[j] /= static_cast<float>(job.contributing);
@@ -263,7 +264,7 @@ void begin_sums(const AttentionJob &job) {
 }
 
 void add_scores(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
-    // The last rows of a head are handed out first.
+    // The last rows of a head are started first.
     const int64_t task_rows = job.layout.tile_rows,
                   mine = (job.rows() - 1) / task_rows - task.row / task_rows;
     Turn &turn = turn_of(job, task.head);

@@ -1,4 +1,5 @@
-// One tile of query rows over the slots of a head: logits, mask, online softmax, values.
+// One tile of query rows in its loop over the slots of a head: logits, mask, online softmax,
+// values.
 #include "cpu/attention/scores.hpp"
 
 #include <math.h>
@@ -11,7 +12,7 @@ constexpr float kNone = -__builtin_inff();
 
 bool is_block_type(int type) { return type == kRowQ8_0 || type == kRowQ4_0; }
 
-// n slots in f32, [n, stride].
+// Converts n slots to f32, [n, stride].
 void load_slots(const AttentionJob &job, const KvSide &side, int64_t head, int64_t first, int64_t n,
                 float *to, int64_t stride) {
     const auto load = job.kernels->load[side.type];
@@ -27,13 +28,13 @@ void few_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head, 
     const KvSide &k = job.kv.k;
     const int64_t stride = padded(k.dim);
     if (is_block_type(k.type) &&
-        rows > job.kernels->few_rows_mix) { // unpacking once beats unpacking for each few rows
+        rows > job.kernels->few_rows_mix) { // for many rows it is faster to unpack once
         load_slots(job, k, head, first, n, w.rows, stride);
         job.kernels->dots[kRowF32](q, stride, rows, w.rows, stride * 4, n, k.dim, w.s, kTileSlots,
                                    {nullptr, 0});
         return;
     }
-    // the values of these slots are what is read next
+    // the values of these slots are read next
     const Ahead ahead =
         job.out != nullptr ? ahead_of(job, job.kv.v, head, first, n) : Ahead{nullptr, 0};
     for_stretches(job.kv, k, head, first, n,
@@ -51,7 +52,7 @@ void many_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head,
     job.kernels->gemm(q, stride, rows, w.k, kTileSlots, dim, padded(n), w.s, kTileSlots, false);
 }
 
-// Values of n slots in w.rows.
+// Loads the values of n slots into w.rows.
 void load_values(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
                  int64_t n) {
     const KvSide &v = job.kv.v;
@@ -69,7 +70,7 @@ void mix_loaded(const AttentionJob &job, const AttentionScratch &w, int64_t rows
                 job.kernels->add_scaled(w.acc + r * stride, w.rows + j * stride, stride, p);
 }
 
-// acc += s * V for n slots; `next` is the slot that will be read after them, -1 for none.
+// acc += s * V for n slots. `next` is the slot that will be read after them, or -1.
 void mix_values(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows,
                 int64_t first, int64_t n, bool masked, int64_t next) {
     const KvSide &v = job.kv.v;
@@ -105,13 +106,14 @@ bool sees_any(const AttentionJob &job, int64_t head, int64_t i) {
     return false;
 }
 
-// One row's result: the sum over parts or all slots is complete.
+// Writes the result of one row, when the sum over all parts or slots is complete.
 void write_row(const AttentionJob &job, int64_t head, int64_t row, float max, float sum,
                float *acc) {
     const int64_t i = row / job.group, g = row % job.group, h = job.own_head(head) * job.group + g,
                   token = job.token(head, i);
     float factor = 1.0f / sum;
-    // sees nothing; or all that it sees has a logit of -inf, for which softmax has no number
+    // The sum is 0 if the row sees no slot, or if all slots that it sees have logit -inf. Softmax
+    // is not defined then.
     if (sum == 0) factor = sees_any(job, head, i) ? __builtin_nanf("") : 0.0f;
     if (job.out != nullptr) {
         job.kernels->scale(acc, job.kv.v.dim, factor);
@@ -221,7 +223,7 @@ void tile_logits(const AttentionJob &job, const AttentionScratch &w, int64_t hea
 
 namespace {
 
-// The same as walk_bf16 with products in f32.
+// Like walk_bf16, with products in f32.
 void walk_f32(const AttentionJob &job, AttentionScratch w, const AttentionTask &task) {
     const int64_t stride = padded(job.kv.v.dim);
     const SoftmaxState state = {w.max, w.sum, job.out != nullptr ? w.acc : nullptr, stride, stride};
@@ -234,7 +236,8 @@ void walk_f32(const AttentionJob &job, AttentionScratch w, const AttentionTask &
             skip_kept(w, first / kTileSlots * task.rows);
             continue;
         }
-        if (w.kept != nullptr) w.s = w.kept + first * task.rows; // the tile's own, not written over
+        // kept softmax: each tile has its own place
+        if (w.kept != nullptr) w.s = w.kept + first * task.rows;
         const int64_t next = first + 2 * kTileSlots <= task.end ? first + kTileSlots : -1;
         tile_logits(job, w, task.head, w.q, task.rows, first, n);
         const bool masked =
@@ -279,8 +282,8 @@ void run_merge(const AttentionJob &job, const AttentionScratch &w, const Attenti
         memset(w.acc, 0, static_cast<size_t>(stride) * 4);
         for (int64_t p = 0; p < merge.parts; ++p) {
             const float *part = job.part(merge.first_part + p);
-            if (part[kTileRows + r] == 0) continue; // saw nothing
-            // a part whose logits were all NaN has a max of -inf and a sum that is no number
+            if (part[kTileRows + r] == 0) continue; // this part saw nothing
+            // a part whose logits are all NaN has a max of -inf and a sum of NaN
             const float factor = part[r] == max     ? 1.0f
                                  : part[r] == kNone ? part[kTileRows + r]
                                                     : expf(part[r] - max);

@@ -1,4 +1,4 @@
-// keel.batched_decode/1: the table.
+// keel.batched_decode/1: the function table.
 #include "cpu/ext/batched_decode.hpp"
 
 #include <initializer_list>

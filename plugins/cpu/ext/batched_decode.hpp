@@ -1,5 +1,5 @@
-// keel.batched_decode/1. Its functions are in ops/rope.cpp, ops/kv.cpp and ops/attention.cpp,
-// beside the ops of one sequence.
+// keel.batched_decode/1. The functions are defined in ops/rope.cpp, ops/kv.cpp and
+// ops/attention.cpp, next to the ops for one sequence.
 #pragma once
 
 #include "cpu/ops/ops.hpp"

@@ -1,4 +1,4 @@
-// What an attention kernel receives: rows of a cache, and the state of a softmax. Raw pointers, no
+// Arguments of the attention kernels: rows of a cache, and the state of a softmax. Raw pointers, no
 // tensors.
 #pragma once
 
@@ -13,10 +13,10 @@ constexpr int64_t kPad = 16;
 
 constexpr int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
 
-// Dtypes of rows, as indices of the tables.
+// Dtypes of rows, numbered as in the tables.
 enum RowType { kRowF32, kRowF16, kRowBf16, kRowQ8_0, kRowQ4_0, kRowTypes };
 
-// Place in the tables, -1 for a dtype that no row has.
+// The row type's number, or -1 if rows cannot have this dtype.
 inline int row_type(keel_dtype t) {
     switch (t) {
     case KEEL_DTYPE_F32: return kRowF32;
@@ -29,7 +29,7 @@ inline int row_type(keel_dtype t) {
 }
 
 // Memory that is read next and prefetched now: row_bytes for each row that is handled. data NULL:
-// nothing.
+// no prefetch.
 struct Ahead {
     const uint8_t *data;
     int64_t row_bytes;
@@ -37,7 +37,7 @@ struct Ahead {
 
 // The running state of an online softmax over the rows of a tile.
 struct SoftmaxState {
-    float *max, *sum; // [rows]; sum is that of exp(logit - max). max is never NaN
+    float *max, *sum; // [rows]; sum is the sum of exp(logit - max). max is never NaN
     float *acc;       // [rows, acc_stride]: sum of exp(logit - max) * V, or NULL
     int64_t acc_stride, dim;
 };
@@ -48,7 +48,7 @@ struct SoftmaxState {
 // and probabilities with values. Left operands ("x") are stored in blocks of x_rows rows of 32
 // columns, right operands ("panels") as [16 columns][depth / 2][16][2].
 
-constexpr int64_t bf16_padded(int64_t n) { // depth of a product: whole steps of 32
+constexpr int64_t bf16_padded(int64_t n) { // rounds the depth of a product up to a multiple of 32
     return (n + 31) / 32 * 32;
 }
 
@@ -57,8 +57,9 @@ struct Bf16Product {
     int64_t rows, x_depth; // a block of x_rows rows of x has x_rows * x_depth elements
     int64_t depth;         // columns of x that are multiplied, a multiple of 32
     const uint16_t *w;
-    int64_t panel_stride, columns; // of w: elements from panel to panel; columns: a multiple of 16
-    float *c;                      // [rows, c_stride]
+    // of w: elements from panel to panel; columns is a multiple of 16
+    int64_t panel_stride, columns;
+    float *c; // [rows, c_stride]
     int64_t c_stride;
     bool accumulate;
 };
@@ -68,14 +69,15 @@ constexpr int64_t bf16_rows = 32; // Bf16AttentionKernels::rows_at_once is at mo
 // Consecutive whole tiles of slots, all visible to all rows: their logits, softmax and values.
 struct Bf16Walk {
     const uint16_t *q;
-    int64_t rows, head_dim, v_dim; // v_dim: a multiple of 16
+    int64_t rows, head_dim, v_dim; // v_dim is a multiple of 16
     const uint16_t *keys, *values; // in panels, one tile after the other
     int64_t tiles;
     SoftmaxState state; // acc is not NULL
     float *lanes;
-    float *s;        // room for bf16_rows rows of kTileSlots
-    uint16_t *p;     // the same for bf16_walk_tiles tiles; if probabilities are kept: for all tiles
-    float *kept_max; // [tiles][bf16_rows]: the max when a tile was handled; NULL: p is not kept
+    float *s; // room for bf16_rows rows of kTileSlots
+    // room for bf16_walk_tiles tiles of probabilities, or for all tiles if probabilities are kept
+    uint16_t *p;
+    float *kept_max; // [tiles][bf16_rows]: the max after each tile; NULL: p is not kept
 };
 constexpr int64_t bf16_walk_tiles = 2;
 

@@ -1,11 +1,11 @@
-// Which tables an instruction set uses. The kernel files of other architectures are not built.
+// The tables of each instruction set. Kernel files of other architectures are not built.
 #include "cpu/kernels/tables.hpp"
 
 namespace keel_cpu {
 namespace {
 
-// The set of which an instruction set takes the kernels in f32: the others add products of bytes
-// and of 16-bit numbers only.
+// The instruction set whose f32 kernels `isa` uses. The other sets only add products of bytes and
+// of 16-bit numbers.
 Isa f32_set(Isa isa) {
     switch (isa) {
     case Isa::vnni:
@@ -28,7 +28,7 @@ const MatmulKernels *matmul_kernels(Isa isa) {
 #if defined(KEEL_CPU_EMULATED_AVX512)
     case Isa::amx: return matmul_kernels_avx512();
 #else
-    case Isa::vnni: // also for avx512bf16 and amx: their own tables are for many rows
+    case Isa::vnni: // also for avx512bf16 and amx, whose own tables are for many rows
     case Isa::avx512bf16:
     case Isa::amx: return matmul_kernels_vnni();
 #endif

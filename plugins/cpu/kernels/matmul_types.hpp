@@ -1,4 +1,4 @@
-// What a matmul kernel receives: weights, activations and the task. Raw pointers, no tensors.
+// Arguments of the matmul kernels: weights, activations and the task. Raw pointers, no tensors.
 #pragma once
 
 #include <stdint.h>
@@ -9,19 +9,20 @@ namespace keel_cpu {
 struct ActBlock {
     int8_t q[32];
     float d; // largest magnitude / 127; NaN if an activation is NaN or infinite
-    // 8 times the sum of q. The codes of q4_0 stand for -8..7 and are multiplied as 0..15, so a
-    // product is too large by this number.
+    // 8 times the sum of q. The codes of q4_0 mean -8..7 but are multiplied as 0..15, so a product
+    // is too large by this number.
     int32_t shift;
-    // -32 times the sum of each half of q. The codes of q6_k stand for -32..31 and are multiplied
-    // as 0..63, so sums begin with these numbers.
+    // -32 times the sum of each half of q. The codes of q6_k mean -32..31 but are multiplied as
+    // 0..63, so sums begin with these numbers.
     int32_t halves[2];
 };
 
 // The order of a weight in memory.
 enum class Layout : uint32_t {
-    rows, // row-major, as in a file; rows may come from several sources
-    // Groups of R rows. Of each block of 32 columns: R f16 scales, then 4-byte pieces of the R rows
-    // in turn. K types: of each 256 columns, as cpu/weights/k_blocks.hpp says.
+    rows, // row-major, as in a file; the rows may come from several sources
+    // Groups of R rows. For each block of 32 columns: R f16 scales, then 4-byte pieces of the R
+    // rows alternately. For K types: blocks of 256 columns, in the order of
+    // cpu/weights/k_blocks.hpp.
     interleaved
 };
 
@@ -45,29 +46,30 @@ constexpr bool is_quantized(WeightType t) { return t >= WeightType::q8_0; }
 // Types in blocks of 256 columns.
 constexpr bool is_k(WeightType t) { return t >= WeightType::q4_k; }
 
-// Ranges of W's rows that are given to a kernel begin at multiples of these numbers.
-constexpr int64_t dot_unit = 12;      // f32 and half few: kernels take 2, 3 or 4 rows together
+// Kernels are called for ranges of W's rows. The ranges begin at multiples of these numbers.
+constexpr int64_t dot_unit = 12;      // f32 and half few: kernels handle 2, 3 or 4 rows together
 constexpr int64_t half_tile_rows = 8; // half many: rows of a tile
 constexpr int64_t few_unit = 24;      // bf16 few
 constexpr int64_t bf16_unit = 32;     // bf16
 
-// Part of a row-major weight.
+// A part of a row-major weight.
 struct RowSource {
     const uint8_t *data;
     int64_t stride; // bytes from row to row
     int64_t rows;
 };
 
-// W, from a keel_weight or a plain tensor.
+// W, from a keel_weight or from a plain tensor.
 struct WeightView {
     WeightType type;
     Layout layout;
     int64_t rows, cols;
     const uint8_t *packed; // interleaved: group g at packed + g * group_bytes
     int64_t group_bytes;
-    const RowSource *sources; // rows: n_sources of them
+    const RowSource *sources; // rows: number of sources
     uint32_t n_sources;
-    // 1: row r is row r / n_sources of source r % n_sources; 0: one source after the other.
+    // 1: row r is row r / n_sources of source r % n_sources. 0: the rows of one source after those
+    // of the other.
     uint32_t alternate;
 };
 
@@ -84,12 +86,12 @@ inline const uint8_t *row_of(const WeightView &w, int64_t row) {
 // Rows of activations rounded to a 16-bit type.
 struct HalfRows {
     const uint16_t *data; // [m, stride]
-    int64_t stride;       // elements, a multiple of 8; zeros after a row's own
+    int64_t stride;       // elements, a multiple of 8; zeros follow the row's own elements
     const float *scale;   // [m]: factor of a row's elements
 };
 
-// One matmul: out = x * W', or out += x * W'. A call of a kernel does some of W's rows for some of
-// x's rows.
+// One matmul: out = x * W', or out += x * W'. A kernel call computes some rows of W for some rows
+// of x.
 struct MatmulTask {
     WeightView w;      // [n, k]
     const float *x;    // [m, k]
@@ -99,10 +101,11 @@ struct MatmulTask {
     float *out;
     int64_t out_stride; // bytes
     const float *bias;  // [n] or NULL
-    bool accumulate;    // out += rather than out =
+    bool accumulate;    // out += instead of out =
     bool prefetch;      // prefetch weights
-    bool prefetch_rows; // the same in kernels that read several rows of a row-major weight together
-    bool pass_caches;   // out is larger than the caches keep; only AMX's kernel looks at this
+    // the same for kernels that read several rows of a row-major weight together
+    bool prefetch_rows;
+    bool pass_caches; // out is too large for the caches; only the AMX kernel uses this
 };
 
 } // namespace keel_cpu

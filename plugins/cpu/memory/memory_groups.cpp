@@ -10,18 +10,18 @@ namespace keel_cpu {
 namespace {
 
 struct Files {
-    const char *limits[2], *used; // the second limit may be nullptr
-    const char *idle_cache;       // in memory.stat: a line that begins with this
+    const char *limits[2], *used; // the second limit file may be nullptr
+    const char *idle_cache;       // start of the line in memory.stat
 };
 constexpr Files version_2 = {{"memory.max", "memory.high"}, "memory.current", "\ninactive_file "};
 constexpr Files version_1 = {
     {"memory.limit_in_bytes", nullptr}, "memory.usage_in_bytes", "\ntotal_inactive_file "};
 
-constexpr size_t longest = 4096; // of a path, and of what is read of a file
+constexpr size_t longest = 4096; // of a path, and of the text read from a file
 using Text = char[longest];
 
-// The beginning of a file, behind a line's end, so that each of its lines has one before it; false
-// if there is nothing.
+// Reads the start of a file, with a newline before it, so that a newline precedes each line.
+// Returns false if the file is missing or empty.
 bool read_text(const char *path, Text &text) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
@@ -37,7 +37,7 @@ bool read_text(const char *path, Text &text) {
     return n > 1;
 }
 
-// false for "max", and for what is no number.
+// Returns false for "max" and for text that is not a number.
 bool parse(const char *at, uint64_t &value) {
     if (*at < '0' || *at > '9') return false;
     value = strtoull(at, nullptr, 10);
@@ -70,8 +70,8 @@ void apply(const char *group, const Files &files, uint64_t &total, uint64_t &ava
     if (left < available) available = left;
 }
 
-// `path` of a group below `mount`, and all above it. In a container the path may not be there: the
-// mount is its group then.
+// Applies the limits of the group `path` below `mount`, and of all groups above it. In a container
+// the path may not exist; then the mount itself is the group.
 void apply_upwards(const char *mount, const char *path, size_t length, const Files &files,
                    uint64_t &total, uint64_t &available) {
     Text group;
@@ -94,7 +94,7 @@ void limit_to_groups(const char *self_cgroup, const char *mount, uint64_t &total
                      uint64_t &available) noexcept {
     Text groups, at;
     if (!read_text(self_cgroup, groups)) return;
-    // Lines such as "0::/path" (version 2) and "4:memory:/path" (version 1).
+    // The lines look like "0::/path" (version 2) or "4:memory:/path" (version 1).
     for (const char *line = groups + 1; *line != 0;) {
         const size_t length = strcspn(line, "\n");
         const char *first = static_cast<const char *>(memchr(line, ':', length));
@@ -110,7 +110,7 @@ void limit_to_groups(const char *self_cgroup, const char *mount, uint64_t &total
                      static_cast<int>(second - first - 1), first + 1);
             const bool unified = second == first + 1,
                        memory = strstr(controllers, ",memory,") != nullptr;
-            // Where both versions are, the second one lies in a folder of its own.
+            // If both versions are mounted, version 2 has its own folder.
             snprintf(at, sizeof at, "%s/%s", mount, unified ? "unified" : "memory");
             const char *where = unified && access(at, F_OK) != 0 ? mount : at;
             if (unified || memory)

@@ -1,14 +1,15 @@
-// What a container, or a service with a limit, leaves of the system's memory.
+// Memory limits of containers and of services.
 #pragma once
 
 #include <stdint.h>
 
 namespace keel_cpu {
 
-// Lowers `total` and `available`, in bytes, to what the control groups of this process allow: each
-// group from its own to the root may hold a limit. Pages of files that a group gives back on demand
-// count as free: a model that was just read lies there. `self_cgroup` is /proc/self/cgroup and
-// `mount` /sys/fs/cgroup, but in tests; versions 1 and 2. What cannot be read limits nothing.
+// Lowers `total` and `available`, in bytes, to the limits of this process's control groups (version
+// 1 or 2). Each group from the process's own to the root may have a limit. Cached file pages that a
+// group can release on demand count as available, because they may hold a model that was just read.
+// `self_cgroup` is /proc/self/cgroup and `mount` is /sys/fs/cgroup, except in tests. A file that
+// cannot be read sets no limit.
 void limit_to_groups(const char *self_cgroup, const char *mount, uint64_t &total,
                      uint64_t &available) noexcept;
 

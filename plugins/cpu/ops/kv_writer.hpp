@@ -1,5 +1,5 @@
-// Appending to the cache: rows of K and V in, converted to its dtypes, with their positions. Shared
-// by kv_append and qkv_prepare.
+// Appends to the cache: converts rows of K and V to the cache's dtypes and stores them with their
+// positions. kv_append and qkv_prepare share it.
 #pragma once
 
 #include "cpu/ops/kv_access.hpp"
@@ -8,7 +8,7 @@
 
 namespace keel_cpu {
 
-// i32 [m] or [m, kv_heads].
+// Positions: i32 [m] or [m, kv_heads].
 struct Positions {
     const int32_t *data = nullptr;
     int64_t token = 0, head = 0; // strides in elements
@@ -41,21 +41,21 @@ struct KvWriter {
     Heads k, v;
     Positions positions;
     int64_t m = 0;
-    float *rows = nullptr; // scratch: kRows rows for each worker
+    float *rows = nullptr; // scratch memory: kRows rows for each worker
     int64_t row_floats = 0;
 
     static constexpr int64_t kRows = 2;
 
     float *row(uint32_t worker) const { return rows + worker * kRows * row_floats; }
     float *second_row(uint32_t worker) const { return row(worker) + row_floats; }
-    // n elements as f32: where they are, or converted into `room`.
+    // Returns n elements as f32: the original if it is f32, otherwise a converted copy in `room`.
     const float *f32(const Heads &x, int64_t i, int64_t h, int64_t n, float *room) const {
         if (x.type == kRowF32) return reinterpret_cast<const float *>(x.at(i, h));
         kernels->load[x.type](x.at(i, h), n, room);
         return room;
     }
-    // KV heads of a token; and which of kv's heads its h-th is: of several sequences each token has
-    // its own.
+    // heads(): KV heads of a token. head(): the number in `kv` of the token's h-th head. With
+    // several sequences, each token belongs to its own sequence.
     int64_t heads() const { return kv.seats != nullptr ? kv.seat_heads : kv.heads; }
     int64_t head(int64_t i, int64_t h) const {
         return kv.seats != nullptr ? i * kv.seat_heads + h : h;
@@ -63,7 +63,8 @@ struct KvWriter {
     int64_t slot(int64_t i, int64_t h) const {
         return kv.seats != nullptr ? kv.length(head(i, h)) - 1 : kv.length(h) - m + i;
     }
-    // Writes token i's key and value of a head to its slot; nothing if that is below 0.
+    // Writes the key and value of token i and head h to its slot. Does nothing if the slot is
+    // negative.
     void append(int64_t i, int64_t h, const float *key, const float *value) const {
         const int64_t at = slot(i, h);
         if (at < 0) return;
@@ -74,7 +75,7 @@ struct KvWriter {
     }
 };
 
-// Of a keel_kv_view, or a keel_batch_kv.
+// `kv`: a keel_kv_view or a keel_batch_kv.
 template <class View> uint64_t writer_scratch(const keel_ctx *ctx, const View *kv) {
     const int64_t dim = kv->k->shape[2] > kv->v->shape[2] ? kv->k->shape[2] : kv->v->shape[2];
     return static_cast<uint64_t>(ctx->threads * KvWriter::kRows * padded(dim)) * 4;
@@ -88,7 +89,7 @@ inline keel_status check_rows(keel_ctx *ctx, const keel_tensor *k, const keel_te
     return KEEL_OK;
 }
 
-// What op_plan can know.
+// The checks that op_plan can make.
 inline keel_status check_append(keel_ctx *ctx, const keel_tensor *k, const keel_tensor *v,
                                 const keel_kv_view *kv, const char *op) {
     const keel_status status = check_kv_view(ctx, kv, op);

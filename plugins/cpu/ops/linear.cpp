@@ -9,12 +9,13 @@
 namespace keel_cpu {
 namespace {
 
-constexpr int64_t cache_bytes = 512 << 10; // of the second cache, for x while weights go by
-// more rows of x than this are worth unpacking panels for
+// part of the L2 cache for x while weights stream through it
+constexpr int64_t cache_bytes = 512 << 10;
+// with more rows of x than this, unpacking panels is worthwhile
 constexpr int64_t dot_rows_max = 8;
-// and more than this, in products of 16 bits, tiles of them
+// with 16-bit products, tiles are worthwhile with more rows of x than this
 constexpr int64_t half_rows_max = 6;
-constexpr int64_t passing_bytes = 4 << 20; // of out that nobody finds in a second cache again
+constexpr int64_t passing_bytes = 4 << 20; // an `out` of this size would not stay in the L2 cache
 
 enum class Path {
     quant_int8,
@@ -26,33 +27,33 @@ enum class Path {
     any_f32
 };
 
-// What a matmul does and how its work is cut.
+// A matmul and the division of its work.
 struct Matmul {
     MatmulTask task{};
-    RowSource source{}; // of a plain tensor
+    RowSource source{}; // for a plain tensor
     Path path = Path::any_f32;
     int64_t m = 0;
-    int64_t unit = 1; // rows of W that the kernel takes at a time
+    int64_t unit = 1; // rows of W that the kernel handles at a time
     int64_t quantized_bytes = 0, panel_bytes = 0, half_bytes = 0, bf16_bytes = 0; // of scratch
 };
 
-constexpr bool is_half(Path p) { // rounded rows with their scales behind them
+constexpr bool is_half(Path p) { // x is rounded to 16-bit rows, followed by their scales
     return p == Path::half_half_few || p == Path::half_half_many;
 }
 
-constexpr bool is_bf16(Path p) { // x packed, rounded to bf16
+constexpr bool is_bf16(Path p) { // x is packed and rounded to bf16
     return p == Path::any_bf16 || p == Path::half_bf16_few;
 }
 
 const char *weight_name(WeightType t) { return weight_type_names[static_cast<int>(t)]; }
 
-// Whether products of 16 bits are there for W's type, and wanted.
+// Whether there are 16-bit products for W's type, and they are wanted.
 bool takes(const keel_ctx *ctx, const WeightView &w, uint32_t types) {
     return ctx->fast && w.layout == Layout::rows &&
            (types >> static_cast<uint32_t>(w.type) & 1u) != 0;
 }
 
-// From how many rows of x on W is unpacked to panels of bf16; 0: never.
+// The least number of rows of x for which W is unpacked to panels of bf16; 0: never.
 int64_t least_bf16_rows(const keel_ctx *ctx, const WeightView &w) {
     const bool quantized = w.type != WeightType::f16 && w.type != WeightType::bf16;
     if (!ctx->fast || ctx->matmul_bf16 == nullptr || quantized != (w.layout == Layout::interleaved))
@@ -60,7 +61,7 @@ int64_t least_bf16_rows(const keel_ctx *ctx, const WeightView &w) {
     return ctx->matmul_bf16->least_rows[static_cast<int>(w.type)];
 }
 
-// Rows of x, packed; the workers' panels lie behind them.
+// Bytes of the packed rows of x. The workers' panels follow them.
 int64_t bf16_bytes(const keel_ctx *ctx, const Matmul &job) {
     return round_up(round_up(job.m, ctx->matmul_bf16->x_rows) * round_up(job.task.w.cols, 32) * 2,
                     64);
@@ -70,13 +71,13 @@ int64_t quantized_bytes(const Matmul &job, int64_t m) {
     return round_up(m * (job.task.w.cols / 32) * static_cast<int64_t>(sizeof(ActBlock)), 64);
 }
 
-// Rounded rows of x and their scales, which lie behind them.
+// Rounded rows of x, followed by their scales.
 int64_t half_stride(const Matmul &job) { return round_up(job.task.w.cols, 8); }
 int64_t half_bytes(const Matmul &job, int64_t m) {
     return round_up(m * (half_stride(job) * 2 + 4), 64);
 }
 
-// Whether few rows of x are rounded to 16 bits for such a weight.
+// Whether few rows of x are rounded to 16 bits for this weight.
 bool takes_half_few(const keel_ctx *ctx, const WeightView &w) {
     return takes(ctx, w, ctx->matmul->half_few_types) && w.cols >= ctx->matmul->half_few_cols;
 }
@@ -92,7 +93,7 @@ Path path_of(const keel_ctx *ctx, const WeightView &w, int64_t m) {
     return !quantized && m <= dot_rows_max ? Path::float_f32_few : Path::any_f32;
 }
 
-// Rows of W that a path's kernel takes at a time.
+// Rows of W that the kernel of a path handles at a time.
 int64_t unit_of(const keel_ctx *ctx, Path path) {
     switch (path) {
     case Path::quant_int8: return ctx->matmul->group;
@@ -106,7 +107,7 @@ int64_t unit_of(const keel_ctx *ctx, Path path) {
     return ctx->matmul->panel;
 }
 
-// Settles everything but addresses. x's and out's buffers may be NULL.
+// Decides everything but addresses. The buffers of x and out may be NULL.
 keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     const keel_status known =
         check_features(ctx, a->features, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE, "matmul");
@@ -129,7 +130,7 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     job.task.out_stride = a->out->stride[0];
     job.path = path_of(ctx, w, job.m);
     job.unit = unit_of(ctx, job.path);
-    // A plan serves smaller m too, which may take another path.
+    // The plan also serves smaller m, which may take another path.
     if (job.path == Path::quant_int8)
         job.quantized_bytes = quantized_bytes(job, job.m);
     else if (job.path == Path::any_bf16 && w.layout == Layout::interleaved)
@@ -145,7 +146,7 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
 
 uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
     if (is_bf16(job.path)) {
-        // least_rows is small: what fewer rows take beside it is mostly less
+        // least_rows is small, so other paths with fewer rows usually need less scratch
         const int64_t few =
             job.quantized_bytes > job.half_bytes ? job.quantized_bytes : job.half_bytes;
         const int64_t panels = job.panel_bytes * static_cast<int64_t>(ctx->threads),
@@ -162,8 +163,8 @@ uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
                                                           : static_cast<uint64_t>(job.half_bytes);
 }
 
-// How the product is cut. Neighbouring tasks are neighbours in memory; each worker takes
-// neighbours, while there are any.
+// The division of the product into tasks. Neighbouring tasks are neighbours in memory. Each worker
+// takes neighbouring tasks as long as there are any.
 struct Cut {
     int64_t n_step, m_step, n_tasks, m_tasks;
 };
@@ -185,17 +186,18 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
             (job.m + ctx->matmul_bf16->rows_most - 1) / ctx->matmul_bf16->rows_most;
         c.m_step = round_up((job.m + parts - 1) / parts, ctx->matmul_bf16->x_rows);
     } else if (job.path == Path::any_f32 && job.m > 512) {
-        c.m_step = 504; // a multiple of every tile's rows
+        c.m_step = 504; // a multiple of the rows of every tile
     }
     const int64_t units = (w.rows + job.unit - 1) / job.unit;
-    // about eight tasks for each worker, but none so small that taking it shows
+    // about eight tasks for each worker, but not so small that taking a task costs noticeable time
     int64_t step = units / (8 * static_cast<int64_t>(ctx->threads));
     const int64_t unit_work = job.unit * (w.cols + 1) * (c.m_step < 8 ? 1 : c.m_step / 8);
     const int64_t least = (1 << 14) / unit_work + 1;
     if (step < least) step = least;
-    if (job.path == Path::any_f32 && step > 16) step = 16; // out's slab stays in the second cache
+    if (job.path == Path::any_f32 && step > 16) step = 16; // a slab of out stays in L2
     if (job.path == Path::any_bf16) {
-        // as large as they may be: x is read once for each; as many for each worker
+        // as large as possible, because x is read once for each; and the same number for each
+        // worker
         const int64_t workers = static_cast<int64_t>(ctx->threads),
                       most = ctx->matmul_bf16->block / bf16_unit,
                       tasks = round_up((units + most - 1) / most, workers);
@@ -207,7 +209,7 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
     return c;
 }
 
-// memory: the scratch.
+// memory: the scratch memory.
 void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task, uint8_t *memory,
               uint32_t worker) {
     const MatmulKernels &kernels = *ctx->matmul;
@@ -234,7 +236,7 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
     }
 }
 
-// Rounds rows of x to what the path's kernel takes; memory is the scratch.
+// Rounds rows of x to the type that the path's kernel takes. memory: the scratch memory.
 void round_rows(const keel_ctx *ctx, const Matmul &job, uint8_t *memory, Range rows) {
     const int64_t k = job.task.w.cols, stride = half_stride(job);
     for (int64_t m = rows.begin; m < rows.end; ++m) {
@@ -267,8 +269,7 @@ keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &ch
     const keel_status status = settle(ctx, a, job);
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = scratch_bytes(ctx, job);
-    // What fewer rows than the plan's would be rounded for says fast, too: the plan is theirs as
-    // well.
+    // A plan is also named `fast` if it serves calls with fewer rows that round activations.
     const bool bf16 = is_bf16(job.path),
                rounds = bf16 || job.path == Path::quant_int8 || job.half_bytes != 0;
     name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type),

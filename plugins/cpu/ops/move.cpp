@@ -13,8 +13,9 @@ uint64_t row_bytes(const keel_tensor *t) {
     return keel_dtype_row_bytes(t->dtype, static_cast<uint64_t>(t->shape[t->rank - 1]));
 }
 
-// The pairs that the header names: f32, f16 and bf16 among each other, f32 to q8_0 and q4_0 and
-// back. Types that only weights have are in none: nothing here writes their blocks of 256.
+// The type pairs of the public header: f32, f16 and bf16 to each other, f32 to q8_0 and q4_0 and
+// back. Types that only weights have are not included, because nothing here writes their blocks of
+// 256.
 bool cast_types(const keel_move_args *a, WeightType &from, WeightType &to) {
     if (!weight_type_of(a->x->dtype, from) || !weight_type_of(a->out->dtype, to)) return false;
     if (is_k(from) || is_k(to)) return false;

@@ -1,5 +1,5 @@
-// The backend's entry points, one file per group: op_<slot> runs, plan_<slot> says whether and how
-// it would.
+// The backend's entry points, one file per group. op_<slot> runs the op. plan_<slot> decides
+// whether and how it would run.
 #pragma once
 
 #include "common/backend_plugin.hpp"
@@ -7,17 +7,19 @@
 
 namespace keel_cpu {
 
-// What plan_<slot> fills in. An op that is left as it is needs no scratch.
+// The result of plan_<slot>. With the default values the op needs no scratch memory.
 struct PlanChoice {
     uint64_t scratch_bytes = 0;
-    char kernel[64] = {}; // "matmul q4_0 avx2 fast"; the ISA's word comes from the kernel table
+    // for example "matmul q4_0 avx2 fast"; the word of the instruction set is from the kernel table
+    char kernel[64] = {};
 };
 
-// Writes choice.kernel, cut to fit.
+// Writes choice.kernel, truncated to fit.
 void name_kernel(PlanChoice &choice, const char *format, ...) noexcept
     __attribute__((format(printf, 2, 3)));
 
-// For op_<slot>: KEEL_E_UNSUPPORTED if args has feature bits beyond `known`, no side effect.
+// For op_<slot>: returns KEEL_E_UNSUPPORTED if args has feature bits beyond `known`. No side
+// effects.
 inline keel_status check_features(keel_ctx *ctx, uint64_t features, uint64_t known,
                                   const char *op) {
     if ((features & ~known) == 0) return KEEL_OK;

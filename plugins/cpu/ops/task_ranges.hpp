@@ -1,24 +1,24 @@
-// Tasks of one op, given out so that each worker reads memory front to back.
+// Distributes the tasks of one op so that each worker reads memory front to back.
 #pragma once
 
 #include <stdint.h>
 
 namespace keel_cpu {
 
-// The tasks 0..n-1, each taken once. A worker takes those of its own range from the front, one
-// after the other, so that what it reads is one stream for as long as it can be; a worker that is
-// done takes the last ones of whoever has most left, so that no core is idle while another was held
-// up. With one counter for all, neighbouring tasks go to different workers and each task is a
-// stream of its own: weights of 16 bits then reached 46 to 50 GB/s where the memory gives 57.
+// The tasks 0..n-1, each taken once. A worker takes the tasks of its own range from the front, in
+// order, so that it reads one continuous stream. A worker that has finished its range takes the
+// last tasks of the worker with the most tasks left, so that no core is idle while another is
+// delayed. With one shared counter instead, neighbouring tasks went to different workers, and each
+// task was a separate stream: 16-bit weights then reached 46 to 50 GB/s of the memory's 57.
 class TaskRanges {
   public:
-    // workers: how many take; more than `most` share ranges. n < 2^32.
+    // `workers`: number of workers. If there are more than `most`, some share a range. n < 2^32.
     TaskRanges(int64_t n, uint32_t workers) : count_(workers < most ? workers : most) {
         for (uint32_t i = 0; i < count_; ++i)
             ranges_[i].both = pack(n * i / count_, n * (i + 1) / count_);
     }
 
-    // The next task of `worker`, or -1 when all are taken. Any thread.
+    // Returns the next task of `worker`, or -1 if all are taken. Any thread may call it.
     int64_t take(uint32_t worker) {
         worker %= count_;
         uint64_t now = __atomic_load_n(&ranges_[worker].both, __ATOMIC_RELAXED);
@@ -29,8 +29,8 @@ class TaskRanges {
 
   private:
     static constexpr uint32_t most = 64;
-    struct alignas(64) Slot { // a cache line each: owners do not disturb each other
-        // begin, end: 32 bits each, so that one exchange takes from either end
+    struct alignas(64) Slot { // one cache line each, so that workers do not slow each other down
+        // begin and end, 32 bits each, so that one atomic exchange can take from either end
         uint64_t both;
     };
 

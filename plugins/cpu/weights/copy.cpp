@@ -9,9 +9,10 @@
 namespace keel_cpu {
 namespace {
 
-constexpr uint64_t least_bytes = 1 << 20; // less is soon read from anywhere
+// a smaller weight is not worth a copy, because it is read quickly from anywhere
+constexpr uint64_t least_bytes = 1 << 20;
 
-// Why `copy: auto` copies no `bytes` more; NULL: it does.
+// The reason why `copy: auto` does not copy `bytes` more bytes, or NULL if it copies them.
 const char *hindrance(uint64_t bytes) {
     uint64_t total = 0, available = 0;
     system_memory(total, available);
@@ -24,8 +25,7 @@ const char *hindrance(uint64_t bytes) {
            "same)";
 }
 
-// From here on weights are read from the file: the rest of a model is not to be copied here and
-// there.
+// From now on weights are read from the file, so that the rest of the model is not copied in part.
 keel_status stop_copying(keel_ctx *ctx, const char *why) {
     char text[300];
     snprintf(text, sizeof text,

@@ -1,4 +1,4 @@
-// 16-bit weights in memory of their own.
+// Copies of 16-bit weights.
 #pragma once
 
 #include "cpu/context.hpp"
@@ -6,20 +6,20 @@
 
 namespace keel_cpu {
 
-// Copies the rows of `w`, which lie in a mapped file, into large pages where the context wants that
-// and there is room for it; w->view reads the copy then. KEEL_OK too where nothing was copied: the
-// file's rows do as well, but slower.
+// If the context wants copies and there is room, copies the rows of `w` from the mapped file to
+// large pages, and lets w->view read the copy. Also returns KEEL_OK if nothing was copied, because
+// the file's rows can be used too, but slower.
 keel_status copy_rows(keel_ctx *ctx, keel_weight *w) noexcept;
 
-// Whether of `total` bytes of memory, of which `available` are to be had, an eighth stays free
-// beside a copy of `bytes`. A mapped file's pages can be given up when memory is short, a copy
-// cannot.
+// Whether a copy of `bytes` leaves an eighth of `total` bytes of memory free, if `available` bytes
+// are free now. When memory is short, the system can drop pages of a mapped file, but not of a
+// copy.
 inline bool leaves_an_eighth(uint64_t bytes, uint64_t total, uint64_t available) noexcept {
     return available >= total / 8 && available - total / 8 >= bytes;
 }
 
-// Whether `copy: auto` copies `bytes` more. total, available: of the system as system_memory has
-// them; self_cgroup and mount as limit_to_groups takes them.
+// Whether `copy: auto` copies `bytes` more bytes. total, available: as system_memory() returns
+// them. self_cgroup, mount: as in limit_to_groups().
 enum class Room { enough, none, unknown };
 inline Room room_for(uint64_t bytes, uint64_t total, uint64_t available, const char *self_cgroup,
                      const char *mount) noexcept {

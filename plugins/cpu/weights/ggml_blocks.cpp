@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint16_t f16_nan = 0x7e00;
 
-// The value of the largest magnitude, the first of equals; NaN if one is not finite.
+// The value of the largest magnitude; of equal magnitudes the first. NaN if a value is not finite.
 float extreme(const float *x) {
     float best = 0.0f;
     for (int i = 0; i < 32; ++i) {
@@ -17,8 +17,8 @@ float extreme(const float *x) {
     return best;
 }
 
-// The scale as stored, and 1 / d to multiply by: 0 where it is not finite, so that all codes are
-// that of 0.
+// The scale as stored, and its inverse 1 / d. The inverse is 0 if it would not be finite, so that
+// all codes stand for 0.
 struct Scale {
     uint16_t bits;
     float inverse;

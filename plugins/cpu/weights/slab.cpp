@@ -7,7 +7,7 @@
 namespace keel_cpu {
 namespace {
 
-// of address space: only what weights fill is memory
+// address space; only the used part takes memory
 constexpr uint64_t slab_bytes = uint64_t{256} << 20;
 constexpr uint64_t least = 64 << 10, most = slab_bytes / 4;
 
@@ -28,7 +28,7 @@ Memory weight_alloc(keel_ctx *ctx, uint64_t bytes, WeightSlab *&slab) noexcept {
     if (bytes < least || bytes > most) return memory_alloc(ctx->host, bytes);
     if (ctx->slab == nullptr || bytes > slab_bytes - ctx->slab->used) {
         WeightSlab *fresh = make_slab(ctx);
-        // a smaller block may still be there
+        // without a new slab, a smaller block may still be available
         if (fresh == nullptr) return memory_alloc(ctx->host, bytes);
         ctx->slab = fresh;
     }
@@ -36,7 +36,8 @@ Memory weight_alloc(keel_ctx *ctx, uint64_t bytes, WeightSlab *&slab) noexcept {
     Memory m;
     m.data = slab->memory.data + slab->used;
     m.bytes = bytes;
-    slab->used += (bytes + 63) / 64 * 64; // slab_bytes is a multiple too, so this stays within
+    // slab_bytes is a multiple of 64, so this stays within the slab
+    slab->used += (bytes + 63) / 64 * 64;
     ++slab->weights;
     return m;
 }
@@ -48,7 +49,7 @@ void weight_free(keel_ctx *ctx, Memory &memory, WeightSlab *&slab) noexcept {
         memory_free(ctx->host, slab->memory);
         ctx->host->free(ctx->host, slab);
     } else {
-        // Others stay: the pages that are wholly this one's go back now.
+        // Other weights stay in the slab. The pages that only this weight uses are released now.
         const uint64_t page = page_bytes(), at = reinterpret_cast<uintptr_t>(memory.data);
         const uint64_t begin = (at + page - 1) / page * page,
                        end = (at + memory.bytes) / page * page;

@@ -39,7 +39,7 @@ keel_status list_sources(keel_ctx *ctx, const keel_weight_desc *desc, keel_weigh
     return KEEL_OK;
 }
 
-// Runs of groups that workers take in turn.
+// Runs of groups that workers take one after the other.
 struct Pieces {
     int64_t groups, group_bytes, bytes, shift, count;
     int64_t begin(int64_t piece) const {
@@ -48,7 +48,8 @@ struct Pieces {
     }
 };
 
-// Pieces end where huge pages do: two workers that meet new memory in one page would both clear it.
+// Pieces end at huge page boundaries. Otherwise two workers that first access the same new page
+// would both clear it.
 Pieces pieces_of(const Memory &packed, int64_t group_bytes, int64_t groups) {
     constexpr int64_t huge = 2 << 20;
     if (group_bytes == 0) return {groups, 1, 1, 0, 1};
@@ -60,7 +61,7 @@ Pieces pieces_of(const Memory &packed, int64_t group_bytes, int64_t groups) {
             (bytes + (piece == huge ? shift : 0) + piece - 1) / piece};
 }
 
-// Checks a description: types, shapes, and sources inside their mappings. Fills `type`.
+// Checks a description: types, shapes, and that sources are inside their mappings. Fills `type`.
 keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType &type) {
     const keel_host *host = ctx->host;
     if (desc->n_sources == 0) return fail(host, KEEL_E_INVALID_ARG, "a weight without sources");
@@ -97,13 +98,14 @@ keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType
     return KEEL_OK;
 }
 
-// Whether weight_prepare takes such a weight into the interleaved layout.
+// Whether weight_prepare stores this weight in the interleaved layout.
 bool is_interleaved(WeightType type, uint32_t use) {
-    // What only embed reads stays as it is: a row at a time is read well anywhere.
+    // A weight that only embed reads is not repacked, because single rows are read well in any
+    // layout.
     return is_quantized(type) && (use & KEEL_USE_MATMUL) != 0;
 }
 
-// Groups of the interleaved layout that a view's rows make, and the bytes of one.
+// The number of interleaved groups for the rows of a view, and the bytes of a group.
 int64_t groups_of(const WeightView &view, int64_t group) { return (view.rows + group - 1) / group; }
 
 int64_t group_bytes_of(const WeightView &view, int64_t group) {
@@ -111,7 +113,8 @@ int64_t group_bytes_of(const WeightView &view, int64_t group) {
     return view.cols / form.columns * form.bytes() * group;
 }
 
-// A weight without rows yet: the joined shape of a description. NULL: no memory.
+// Makes a weight without rows, with the joined shape of a description. Returns NULL if there is no
+// memory.
 keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType type) {
     void *place = ctx->host->alloc(ctx->host, sizeof(keel_weight), alignof(keel_weight));
     if (place == nullptr) return nullptr;
@@ -124,7 +127,7 @@ keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType 
     return w;
 }
 
-// Takes w->view's rows into groups as the context's kernels want them, in memory of its own.
+// Stores the rows of w->view as groups in the layout of the context's kernels, in new memory.
 keel_status interleave(keel_ctx *ctx, keel_weight *w) {
     const int64_t group = ctx->matmul->group, groups = groups_of(w->view, group);
     WeightView packed = w->view;

@@ -1,15 +1,16 @@
-// A weight taken over by the backend, and plain tensors seen as one.
+// A weight prepared by the backend, and plain tensors viewed as weights.
 #pragma once
 
 #include "cpu/context.hpp"
 #include "cpu/kernels/matmul_types.hpp"
 #include "cpu/weights/slab.hpp"
 
-// Quantized types: repacked, rows interleaved, so that decode is one stream of whole vectors.
-// 16-bit types: copied into large pages if parameter `copy` says so. Other types: read in place.
+// Quantized types are repacked with interleaved rows, so that decode reads one stream of whole
+// vectors. 16-bit types are copied into large pages if the parameter `copy` says so. Other types
+// are read in place.
 struct keel_weight {
     keel_cpu::WeightView view;
-    // interleaved groups, or copied rows; empty if the host's mapping is used
+    // interleaved groups, or copied rows; empty if the rows are read from the host's mapping
     keel_cpu::Memory packed;
     keel_cpu::WeightSlab *slab;
     // rows: the RowSource array, which points into `packed` if the rows were copied
@@ -19,10 +20,10 @@ struct keel_weight {
 
 namespace keel_cpu {
 
-// False for a dtype that weights do not have.
+// Returns false for a dtype that weights cannot have.
 bool weight_type_of(keel_dtype dtype, WeightType &type);
 
-// A plain [n, k] tensor as a weight; `source` is written and must live as long as the view.
+// Views a plain [n, k] tensor as a weight. `source` is filled and must live as long as the view.
 bool view_tensor(const keel_tensor *w, RowSource &source, WeightView &view);
 
 } // namespace keel_cpu

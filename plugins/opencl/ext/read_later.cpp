@@ -1,4 +1,5 @@
-// Reads of a few bytes that stop nothing, and counts of what the stream did unasked.
+// Reads of a few bytes that do not stop the queue, and counters of the queue's unrequested
+// submissions and waits.
 #include "opencl/ops/ops.hpp"
 
 #include <algorithm>
@@ -41,7 +42,8 @@ bool finish_read(keel_ctx &ctx, uint64_t number, void *to) {
     LaterReads::Read *read = number != 0 ? read_of(ctx.later, number) : nullptr;
     if (read == nullptr) return false;
     const Event done = std::move(read->done);
-    // Free. If the place is used again before this copy is done, the next copy is queued after it.
+    // The place is free now. If it is reused before this copy is done, the new copy is queued after
+    // it.
     read->number = 0;
     if (to == nullptr) return true;
     wait_for(ctx, done.get(), "clEnqueueReadBuffer");

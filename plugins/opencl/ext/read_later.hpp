@@ -1,4 +1,4 @@
-// Reads of a few bytes that stop nothing.
+// Reads of a few bytes that do not stop the queue.
 #pragma once
 
 #include "opencl/cl.hpp"
@@ -16,10 +16,10 @@ struct LaterReads {
         Event done;
     };
     std::array<Read, KEEL_READ_LATER_MOST> reads;
-    // Where the driver puts them. It stays as long as the context does, which a device that does
-    // not come back keeps.
+    // The driver writes the bytes here. The array exists as long as the context. The context is
+    // kept if the device does not answer.
     std::array<unsigned char, size_t{KEEL_READ_LATER_MOST} * KEEL_READ_LATER_BYTES> mail;
-    uint64_t last = 0; // the last number given
+    uint64_t last = 0; // number of the last read
 };
 
 } // namespace keel_opencl

@@ -46,7 +46,7 @@ void submit_recording(keel_ctx &ctx, keel_recording &recording) {
 }
 
 void destroy_recording(keel_ctx &, keel_recording *recording) noexcept {
-    delete recording; // queued kernels keep what they use
+    delete recording; // queued kernels keep the objects that they use
 }
 
 } // namespace keel_opencl

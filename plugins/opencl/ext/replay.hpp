@@ -1,6 +1,6 @@
-// keel.replay/1: a recorded step is a list of kernel objects of its own, whose arguments stay set:
-// submitting it is enqueueing them. cl_khr_command_buffer is not used: it is provisional, and where
-// we could measure it (PoCL 3.1) it took the host a third longer.
+// keel.replay/1: a recorded step is a list of its own kernel objects, whose arguments stay set.
+// Submitting the step enqueues these kernels. cl_khr_command_buffer is not used: it is provisional,
+// and with PoCL 3.1 it took a third more host time.
 #pragma once
 
 #include "opencl/cl.hpp"
@@ -13,12 +13,12 @@ struct keel_recording {
         size_t global[3], local[3];
     };
     std::vector<Launch> launches;
-    std::vector<keel_opencl::Memory> uses; // an argument alone does not keep its memory
+    std::vector<keel_opencl::Memory> uses; // a kernel argument alone does not keep its memory alive
 };
 
 namespace keel_opencl {
 
-// A kernel object like `kernel`, for the launch that is recorded next.
+// Returns a new kernel object like `kernel`, for the next launch to record.
 cl_kernel record_kernel(keel_ctx &ctx, cl_kernel kernel);
 void record_use(keel_ctx &ctx, cl_mem memory);
 

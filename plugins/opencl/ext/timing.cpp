@@ -17,7 +17,7 @@ void Timing::queued(Event event) { (first_ ? last_ : first_) = std::move(event);
 void Timing::op_done() {
     if (!on_) return;
     ++ops_;
-    if (!first_) return; // nothing to do: no time
+    if (!first_) return; // the op queued no kernel, so it has no time
     done_.push_back({ops_, std::move(first_), std::move(last_)});
     if (done_.size() > most_kept) done_.pop_front();
 }
@@ -32,8 +32,8 @@ bool time_of(const Event &event, cl_profiling_info what, uint64_t &ns) {
     return true;
 }
 
-// In-order queues alike but for the taking of times; which one serves is no matter to anybody once
-// all work is done.
+// Replaces the queue by one that takes times, or one that does not. Both are in-order. All work is
+// finished first, so the change is not visible.
 void change_queue(keel_ctx &ctx, bool timed) {
     finish(ctx);
     cl_int code = CL_SUCCESS;
@@ -53,7 +53,7 @@ uint32_t Timing::read(uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns, ui
     for (; n < capacity && !done_.empty(); done_.pop_front()) {
         const Op &op = done_.front();
         const Event &last = op.last ? op.last : op.first;
-        if (!has_ended(last.get())) break; // one that failed surfaces where it is waited for
+        if (!has_ended(last.get())) break; // an op that failed is reported by the wait for it
         if (!time_of(op.first, CL_PROFILING_COMMAND_START, begin_ns[n]) ||
             !time_of(last, CL_PROFILING_COMMAND_END, end_ns[n]))
             continue;
@@ -74,8 +74,7 @@ uint32_t read_times(keel_ctx &ctx, uint64_t *number, uint64_t *begin_ns, uint64_
     return ctx.timing.read(number, begin_ns, end_ns, capacity);
 }
 
-// OpenCL 1.2 has no clock to read, but the end of a command that has nothing to do is timed as
-// well.
+// OpenCL 1.2 cannot read the device's clock. But a marker command has an end time.
 uint64_t device_time(keel_ctx &ctx) {
     if (!ctx.timing.is_on()) refuse(ctx.host, KEEL_E_UNSUPPORTED, "no times are taken");
     cl_event marker = nullptr;

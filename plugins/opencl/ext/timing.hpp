@@ -1,5 +1,5 @@
-// keel.timestamps/1: when the device ran each op. Kernels are timed by their events, of a queue
-// that is there only while somebody asks.
+// keel.timestamps/1: the times at which the device ran each op. Kernels are timed by their events.
+// The queue that takes times exists only while timing is on.
 #pragma once
 
 #include "opencl/cl.hpp"
@@ -11,26 +11,27 @@ namespace keel_opencl {
 class Timing {
   public:
     bool is_on() const { return on_; }
-    // Forgets what was timed, and numbers from 1 again.
+    // Drops all times, and numbers ops from 1 again.
     void restart(bool on);
-    // A kernel of the running op was queued. In an in-order queue the first and the last one say it
-    // all.
+    // Call this after a kernel of the current op was queued. In an in-order queue, the first and
+    // the last kernel give the op's time.
     void queued(Event event);
-    // The running op is queued.
+    // Call this after all kernels of the current op were queued.
     void op_done();
-    // Moves the times of what is done to the arrays; how many.
+    // Moves the times of finished ops to the arrays. Returns the number of ops.
     uint32_t read(uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns, uint32_t capacity);
 
   private:
     struct Op {
         uint64_t number;
-        Event first, last; // last: none if there is one kernel
+        Event first, last; // last: empty if the op has one kernel
     };
-    static constexpr size_t most_kept = 1 << 16; // that nobody has read; the oldest goes
+    // the most times that are kept until they are read; the oldest is dropped
+    static constexpr size_t most_kept = 1 << 16;
 
     bool on_ = false;
     uint64_t ops_ = 0;
-    Event first_, last_; // of the running op
+    Event first_, last_; // of the current op
     std::deque<Op> done_;
 };
 

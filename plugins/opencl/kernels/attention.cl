@@ -1,9 +1,9 @@
 // attention with online softmax. K_TYPE, V_TYPE: types of the cache; -1: read at run time. MAX_DIM:
-// at least the heads' sizes.
+// at least the sizes of the heads.
 //
 // The queries of a KV head are `rows` = tokens * group rows: row r is query head r % group of the
-// group, token r / group. So the heads that share keys share their loads, in decode too. ROWS of
-// them go together.
+// group, token r / group. So the heads that share keys also share the loads of keys, in decode too.
+// A work-item or group handles ROWS rows at a time.
 #if K_TYPE < 0
 #define KT c.k_type
 #else
@@ -15,13 +15,13 @@
 #define VT V_TYPE
 #endif
 
-// Where a split of a row leaves what it has: maximum, sum, whether anything was seen, then the
-// values.
+// The place where a split stores its partial result of a row: maximum, sum, whether any slot was
+// seen, then the values.
 #define PARTIAL_AT(head, r)                                                                        \
     (((ulong)(head)*rules.tokens * rules.group + (r)) * splits + split) * (c.v_dim + 3)
 
 #if LANES == 1
-#define SLOTS 16 // go together: one exp for all
+#define SLOTS 16 // slots handled together, so that one vector exp serves all
 
 // Global ids: tile of rows, KV head, split.
 __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths,
@@ -159,10 +159,10 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     }
 }
 #else
-#define OWN ((MAX_DIM + LANES - 1) / LANES) // elements of a value that a lane sums up
+#define OWN ((MAX_DIM + LANES - 1) / LANES) // elements of a value that each lane sums
 
-// Group ids: tile of rows, KV head, split. LANES slots go together: first a lane has a slot, then
-// it has elements of the values.
+// Group ids: tile of rows, KV head, split. The LANES work-items handle LANES slots at a time. For
+// the logits each lane has a slot. For the values each lane has elements of the value.
 __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths,
                         Ints positions, Ints seats, Ints q_positions, Rules rules, uint splits,
                         uint split_slots, __global float *out, View outv, __global float *lse,
@@ -198,7 +198,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     }
     const uint begin = split * split_slots;
     end = min(end, begin + split_slots);
-    SYNC; // out may lie over q
+    SYNC; // out may overlap q
     for (uint base = begin; base < end; base += LANES) {
         const uint slot = base + lane;
         const int block = slot < end ? kv_block(c, table, book, slot) : -1;
@@ -238,7 +238,8 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
         seen_by[lane] = seen;
         blocks[lane] = block;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint t = lane; t < ROWS; t += LANES) { // few rows, short loops
+        // few rows and short loops, so one lane per row suffices
+        for (uint t = lane; t < ROWS; t += LANES) {
             float now = largest[t];
             uint sees = 0;
             for (uint s = 0; s < LANES; ++s) {
@@ -311,7 +312,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
 }
 #endif
 
-// Puts the splits of a row together; LANES work-items share it.
+// Combines the splits of a row. LANES work-items share a row.
 __kernel void attention_join(Kv c, Rules rules, uint splits, __global float *out, View outv,
                              __global float *lse, View lsev, __global float *stats,
                              uint partial_offset) {

@@ -1,4 +1,4 @@
-// Activations and sums. A work-item does W elements of a row, the row being its second index.
+// Activations and sums. Each work-item handles W elements of a row. Its second index is the row.
 #define ACT_SILU 0u
 #define ACT_GELU 1u
 #define ACT_GELU_TANH 2u
@@ -17,7 +17,8 @@ static inline float activate_one(float g, uint act) {
     return g / (1.0f + exp(-1.59576912160573071176f * (g + 0.044715f * g * g * g)));
 }
 
-// pairs: gate holds (gate, up) in turn. Without has_up, and without pairs, the activation alone.
+// pairs: gate holds gate and up alternately. Without has_up and without pairs, only the activation
+// is computed.
 __kernel void gate_mul(Floats gate, View gatev, Floats up, View upv, uint has_up, uint pairs,
                        uint act, __global float *out, View outv) {
     const uint begin = (uint)get_global_id(0) * W, row = (uint)get_global_id(1), n = outv.n;

@@ -4,8 +4,8 @@
 #define FLAG_Q_COPY 2u
 #define FLAG_K_COPY 4u
 
-// The rows of a token: `heads` queries, then its keys, then its values. kv_append is this without
-// queries, rotation and norm.
+// The rows of a token: `heads` queries, then its keys, then its values. kv_append uses this kernel
+// without queries, rotation and norm.
 __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, uint heads,
                       uint tokens, Ints positions, Positions place, Rope rope, Floats cos_table,
                       Floats sin_table, Floats q_norm, uint q_norm_offset, Floats k_norm,
@@ -30,8 +30,8 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
     SYNC;
     const int position =
         positions[place.offset + token * place.token_stride + kv_head * place.head_stride];
-    // What only queries and keys need is done to values too, over no elements: no barrier hangs on
-    // a condition.
+    // Steps that only queries and keys need also run for values, over no elements. So no barrier
+    // depends on a condition.
     const int turns = is_q || is_k, normed = turns && (flags & FLAG_NORM);
     Floats norm = is_q ? q_norm + q_norm_offset : k_norm + k_norm_offset;
     float sum = 0.0f;
@@ -61,7 +61,7 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
             to[e] = row[e];
         return;
     }
-    // Of several sequences each token is the newest of its own.
+    // With several sequences, each token is the newest token of its own sequence.
     const uint book = book_of(cache, seats, token * cache.seat_heads + head);
     const int slot = (int)kv_length(cache, lengths, book) -
                      (cache.seat_heads == 0 ? (int)tokens - (int)token : 1);
@@ -77,7 +77,8 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
     }
 }
 
-// Rotates keys in the cache again, by table row turns[h][j]; from `source` if the flag says so.
+// Rotates keys in the cache again, by table row turns[h][j]. The keys are read from `source` if the
+// flag says so.
 __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths,
                        __global int *slot_positions, Rope rope, Floats cos_table, Floats sin_table,
                        Ints turns, View turnsv, Ints new_positions, View new_positionsv,
@@ -109,9 +110,9 @@ __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths,
 
 // ---- kv_gather ----
 //
-// Lists rise. So slots may be moved in place if they are moved in order, LANES at a time, and all
-// of these are read before any is written.
-// A group has CHUNK units of all rows of a head.
+// Index lists rise strictly. So slots may be moved in place if they are moved in order, LANES at a
+// time, and all LANES slots are read before any is written. A group handles CHUNK units of all rows
+// of a head.
 #if LANES == 1
 #define CHUNK 32
 #else
@@ -158,7 +159,7 @@ __kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_
     }
 }
 
-// Four-byte values of each slot: positions and side arrays.
+// Moves the four-byte values of each slot: positions and side arrays.
 __kernel void gather_values(Ints from, View fromv, __global int *to, View tov, Ints index,
                             View indexv, Ints count, uint count_offset) {
     const uint head = ROW_ID;

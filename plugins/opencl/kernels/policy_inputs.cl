@@ -5,7 +5,8 @@
 #define NORMALIZED 4u
 #define L1 8u
 
-// Key (head, slot) times the projection [k_dim, r]; itself with r = 0; its norm with NORMS.
+// For each head and slot: the key times the projection [k_dim, r]; with r = 0 the key itself; with
+// NORMS its norm.
 __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints positions, Rope rope,
                           Floats cos_table, Floats sin_table, Floats projection, View projectionv,
                           uint r, uint flags, uint begin, uint count, __global float *out,
@@ -16,7 +17,7 @@ __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints position
     SKIP_IF(id >= c.kv_heads * count);
     const uint head = id / count, slot = begin + id % count;
     const int block = slot < kv_length(c, lengths, head) ? kv_block(c, table, head, slot) : -1;
-    const uint n = block < 0 ? 0 : c.k_dim; // no barrier hangs on a condition
+    const uint n = block < 0 ? 0 : c.k_dim; // so that no barrier depends on a condition
     Bytes key = k + k_place(c, max(block, 0), slot);
     for (uint e = LANE; e < n; e += LANES)
         row[e] = load_one(key, c.k_type, e);
@@ -57,7 +58,7 @@ __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints position
     }
 }
 
-// A KV head's sum of keys.
+// The sum of a KV head's keys.
 __kernel void key_sum(Bytes k, Kv c, Ints table, Ints lengths, uint flags, uint begin, uint end,
                       __global float *out, View outv) {
     ROOM(room);
@@ -72,7 +73,7 @@ __kernel void key_sum(Bytes k, Kv c, Ints table, Ints lengths, uint flags, uint 
         const uint n = block < 0 ? 0 : c.k_dim;
         Bytes key = k + k_place(c, max(block, 0), slot);
         float square = 0.0f;
-        for (uint e = LANE; e < n; e += LANES) { // a lane reads again what it wrote itself
+        for (uint e = LANE; e < n; e += LANES) { // each lane reads only elements that it wrote
             row[e] = load_one(key, c.k_type, e);
             square += row[e] * row[e];
         }

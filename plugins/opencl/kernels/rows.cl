@@ -1,9 +1,9 @@
-// argmax_rows, top_k_rows, softmax: LANES work-items share a row. For the first two a value and its
-// place make one 64-bit key: values compare as integers (so that subnormal ones count on every
-// device), and of equal values the lower place is the larger key.
+// argmax_rows, top_k_rows, softmax: LANES work-items share a row. For argmax_rows and top_k_rows, a
+// value and its place form one 64-bit key. Values compare as integers, so that subnormals count on
+// every device. Of equal values, the lower place has the larger key.
 static inline ulong key_of(float x, uint place) {
     uint bits = as_uint(x);
-    if ((bits & 0x7FFFFFFFu) == 0) bits = 0; // -0 is 0
+    if ((bits & 0x7FFFFFFFu) == 0) bits = 0; // -0 equals 0
     bits = (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
     return (ulong)bits << 32 | (0xFFFFFFFFu - place);
 }
@@ -44,7 +44,7 @@ __kernel void argmax_rows(Floats x, View xv, __global int *index, View indexv) {
     if (LANE == 0) index[indexv.offset + id] = broken != 0 || xv.n == 0 ? -1 : (int)place_of(best);
 }
 
-// Place after place: the largest key below the last one.
+// For each place of the result: the largest key below the previous one.
 __kernel void top_k_rows(Floats x, View xv, __global float *values, View valuesv,
                          __global int *index, View indexv) {
     KEY_ROOM(room);
@@ -72,7 +72,7 @@ __kernel void top_k_rows(Floats x, View xv, __global float *values, View valuesv
     }
 }
 
-// LANES work-items share a row. A row of -inf only gives zeros.
+// LANES work-items share a row. A row of only -inf gives zeros.
 __kernel void softmax(Floats x, View xv, __global float *out, View outv) {
     ROOM(room);
     const uint id = ROW_ID;

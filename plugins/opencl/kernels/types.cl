@@ -1,8 +1,9 @@
-// What comes before every kernel file: the constants that the host passes, reading and writing
-// element types, and the two forms.
+// Text that is put before every kernel file: structs of the host's constants, reading and writing
+// of element types, and the two kernel forms.
 //
-// LANES: work-items that share a row. 1 is the plain form (a work-item has the row to itself, in
-// vectors of W); more is the local form, in which the LANES work-items of a group share it.
+// LANES: the number of work-items that share a row. 1 is the plain form: one work-item handles a
+// row, with vectors of W. More than 1 is the local form: the LANES work-items of a group share the
+// row.
 #ifndef LANES
 #define LANES 1
 #endif
@@ -19,7 +20,7 @@
 #define ROW_ID ((uint)get_group_id(0))
 #define LANE ((uint)get_local_id(0))
 #define SHARED __local
-#define SKIP_IF(beyond) // groups are counted exactly, and a return before a barrier is a risk
+#define SKIP_IF(beyond) // the number of groups is exact; a return before a barrier would be unsafe
 #define SYNC barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #endif
 
@@ -35,13 +36,13 @@ typedef __global uchar *OutBytes;
 typedef __global const float *Floats;
 typedef __global const int *Ints;
 
-// view.hpp: a tensor, in units.
+// As in view.hpp: a tensor, in units.
 typedef struct {
     uint shape[3], stride[3];
     uint n, offset;
 } View;
 
-// kv.hpp: a cache, arenas in units of 2 bytes, integers in units of 4.
+// As in kv.hpp: a cache. Arenas are in units of 2 bytes, integers in units of 4.
 typedef struct {
     uint kv_heads, max_length, block_shift, blocks;
     uint k_type, k_dim, k_offset, k_block, k_slot;
@@ -53,7 +54,7 @@ typedef struct {
 } Kv;
 
 typedef struct {
-    uint rows, half_, interleaved; // half_: pairs
+    uint rows, half_, interleaved; // half_: number of pairs
     uint cos_offset, cos_stride, sin_offset, sin_stride;
 } Rope;
 
@@ -63,7 +64,7 @@ typedef struct {
 
 enum { F32 = 0, F16 = 1, BF16 = 2, Q8_0 = 3, Q4_0 = 4 };
 
-// Unit at which row `row` begins, rows counted in order.
+// The unit at which row `row` begins. Rows are counted over all outer dimensions.
 static inline uint row_at(View v, uint row) {
     const uint k = row % v.shape[2], rest = row / v.shape[2];
     return v.offset + rest / v.shape[1] * v.stride[0] + rest % v.shape[1] * v.stride[1] +
@@ -81,10 +82,10 @@ static inline float sum_of(floatW v) {
     return c.x + c.y;
 }
 
-// ---- element types: `row` is where a row begins ----
+// ---- element types: `row` is the start of a row ----
 
-// Sixteen f16 as floats, exactly. For processors, whose drivers convert them one by one; GPUs have
-// an instruction.
+// Converts sixteen f16 to floats, exactly. Used on processors, because their drivers convert f16
+// one by one. GPUs have an instruction.
 static inline float16 halves_float(ushort16 halves) {
     const uint16 bits = convert_uint16(halves), magnitude = bits & 0x7FFFu;
     uint16 f = (magnitude << 13) + 0x38000000u;
@@ -94,7 +95,7 @@ static inline float16 halves_float(ushort16 halves) {
     return as_float16(f | (bits & 0x8000u) << 16);
 }
 
-// Sixteen f16 from element e on.
+// Loads sixteen f16 from element e on.
 static inline float16 load_halves(Bytes row, uint e) {
 #if LANES == 1
     return halves_float(vload16(0, (__global const ushort *)row + e));
@@ -111,7 +112,7 @@ static inline float half_float(ushort bits) {
     return as_float(f | (uint)(bits & 0x8000u) << 16);
 }
 
-// One f16.
+// Loads one f16.
 static inline float half_at(Bytes p) {
 #if LANES == 1
     return half_float(*(__global const ushort *)p);
@@ -131,7 +132,7 @@ static inline ushort float_bf16(float x) {
                : (ushort)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
-// Element e.
+// Loads element e.
 static inline float load_one(Bytes row, uint type, uint e) {
     switch (type) {
     case F32:
@@ -152,7 +153,7 @@ static inline float load_one(Bytes row, uint type, uint e) {
     }
 }
 
-// Elements e..e+W-1; e is a multiple of W and all are in the row.
+// Loads elements e..e+W-1. e is a multiple of W, and all elements are in the row.
 static inline floatW load_some(Bytes row, uint type, uint e) {
     switch (type) {
     case F32:
@@ -180,7 +181,8 @@ static inline floatW load_some(Bytes row, uint type, uint e) {
     }
 }
 
-// A block of 32 as GGML's reference quantizer makes it; what it cannot hold reads as NaN.
+// Stores a block of 32 as GGML's reference quantizer does. If the type cannot hold the values, the
+// block reads as NaN.
 static inline void store_block(const float *x, uint type, OutBytes out) {
 #pragma OPENCL FP_CONTRACT OFF
     int largest = 0;
@@ -208,7 +210,7 @@ static inline void store_block(const float *x, uint type, OutBytes out) {
     }
 }
 
-// A row of n floats to a row of any type, shared out over the lanes.
+// Stores a row of n floats to a row of any type. The lanes share the elements.
 static inline void store_row(SHARED const float *x, uint n, OutBytes row, uint type) {
     switch (type) {
     case F32:
@@ -233,7 +235,7 @@ static inline void store_row(SHARED const float *x, uint n, OutBytes row, uint t
     }
 }
 
-// ---- what lanes do together; `room` holds LANES floats ----
+// ---- reductions over lanes; `room` holds LANES floats ----
 
 #if LANES == 1
 #define ROOM(name)
@@ -243,7 +245,8 @@ static inline void store_row(SHARED const float *x, uint n, OutBytes row, uint t
 #define ROOM(name) __local float name[LANES]
 #define ALL_SUM(x, room) all_sum(x, room)
 #define ALL_MAX(x, room) all_max(x, room)
-// Each lane adds all up itself: two barriers, none in a loop (PoCL 3.1 has faults there).
+// Each lane sums all values itself. This needs two barriers, and none in a loop (PoCL 3.1 has bugs
+// there).
 static inline float all_sum(float x, __local float *room) {
     room[LANE] = x;
     SYNC;
@@ -253,7 +256,7 @@ static inline float all_sum(float x, __local float *room) {
     SYNC;
     return (many.x + many.y) + (many.z + many.w);
 }
-static inline float all_max(float x, __local float *room) { // a NaN is passed over
+static inline float all_max(float x, __local float *room) { // NaN is ignored
     room[LANE] = x;
     SYNC;
     float4 many = -INFINITY;
@@ -266,8 +269,8 @@ static inline float all_max(float x, __local float *room) { // a NaN is passed o
 
 // ---- the cache ----
 
-// Of several sequences at once: which of them a head is of (0 of one sequence), which of its heads,
-// and the row of its books.
+// With several sequences: the sequence of a head (0 for one sequence), the head's number within its
+// sequence, and its row in block table, lengths and positions.
 static inline uint sequence_of(Kv kv, uint head) {
     return kv.seat_heads == 0 ? 0 : head / kv.seat_heads;
 }
@@ -281,12 +284,12 @@ static inline uint book_of(Kv kv, Ints seats, uint head) {
     return (uint)seat * kv.seat_rows + head % kv.seat_heads;
 }
 
-// The functions below take the row of the books.
+// In the functions below, `head` is the row in block table, lengths and positions.
 static inline uint kv_length(Kv kv, Ints lengths, uint head) {
     return (uint)clamp(lengths[kv.lengths_offset + head], 0, (int)kv.max_length);
 }
 
-// The block of a slot, -1 if there is none.
+// The block of a slot, or -1 if there is none.
 static inline int kv_block(Kv kv, Ints table, uint head, uint slot) {
     const uint place = slot >> kv.block_shift;
     if (place >= kv.table_blocks) return -1;
@@ -307,8 +310,8 @@ static inline ulong v_place(Kv kv, int block, uint slot) {
 // ---- RoPE ----
 
 // Rotates `pairs` pairs of a row in place by row `at` of the tables; sign -1 rotates back. Lanes
-// share the pairs; sync before and after. (Structs that are a kernel's arguments are never written
-// to: the work-items of a group share them in PoCL 3.1.)
+// share the pairs. Synchronize before and after. (Never write to struct arguments of a kernel: in
+// PoCL 3.1, all work-items of a group share them.)
 static inline void rotate_row(SHARED float *x, Rope rope, uint pairs, Floats cos_table,
                               Floats sin_table, uint at, float sign) {
     Floats c = cos_table + rope.cos_offset + at * rope.cos_stride;
@@ -333,8 +336,8 @@ static inline uint table_row(Rope rope, int position) {
 #define WINDOW 2u
 #define SOFTCAP 4u
 #define LSE 8u
-#define STATS 16u  // keep each row's maximum and sum for the scores
-#define RANGES 32u // attention_scores' own
+#define STATS 16u  // store each row's maximum and sum, for the scores
+#define RANGES 32u // only for attention_scores
 #define WEIGHTS 64u
 #define LOGITS 128u
 
@@ -342,10 +345,10 @@ typedef struct {
     uint flags, tokens, group;
     float scale, softcap;
     int window;
-    Positions place; // of q_positions
+    Positions place; // place of q_positions
 } Rules;
 
-// The slots that row r of a head sees end here; with CAUSAL slot j is seen when j <= length -
+// Row r of a head sees the slots below this limit. With CAUSAL, slot j is seen if j <= length -
 // tokens + token.
 static inline uint seen_end(Rules rules, uint length, uint token) {
     if (!(rules.flags & CAUSAL)) return length;

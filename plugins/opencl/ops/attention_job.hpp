@@ -1,4 +1,4 @@
-// What attention and attention_scores share (kernels/attention.cl).
+// Code that attention and attention_scores share (kernels/attention.cl).
 #pragma once
 
 #include "opencl/ops/ops.hpp"
@@ -12,9 +12,9 @@ enum RuleFlags : uint32_t {
     rule_ranges = 32,
     rule_weights = 64,
     rule_logits = 128
-}; // the others: KEEL_ATTENTION_*
+}; // the other flags are KEEL_ATTENTION_*
 
-// As the kernels take it.
+// Has the layout of the kernels' struct.
 struct Rules {
     uint32_t flags, tokens, group;
     float scale, softcap;
@@ -22,18 +22,18 @@ struct Rules {
     PositionConstants place;
 };
 
-// Probabilities (or logits) reduced to one number per slot.
+// Arguments of the kernels that reduce probabilities (or logits) to one number per slot.
 struct ScoresJob {
     const keel_kv_view *view;
     KvConstants kv;
     cl_mem q;
     View qv;
-    const keel_tensor *q_positions; // with a window, else NULL
+    const keel_tensor *q_positions; // NULL without a window
     Rules rules;
     cl_mem stats; // maximum and sum of each row
     const keel_tensor *weights, *ranges;
     const keel_scores *scores;
-    uint32_t contributing; // of the queries, the last ones
+    uint32_t contributing; // the number of contributing queries, which are the last ones
 };
 
 // A window of the model, in the form that the kernels take.
@@ -45,14 +45,14 @@ inline uint32_t contributing(const keel_scores *scores, uint32_t m) {
     return scores->window == 0 || scores->window > m ? m : scores->window;
 }
 
-// Builds the kernels of the two below, so that no call does.
+// Builds the kernels of the two functions below, so that no call has to.
 void build_scores(keel_ctx &ctx, const KvConstants &kv, bool with_stats);
-// fills stats, of the rows that contribute
+// fills `stats` of the contributing rows
 void run_score_stats(keel_ctx &ctx, const ScoresJob &job);
 void run_scores(keel_ctx &ctx, const ScoresJob &job);
 
 void build_copy_queries(keel_ctx &ctx);
-// Copies `from` to where `to` says in `memory`.
+// Copies `from` into `memory`, to the place that `to` describes.
 void copy_queries(keel_ctx &ctx, const keel_tensor &from, const keel_tensor &to, cl_mem memory);
 
 } // namespace keel_opencl

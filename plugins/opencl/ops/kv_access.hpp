@@ -1,4 +1,4 @@
-// What ops on the cache share (kernels/kv.cl).
+// Code that the cache ops share (kernels/kv.cl).
 #pragma once
 
 #include "opencl/ops/ops.hpp"
@@ -16,7 +16,7 @@ inline uint32_t dim_of(const keel_kv_view *kv) {
     return static_cast<uint32_t>(std::max(kv->k->shape[2], kv->v->shape[2]));
 }
 
-// Names the op; builds its kernels, so that no call does.
+// Sets the kernel's name in the plan, and builds the op's kernels, so that no call has to.
 inline void build_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const keel_kv_view *kv,
                      std::initializer_list<const char *> kernels, uint32_t dim) {
     if (!choice.named) return;
@@ -26,8 +26,8 @@ inline void build_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const ke
                 keel_dtype_name(kv->v->dtype), form_name(form));
 }
 
-// Queues qkv_prepare; kv_append is the same without queries and rotation (rope.cpp).
-// `seats`: of rows of several sequences, the view being that of seat 0.
+// Queues qkv_prepare. kv_append is the same without queries and rotation (rope.cpp). With `seats`,
+// the rows belong to several sequences, and the view is that of seat 0.
 void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op,
                  const Seats *seats = nullptr);
 

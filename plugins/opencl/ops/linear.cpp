@@ -4,13 +4,13 @@
 namespace keel_opencl {
 namespace {
 
-// As kernels/linear.cl takes a weight.
+// A weight in the form that kernels/linear.cl takes.
 struct WeightConstants {
     uint64_t offset, scales;
     uint32_t row_bytes, rows, cols, unused = 0;
 };
 
-// A weight, as a handle or as a tensor.
+// A weight, given as a handle or as a tensor.
 struct WeightSource {
     WeightShape shape;
     WeightConstants constants;
@@ -45,9 +45,9 @@ WeightSource source_of(keel_ctx &ctx, const keel_weight *weight, const keel_tens
     return s;
 }
 
-// Rows of W and of x that a work-item (plain) or a group has. A register holds `vector` floats:
-// eight tokens with two rows are sixteen sums in flight, which machines with wide vectors have the
-// registers for.
+// Rows of W and of x that a work-item (plain) or a group (local) handles. A register holds `vector`
+// floats. Eight tokens and two rows need sixteen sums at once, for which machines with wide vectors
+// have enough registers.
 struct Tile {
     int rows, tokens;
 };
@@ -74,7 +74,7 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
     if (!choice.named) return;
-    const bool prefills = a.x->shape[0] != 1; // smaller m may come, so decode's kernel is built too
+    const bool prefills = a.x->shape[0] != 1; // decode may use the plan, too
     linear_kernel(ctx, "matvec", s, ctx.form, tile_of(ctx, true));
     if (prefills) linear_kernel(ctx, "matmul", s, ctx.form, tile_of(ctx, false));
     name_kernel(choice, "matmul %s %s %s", type_name(s.shape.type), s.split ? "split" : "rows",

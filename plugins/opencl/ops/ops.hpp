@@ -1,4 +1,4 @@
-// The backend's ops and entry points: gpu/ops.hpp says what each is and in which file it stands.
+// The backend's ops and entry points. gpu/ops.hpp describes each and names its file.
 #pragma once
 
 #include "gpu/ops.hpp"
@@ -6,7 +6,7 @@
 
 namespace keel_opencl {
 
-using namespace keel_gpu; // checks, views and constants: what both GPU backends say alike
+using namespace keel_gpu; // checks, views and constants that both GPU backends share
 
 KEEL_GPU_DECLARE_BACKEND
 
@@ -18,11 +18,12 @@ inline uint32_t offset_of(keel_ctx &ctx, const keel_tensor *t, const char *name)
 }
 
 // For gpu/table.hpp.
-struct PlanInUse { // kernels are found by a hash of few words; a plan has nothing to keep
+// nothing is stored in a plan, because the cache finds kernels quickly by a hash of a few words
+struct PlanInUse {
     PlanInUse(keel_ctx &, keel_plan *) {}
 };
 inline void set_aside(keel_ctx &ctx, uint64_t bytes) { scratch(ctx, bytes); }
-inline void after_op(keel_ctx &ctx) { // drivers complain at once, or when they are waited for
+inline void after_op(keel_ctx &ctx) { // drivers report errors immediately, or when the host waits
     ctx.timing.op_done();
 }
 

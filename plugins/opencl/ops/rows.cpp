@@ -14,7 +14,7 @@ void plan_rows(keel_ctx &ctx, const keel_rows_args &a, const char *name, PlanCho
     if (a.values != nullptr) view_of(ctx.host, a.values, "values");
     if (!choice.named) return;
     const Form form = ctx.form;
-    row_kernel(ctx, name, form); // is named like the op
+    row_kernel(ctx, name, form); // the kernel has the op's name
     name_kernel(choice, "%s %s", name, form_name(form));
 }
 

@@ -1,4 +1,5 @@
-// Reads of a few bytes that stop nothing, and counts of what the stream did unasked.
+// Reads of a few bytes that do not stop the stream, and counters of the stream's unrequested
+// submissions and waits.
 #include "vulkan/ops/ops.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ uint64_t Stream::start_read(const Range &from, uint64_t offset, uint64_t n) {
                               uint64_t{KEEL_READ_LATER_MOST} * KEEL_READ_LATER_BYTES);
     copy(from, offset, mail_, static_cast<uint64_t>(free - later_.begin()) * KEEL_READ_LATER_BYTES,
          n);
-    *free = {++reads_, last_ + 1, n}; // the next submission has it
+    *free = {++reads_, last_ + 1, n}; // the next submission contains it
     return free->number;
 }
 
@@ -26,7 +27,8 @@ bool Stream::finish_read(uint64_t number, void *to) {
     });
     if (read == later_.end()) return false;
     const LaterRead found = *read;
-    *read = {}; // a place that is used again before the copy is done is written again behind it
+    // The place may be reused before the copy is done: the new copy is queued after this one.
+    *read = {};
     if (to == nullptr) return true;
     require_alive();
     if (found.value > submitted_) submit(++last_);

@@ -16,7 +16,8 @@ void Stream::start(keel_recording &step) {
     const VkCommandBufferInheritanceInfo nothing = {
         VK_STRUCTURE_TYPE_COMMAND_BUFFER_INHERITANCE_INFO};
     VkCommandBufferBeginInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-    info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT; // two steps may be queued at once
+    // the step may be queued again while it still runs
+    info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
     info.pInheritanceInfo = &nothing;
     check(vkBeginCommandBuffer(step.commands, &info), "vkBeginCommandBuffer");
     step_ = &step;
@@ -27,7 +28,7 @@ void Stream::end_step() {
     check(vkEndCommandBuffer(step.commands), "vkEndCommandBuffer");
 }
 
-// As dispatch(), into the step.
+// Like dispatch(), but records into the step.
 void Stream::record(VkPipeline pipeline, const void *params, uint32_t bytes,
                     const uint32_t (&groups)[3], bool beside) {
     constexpr uint64_t piece = 64 << 10;
@@ -61,7 +62,7 @@ void Stream::execute(const keel_recording &step) {
     begin();
     barrier();
     vkCmdExecuteCommands(frames_[frame_].commands, 1, &step.commands);
-    bound_ = VK_NULL_HANDLE; // what was bound is lost
+    bound_ = VK_NULL_HANDLE; // the executed step changes the bound pipeline
     after_barrier_ = false;
     recorded_ += step.dispatches;
     if (recorded_ >= kMostRecorded) submit_unasked();

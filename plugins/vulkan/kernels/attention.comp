@@ -1,6 +1,6 @@
-// attention: a tile of query rows walks over the slots with an online softmax (flash); a long cache
-// with few rows is split over its length into parts, which -DMERGE puts together. With OUTPUT 0
-// only the normalizers are made, for scores.
+// attention with an online softmax (flash attention): a tile of query rows loops over the slots. If
+// the cache is long and the rows are few, the slots are split into parts. The variant -DMERGE
+// combines the parts. With OUTPUT 0 only the normalizers are computed, for attention scores.
 #version 460
 #define PARAMS AttentionParams
 #define PARAMS_IN_MEMORY
@@ -9,8 +9,8 @@
 #include "math.glsl"
 #include "kv.glsl"
 
-// Parts: [head][part][row of all m * group]: max, sum, whether any slot was seen, then the sums of
-// values.
+// Parts: [head][part][row of all m * group]. Each has: max, sum, whether any slot was seen, then
+// the sums of values.
 uint64_t part_at(uint head, uint part, uint row) {
     const uint64_t place =
         (uint64_t(head) * uint64_t(P.n_parts) + uint64_t(part)) * uint64_t(P.m * P.group) +
@@ -18,11 +18,11 @@ uint64_t part_at(uint head, uint part, uint row) {
     return P.parts + 4ul * place * uint64_t(P.kv.v_dim + 3u);
 }
 
-// Where row `row` of a head stands in q, out and lse.
+// The token and the head of row `row`, as indices of q, out and lse.
 uint token_at(uint head, uint row) { return sequence_of(P.kv, head) + row / P.group; }
 uint head_at(uint head, uint row) { return own_head(P.kv, head) * P.group + row % P.group; }
 
-// What is written of a row besides its result. Stats, for scores: max and 1 / sum.
+// Stores the facts of a row other than its result. For scores: max and 1 / sum.
 void store_facts(uint head, uint row, float largest, float sum) {
     const uint i = token_at(head, row), h = head_at(head, row);
     if (P.lse != 0ul) {
@@ -75,18 +75,18 @@ void main() {
 
 #include "attention.glsl"
 
-layout(constant_id = 3) const uint V_TYPE = 0;  // 255: as the cache says
-layout(constant_id = 4) const uint ROWS = 16;   // of a tile, a power of two
+layout(constant_id = 3) const uint V_TYPE = 0;  // 255: read the type from the cache view
+layout(constant_id = 4) const uint ROWS = 16;   // rows of a tile, a power of two
 layout(constant_id = 5) const uint K_ROOM = 64; // at least head_dim rounded up to 4, a power of two
-layout(constant_id = 6) const uint V_ROOM = 64; // at least v_head_dim, a power of two
+layout(constant_id = 6) const uint V_ROOM = 64; // slots of a tile
 layout(constant_id = 7) const uint OUTPUT = 1;
 const uint SLOTS = 32; // of a tile
 
 const uint GROUP = gl_WorkGroupSize.x; // a power of two, at least SLOTS
-// Logits: an invocation does one slot and Q_EACH rows.
+// Logits: each invocation computes one slot and Q_EACH rows.
 const uint Q_LANES = GROUP / SLOTS;
 const uint Q_EACH = ROWS > Q_LANES ? ROWS / Q_LANES : 1u;
-// Values: an invocation does V_EACH elements, GROUP or V_ROOM apart, of R_EACH rows.
+// Values: each invocation computes V_EACH elements, GROUP or V_ROOM apart, of R_EACH rows.
 const uint V_LANES = V_ROOM < GROUP ? V_ROOM : GROUP;
 const uint V_EACH = V_ROOM / V_LANES;
 const uint R_LANES = GROUP / V_LANES;
@@ -103,7 +103,7 @@ void main() {
     const uint length = kv_length(P.kv, head);
     for (uint row0 = P.first * P.group + gl_WorkGroupID.x * ROWS; row0 < rows;
          row0 += gl_NumWorkGroups.x * ROWS) {
-        // Slots that some row of the tile sees.
+        // The slots begin..end-1 that at least one row of the tile sees.
         const uint begin = part * P.part_slots;
         uint end = min(begin + P.part_slots, length);
         if (P.causal != 0u) {
@@ -168,7 +168,7 @@ void main() {
                     if (there && row0 + r < rows &&
                         sees(head, (row0 + r) / P.group, slot, length)) {
                         value = capped(logit[a]);
-                        row_seen[r] = 1u; // by several at once, all the same
+                        row_seen[r] = 1u; // several invocations may write the same 1
                     }
                     s_tile[r * SLOTS + t] = value;
                 }
@@ -185,7 +185,8 @@ void main() {
             barrier();
             for (uint s = me; s < ROWS * SLOTS; s += GROUP) {
                 const float base = row_max[s / SLOTS];
-                // -inf is not seen; so is a logit of -inf where all are, which row_seen tells
+                // A slot that a row does not see has logit -inf. If all seen logits are -inf too,
+                // row_seen tells that slots were seen.
                 s_tile[s] = base == -kInf && !is_nan(s_tile[s]) ? 0.0 : exp_(s_tile[s] - base);
             }
             barrier();
@@ -210,7 +211,7 @@ void main() {
                     if (d >= v_dim) continue;
                     const float value = load_value(V_TYPE == 255u ? P.kv.v_type : V_TYPE, from, d);
                     if (!is_finite(value)) {
-                        // it must not reach rows that do not see the slot, not even as 0 * infinity
+                        // skip a weight of 0: the value may be infinite, and 0 * infinity is NaN
                         [[unroll]] for (uint a = 0; a < R_EACH; ++a) {
                             const float weight = s_tile[(lane + a * R_LANES) % ROWS * SLOTS + t];
                             if (weight != 0.0) acc[a * V_EACH + b] += weight * value;

@@ -1,11 +1,12 @@
-// What the passes of attention share: logits and who sees what. "Row" r of a KV head is query r /
-// group of head r % group of the group, so that K and V are read once for all of them.
+// Code that the passes of attention share: logits, and which query sees which slot. Row r of a KV
+// head is query r / group of head r % group of the group. So K and V are read once for all heads of
+// the group.
 layout(constant_id = 1) const uint K_TYPE = 0;
-// rows of K are loaded 16 (f32) or 8 (f16, bf16) bytes at a time
+// load K by 16 bytes (f32) or 8 bytes (f16, bf16)
 layout(constant_id = 2) const uint BY_FOURS = 0;
 
 vec4 load_k4(uint64_t row, uint e) {
-    // e is a multiple of 4; elements beyond the head are not looked at
+    // e is a multiple of 4. Elements beyond the head are never read.
     if (K_TYPE == kF32) {
         if (BY_FOURS != 0u) return InF32x4(row).v[e >> 2];
         InF32 k = InF32(row);
@@ -47,7 +48,7 @@ bool in_ranges(uint slot) {
     return false;
 }
 
-// Does query i of a head of that length see the slot? Ranges are looked at apart.
+// Whether query i sees the slot, in a head with `length` slots. Ranges are checked elsewhere.
 bool sees(uint head, uint i, uint slot, uint length) {
     if (P.causal != 0u && int(slot) > int(length) - int(P.m) + int(i)) return false;
     if (P.windowed != 0u) {

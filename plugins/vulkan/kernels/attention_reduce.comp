@@ -1,5 +1,6 @@
-// Scores of attention: an invocation takes a slot of a KV head and the contributing queries again,
-// their normalizers being known, and reduces their probabilities (or logits) to one number.
+// Attention scores. Each invocation handles one slot of a KV head: it computes the probabilities
+// (or logits) of the contributing queries again, with the known normalizers, and reduces them to
+// one number.
 #version 460
 #define PARAMS AttentionParams
 #define PARAMS_IN_MEMORY
@@ -29,7 +30,7 @@ float logit_of(uint head, uint i, uint h, uint64_t key) {
     float sum = 0.0;
     uint whole = 0u;
     for (; whole + 16u <= P.kv.k_dim; whole += 16u) {
-        // few rounds: there are drivers that count them
+        // unrolled, because lavapipe limits the number of loop rounds
         sum += dot4(q, key, whole) + dot4(q, key, whole + 4u) + dot4(q, key, whole + 8u) +
                dot4(q, key, whole + 12u);
     }
@@ -40,7 +41,7 @@ float logit_of(uint head, uint i, uint h, uint64_t key) {
     return capped(sum);
 }
 
-// One query head's queries reduced.
+// The reduced value of the queries of one query head.
 float reduced(uint head, uint g, uint slot, uint length, uint64_t key, float weight) {
     float value = P.reduce_queries == kMax ? -kInf : 0.0;
     uint count = 0u;

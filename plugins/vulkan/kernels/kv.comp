@@ -1,4 +1,5 @@
-// The cache: kv_append and qkv_prepare (-DAPPEND), kv_gather (-DGATHER), kv_rerotate (-DREROTATE).
+// The cache ops: kv_append and qkv_prepare (-DAPPEND), kv_gather (-DGATHER), kv_rerotate
+// (-DREROTATE).
 #version 460
 #ifdef APPEND
 #define PARAMS AppendParams
@@ -34,17 +35,18 @@ void normalize_head(uint64_t weight, uint dim) {
     barrier();
 }
 
-// Of several sequences each token is the newest of its own.
+// With several sequences, each token is the newest token of its own sequence.
 uint head_of(uint head, uint i) {
     return P.kv.seat_heads == 0u ? head : i * P.kv.seat_heads + head;
 }
 
-// Slot of token i in a head, below 0 if it has none.
+// The slot of token i in a head; negative if it has none.
 int slot_of(uint head, uint i) {
     return int(kv_length(P.kv, head_of(head, i))) - (P.kv.seat_heads == 0u ? int(P.m) - int(i) : 1);
 }
 
-// A workgroup for a head of a token: the query heads, then those of keys, then those of values.
+// One workgroup per head and token: first the query heads, then the key heads, then the value
+// heads.
 void main() {
     const uint kv_heads = P.kv.kv_heads, units = P.heads + 2u * kv_heads;
     for (uint i = gl_WorkGroupID.y; i < P.m; i += gl_NumWorkGroups.y) {
@@ -89,7 +91,7 @@ void main() {
 
 #elif defined(GATHER)
 
-layout(constant_id = 1) const uint UNIT = 4; // bytes that an invocation moves at once: 4 or 2
+layout(constant_id = 1) const uint UNIT = 4; // bytes that an invocation moves at a time: 4 or 2
 
 uint get_unit(uint64_t from) {
     if (UNIT == 4u) return InU32(from).v[0];
@@ -109,7 +111,7 @@ uint row_bytes_of(uint type, uint dim) {
                          : dim / 32u * 18u;
 }
 
-// Where column c of a slot lies; 0 for a slot without a block. part: 0 keys, 1 values, 2 positions
+// Address of column c of a slot; 0 if the slot has no block. `part`: 0 keys, 1 values, 2 positions
 // or the side array.
 uint64_t column_at(Kv kv, uint part, uint head, uint slot, uint c) {
     if (part == 2u) {
@@ -123,11 +125,11 @@ uint64_t column_at(Kv kv, uint part, uint head, uint slot, uint c) {
     return row == 0ul ? 0ul : row + uint64_t(c * UNIT);
 }
 
-const uint AHEAD = 8; // slots that are read before they are written
+const uint AHEAD = 8; // slots that are read ahead of the writes
 
-// An invocation moves one column of a head's rows. Within the same memory slot after slot: lists
-// rise strictly, so what it reads lies at or behind what it writes, and nobody else touches its
-// column.
+// Each invocation moves one column of a head's rows. If source and target are the same memory, it
+// moves the slots in order. This is safe: the list rises strictly, so a slot is never read after it
+// was overwritten, and no other invocation touches the column.
 void main() {
     const uint head = gl_WorkGroupID.y, part = P.side != 0ul ? 2u : gl_WorkGroupID.z % 3u;
     const uint lanes = P.in_place != 0u ? 1u : gl_NumWorkGroups.z / 3u,
@@ -164,7 +166,7 @@ void main() {
 
 #else
 
-// A workgroup for a slot of a head.
+// One workgroup per slot of a head.
 void main() {
     const uint head = gl_WorkGroupID.y,
                end = min(min(P.end, kv_length(P.kv, head)), min(P.row_slots, P.new_slots));

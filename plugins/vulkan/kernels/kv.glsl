@@ -1,9 +1,9 @@
-// A cache view: where rows of keys and values lie. What the host cannot see is held against here: a
-// length counts as min(max(length, 0), max_length), a block outside 0..blocks-1 holds nothing
-// (address 0).
+// A cache view: addresses of the rows of keys and values. The host cannot check the values in the
+// tensors, so these functions do: a length counts as min(max(length, 0), max_length), and a block
+// outside 0..blocks-1 counts as empty (address 0).
 
-// Of several sequences at once: which of them a head is of (0 of one sequence), which of its heads,
-// and the row of its books.
+// With several sequences: the sequence of a head (0 for one sequence), the head's number within its
+// sequence, and its row in block table, lengths and positions.
 uint sequence_of(Kv kv, uint head) { return kv.seat_heads == 0u ? 0u : head / kv.seat_heads; }
 uint own_head(Kv kv, uint head) { return kv.seat_heads == 0u ? head : head % kv.seat_heads; }
 uint book_of(Kv kv, uint head) {
@@ -18,7 +18,7 @@ uint kv_length(Kv kv, uint head) {
         clamp(InI32(kv.lengths).v[kv.lengths_offset + book_of(kv, head)], 0, int(kv.max_length)));
 }
 
-// The block of a slot, below 0 if there is none.
+// The block of a slot; negative if there is none.
 int kv_block(Kv kv, uint head, uint slot) {
     const uint place = slot >> kv.block_shift;
     if (place >= kv.table_blocks) return -1;
@@ -45,12 +45,12 @@ uint64_t v_row(Kv kv, uint head, uint slot) {
                   slot & ((1u << kv.block_shift) - 1u));
 }
 
-// Where the position of a slot lies.
+// Address of a slot's position.
 uint64_t position_at(Kv kv, uint head, uint slot) {
     return at4(kv.positions, kv.positions_offset + book_of(kv, head) * kv.positions_stride + slot);
 }
 
-// A position given to an op, of token i and KV head h.
+// The position of token i and KV head h in an op's argument.
 int given_position(uint64_t positions, Positions at, uint i, uint h) {
     return InI32(at4(positions, at.offset + i * at.token_stride + h * at.head_stride)).v[0];
 }

@@ -1,6 +1,6 @@
-// Functions whose precision Vulkan leaves open, or leaves too wide.
+// Functions for which Vulkan guarantees no or too little precision.
 
-// exp(x) to about an ulp; NaN stays one.
+// exp(x) to about one ulp. NaN gives NaN.
 float exp_(float x) {
     if (is_nan(x)) return x;
     x = clamp(x, -110.0, 89.0);
@@ -41,7 +41,7 @@ float one_plus_erf(float x) {
     return x >= 0.0 ? 2.0 - erfc : erfc;
 }
 
-// a / b rounded to nearest, where nothing over- or underflows on the way
+// a / b, rounded to nearest, if no intermediate value overflows or underflows
 float divide(float a, float b) {
     const float inverse = 1.0 / b;
     precise float q = a / b;

@@ -9,7 +9,7 @@
 #include "quantize.glsl"
 #endif
 
-layout(constant_id = 1) const uint FROM = 4; // copy: bytes of a unit; cast: types
+layout(constant_id = 1) const uint FROM = 4; // copy: bytes per unit; cast: source type
 layout(constant_id = 2) const uint TO = 4;
 
 uint index_of(Tensor t, uint row) {

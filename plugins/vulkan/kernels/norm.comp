@@ -1,4 +1,4 @@
-// rms_norm, add_rms_norm, layer_norm: a workgroup for a row.
+// rms_norm, add_rms_norm, layer_norm: one workgroup per row.
 #version 460
 #define PARAMS NormParams
 #extension GL_GOOGLE_include_directive : require
@@ -19,7 +19,7 @@ void main() {
                 mean += x.v[e];
             mean = group_sum(mean) / float(n);
         }
-        // Each invocation reads again only what it wrote itself.
+        // Each invocation reads only elements that it wrote itself, so no barrier is needed.
         for (uint e = gl_LocalInvocationIndex; e < n; e += gl_WorkGroupSize.x) {
             float value = x.v[e] - mean;
             if (KIND == 1u) {

@@ -1,7 +1,7 @@
-// What the host hands to each kernel. Read by C++ and by GLSL: both lay these structs out alike
-// (64-bit members first, no vectors). Up to 128 bytes are push constants, larger ones lie in
-// memory. Addresses are of buffers' first bytes; "offset" and strides are counted in units of the
-// element (4 bytes for f32 and i32) from there, modulo 2^32.
+// Parameters of the kernels. C++ and GLSL both include this file and lay out its structs in the
+// same way: 64-bit members come first, and there are no vectors. Params of up to 128 bytes are push
+// constants. Larger ones are stored in memory. An address is that of a buffer's first byte. An
+// "offset" or stride counts units of the element (4 bytes for f32 and i32) from there, modulo 2^32.
 #ifndef KEEL_VULKAN_PARAMS_H
 #define KEEL_VULKAN_PARAMS_H
 
@@ -18,16 +18,16 @@ struct Tensor {
     uint n, offset;
 };
 
-// Rows by one or two numbers.
+// Rows that are addressed by one or two numbers.
 struct Rows {
     uint outer, inner, offset; // strides of the two outer dimensions
 };
 
-// x[m, k] * w[n, k]^T; rows of w are w_stride bytes apart, their scales (split layout)
-// scales_stride bytes.
+// x[m, k] * w[n, k]^T. Rows of w are w_stride bytes apart. With the split layout, the scales of a
+// row are scales_stride bytes apart.
 struct LinearParams {
-    uint64_t x, w, scales, bias, to;                        // of element 0
-    uint64_t x_stride, w_stride, scales_stride, out_stride; // bytes
+    uint64_t x, w, scales, bias, to;                        // addresses of element 0
+    uint64_t x_stride, w_stride, scales_stride, out_stride; // in bytes
     uint m, n, k;
     uint accumulate;
 };
@@ -40,9 +40,9 @@ struct EmbedParams {
 };
 
 struct NormParams {
-    uint64_t x, residual, weight, bias, to; // weight, bias: of element 0; bias 0: none
+    uint64_t x, residual, weight, bias, to; // weight, bias: address of element 0; bias 0: no bias
     Rows x_at, residual_at, out_at;
-    uint rows, inner, n; // row r is (r / inner, r % inner)
+    uint rows, inner, n; // row r has the indices (r / inner, r % inner)
     float eps;
 };
 
@@ -54,13 +54,13 @@ struct ElementwiseParams {
 };
 
 struct GateParams {
-    uint64_t gate, up, to; // up 0: none
+    uint64_t gate, up, to; // up 0: no up
     Rows gate_at, up_at, out_at;
     uint m, n;
 };
 
 struct MoveParams {
-    uint64_t x, to; // x 0: zeros
+    uint64_t x, to; // x 0: write zeros
     Tensor x_at, out_at;
 };
 
@@ -68,10 +68,10 @@ struct RowsParams {
     uint64_t x, values, index;
     Rows x_at, values_at, index_at;
     uint rows, n, k;
-    uint first; // of top_k: places before it were filled by the dispatch before
+    uint first; // top_k: the previous dispatch filled the places before `first`
 };
 
-// keel_gpu::RopeConstants with the tables' addresses.
+// keel_gpu::RopeConstants, plus the addresses of the tables.
 struct Rope {
     uint64_t cos, sin;
     uint rows, half_rot, interleaved;
@@ -79,14 +79,14 @@ struct Rope {
     uint reserved;
 };
 
-// [m, heads, dim] by token and head.
+// Indexes positions by token and head.
 struct Positions {
     uint offset, token_stride, head_stride;
 };
 
-// keel_gpu::KvConstants with the tensors' addresses.
+// keel_gpu::KvConstants, plus the addresses of the tensors.
 struct Kv {
-    uint64_t k, v, table, lengths, positions, seats; // seats 0: of one sequence
+    uint64_t k, v, table, lengths, positions, seats; // seats 0: one sequence
     uint kv_heads, max_length, block_shift, blocks;
     uint k_type, k_dim, k_offset, k_block, k_slot;
     uint v_type, v_dim, v_offset, v_block, v_slot;
@@ -106,11 +106,12 @@ struct RopeParams {
     float sign;
 };
 
-// qkv_prepare, and kv_append with heads 0.
+// Params of qkv_prepare. kv_append uses them with heads 0.
 struct AppendParams {
     Kv kv;
     Rope rope;
-    uint64_t q, k, v, positions, q_norm, k_norm, q_out, q_unrotated, k_unrotated; // 0: none
+    // 0: tensor is absent
+    uint64_t q, k, v, positions, q_norm, k_norm, q_out, q_unrotated, k_unrotated;
     Rows q_at, k_at, v_at, q_out_at, q_unrotated_at, k_unrotated_at;
     Positions positions_at;
     uint m, heads, group;
@@ -120,17 +121,17 @@ struct AppendParams {
 
 struct GatherParams {
     Kv from, to;
-    uint64_t index, count, side; // side 0: the cache itself
+    uint64_t index, count, side; // side 0: move the cache itself
     uint index_stride, index_offset, count_offset;
     uint side_stride, side_offset, side_slots;
-    uint in_place; // slots move within the same memory: each after the one before
-    uint most;     // entries of an index list
+    uint in_place; // source and target may share memory, so slots are moved in order
+    uint most;     // length of an index list
 };
 
 struct RerotateParams {
     Kv kv;
     Rope rope;
-    uint64_t row, new_positions, source; // source 0: the cache
+    uint64_t row, new_positions, source; // source 0: read from the cache
     uint row_stride, row_offset, row_slots;
     uint new_stride, new_offset, new_slots;
     Rows source_at;
@@ -140,15 +141,15 @@ struct RerotateParams {
 
 struct AttentionParams {
     Kv kv;
-    uint64_t q, to, q_positions, lse, parts, stats, ranges, weights, scores; // 0: none
+    uint64_t q, to, q_positions, lse, parts, stats, ranges, weights, scores; // 0: absent
     Rows q_at, out_at, lse_at;
     Positions q_positions_at;
     uint m, group;
     uint causal, windowed;
     int window;
-    float scale, cap; // cap 0: none
+    float scale, cap; // cap 0: no soft cap
     uint part_slots, n_parts;
-    uint first; // the first query that is looked at: contributing queries are the last ones
+    uint first; // first query to compute; the contributing queries are the last ones
     uint ranged, n_ranges, ranges_stride, ranges_offset;
     uint weights_stride, weights_offset;
     uint scores_stride, scores_offset;
@@ -158,8 +159,8 @@ struct AttentionParams {
 struct KeysParams {
     Kv kv;
     Rope rope;
-    uint64_t to, projection, norms; // projection 0: none; norms: of key_sum, 0: none
-    Rows out_at;                    // by head and slot, or head
+    uint64_t to, projection, norms; // projection 0: none. norms: for key_sum, 0: none
+    Rows out_at;                    // indexed by head and slot, or by head
     uint projection_stride, projection_offset;
     uint r;
     uint begin, end;
@@ -168,7 +169,7 @@ struct KeysParams {
 };
 
 struct StatsParams {
-    uint64_t q, sum, second; // second 0: none
+    uint64_t q, sum, second; // second 0: absent
     Rows q_at, sum_at, second_at;
     uint m, heads, dim;
     uint reserved;

@@ -17,7 +17,7 @@
 layout(constant_id = 2) const uint VALUES = 0; // norms of values, not of keys
 layout(constant_id = 3) const uint NORMS = 0;
 
-// A workgroup for a slot of a head.
+// One workgroup per slot of a head.
 void main() {
     const uint head = gl_WorkGroupID.y, end = min(min(P.end, kv_length(P.kv, head)), P.out_slots);
     const uint dim = VALUES != 0u ? P.kv.v_dim : P.kv.k_dim;
@@ -50,7 +50,7 @@ void main() {
 #elif defined(KEY_SUM)
 
 #include "kv.glsl"
-const uint LANES = 16; // elements of a key that a workgroup adds up
+const uint LANES = 16; // elements of a key that a workgroup sums
 shared float sums[gl_WorkGroupSize.x];
 
 void main() {
@@ -84,7 +84,7 @@ void main() {
 
 #else
 
-// An invocation for an element of the second moments, or (row dim) of the sums.
+// Each invocation computes one element of the second moments. Row `dim` is for the sums.
 void main() {
     const uint h = gl_WorkGroupID.z;
     for (uint e = gl_WorkGroupID.y; e <= P.dim; e += gl_NumWorkGroups.y) {

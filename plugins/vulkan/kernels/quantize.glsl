@@ -1,14 +1,14 @@
-// Blocks of 32 floats to q8_0 and q4_0, exactly as GGML's reference quantizer does
+// Converts blocks of 32 floats to q8_0 and q4_0, with the same result as GGML's reference quantizer
 // (base/convert.cpp of the core).
 
-// roundf: ties away from zero
+// like roundf: ties away from zero
 int round_half_away(float x) {
     const int whole = int(x);
     const float rest = x - float(whole);
     return whole + (rest >= 0.5 ? 1 : 0) - (rest <= -0.5 ? 1 : 0);
 }
 
-// Blocks may lie at any even address.
+// Blocks may have any even address.
 void store_block(uint type, uint64_t to, float x[32]) {
     uint largest = 0u, first = 0u;
     for (uint i = 0; i < 32; ++i) {
@@ -23,7 +23,7 @@ void store_block(uint type, uint64_t to, float x[32]) {
     if (stores) {
         d = q8 ? divide(uintBitsToFloat(largest), 127.0) : x[first] * -0.125;
         fits = abs(d) <= 65504.0;
-        // below 2^-128 the inverse is not finite: such a block is zero
+        // below 2^-128 the inverse is infinite; the block becomes zero
         stores = fits && abs(d) >= 2.9387362e-39 && d != 0.0;
         if (stores) inverse = divide(1.0, d);
         stores = stores && is_finite(inverse);

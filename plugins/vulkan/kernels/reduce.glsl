@@ -1,7 +1,8 @@
-// Sums, maxima and minima over a workgroup; every invocation calls them and gets the result. With
-// KEEL_SUBGROUPS over subgroups first, of whatever size (counted: there are drivers whose subgroups
-// have fewer invocations than gl_SubgroupSize says); without, over shared memory (the workgroup's
-// size is then a power of two).
+// Sum, maximum and minimum over a workgroup. All invocations must call these functions, and all get
+// the result. With KEEL_SUBGROUPS, values are first reduced over subgroups. The number of subgroup
+// members is counted, because some drivers make subgroups with fewer invocations than
+// gl_SubgroupSize. Without KEEL_SUBGROUPS, values are reduced in shared memory; the workgroup's
+// size is then a power of two.
 #ifdef KEEL_SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
@@ -48,7 +49,7 @@ KEEL_REDUCE(group_sum, float, 0u, subgroupAdd, KEEL_PLUS, floatBitsToUint, uintB
 KEEL_REDUCE(group_max, uint, 0u, subgroupMax, max, uint, uint)
 KEEL_REDUCE(group_min, uint, 0xFFFFFFFFu, subgroupMin, min, uint, uint)
 
-// A float as an integer in the same order; NaN is above all, -0 equals 0.
+// Maps a float to an integer with the same order. NaN is the largest, and -0 equals 0.
 uint order_key(float x) {
     uint bits = floatBitsToUint(x);
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0xFFFFFFFFu;

@@ -1,4 +1,4 @@
-// rope: a workgroup for a head of a token.
+// rope: one workgroup per head and token.
 #version 460
 #define PARAMS RopeParams
 #extension GL_GOOGLE_include_directive : require

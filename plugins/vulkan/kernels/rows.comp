@@ -1,4 +1,4 @@
-// softmax, argmax_rows (-DARGMAX), top_k_rows (-DTOP_K): a workgroup for a row.
+// softmax, argmax_rows (-DARGMAX), top_k_rows (-DTOP_K): one workgroup per row.
 #version 460
 #define PARAMS RowsParams
 #extension GL_GOOGLE_include_directive : require
@@ -10,7 +10,7 @@ void main() {
     const uint me = gl_LocalInvocationIndex, n = P.n;
     for (uint r = gl_WorkGroupID.x; r < P.rows; r += gl_NumWorkGroups.x) {
         InF32 x = InF32(at_row(P.x, P.x_at, 0, r));
-        uint key = 0u, place = 0xFFFFFFFFu; // this invocation's best
+        uint key = 0u, place = 0xFFFFFFFFu; // best element of this invocation
 #ifdef ARGMAX
         bool broken = false;
         for (uint e = me; e < n; e += gl_WorkGroupSize.x) {
@@ -24,7 +24,8 @@ void main() {
             I32(at_row(P.index, P.index_at, 0, r)).v[0] =
                 best == 0xFFFFFFFFu || n == 0u ? -1 : int(place);
 #elif defined(TOP_K)
-        // What lies below the last one that was taken: smaller, or as large and behind it.
+        // The last element that was taken. The candidates are smaller than it, or equal and at a
+        // later place.
         uint above = 0xFFFFFFFFu, above_at = 0u;
         bool broken = false, all = true;
         if (P.first != 0u) {
@@ -41,14 +42,15 @@ void main() {
         }
         for (uint k = P.first; k < P.k; ++k) {
             const uint best = group_max(key), taken = group_min(key == best ? place : 0xFFFFFFFFu);
-            broken = broken || best == 0xFFFFFFFFu; // a NaN is the largest of all, and so the first
+            broken = broken || best == 0xFFFFFFFFu; // NaN sorts above all, so it is taken first
             if (me == 0u) {
                 I32(at_row(P.index, P.index_at, 0, r)).v[k] = broken ? -1 : int(taken);
                 U32(at_row(P.values, P.values_at, 0, r)).v[k] =
                     broken ? 0x7FC00000u : floatBitsToUint(x.v[taken]);
             }
             if (broken || place != taken) continue;
-            // Whose it was looks for its next: after `taken` among equals, else below.
+            // The invocation that had the taken element searches its next one: an equal element
+            // after `taken`, or else a smaller one.
             const uint last = key;
             key = 0u, place = 0xFFFFFFFFu;
             for (uint e = me; e < n; e += gl_WorkGroupSize.x) {
@@ -62,7 +64,7 @@ void main() {
             key = max(key, order_key(x.v[e]));
         const float largest = key_value(group_max(key));
         F32 y = F32(at_row(P.values, P.values_at, 0, r));
-        const bool nothing = largest == -kInf; // only -inf: zeros
+        const bool nothing = largest == -kInf; // a row of -inf only gives zeros
         float sum = 0.0;
         for (uint e = me; e < n; e += gl_WorkGroupSize.x) {
             const float value = nothing ? 0.0 : exp_(x.v[e] - largest);

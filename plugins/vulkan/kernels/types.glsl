@@ -1,4 +1,4 @@
-// Memory by address and element types. Every kernel begins with this file.
+// Access to memory by address, and element types. Every kernel includes this file first.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #extension GL_EXT_shader_8bit_storage : require
@@ -23,7 +23,7 @@ layout(push_constant, std430) uniform Push {
 };
 #endif
 
-// What a kernel reads, and what it writes (and may read again).
+// In... types are for memory that a kernel only reads. The others may be written and read.
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InF32 { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer InF32x4 { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InU32 { uint v[]; };
@@ -45,20 +45,20 @@ layout(buffer_reference, std430, buffer_reference_align = 1) buffer U8 { uint8_t
 // keel_gpu::Type
 const uint kF32 = 0, kF16 = 1, kBf16 = 2, kQ8 = 3, kQ4 = 4;
 
-// Address of a unit; the index wraps as the host's does.
+// Address of a unit. The index wraps at 2^32, as on the host.
 uint64_t at4(uint64_t base, uint index) { return base + 4ul * uint64_t(index); }
 uint64_t at_row(uint64_t base, Rows rows, uint i, uint j) {
     return at4(base, rows.offset + i * rows.outer + j * rows.inner);
 }
 
-// Tests by bits: a compiler may assume that there is neither.
+// These test bits, because a compiler may assume that NaN and infinity do not occur.
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 bool is_finite(float x) { return (floatBitsToUint(x) & 0x7F800000u) != 0x7F800000u; }
 #define kInf uintBitsToFloat(0x7F800000u)
 float nan() { return uintBitsToFloat(0x7FC00000u); }
 
-// f16 and bf16 as bits of f32 and back, rounded to nearest even, subnormals and all: instructions
-// for it may flush them.
+// Converts f16 and bf16 to and from the bits of f32, rounding to nearest even, with correct
+// subnormals. Conversion instructions may flush subnormals to zero.
 uint f32_bits_of_f16(uint h) {
     const uint m = h & 0x7FFFu;
     uint bits = (m << 13) + 0x38000000u;

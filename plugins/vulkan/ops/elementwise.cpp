@@ -16,7 +16,7 @@ VkPipeline combine_pipeline(keel_ctx &ctx, Combine combine) {
     return ctx.kernels.get(Kernel::elementwise, {kElementGroup, combine});
 }
 
-// add_bias: one row for all
+// add_bias uses one row for all rows
 Tensor second(const keel_ctx &ctx, const keel_elementwise_args &a, Combine combine) {
     return combine <= combine_add_bias ? tensor_of(ctx, a.b, "b") : Tensor{};
 }

@@ -16,7 +16,8 @@ Tensor bytes_of(const keel_ctx &ctx, const keel_tensor *t, uint32_t unit, const 
             v.offset};
 }
 
-// What casts: to blocks whole blocks at a time, else element by element.
+// The pipeline that casts. To block types it casts a block at a time, to other types an element at
+// a time.
 VkPipeline cast_pipeline(keel_ctx &ctx, Type from, Type to) {
     return ctx.kernels.get(is_block(to) ? Kernel::cast_blocks : Kernel::cast,
                            {kMoveGroup, from, to});
@@ -66,7 +67,7 @@ void run_move(keel_ctx &ctx, const keel_move_args &a, Move move) {
     MoveParams p = {};
     p.to = base_of(a.out);
     p.out_at = bytes_of(ctx, a.out, unit, "out");
-    if (move == move_transpose) { // out's two dimensions outside a row change places
+    if (move == move_transpose) { // swap the two outer dimensions of out
         std::swap(p.out_at.shape[1], p.out_at.shape[2]);
         std::swap(p.out_at.stride[1], p.out_at.stride[2]);
     }

@@ -1,5 +1,5 @@
-// The backend's ops and entry points (gpu/ops.hpp says what each is and in which file it stands),
-// and how tensors get into a kernel's parameters.
+// The backend's ops and entry points, and functions that turn tensors into kernel parameters.
+// gpu/ops.hpp describes each op and names its file.
 #pragma once
 
 #include "gpu/ops.hpp"
@@ -8,11 +8,11 @@
 
 namespace keel_vulkan {
 
-using namespace keel_gpu; // checks, views and constants: what both GPU backends say alike
+using namespace keel_gpu; // checks, views and constants that both GPU backends share
 
 KEEL_GPU_DECLARE_BACKEND
 
-// For gpu/table.hpp.
+// For gpu/table.hpp: stores looked-up pipelines in the plan.
 class PlanInUse {
   public:
     PlanInUse(keel_ctx &ctx, keel_plan *plan) : kernels_(ctx.kernels) {
@@ -31,26 +31,26 @@ inline void after_op(keel_ctx &ctx) {
     check_messages(&ctx, "op");
 }
 
-// These are push constants in their kernels: 128 bytes are what every device has.
+// These params are push constants. Every device supports 128 bytes of push constants.
 static_assert(sizeof(LinearParams) <= 128 && sizeof(EmbedParams) <= 128 &&
               sizeof(NormParams) <= 128 && sizeof(ElementwiseParams) <= 128 &&
               sizeof(GateParams) <= 128 && sizeof(MoveParams) <= 128 && sizeof(RowsParams) <= 128 &&
               sizeof(RopeParams) <= 128 && sizeof(StatsParams) <= 128);
-// And these lie in memory.
+// These params are stored in memory.
 static_assert(sizeof(AppendParams) > 128 && sizeof(GatherParams) > 128 &&
               sizeof(RerotateParams) > 128 && sizeof(AttentionParams) > 128 &&
               sizeof(KeysParams) > 128);
 
-// Address of a buffer's byte 0 on the device; 0 for a tensor that is not there.
+// Device address of byte 0 of the tensor's buffer; 0 if the tensor is absent.
 inline VkDeviceAddress base_of(const keel_tensor *t) {
     return t == nullptr || t->buffer == nullptr ? 0 : t->buffer->range.address();
 }
-// Address of element 0.
+// Address of the tensor's element 0.
 inline VkDeviceAddress address_of(const keel_tensor *t) {
     return base_of(t) + (t == nullptr ? 0 : t->offset);
 }
 
-// A tensor as kernels take it: the buffer's address beside its view.
+// A tensor in the form that kernels take: the buffer's address, plus its view.
 inline Tensor tensor_of(const keel_ctx &ctx, const keel_tensor *t, const char *name) {
     const View v = view_of(ctx.host, t, name);
     return {{v.shape[0], v.shape[1], v.shape[2]},
@@ -66,8 +66,8 @@ inline uint64_t row_count(const Tensor &t) {
     return uint64_t{t.shape[0]} * t.shape[1] * t.shape[2];
 }
 
-// Makes one long row of rows that lie one after the other in all the tensors (NULL: not there), if
-// `all` may be so joined.
+// If `all` is true and the rows of `out` and of all `others` are contiguous, makes `out` one long
+// row. Skips NULL tensors.
 inline void flatten(Tensor &out, std::initializer_list<Tensor *> others, bool all) {
     const auto dense = [](const Tensor &t, const Tensor &shape) {
         uint64_t stride = shape.n;
@@ -84,7 +84,8 @@ inline void flatten(Tensor &out, std::initializer_list<Tensor *> others, bool al
     out.shape[0] = out.shape[1] = out.shape[2] = 1;
 }
 
-// Groups in one dimension, at most what every device has: kernels stride over the rest.
+// Workgroups in one dimension, at most the number that every device supports. Kernels loop over the
+// rest.
 inline uint32_t groups(uint64_t n, uint64_t per_group) {
     const uint64_t count = (n + per_group - 1) / per_group;
     return static_cast<uint32_t>(count < 65535 ? count : 65535);

@@ -1,6 +1,6 @@
-// Attention with AMX: two by two tiles of 16 x 16 sums, as in matmul_any_bf16_amx.inl. Its
-// processors multiply pairs of bf16 in vectors at half the rate of f32, so that few queries take
-// tiles as well.
+// Attention with AMX: two by two tiles of 16 x 16 sums, as in matmul_any_bf16_amx.inl. Processors
+// with AMX multiply bf16 pairs in vectors at half the rate of f32, so tiles are used for few
+// queries as well.
 #include "cpu/kernels/isa/tile_products.hpp"
 
 namespace keel_cpu::amx {
@@ -12,7 +12,7 @@ constexpr int64_t x_rows = 16;
 namespace keel_cpu::amx {
 namespace {
 
-// One or two blocks of x with one or two panels, as configured.
+// Multiplies one or two blocks of x with one or two panels, as configured.
 template <int M, int N>
 void multiply_tiles(const Bf16Product &t, int64_t row, int64_t column) {
     const uint16_t *x0 = t.x + row * t.x_depth, *x1 = x0 + x_rows * t.x_depth,
@@ -55,15 +55,15 @@ void multiply(const Bf16Product &t) {
 }
 
 void end() {
-    tiles_release(); // the system need not save them when it switches threads
+    tiles_release(); // the system then need not save the tiles on a thread switch
 }
 
 // ---- whole tiles ----
 
-// of logits and probabilities; bf16_rows are rows_at_once
+// elements of a tile of logits or probabilities; bf16_rows is rows_at_once
 constexpr int64_t tile_p = bf16_rows * kTileSlots;
 
-// The values of some tiles, whose probabilities are in p, to two panels of sums or one.
+// Adds the values of `tiles` tiles, weighted with the probabilities in p, to N panels of sums.
 template <int N>
 void add_values(const Bf16Walk &t, const uint16_t *p, const uint16_t *values, int64_t tiles,
                 int64_t column) {
@@ -85,10 +85,10 @@ void add_values(const Bf16Walk &t, const uint16_t *p, const uint16_t *values, in
     KEEL_TILES_FENCE();
 }
 
-// Products and softmax take turns: TDPBF16PS occupies one of the two ports that have vectors of 512
-// bits, so that both at once gain nothing. Sums of values leave the tiles for memory and come back
-// but once in some tiles of slots, since a store of a tile takes as long as a product; more than
-// two, and probabilities would leave the first cache before they are multiplied.
+// Products and softmax alternate. TDPBF16PS uses one of the two ports for 512-bit vectors, so
+// running both at once gains nothing. Storing a tile takes as long as a product, so the sums of
+// values are stored and loaded only once for several tiles of slots. With more than two tiles of
+// slots, the probabilities would leave the L1 cache before they are multiplied.
 void walk(const Bf16Walk &t) {
     const int64_t depth = bf16_padded(t.head_dim);
     for (int64_t from = 0; from < t.tiles; from += bf16_walk_tiles) {
@@ -101,7 +101,8 @@ void walk(const Bf16Walk &t) {
                                 p + i * tile_p, i);
         }
         for (int64_t i = 0; t.kept_max != nullptr && i < n;
-             ++i) // a max that rose was made up for in all of them
+             // the last max holds for all of these tiles, because they were rescaled when it rose
+             ++i)
             memcpy(t.kept_max + (from + i) * bf16_rows, t.state.max,
                    static_cast<size_t>(t.rows) * 4);
         const uint16_t *values = t.values + from * kTileSlots * t.v_dim;

@@ -1,8 +1,9 @@
-// Attention with AVX512_BF16: pairs of neighbours in each lane, sums in registers.
+// Attention with AVX512_BF16: each lane multiplies a pair of neighbouring elements. Sums stay in
+// registers.
 #include "cpu/kernels/isa/bf16_pairs.hpp"
 
 namespace keel_cpu::avx512bf16 {
-// times two panels: 24 chains of sums, the rest of the registers for operands
+// with two panels: 24 chains of sums; the other registers hold operands
 constexpr int64_t x_rows = 12;
 } // namespace keel_cpu::avx512bf16
 
@@ -21,7 +22,7 @@ KEEL_SIMD I spread_pair(const uint16_t *x) {
     return _mm512_set1_epi32(pair);
 }
 
-// M rows of a block of x with P panels.
+// Multiplies M rows of a block of x with P panels.
 template <int M, int P>
 KEEL_SIMD void multiply_part(const Bf16Product &t, const uint16_t *x, const uint16_t *w, float *c) {
     F sum[M][P];
@@ -75,9 +76,10 @@ void multiply(const Bf16Product &t) {
 void nothing_to_begin(int64_t) {}
 void nothing_to_end() {}
 
-// ---- few rows: a key's pairs go to all queries at once, so that keys need not be turned ----
+// ---- few rows: each pair of a key is multiplied with all queries at once, so keys need not be
+// transposed ----
 //
-// A vector of queries holds U pairs of each of 16 / U: lane l is pair l % U of query l / U.
+// A vector of queries holds U pairs of each of 16 / U queries: lane l is pair l % U of query l / U.
 
 template <int U>
 KEEL_SIMD void pack_units(const float *q, int64_t q_stride, int64_t rows, int64_t dim,
@@ -109,12 +111,12 @@ KEEL_SIMD I spread_unit(const uint16_t *x) {
     }
 }
 
-// Neighbouring lanes summed: of each 128 bits two sums of a, then two of b.
+// Sums neighbouring lanes. Each 128-bit lane of the result has two sums of a, then two of b.
 KEEL_SIMD F sum_pairs(F a, F b) {
     return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
 }
 
-// 128-bit lane q of x[i] goes to lane i of out[q]'s sixteen.
+// Stores 128-bit lane q of each x[i]: lane i of row q of the output.
 KEEL_SIMD void store_lanes(float *s, int64_t s_stride, int64_t rows, const F *x) {
     const F a = _mm512_shuffle_f32x4(x[0], x[1], 0x44), b = _mm512_shuffle_f32x4(x[2], x[3], 0x44),
             c = _mm512_shuffle_f32x4(x[0], x[1], 0xee), d = _mm512_shuffle_f32x4(x[2], x[3], 0xee);
@@ -124,7 +126,7 @@ KEEL_SIMD void store_lanes(float *s, int64_t s_stride, int64_t rows, const F *x)
     if (rows > 3) store(s + 3 * s_stride, _mm512_shuffle_f32x4(c, d, 0xdd));
 }
 
-// Logits of 16 slots. Depth: of a key's row, 0: in the argument.
+// Logits of 16 slots. Depth: length of a key's row; 0: passed as an argument.
 template <int U, int Depth>
 KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t any_depth,
                        float *s, int64_t s_stride) {
@@ -139,7 +141,8 @@ KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64
         for (int j = 0; j < 16; ++j)
             sum[j] = dot_pairs(sum[j], x, spread_unit<U>(k + j * depth));
     }
-    F four[8]; // U 2: slots 2 i, 2 i + 1 of two queries a 128-bit lane; 4: slots 4 i.. of one
+    // U 2: a 128-bit lane has slots 2 i and 2 i + 1 of two queries. U 4: slots 4 i.. of one query.
+    F four[8];
     for (int i = 0; i < 8; ++i)
         four[i] = sum_pairs(sum[2 * i], sum[2 * i + 1]);
     if constexpr (U == 4) {
@@ -147,7 +150,8 @@ KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64
             four[i] = sum_pairs(four[2 * i], four[2 * i + 1]);
         store_lanes(s, s_stride, rows, four);
     } else {
-        // lane of four[i]: query 2 L of slots 2 i and 2 i + 1 at 0 and 2, query 2 L + 1 at 1 and 3
+        // 128-bit lane L of four[i]: elements 0 and 2 are query 2 L of slots 2 i and 2 i + 1,
+        // elements 1 and 3 are query 2 L + 1
         F even[4], odd[4];
         for (int i = 0; i < 4; ++i) {
             even[i] = _mm512_shuffle_ps(four[2 * i], four[2 * i + 1], 0x88);

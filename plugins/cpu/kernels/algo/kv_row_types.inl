@@ -1,14 +1,14 @@
-// How rows of the cache are read as vectors of f32. Included once per kernel file, after the
-// primitives of simd_*.hpp.
+// Reading rows of the cache as vectors of f32. Included once per kernel file, after the primitives
+// of simd_*.hpp.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 namespace {
 
-// elements of a block of q8_0 and q4_0, and of a step through any row
+// number of elements of a block of q8_0 and q4_0; rows of all types are read in steps of this size
 constexpr int64_t kBlock = 32;
 constexpr int kSteps = static_cast<int>(kBlock / W);
 
-// How a dtype's row is read: `scale` once per 32 elements, `vec` gives vector i of those 32, `one`
-// a single element.
+// How a row of a dtype is read: `scale` once per 32 elements, `vec` returns vector i of these 32,
+// `one` returns a single element.
 struct F32Row {
     static constexpr bool blocks = false;
     struct Scale {};
@@ -61,7 +61,8 @@ struct Q8Row {
         const uint8_t *codes = row + element / kBlock * 34 + 2 + i * W;
         return mul(load_i8(reinterpret_cast<const int8_t *>(codes)), d);
     }
-    KEEL_SIMD float one(const uint8_t *, int64_t) { return 0; } // rows are whole blocks
+    // never called, because rows are whole blocks
+    KEEL_SIMD float one(const uint8_t *, int64_t) { return 0; }
 };
 
 struct Q4Row {
@@ -77,7 +78,8 @@ struct Q4Row {
     KEEL_SIMD float one(const uint8_t *, int64_t) { return 0; }
 };
 
-// n <= W elements, zeros behind them: the end of a row that is no multiple of 32.
+// The first n <= W elements, followed by zeros: the end of a row whose length is not a multiple of
+// 32.
 template <class Row>
 KEEL_SIMD F tail(const uint8_t *row, int64_t element, int64_t n) {
     if (n >= W) return Row::vec(row, element, 0, typename Row::Scale{});

@@ -1,25 +1,25 @@
-// Blocking of the bf16 products of vectors. The including file has x_rows, block_rows (rows of W in
-// a call), depth (columns unpacked at a time) and multiply_block().
+// Loops of the bf16 products with vectors. The including file must provide x_rows, block_rows (rows
+// of W per call), depth (columns unpacked at a time) and multiply_block().
 #include "cpu/kernels/algo/pack_bf16.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 static_assert(block_rows % bf16_unit == 0);
 
-// One depth of columns: what multiply_block needs to know of it.
+// The arguments of multiply_block() for one depth of columns.
 struct Slab {
-    const uint16_t *x; // of row 0 of x, at the slab's first column
+    const uint16_t *x; // row 0 of x, at the slab's first column
     int64_t x_stride;  // elements from one block of x_rows rows to the next
-    int64_t tiles;     // of 32 columns
-    // sums begin with the bias, and with out if it is accumulated to; else with out
+    int64_t tiles;     // number of tiles of 32 columns
+    // true: sums begin with the bias, plus out if it is accumulated to. false: sums begin with out.
     bool first;
 };
 
-// Rows m0..m1-1 of x with the unpacked rows n0..n1-1.
+// Multiplies rows m0..m1-1 of x with the unpacked rows n0..n1-1.
 static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, int64_t n1,
                            int64_t m0, int64_t m1, const uint16_t *panels);
 
-// What the sums of 1 to 16 columns from n on begin with.
+// The start values of the sums of 1 to 16 columns from n on.
 KEEL_SIMD F start_of(const MatmulTask &t, const Slab &slab, int64_t m, int64_t n, int64_t count) {
     F start = !slab.first || t.accumulate ? load_n(out_at(t, m, n), count) : zero();
     if (slab.first && t.bias != nullptr) start = add(start, load_n(t.bias + n, count));
@@ -31,7 +31,7 @@ static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, 
     uint16_t *panels = reinterpret_cast<uint16_t *>(memory);
     const int64_t cols = t.w.cols;
     int64_t k0 = 0;
-    do { // once even if there are no columns: bias and zeros are due
+    do { // run once even without columns, because bias and zeros must be written
         const int64_t k = cols - k0 < depth ? cols - k0 : depth;
         for (int64_t n = n0; n < n1; n += 16)
             pack_panel(t, n, n1 - n < 16 ? n1 - n : 16, k0, k,

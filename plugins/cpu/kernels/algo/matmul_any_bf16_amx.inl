@@ -1,20 +1,20 @@
 // AMX: two by two tiles of 16 x 16 sums. An instruction multiplies 16 rows of x by 16 rows of W
-// over 32 columns. Weights of 4 and of 8 bits are unpacked to bf16 as well: their scales change
-// every 32 columns, half of what a tile of bytes multiplies at once, so integer sums would have to
-// leave the tiles and be scaled after every instruction, which costs more than the faster products
-// save.
+// over 32 columns. Weights of 4 and 8 bits are unpacked to bf16 too. Their scales change every 32
+// columns, which is half of the columns that a tile of bytes multiplies at once. With integer sums,
+// the sums would have to leave the tiles and be scaled after every instruction. This costs more
+// than the faster products save.
 //
-// Where operands lie decides the speed (docs/explain/amx.md): two rows of blocks of x stay in the
-// first cache while the unpacked rows of W pass by it from the second one, where the sums of all
-// rows of x wait for the next depth of columns.
+// The place of the operands decides the speed (docs/explain/amx.md). Two rows of blocks of x stay
+// in the L1 cache, while the unpacked rows of W stream through it from the L2 cache. The sums of
+// all rows of x are kept in the L2 cache until the next depth of columns.
 #include "cpu/kernels/isa/tile_products.hpp"
 
 namespace keel_cpu::amx {
 constexpr int64_t x_rows = 16;
 constexpr int64_t block_rows =
-    256; // with depth: unpacked rows and sums take 0.75 of the 2 MiB of the second cache
-constexpr int64_t depth = 512;     // with two blocks of x: 32 of the 48 KiB of the first one
-constexpr int64_t rows_most = 512; // of x in a call
+    256; // with `depth`: unpacked rows and sums take 0.75 of the L2 cache's 2 MiB
+constexpr int64_t depth = 512;     // with two blocks of x: 32 of the L1 cache's 48 KiB
+constexpr int64_t rows_most = 512; // of x per call
 } // namespace keel_cpu::amx
 
 #include "cpu/kernels/algo/pack_bf16.inl"
@@ -24,20 +24,20 @@ namespace keel_cpu::amx {
 constexpr int64_t panels_bytes = 2 * block_rows * depth;
 constexpr int64_t square = 32 * 32; // sums of two by two tiles, one tile after the other
 
-// What a call multiplies over one depth of columns.
+// The part of a call that is multiplied over one depth of columns.
 struct Depth {
     int64_t n0, n1; // rows of W
-    int64_t tiles;  // of 32 columns
+    int64_t tiles;  // number of tiles of 32 columns
     bool first, last;
     const uint16_t *panels;
 };
 
-// 32 rows of x at most, and those that come next: they are asked for while these are multiplied, a
-// few lines with each product, because more at once would keep the unpacked weights from the
+// At most 32 rows of x, and the rows that come next. The next rows are prefetched during the
+// products, a few lines with each product. More at once would keep the unpacked weights from the
 // cache's line buffers.
 struct Rows {
     int64_t m, count;
-    const uint16_t *x0, *x1; // blocks
+    const uint16_t *x0, *x1; // blocks of x
     const uint16_t *next_x0, *next_x1;
     float *sums; // squares of these rows
 };
@@ -45,15 +45,15 @@ struct Rows {
 KEEL_SIMD void ask_for_lines(const uint16_t *x, int64_t lines) {
 #if !defined(KEEL_CPU_EMULATED_AVX512)
     for (int64_t i = 0; i < lines;
-         ++i) // to the second cache: the first one is full of what is multiplied now
+         ++i) // prefetch to the L2 cache, because the L1 cache is full of current operands
         _mm_prefetch(reinterpret_cast<const char *>(x + 32 * i), _MM_HINT_T1);
 #else
     (void)x, (void)lines;
 #endif
 }
 
-// The products of M blocks of x with N panels, in the tiles of sums; `lines` of each next block are
-// asked for with each 32 columns.
+// Multiplies M blocks of x with N panels; the sums stay in tiles. `lines` lines of each next block
+// are prefetched with every 32 columns.
 template <int M, int N>
 KEEL_SIMD void multiply_tiles(const Rows &rows, int64_t tiles, const uint16_t *w,
                               int64_t square_index, int64_t lines) {
@@ -70,8 +70,8 @@ KEEL_SIMD void multiply_tiles(const Rows &rows, int64_t tiles, const uint16_t *w
         });
 }
 
-// A square of complete sums to out: `added` is what the last depth adds to those that waited, if
-// there are any.
+// Writes a square of complete sums to out. `added`: sums of the last depth. `waiting`: sums of the
+// depths before, or NULL.
 static void write_out(const MatmulTask &t, const Rows &rows, int64_t n, int64_t columns,
                       const float *waiting, const float *added) {
     for (int64_t r = 0; r < rows.count; ++r)
@@ -90,8 +90,8 @@ static void write_out(const MatmulTask &t, const Rows &rows, int64_t n, int64_t 
         }
 }
 
-// Sums leave the tiles before those that wait are added to them: tiles begin with zeros, for which
-// they need not wait.
+// Sums are stored from the tiles first, and then added to the waiting sums. So the tiles can begin
+// with zeros without waiting for memory.
 template <int M, int N>
 static void multiply(const MatmulTask &t, const Depth &d, const Rows &rows, int64_t square_index,
                      int64_t lines) {
@@ -108,7 +108,8 @@ static void multiply(const MatmulTask &t, const Depth &d, const Rows &rows, int6
     KEEL_TILES_FENCE();
     if (d.last) return write_out(t, rows, n, columns, d.first ? nullptr : sums, copy);
     if (d.first) return;
-    for (int64_t tile = 0; tile < 2 * M; tile += 3 - N) // one panel: every other tile was written
+    // with one panel, only every other tile was written
+    for (int64_t tile = 0; tile < 2 * M; tile += 3 - N)
         for (int64_t i = 256 * tile; i < 256 * (tile + 1); i += 16)
             store(sums + i, add(load(sums + i), load(copy + i)));
 }
@@ -154,7 +155,7 @@ static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, 
     const int64_t cols = t.w.cols, x_stride = (cols + 31) / 32 * 32 * x_rows;
     const uint16_t *first_x = x + m0 / x_rows * x_stride;
     int64_t k0 = 0;
-    do { // once even if there are no columns: bias and zeros are due
+    do { // run once even without columns, because bias and zeros must be written
         const int64_t k = cols - k0 < depth ? cols - k0 : depth;
         for (int64_t n = n0; n < n1; n += 16)
             pack_panel(t, n, n1 - n < 16 ? n1 - n : 16, k0, k,
@@ -164,7 +165,7 @@ static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, 
         multiply_depth(t, d, first_x + k0 * x_rows, next_x, x_stride, m0, m1, sums);
         k0 += k;
     } while (k0 < cols);
-    tiles_release(); // the system need not save them when it switches threads
+    tiles_release(); // the system then need not save the tiles on a thread switch
     if (t.pass_caches) finish_passing();
 }
 

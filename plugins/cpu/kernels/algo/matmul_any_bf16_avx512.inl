@@ -1,17 +1,19 @@
-// AVX512_BF16: sums in registers, a pair of columns of 16 rows of W in each vector.
+// AVX512_BF16: sums stay in registers. Each vector has a pair of columns of 16 rows of W.
 #include "cpu/kernels/isa/bf16_pairs.hpp"
 
 namespace keel_cpu::avx512bf16 {
-// times two vectors of W's rows: 24 chains of sums, 3 registers for operands
+// with two vectors of W's rows: 24 chains of sums, and 3 registers for operands
 constexpr int64_t x_rows = 12;
-constexpr int64_t block_rows = 64; // small: the last tasks of an op end at about the same time
-constexpr int64_t depth = 1024;    // long runs: a tile of out is touched once for so many columns
+// small, so that the last tasks of an op end at about the same time
+constexpr int64_t block_rows = 64;
+constexpr int64_t depth = 1024;    // large, because each depth accesses a tile of out once
 } // namespace keel_cpu::avx512bf16
 
 #if defined(__clang__)
 #define KEEL_WHOLE _Pragma("clang loop unroll(full)")
 #else
-#define KEEL_WHOLE _Pragma("GCC unroll 16") // else sums would go through memory, one by one
+// without unrolling, sums would go through memory one by one
+#define KEEL_WHOLE _Pragma("GCC unroll 16")
 #endif
 
 #include "cpu/kernels/algo/matmul_any_bf16.inl"
@@ -26,7 +28,7 @@ KEEL_SIMD F dot_pairs(F sum, const uint16_t *x, I w) {
     return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)w);
 }
 
-// M rows of x with P panels: the sums of one slab, added to what is there.
+// Adds the sums of one slab to the sums so far, for M rows of x and P panels.
 template <int M, int P>
 static void multiply(const MatmulTask &t, const Slab &slab, int64_t n, int64_t n1, int64_t m,
                      const uint16_t *w) {
@@ -37,7 +39,7 @@ static void multiply(const MatmulTask &t, const Slab &slab, int64_t n, int64_t n
     for (int p = 0; p < P; ++p)
         sum[i][p] = zero();
     const bool from_zero = slab.first && !t.accumulate && t.bias == nullptr;
-    // rows of out lie far apart: let them come while products are summed
+    // rows of out are far apart, so prefetch them during the products
     if (!from_zero)
         for (int i = 0; i < M; ++i)
             for (int p = 0; p < P; ++p)
@@ -65,7 +67,7 @@ static void multiply(const MatmulTask &t, const Slab &slab, int64_t n, int64_t n
         }
         return;
     }
-    F copy[M][P]; // whose elements are counted at run time, so that the sums need not be in memory
+    F copy[M][P]; // a copy with run-time indices; the sums themselves stay in registers
     KEEL_WHOLE
     for (int i = 0; i < M; ++i)
         KEEL_WHOLE
@@ -94,13 +96,14 @@ static void multiply_rows(const MatmulTask &t, const Slab &slab, int64_t n0, int
 
 static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, int64_t n1,
                            int64_t m0, int64_t m1, const uint16_t *panels) {
-    for (int64_t m = m0; m < m1; m += x_rows) // a slab of these rows stays in the first cache
+    for (int64_t m = m0; m < m1; m += x_rows) // a slab of these rows stays in the L1 cache
         multiply_rows<x_rows>(t, slab, n0, n1, m, m1 - m < x_rows ? m1 - m : x_rows, panels);
 }
 
 static const Bf16MatmulKernels table = {
     .isa = isa_word,
-    // bytes are multiplied faster than they are unpacked: q8_0 and q4_0 stay with VNNI
+    // q8_0 and q4_0 never use these kernels, because VNNI multiplies bytes faster than they can be
+    // unpacked
     .least_rows = {0, 3, 3, 0, 0},
     .block = block_rows,
     .x_rows = x_rows,

@@ -1,11 +1,11 @@
-// Row-major weights of f32, f16, bf16 for few rows of x: each row of W is read once, front to back,
-// where it lies in the file.
+// Row-major weights of f32, f16 and bf16, for few rows of x. Each row of W is read once, front to
+// back, directly from the file's mapping.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 template <WeightType T>
 constexpr int64_t element_bytes = T == WeightType::f32 ? 4 : 2;
 
-// Rows in a file may lie at any address: loads are by bytes.
+// Rows in a file may have any address, so loads must not assume alignment.
 template <WeightType T>
 KEEL_SIMD F load_weights(const uint8_t *p) {
     if constexpr (W == 1) {
@@ -40,7 +40,7 @@ KEEL_SIMD float one_weight(const uint8_t *p) {
     }
 }
 
-// x is f32, or f16 where it would not fit the nearest cache otherwise.
+// x is f32, or f16 if an f32 row would not fit the L1 cache.
 KEEL_SIMD F load_x(const float *x) {
     return load(x);
 }
@@ -60,8 +60,8 @@ template <WeightType T, int M, class X>
 KEEL_SIMD void dot_row(const MatmulTask &t, const uint8_t *w, const X *const *x, int64_t k,
                        float *y) {
     constexpr int64_t size = element_bytes<T>;
-    // Independent sums hide the latency of a multiply-add. One cache line a turn: the hardware's
-    // prefetching follows a row read front to back better than it follows several lines at once.
+    // Independent sums hide the latency of multiply-adds. Each iteration reads one cache line,
+    // because the hardware prefetcher follows a single stream better than several lines at once.
     constexpr int line = static_cast<int>(64 / (W * size));
     constexpr int chains = M > 4 ? 1 : W == 1 ? 4 : M == 1 && line > 2 ? line : 2;
     constexpr int64_t step = chains * W;
@@ -103,10 +103,10 @@ KEEL_SIMD void dot_row(const MatmulTask &t, const uint8_t *w, const X *const *x,
 }
 
 #if !defined(KEEL_CPU_SCALAR_KERNELS)
-// Rows of W that share the reading of some rows of x, which no longer fit the first cache: as many
-// as the registers hold sums for. Two rows of x fit. All divide dot_unit, so that the rows that are
-// left over, whose sums may be in another order, are the matrix's last ones, whatever the number of
-// threads. On ARM64 it was not tried.
+// The number of rows of W that share the reading of some rows of x, if x does not fit the L1 cache.
+// As many as the registers hold sums for. Two rows of x do fit. All numbers divide dot_unit. So
+// left-over rows, which may be summed in another order, are always the last rows of the matrix, for
+// any number of threads. Not measured on ARM64.
 template <int M>
 #if defined(KEEL_ARM_LEVEL)
 constexpr int rows_together = 1;
@@ -120,8 +120,8 @@ template <int M>
 constexpr bool rows_divide_unit = dot_unit % rows_together<M> == 0;
 static_assert(rows_divide_unit<3> && rows_divide_unit<4> && rows_divide_unit<8>);
 
-// y[M][N] of N rows of W. In 512-bit vectors up to four rows of x are summed as dot_row does, to
-// the bit as one row alone.
+// y[M][N] of N rows of W. With 512-bit vectors, up to four rows of x are summed in the same order
+// as in dot_row, so the result is bitwise equal to that of a single row.
 template <WeightType T, int M, int N, class X>
 KEEL_SIMD void dot_block(const MatmulTask &t, const uint8_t *const *w, const X *const *x, int64_t k,
                          float (*y)[N]) {
@@ -183,7 +183,7 @@ KEEL_SIMD const X *row_of_x(const MatmulTask &t, int64_t m) {
         return x_at(t, m);
 }
 
-// Rows n0..n1-1 times x's rows m0..m0+M-1.
+// Rows n0..n1-1 of W times rows m0..m0+M-1 of x.
 template <WeightType T, int M, class X>
 static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
     const X *x[M];
@@ -193,7 +193,7 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
         out[m] = out_at(t, m0 + m, 0);
         scale[m] = sizeof(X) == 2 ? t.half.scale[m0 + m] : 1.0f;
     }
-    // y[0..count): of rows of W from n on
+    // y[0..count): results of rows of W from n on
     const auto finish = [&](int m, int64_t n, float *y, int64_t count) {
         if constexpr (sizeof(X) == 2)
             for (int64_t i = 0; i < count; ++i)
@@ -213,8 +213,9 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
                 finish(m, n, y[m], N);
         }
 #endif
-    // Rows that alternate between sources (gate and up) source by source: taken in turns, each row
-    // would be a stream of its own, which cost weights of 16 bits up to half of the memory's speed.
+    // Rows that alternate between sources (gate and up) are processed one source after the other.
+    // If they were processed alternately, each row would be a separate stream. This cost 16-bit
+    // weights up to half of the memory's speed.
     const int64_t sources = t.w.alternate != 0 ? t.w.n_sources : 1;
     for (int64_t source = 0; source < sources; ++source)
         for (int64_t i = n + source; i < n1; i += sources) {
@@ -225,7 +226,7 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
         }
 }
 
-// The last rows of x, M of them at most.
+// The last rows of x, at most M.
 template <WeightType T, int M, class X>
 static void dot_rest(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m, int64_t rows) {
     if constexpr (M > 0) {

@@ -1,18 +1,20 @@
-// Row-major weights of 16 bits for a few rows of x, those of sequences decoded together: rows of W
-// are multiplied where they lie, some together, so that both they and x are read little; unpacking
-// panels would take longer than the products. Needs matmul_any_bf16.inl.
+// Row-major 16-bit weights for a few rows of x, such as those of sequences that are decoded
+// together. Rows of W are multiplied directly from the mapping, several at a time, so that both W
+// and x are read few times. Unpacking panels would take longer than the products. Needs
+// matmul_any_bf16.inl.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-constexpr int64_t few_rows = 12; // more are worth unpacking panels for
+constexpr int64_t few_rows = 12; // with more rows, unpacking panels is worthwhile
 
-// Rows of W taken together with M rows of x: as many as there are registers for sums.
+// The number of rows of W that are multiplied together with M rows of x. As many as the registers
+// hold sums for.
 template <int M>
 constexpr int few_together = M > 6   ? 3
                              : M > 4 ? 4
                                      : 6;
 
-// Rows n, n + step .. of W with M rows of x, whose first columns are at `x`, the next ones x_step
-// further on.
+// Multiplies rows n, n + step, .. of W with M rows of x. The first columns of x are at `x`, the
+// next ones x_step elements further on.
 template <WeightType T, int M, int N>
 static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64_t m0,
                          int64_t n, int64_t step) {
@@ -42,7 +44,7 @@ static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t x_step,
     };
     const int64_t whole = t.w.cols / 32 * 32, left = t.w.cols - whole;
     for (int64_t k = 0; k < whole; k += 32, x += x_step) {
-        if (t.prefetch_rows && m0 == 0) { // later rows of x find these rows of W near
+        if (t.prefetch_rows && m0 == 0) { // later rows of x find these rows of W in the cache
             const int64_t ahead = ahead_in_rows<N>(2 * k, 2 * t.w.cols);
             KEEL_WHOLE
             for (int j = 0; j < N; ++j)
@@ -83,8 +85,8 @@ static void few_of(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64
     if constexpr (M > 1) {
         if (rows != M) return few_of<T, M - 1>(t, x, x_step, n0, n1, m0, rows);
     }
-    // Rows that alternate between sources: source by source, so that those together are neighbours
-    // in memory.
+    // Rows that alternate between sources are processed one source after the other, so that rows
+    // handled together are neighbours in memory.
     const int64_t step = t.w.alternate != 0 ? t.w.n_sources : 1;
     for (int64_t source = 0; source < step; ++source) {
         constexpr int N = few_together<M>;
@@ -96,8 +98,8 @@ static void few_of(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64
     }
 }
 
-// Rows n0..n1-1 with all of x's m rows, in parts of equal size: a block of W stays near for the
-// second one.
+// Multiplies rows n0..n1-1 with all m rows of x, in parts of equal size. A block of W stays in the
+// cache for the second part.
 static void matmul_half_bf16_few(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1,
                                  int64_t m) {
     const int64_t parts = (m + 7) / 8;

@@ -1,30 +1,32 @@
-// Interleaved q4_k, q5_k and q6_k by products of matrices on ARM64, for several rows of x. Codes
-// are taken out of their words and zipped into pairs of rows once for all rows of x, a few blocks
-// at a time, which the nearest cache keeps; the scales go along. Each sum is made in k_group's
-// order, so a row of x comes to the same alone as beside others.
+// Interleaved q4_k, q5_k and q6_k weights on ARM64, for several rows of x, with matrix products.
+// Codes are extracted from their words and zipped into pairs of rows once for all rows of x. This
+// is done for a few blocks at a time, which stay in the L1 cache together with their scales. Each
+// sum is computed in the order of k_group, so the result of a row of x does not depend on the other
+// rows.
 #include <stddef.h>
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 constexpr int64_t k_panel_blocks = 4; // 12 KiB
-constexpr int64_t k_panel_rows = 64;  // of x, for which a panel is unpacked once
-// rows of x: for fewer unpacking takes more instructions than it saves
+constexpr int64_t k_panel_rows = 64;  // rows of x for which a panel is unpacked once
+// The least number of rows of x. For fewer rows, unpacking takes more instructions than it saves.
 constexpr int64_t k_panel_from = 4;
 
-// One block of a group: registers of rows 0 1, 2 3, 4 5, 6 7. Factors are KScales::scale, of q4_k
-// and q5_k eight of them and then KScales::least; each row's stands twice, for two rows of x.
+// One block of a group. The registers hold rows 0 1, 2 3, 4 5, 6 7. The factors are KScales::scale;
+// for q4_k and q5_k eight of them, then KScales::least. The factor of each row is stored twice, for
+// two rows of x.
 struct KPairs {
     float32x4_t factors[16][4];
-    int8_t codes[8][4][4 * 16]; // of each chunk, eight columns at a time; q6_k's with their sign
+    int8_t codes[8][4][4 * 16]; // of each chunk, eight columns at a time; for q6_k with their sign
 };
 
-// Words p and p2 of a block, of the same row side by side.
+// Words p and p2 of a block, side by side for each row.
 KEEL_SIMD RowPairs zip_words(const uint8_t *words, int p, int p2) {
     return zip(piece_at(words, p), piece_at(words, p2));
 }
 
-// Columns 8 i .. 8 i + 7 of a chunk, of two rows: nibbles are of words 2 i and 2 i + 1, beside each
-// other; `upper` is twice the word that has their upper bits.
+// Columns 8 i .. 8 i + 7 of a chunk, for two rows. The nibbles are of words 2 i and 2 i + 1, next
+// to each other. `upper` has twice the word with their upper bits.
 template <WeightType T>
 KEEL_SIMD int8x16_t whole_codes(int8x16_t nibbles, int8x16_t upper, int i) {
     if constexpr (T == WeightType::q4_k) return nibbles;
@@ -42,7 +44,7 @@ template <WeightType T>
 static void unpack_k_pairs(const uint8_t *w, KPairs &out) {
     constexpr int64_t upper_bytes = 4 * R * k_form(T).upper_words,
                       pair_bytes = 4 * R * k_form(T).pair_words();
-    // of eight columns, whose upper bits a word has
+    // steps of eight columns whose upper bits are in one word
     constexpr int steps = T == WeightType::q6_k ? 2 : 4;
     KScales s;
     read_scales<T>(w, s);
@@ -86,9 +88,9 @@ KEEL_SIMD void two_rows32(const ActBlock &first, const ActBlock &second, int8x16
     }
 }
 
-// ActBlock's of the same columns of two rows of x.
+// The members of ActBlock, for the same columns of two rows of x.
 struct TwoRows {
-    float32x4_t d, shift; // of the first row, of the second, and once more
+    float32x4_t d, shift; // of the first row, of the second row, then both again
 };
 KEEL_SIMD TwoRows of_two_rows(const ActBlock &first, const ActBlock &second) {
     constexpr size_t at = offsetof(ActBlock, d);
@@ -99,7 +101,7 @@ KEEL_SIMD TwoRows of_two_rows(const ActBlock &first, const ActBlock &second) {
     return {vreinterpretq_f32_s32(vuzp1q_s32(both, both)), vcvtq_f32_s32(vuzp2q_s32(both, both))};
 }
 
-// Products of columns 8 Begin .. 8 End - 1 of a chunk with P pairs of x's rows.
+// Products of columns 8 Begin .. 8 End - 1 of a chunk with P pairs of rows of x.
 template <int P, int Begin, int End>
 KEEL_SIMD void k_dots(const int8_t (*codes)[4 * 16], const int8x16_t (*x)[4], int32x4_t (*dot)[4]) {
     KEEL_UNROLL
@@ -118,7 +120,7 @@ KEEL_SIMD void k_dots(const int8_t (*codes)[4 * 16], const int8x16_t (*x)[4], in
     }
 }
 
-// 32 columns of R rows, times P pairs of x's rows.
+// 32 columns of R rows, times P pairs of rows of x.
 template <int P, WeightType T>
 KEEL_SIMD void add_k_chunk(const KPairs &w, int chunk, const ActBlock *const *q,
                            float32x4_t (*sums)[4]) {
@@ -164,7 +166,7 @@ KEEL_SIMD void add_k_chunk(const KPairs &w, int chunk, const ActBlock *const *q,
         sums[p][r] = vfmaq_f32(sums[p][r], part[p][r], d[p]);
 }
 
-// Adds a panel's products with P pairs of x's rows to their sums.
+// Adds the products of a panel with P pairs of rows of x to their sums.
 template <int P, WeightType T>
 static void add_k_panel(const KPairs *panel, int64_t blocks, const ActBlock *const *rows,
                         float32x4_t (*sums)[4]) {
@@ -192,8 +194,9 @@ static void add_k_panel(const KPairs *panel, int64_t blocks, const ActBlock *con
         sums[p][r] = s[p][r];
 }
 
-// Group g times x's rows m0..m1-1, k_panel_rows at most; the last of an odd number is its own
-// partner. Sums wait in memory while the group's panels go by.
+// Multiplies group g with rows m0..m1-1 of x, at most k_panel_rows. If their number is odd, the
+// last row is its own partner. The sums are kept in memory while the panels of the group are
+// processed.
 template <WeightType T>
 static void k_panel_group(const MatmulTask &t, int64_t g, int64_t m0, int64_t m1) {
     const int64_t blocks = t.w.cols / k_columns, x_blocks = 8 * blocks, pairs = (m1 - m0 + 1) / 2;

@@ -1,11 +1,11 @@
-// Products of interleaved q8_0 and q4_0 weights with activations rounded to 8 bits. A lane is a row
-// of W, so nothing is summed across lanes; four columns are multiplied at a time. One group of R
-// rows is one contiguous stream.
+// Products of interleaved q8_0 and q4_0 weights with activations rounded to 8 bits. Each lane is a
+// row of W, so no sum goes across lanes. Four columns are multiplied at a time. A group of R rows
+// is one contiguous stream.
 #include "cpu/kernels/algo/matmul_task.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// Adds a group's finished sums to `count` outputs.
+// Adds the finished sums of a group to `count` outputs.
 KEEL_SIMD void finish_group(const float *sums, const float *bias, bool accumulate, float *out,
                             int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
@@ -29,11 +29,11 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 #if defined(KEEL_INT8_DOT4)
 
-// of x: weights are unpacked once for all of them, and sums have the registers that they take
+// rows of x: weights are unpacked once for all of them, and their sums fit the registers
 constexpr int rows_at_once = 8;
 
-// 32 columns of R rows of q4_0, times up to eight rows of x; few of them have two chains of sums
-// each.
+// 32 columns of R rows of q4_0, times up to eight rows of x. If the rows of x are few, each has two
+// chains of sums.
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     constexpr int chains = M < 4 ? 2 : 1;
@@ -60,7 +60,8 @@ KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
     }
 }
 
-// Weights as unsigned bytes: 128 too many, of which 16 times ActBlock::shift is to be taken away.
+// Weights as unsigned bytes are 128 too large. The excess is 16 times ActBlock::shift, which is
+// subtracted.
 template <int M>
 KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     KEEL_UNROLL
@@ -81,8 +82,8 @@ KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
 
 constexpr int rows_at_once = 4;
 
-// 32 columns of R rows of q4_0, times one to four rows of x. 16-bit sums hold: 8 * (2 * 15 * 127) <
-// 2^15.
+// 32 columns of R rows of q4_0, times one to four rows of x. The sums fit 16 bits: 8 * (2 * 15 *
+// 127) < 2^15.
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     KEEL_UNROLL
@@ -175,7 +176,7 @@ static void q4_q8_rest(const MatmulTask &t, int64_t g, int64_t m0, int64_t rows)
 template <bool Q4>
 static void q4_q8_groups(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
     for (int64_t g = g0; g < g1; ++g) {
-        int64_t m = m0; // the group stays in the nearest cache while x goes by
+        int64_t m = m0; // the group stays in the L1 cache for all rows of x
         for (; m + rows_at_once <= m1; m += rows_at_once)
             q4_q8_rows<rows_at_once, Q4>(t, g, m);
         q4_q8_rest<rows_at_once - 1, Q4>(t, g, m, m1 - m);

@@ -1,10 +1,10 @@
 // Sums of a block of interleaved weights on ARM64, for matmul_q4_q8_int8.inl. A register holds four
-// bytes of four rows, so with dotprod each lane of a sum is a row, and four activations are one
-// lane of theirs. Products of matrices take eight bytes of two rows: two pieces of the same layout,
-// zipped.
+// bytes of each of four rows. With dotprod, each lane of a sum is a row, and four activations are
+// one lane of the other operand. Matrix products take eight bytes of two rows: two pieces of the
+// same layout, zipped.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// Piece number P of a block: 4 columns of rows 0..3 (a) and 4..7 (b).
+// Piece P of a block: 4 columns of rows 0..3 (a) and 4..7 (b).
 struct Piece {
     int8x16_t a, b;
 };
@@ -76,7 +76,7 @@ KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
 
 #else
 
-// Without dotprod: 16-bit products, of rows 2i and 2i+1 in sum i, added up in pairs at the end.
+// Without dotprod: 16-bit products. Sum i has rows 2i and 2i+1; its pairs are added at the end.
 KEEL_SIMD int8x16_t spread4(const int8_t *p) {
     int32_t four;
     memcpy(&four, p, 4);
@@ -90,7 +90,7 @@ KEEL_SIMD void add_products(int8x16_t a, int8x16_t b, int8x16_t x, int16x8_t *su
     sum[3] = vmlal_high_s8(sum[3], b, x);
 }
 
-// 16-bit sums hold: 8 * (15 * 127) < 2^15.
+// The sums fit 16 bits: 8 * (15 * 127) < 2^15.
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     int16x8_t sum[M][4];
@@ -116,7 +116,7 @@ KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
     }
 }
 
-// Two products hold in 16 bits: 2 * (128 * 127) < 2^15.
+// Two products fit 16 bits: 2 * (128 * 127) < 2^15.
 template <int M>
 KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     int32x4_t sum[M][4];
@@ -149,7 +149,7 @@ KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
 #if KEEL_ARM_LEVEL >= KEEL_ARM_I8MM
 #define KEEL_INT8_PAIRS
 
-// Eight columns of rows 0 1, 2 3, 4 5, 6 7.
+// Eight columns of the row pairs 0 1, 2 3, 4 5, 6 7.
 struct RowPairs {
     int8x16_t pair[4];
 };
@@ -160,8 +160,8 @@ KEEL_SIMD RowPairs zip(Piece first, Piece second) {
              vreinterpretq_s8_s32(vzip1q_s32(b, b2)), vreinterpretq_s8_s32(vzip2q_s32(b, b2))}};
 }
 
-// Sums of P pairs of x's rows with four pairs of W's: lanes are (row, m), (row, m + 1), (row + 1,
-// m), (row + 1, m + 1).
+// Sums of P pairs of rows of x with four pairs of rows of W. The lanes are (row, m), (row, m + 1),
+// (row + 1, m), (row + 1, m + 1).
 template <int P>
 KEEL_SIMD void add_pairs(const RowPairs &w, const int8x16_t *x, int32x4_t (*dot)[4]) {
     KEEL_UNROLL
@@ -209,8 +209,8 @@ KEEL_SIMD void block_pairs(const uint8_t *bytes, const ActBlock *const *q, int32
     }
 }
 
-// Adds a group's finished sums, of rows `row`.. of W, to the outputs of x's row m and, where there
-// is one, of m + 1.
+// Adds the finished sums of a group, whose first row of W is `row`, to the outputs of row m of x
+// and, if `second`, of row m + 1.
 KEEL_SIMD void finish_pair(const MatmulTask &t, int64_t row, int64_t m, bool second,
                            const float32x4_t *s) {
     const int64_t count = t.w.rows - row < R ? t.w.rows - row : R;
@@ -226,8 +226,7 @@ KEEL_SIMD void finish_pair(const MatmulTask &t, int64_t row, int64_t m, bool sec
     }
 }
 
-// As q4_q8_group, for two to four rows of x, which go in pairs; the last of three is its own
-// partner.
+// Like q4_q8_group, for two to four rows of x, in pairs. The last of three rows is its own partner.
 template <int M, bool Q4>
 static void q4_q8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
     constexpr int P = (M + 1) / 2;

@@ -1,5 +1,5 @@
-// Products of interleaved quantized weights with activations rounded to 8 bits: rounding the
-// activations, and the kernel for each type of weight.
+// Products of interleaved quantized weights with activations rounded to 8 bits: the rounding of
+// activations, and the kernel for each weight type.
 #include "cpu/kernels/algo/matmul_q4_q8_int8.inl"
 
 #include "cpu/kernels/algo/matmul_k_int8.inl"
@@ -15,15 +15,14 @@ static void matmul_quant_int8(const MatmulTask &t, int64_t g0, int64_t g1, int64
         q4_q8_groups<false>(t, g0, g1, m0, m1);
 }
 
-// A block with a NaN or an infinity gets a scale of NaN, which reaches every sum that it is part
-// of.
+// A block with a NaN or an infinity gets a scale of NaN, so every sum that uses the block is NaN.
 static void quantize(const float *x, int64_t n, ActBlock *out) {
     for (int64_t b = 0; b < n / 32; ++b, x += 32) {
         F largest = zero(), spoilt = zero();
         for (int i = 0; i < 32; i += W) {
             const F v = load(x + i);
             largest = max(abs(v), largest);
-            spoilt = fma(v, zero(), spoilt); // NaN for a NaN or an infinity, else zero
+            spoilt = fma(v, zero(), spoilt); // NaN if a value is NaN or infinite, otherwise zero
         }
         const float d = reduce_max(largest) * (1.0f / 127.0f), bad = reduce_add(spoilt);
         const float inverse = d > 0.0f ? 127.0f / reduce_max(largest) : 0.0f;
@@ -36,7 +35,7 @@ static void quantize(const float *x, int64_t n, ActBlock *out) {
             out[b].halves[0] = -32 * first;
             out[b].halves[1] = -32 * (sum - first);
             out[b].d = d;
-        } else { // not finite, or so small that its inverse is not
+        } else { // not finite, or so small that its inverse is not finite
             memset(out[b].q, 0, 32);
             out[b].shift = out[b].halves[0] = out[b].halves[1] = 0;
             out[b].d = bad == 0.0f ? 0.0f : bad;

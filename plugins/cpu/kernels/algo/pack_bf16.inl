@@ -1,5 +1,5 @@
-// Rounding x and unpacking W for products of bf16. The including file has depth: columns unpacked
-// at a time, whole blocks of the K types.
+// Rounding of x and unpacking of W for bf16 products. The including file must provide `depth`:
+// columns unpacked at a time, whole blocks of the K types.
 #include "cpu/kernels/tables.hpp"
 #include "cpu/kernels/algo/matmul_task.inl"
 #include "cpu/kernels/algo/pack_k.inl"
@@ -19,8 +19,8 @@ static void pack_x(const float *x, int64_t k, int64_t together, uint16_t *out) {
     store_row(out, load(rest), load(rest + 16));
 }
 
-// Rows n..n+15 of a row-major weight, columns k0..k0+k-1. Rows beyond `count` repeat the first:
-// nobody looks at their products.
+// Rows n..n+15 of a row-major weight, columns k0..k0+k-1. Rows beyond `count` repeat the first row;
+// their products are not used.
 template <WeightType T>
 static void pack_rows(const WeightView &w, int64_t n, int64_t count, int64_t k0, int64_t k,
                       uint16_t *out) {
@@ -39,7 +39,7 @@ static void pack_rows(const WeightView &w, int64_t n, int64_t count, int64_t k0,
     pack_tile<T>(copy, 0, out);
 }
 
-// The same of a group of interleaved rows.
+// The same for a group of interleaved rows.
 template <bool Q4>
 static void pack_group(const MatmulTask &t, int64_t g, int64_t k0, int64_t k, uint16_t *out) {
     static_assert(R == 16);
@@ -67,7 +67,7 @@ static void pack_group(const MatmulTask &t, int64_t g, int64_t k0, int64_t k, ui
     }
 }
 
-// What lies row by row is read as 16 streams: nothing is asked for there.
+// Row-major weights are read as 16 streams. They are not prefetched by software.
 static void pack_panel(const MatmulTask &t, int64_t n, int64_t count, int64_t k0, int64_t k,
                        uint16_t *out) {
     switch (t.w.type) {
@@ -85,7 +85,7 @@ static void pack_panel(const MatmulTask &t, int64_t n, int64_t count, int64_t k0
         return pack_k_group<WeightType::q5_k>(t, n / R, k0, k, out);
     case WeightType::q6_k:
         return pack_k_group<WeightType::q6_k>(t, n / R, k0, k, out);
-    default: // least_rows has no other
+    default: // least_rows has no other type
         return;
     }
 }

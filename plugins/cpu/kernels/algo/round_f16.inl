@@ -1,14 +1,14 @@
 // Activations rounded to f16 for products with 16-bit weights.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// A power of two that brings the largest of x to 2^14 or a little less than twice that: f16 holds
-// it, and what is 2^28 times smaller still has all its bits. Sums are f32, so products may be
-// large. A NaN or an infinity stays one whatever the scale.
+// A power of two that scales the largest magnitude of x to between 2^14 and 2^15. f16 can hold it,
+// and values 2^28 times smaller keep all their bits. Sums are in f32, so products may be large. A
+// NaN or an infinity stays one with any scale.
 KEEL_SIMD float scale_for_f16(const float *x, int64_t n) {
     F largest = zero();
     int64_t i = 0;
     for (; i + W <= n; i += W)
-        largest = max(abs(load(x + i)), largest); // a NaN in the first leaves the second
+        largest = max(abs(load(x + i)), largest); // max() drops a NaN in its first operand
     float most = reduce_max(largest);
     for (; i < n; ++i)
         most = __builtin_fabsf(x[i]) > most ? __builtin_fabsf(x[i]) : most;
@@ -16,13 +16,13 @@ KEEL_SIMD float scale_for_f16(const float *x, int64_t n) {
     memcpy(&bits, &most, 4);
     const uint32_t exponent = bits >> 23;
     if (exponent == 0 || exponent == 255) return 1.0f;
-    bits = (exponent > 14 ? exponent - 14 : 1) << 23; // its inverse is a normal number too
+    bits = (exponent > 14 ? exponent - 14 : 1) << 23; // so that the inverse is a normal number too
     float scale;
     memcpy(&scale, &bits, 4);
     return scale;
 }
 
-// x = scale * out, n elements and zeros up to `padded`.
+// x = scale * out. Writes n elements, and zeros up to `padded`.
 KEEL_SIMD void round_f16(const float *x, int64_t n, int64_t padded, uint16_t *out, float *scale) {
     *scale = scale_for_f16(x, n);
     const float inverse = 1.0f / *scale;

@@ -10,7 +10,7 @@ using I = __m256i;
 KEEL_SIMD I load_bytes(const uint8_t *p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p));
 }
-KEEL_SIMD I spread4(const int8_t *p) { // 4 activations to all rows
+KEEL_SIMD I spread4(const int8_t *p) { // 4 activations, repeated for all rows
     int32_t four;
     memcpy(&four, p, 4);
     return _mm256_set1_epi32(four);
@@ -21,11 +21,12 @@ KEEL_SIMD I high_nibbles(I x) {
     return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15));
 }
 KEEL_SIMD I abs8(I x) { return _mm256_abs_epi8(x); }
-// Per 16 bits: sum + u0*s0 + u1*s1, u unsigned and s signed bytes. The caller keeps it below 2^15.
+// Per 16 bits: sum + u0*s0 + u1*s1, with unsigned bytes u and signed bytes s. The caller ensures a
+// result below 2^15.
 KEEL_SIMD I dot2(I sum, I u, I s) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(u, s)); }
-// Per 32 bits: the sum of a pair of 16 bits.
+// Per 32 bits: the sum of its two 16-bit halves.
 KEEL_SIMD I pairs16(I x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
-// Per 32 bits: sum + four products of w (given with its magnitudes) and a, both signed; a is not
+// Per 32 bits: sum + four products of w and a, both signed. w_abs has the magnitudes of w. a is not
 // -128.
 KEEL_SIMD I dot4_signed(I sum, I w, I w_abs, I a) {
     const I two = _mm256_maddubs_epi16(w_abs, _mm256_sign_epi8(a, w));
@@ -35,7 +36,7 @@ KEEL_SIMD I sub32(I a, I b) { return _mm256_sub_epi32(a, b); }
 KEEL_SIMD I set32(int32_t x) { return _mm256_set1_epi32(x); }
 KEEL_SIMD F to_float(I x) { return _mm256_cvtepi32_ps(x); }
 KEEL_SIMD F extract_nibble_f32(I bytes, int byte,
-                               int high) { // the byte of each row's four, one nibble of it, less 8
+                               int high) { // one nibble of each row's byte, minus 8
     const I x =
         _mm256_and_si256(_mm256_srli_epi32(bytes, 8 * byte + 4 * high), _mm256_set1_epi32(15));
     return _mm256_cvtepi32_ps(_mm256_sub_epi32(x, _mm256_set1_epi32(8)));
@@ -44,7 +45,8 @@ KEEL_SIMD F extract_byte_f32(I bytes, int byte) {
     return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(bytes, 24 - 8 * byte), 24));
 }
 
-// n floats (a multiple of 8) rounded to signed bytes; all in -127..127. Returns their sum.
+// Rounds n floats (a multiple of 8) to signed bytes. All results are in -127..127. Returns their
+// sum.
 KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
     const __m256 f = _mm256_set1_ps(factor);
     I v[4];
@@ -52,7 +54,7 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
         v[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), f));
     const I s = _mm256_add_epi32(_mm256_add_epi32(v[0], v[1]), _mm256_add_epi32(v[2], v[3]));
     const I low = _mm256_packs_epi32(v[0], v[1]), high = _mm256_packs_epi32(v[2], v[3]);
-    const I order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packs work within 128 bits
+    const I order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packs works within 128-bit lanes
     const I bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(q), bytes);
     __m128i t = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
@@ -61,7 +63,7 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
     return _mm_cvtsi128_si32(t);
 }
 
-// R floats, one per row of a group: here a whole vector.
+// R floats, one per row of a group. Here this is one vector.
 using G = F;
 constexpr int R = W;
 KEEL_SIMD G group_zero() { return zero(); }

@@ -23,14 +23,14 @@ KEEL_SIMD I dot2(I sum, I u, I s) { return _mm512_add_epi16(sum, _mm512_maddubs_
 KEEL_SIMD I pairs16(I x) { return _mm512_madd_epi16(x, _mm512_set1_epi16(1)); }
 KEEL_SIMD I dot4_signed(I sum, I w, I w_abs, I a) {
     const I turned = _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(w), _mm512_setzero_si512(),
-                                          a); // there is no sign instruction
+                                          a); // AVX-512 has no sign instruction
     return _mm512_add_epi32(sum, pairs16(_mm512_maddubs_epi16(w_abs, turned)));
 }
 #if defined(KEEL_CPU_VNNI)
-#define KEEL_INT8_DOT4 // what follows is there
-// sum + the products of four neighbouring bytes, u unsigned and s signed.
+#define KEEL_INT8_DOT4 // this set has dot4:
+// sum + the products of four neighbouring bytes; u is unsigned, s is signed.
 KEEL_SIMD I dot4(I sum, I u, I s) { return _mm512_dpbusd_epi32(sum, u, s); }
-KEEL_SIMD I flip_signs(I x) { // signed bytes become unsigned ones that are 128 more
+KEEL_SIMD I flip_signs(I x) { // signed bytes become unsigned bytes that are 128 larger
     return _mm512_xor_si512(x, _mm512_set1_epi8(-128));
 }
 #endif
@@ -58,7 +58,7 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
     return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
 }
 
-// R floats, one per row of a group: here a whole vector.
+// R floats, one per row of a group. Here this is one vector.
 using G = F;
 constexpr int R = W;
 KEEL_SIMD G group_zero() { return zero(); }

@@ -7,14 +7,14 @@
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 struct I {
-    int32x4_t a, b; // rows 0..3, 4..7: a number each, or four bytes
+    int32x4_t a, b; // rows 0..3 and 4..7; per row one number or four bytes
 };
 
 KEEL_SIMD I load_bytes(const uint8_t *p) {
     return {vreinterpretq_s32_u8(vld1q_u8(p)), vreinterpretq_s32_u8(vld1q_u8(p + 16))};
 }
 KEEL_SIMD F to_float(I x) { return {vcvtq_f32_s32(x.a), vcvtq_f32_s32(x.b)}; }
-// x >> n, with a sign or without.
+// x >> n, with or without sign.
 KEEL_SIMD int32x4_t down(int32x4_t x, int n) { return vshlq_s32(x, vdupq_n_s32(-n)); }
 KEEL_SIMD int32x4_t down_unsigned(int32x4_t x, int n) {
     return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(x), vdupq_n_s32(-n)));
@@ -30,7 +30,7 @@ KEEL_SIMD F extract_byte_f32(I x, int byte) {
     return to_float({vshrq_n_s32(vshlq_s32(x.a, up), 24), vshrq_n_s32(vshlq_s32(x.b, up), 24)});
 }
 
-// 32 floats rounded to signed bytes. Returns their sum.
+// Rounds 32 floats to signed bytes. Returns their sum.
 KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
     int32x4_t v[8], sum = vdupq_n_s32(0);
     for (int i = 0; i < 8; ++i) {
@@ -45,7 +45,7 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
     return vaddvq_s32(sum);
 }
 
-// R floats, one per row of a group: here an F.
+// R floats, one per row of a group. Here this is an F.
 using G = F;
 constexpr int R = W;
 KEEL_SIMD G group_zero() { return zero(); }

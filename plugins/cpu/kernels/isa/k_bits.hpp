@@ -1,12 +1,12 @@
-// What the kernels of K types need beyond int8_*.hpp: bits of 32-bit lanes, wide integer sums, R
-// floats from memory. Included once per instruction set, behind its int8_*.hpp.
+// Primitives for the K types beyond int8_*.hpp: bits of 32-bit lanes, wide integer sums, loads of R
+// floats. Included once per instruction set, after its int8_*.hpp.
 #pragma once
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 #if defined(KEEL_CPU_SCALAR_KERNELS)
 
-template <int N> KEEL_SIMD I shift_bits(I x) { // up by N, down where it is negative
+template <int N> KEEL_SIMD I shift_bits(I x) { // left by N, right if N is negative
     for (int i = 0; i < 8; ++i) {
         const uint32_t lane = static_cast<uint32_t>(x.lane[i]);
         x.lane[i] = static_cast<int32_t>(N >= 0 ? lane << (N & 31) : lane >> (-N & 31));
@@ -26,7 +26,7 @@ KEEL_SIMD I add_lanes(I x, I y) {
     return x;
 }
 KEEL_SIMD I dot_bytes(I sum, I u, I s) {
-    // per lane: sum + the products of four bytes, u from 0 to 63 and s signed
+    // per lane: sum + the products of four bytes; u is 0 to 63, s is signed
     return dot2(sum, u, s);
 }
 KEEL_SIMD G group_load(const float *p) {
@@ -57,7 +57,7 @@ KEEL_SIMD I and_bits(I x, uint32_t mask) {
 KEEL_SIMD I or_bits(I x, I y) { return {vorrq_s32(x.a, y.a), vorrq_s32(x.b, y.b)}; }
 KEEL_SIMD I add_lanes(I x, I y) { return {vaddq_s32(x.a, y.a), vaddq_s32(x.b, y.b)}; }
 KEEL_SIMD I set32(int32_t x) { return {vdupq_n_s32(x), vdupq_n_s32(x)}; }
-KEEL_SIMD I all_rows4(const int8_t *p) { // 4 activations to all rows
+KEEL_SIMD I all_rows4(const int8_t *p) { // 4 activations, repeated for all rows
     int32_t four;
     memcpy(&four, p, 4);
     return set32(four);
@@ -69,8 +69,8 @@ KEEL_SIMD G group_load(const float *p) { return load(p); }
 
 #else
 
-// 1 in the file of AVX2's kernels: the flags do not tell, AVX-512's may be made of AVX2
-// instructions.
+// 1 in the file of the AVX2 kernels. The compiler flags cannot tell, because AVX-512 kernels may be
+// made of AVX2 instructions.
 #define KEEL_IS_avx2 1
 #define KEEL_JOIN_WORDS_(a, b) a##b
 #define KEEL_JOIN_WORDS(a, b) KEEL_JOIN_WORDS_(a, b)
@@ -102,7 +102,7 @@ KEEL_SIMD I add_lanes(I x, I y) { return _mm256_add_epi32(x, y); }
 #if defined(KEEL_INT8_DOT4)
 KEEL_SIMD I dot_bytes(I sum, I u, I s) { return dot4(sum, u, s); }
 #else
-#define KEEL_NARROW_DOTS // no dot_bytes: dot2 sums pairs in 16 bits
+#define KEEL_NARROW_DOTS // there is no dot_bytes, because dot2 sums pairs in 16 bits
 #endif
 KEEL_SIMD G group_load(const float *p) { return load(p); }
 
@@ -112,7 +112,7 @@ KEEL_SIMD G group_load(const float *p) { return load(p); }
 KEEL_SIMD I all_rows4(const int8_t *p) { return spread4(p); }
 #endif
 
-// The nibbles of a word of them, 0..15 in each byte.
+// The low or high nibble of each byte, 0..15.
 template <bool High> KEEL_SIMD I nibbles_of(I x) {
     return and_bits(shift_bits < High ? -4 : 0 > (x), 0x0f0f0f0fu);
 }

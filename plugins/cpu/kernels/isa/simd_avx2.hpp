@@ -1,4 +1,4 @@
-// Primitives of eight floats: AVX2, FMA, F16C. See simd_scalar.hpp for the contract.
+// Primitives of eight floats: AVX2, FMA, F16C. simd_scalar.hpp is the contract.
 #pragma once
 
 #include <immintrin.h>
@@ -122,16 +122,18 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
     }
 }
 KEEL_SIMD void prefetch(const void *p) { _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0); }
-// To the second cache: what is not needed at once. Its misses hold up none of the first cache's.
+// Prefetches to the L2 cache, for data that is not needed at once. Such prefetches do not delay
+// misses of the L1 cache.
 KEEL_SIMD void prefetch_far(const void *p) {
     _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T1);
 }
 
-// e^x within 2 ulp; 0 below -104, infinity above 88.8, NaN for NaN.
+// e^x, accurate to 2 ulp. 0 below -104, infinity above 88.8, NaN for NaN.
 KEEL_SIMD F exp(F x) {
-    x = max(set1(-105.0f), min(set1(89.0f), x)); // the operand in second place survives as NaN
+    // max and min return the second operand if either is NaN
+    x = max(set1(-105.0f), min(set1(89.0f), x));
     const F n = round(mul(x, set1(1.44269504f)));
-    F r = fma(n, set1(-0.693359375f), x); // ln 2 in two parts
+    F r = fma(n, set1(-0.693359375f), x); // ln 2, split in two parts
     r = fma(n, set1(2.12194440e-4f), r);
     F p = set1(1.9875691500e-4f);
     p = fma(p, r, set1(1.3981999507e-3f));
@@ -140,7 +142,7 @@ KEEL_SIMD F exp(F x) {
     p = fma(p, r, set1(1.6666665459e-1f));
     p = fma(p, r, set1(5.0000001201e-1f));
     p = add(fma(mul(p, r), r, r), set1(1.0f));
-    // 2^n in two factors, so that subnormal results and n = 128 come out right
+    // 2^n as two factors, so that subnormal results and n = 128 are correct
     const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     const __m256i bias = _mm256_set1_epi32(127);
     const F first = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));

@@ -1,5 +1,5 @@
-// Primitives of sixteen floats: AVX-512 F, BW, VL, DQ. See simd_scalar.hpp for the contract. With
-// KEEL_CPU_EMULATED_AVX512 (a test build) the same code is compiled from narrower instructions.
+// Primitives of sixteen floats: AVX-512 F, BW, VL, DQ. simd_scalar.hpp is the contract. With
+// KEEL_CPU_EMULATED_AVX512 (a test build), the same code is compiled to narrower instructions.
 #pragma once
 
 #if defined(KEEL_CPU_EMULATED_AVX512)
@@ -12,7 +12,7 @@
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
 #define KEEL_UNROLL // see simd_neon.hpp
-// Files of kernels that have more than AVX-512 say so: the products differ.
+// Kernel files for sets beyond AVX-512 define a macro, because their products differ.
 #if defined(KEEL_CPU_VNNI)
 #define KEEL_ISA_NAMESPACE vnni
 #elif defined(KEEL_CPU_BF16)
@@ -123,11 +123,11 @@ KEEL_SIMD void reduce_add4(float *out, F a, F b, F c, F d) {
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)));
 }
 #if !defined(KEEL_CPU_EMULATED_AVX512)
-#define KEEL_REDUCE_ADD_4X4 // there is:
-// out[r * stride + j] = the sum of x[r][j]'s lanes. Halves, quarters and so on of two vectors are
-// added at once.
+#define KEEL_REDUCE_ADD_4X4 // this set has reduce_add4x4:
+// out[r * stride + j] = the sum of the lanes of x[r][j]. Halves, then quarters and so on, of two
+// vectors are added at once.
 KEEL_SIMD void reduce_add4x4(float *out, int64_t stride, const F (*x)[4]) {
-    F lanes[4]; // of key j: in 128-bit lane r four partial sums of row r
+    F lanes[4]; // for key j: 128-bit lane r has four partial sums of row r
     for (int j = 0; j < 4; ++j) {
         const F a = _mm512_add_ps(_mm512_shuffle_f32x4(x[0][j], x[1][j], 0x44),
                                   _mm512_shuffle_f32x4(x[0][j], x[1][j], 0xee));
@@ -166,7 +166,8 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
     }
 }
 KEEL_SIMD void prefetch(const void *p) { _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0); }
-// To the second cache: what is not needed at once. Its misses hold up none of the first cache's.
+// Prefetches to the L2 cache, for data that is not needed at once. Such prefetches do not delay
+// misses of the L1 cache.
 KEEL_SIMD void prefetch_far(const void *p) {
     _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T1);
 }

@@ -1,6 +1,6 @@
-// Primitives of eight floats, two NEON registers: what every ARM64 processor has. See
-// simd_scalar.hpp for the contract. A kernel file defines KEEL_ARM_LEVEL, the highest set that it
-// is compiled for; each has its own namespace.
+// Primitives of eight floats in two NEON registers, which every ARM64 processor has.
+// simd_scalar.hpp is the contract. A kernel file defines KEEL_ARM_LEVEL, the highest instruction
+// set for which it is compiled. Each level has its own namespace.
 #pragma once
 
 #include <arm_neon.h>
@@ -8,9 +8,9 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
-// Before every loop over the registers of a tile, the innermost ones too: left to itself GCC
-// unrolls some of them so late that the sums are kept in memory as well as in registers, and are
-// written there on each turn.
+// Put this before every loop over the registers of a tile, the innermost loops too. Without it, GCC
+// unrolls some loops so late that sums are kept in memory as well as in registers, and are stored
+// on each iteration.
 #if defined(__clang__)
 #define KEEL_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -65,7 +65,8 @@ KEEL_SIMD F sub(F x, F y) { return {vsubq_f32(x.a, y.a), vsubq_f32(x.b, y.b)}; }
 KEEL_SIMD F mul(F x, F y) { return {vmulq_f32(x.a, y.a), vmulq_f32(x.b, y.b)}; }
 KEEL_SIMD F div(F x, F y) { return {vdivq_f32(x.a, y.a), vdivq_f32(x.b, y.b)}; }
 KEEL_SIMD F fma(F x, F y, F z) { return {vfmaq_f32(z.a, x.a, y.a), vfmaq_f32(z.b, x.b, y.b)}; }
-// Not fmax and fmin: with a NaN the second operand is the answer, as it is elsewhere.
+// Not fmax and fmin: if an operand is NaN, the result must be the second operand, as in the other
+// sets.
 KEEL_SIMD F max(F x, F y) {
     return {vbslq_f32(vcgtq_f32(x.a, y.a), x.a, y.a), vbslq_f32(vcgtq_f32(x.b, y.b), x.b, y.b)};
 }
@@ -144,7 +145,7 @@ KEEL_SIMD void reduce_add4(float *out, F x, F y, F z, F w) {
     vst1q_f32(out, vpaddq_f32(first, second));
 }
 
-// Rows become columns: x[i] lane j goes to x[j] lane i.
+// Transposes: lane j of x[i] goes to lane i of x[j].
 KEEL_SIMD void transpose4(float32x4_t (&x)[4]) {
     const float64x2_t even = vreinterpretq_f64_f32(vtrn1q_f32(x[0], x[1])),
                       odd = vreinterpretq_f64_f32(vtrn2q_f32(x[0], x[1]));
@@ -155,7 +156,7 @@ KEEL_SIMD void transpose4(float32x4_t (&x)[4]) {
     x[2] = vreinterpretq_f32_f64(vtrn2q_f64(even, even2));
     x[3] = vreinterpretq_f32_f64(vtrn2q_f64(odd, odd2));
 }
-KEEL_SIMD void store_turned(const F *rows, float *dst, int64_t dst_stride) { // eight of them
+KEEL_SIMD void store_turned(const F *rows, float *dst, int64_t dst_stride) { // eight rows
     for (int half = 0; half < 2; ++half) {
         const F *r = rows + 4 * half;
         float32x4_t low[4] = {r[0].a, r[1].a, r[2].a, r[3].a},
@@ -174,10 +175,11 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
     store_turned(rows, dst, dst_stride);
 }
 KEEL_SIMD void prefetch(const void *p) { __builtin_prefetch(p); }
-// To the second cache: what is not needed at once. Its misses hold up none of the first cache's.
+// Prefetches to the L2 cache, for data that is not needed at once. Such prefetches do not delay
+// misses of the L1 cache.
 KEEL_SIMD void prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 
-// As in simd_avx2.hpp; here fmax and fmin let a NaN through.
+// As in simd_avx2.hpp. Here fmax and fmin pass a NaN on.
 KEEL_SIMD float32x4_t exp4(float32x4_t x) {
     x = vmaxq_f32(vdupq_n_f32(-105.0f), vminq_f32(vdupq_n_f32(89.0f), x));
     const float32x4_t n = vrndnq_f32(vmulq_f32(x, vdupq_n_f32(1.44269504f)));

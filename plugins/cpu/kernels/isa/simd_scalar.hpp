@@ -1,14 +1,14 @@
-// Primitives of one float, plain C++: what every processor runs, and what the wider sets must agree
-// with. Same names in each simd_*.hpp; included once per kernel file, inside no namespace. Every
-// function is internal to its file, so that code of one instruction set cannot be linked into
-// another's.
+// Primitives of one float in plain C++, for every processor. The wider sets must give the same
+// results. Each simd_*.hpp defines the same names. It is included once per kernel file, outside any
+// namespace. Every function is internal to its file, so that code of one instruction set cannot be
+// linked into the code of another.
 #pragma once
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-// Not always_inline as in the wider sets: loops over the lanes of an I, in the place of every call,
+// Not always_inline as in the wider sets. Inlining the loops over the lanes of an I at every call
 // took compilers minutes.
 #define KEEL_SIMD static inline __attribute__((unused))
 #define KEEL_UNROLL // see simd_neon.hpp
@@ -17,14 +17,14 @@
 namespace keel_cpu::scalar {
 
 using F = float;
-constexpr int W = 1; // floats in an F
+constexpr int W = 1; // number of floats in an F
 constexpr const char *isa_word = "scalar";
 
 KEEL_SIMD F set1(float x) { return x; }
 KEEL_SIMD F zero() { return 0.0f; }
 KEEL_SIMD F load(const float *p) { return *p; }
 KEEL_SIMD void store(float *p, F x) { *p = x; }
-// The first n < W floats, zeros behind; of no use here, where W is 1.
+// The first n < W floats, followed by zeros. Not needed here, because W is 1.
 KEEL_SIMD F load_n(const float *p, int64_t n) { return n > 0 ? *p : 0.0f; }
 KEEL_SIMD void store_n(float *p, F x, int64_t n) {
     if (n > 0) *p = x;
@@ -40,18 +40,18 @@ KEEL_SIMD F abs(F a) { return fabsf(a); }
 KEEL_SIMD F round(F a) { return rintf(a); } // to nearest, ties to even
 KEEL_SIMD float reduce_add(F a) { return a; }
 KEEL_SIMD float reduce_max(F a) { return a; }
-// All ones where x is not NaN is true for every lane.
+// any_nan: whether any lane is NaN.
 KEEL_SIMD bool any_nan(F a) { return a != a; }
 
 KEEL_SIMD float f16_to_f32(uint16_t h) {
     const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16, rest = h & 0x7fffu;
     uint32_t bits;
     float f;
-    if (rest >= 0x7c00u) { // infinity, NaN (made quiet)
+    if (rest >= 0x7c00u) { // infinity or NaN (made quiet)
         bits = sign | 0x7f800000u | (rest & 0x3ffu) << 13 | (rest > 0x7c00u ? 0x400000u : 0u);
     } else if (rest >= 0x400u) {
         bits = sign | ((rest << 13) + 0x38000000u);
-    } else { // zero and subnormal: rest * 2^-24
+    } else { // zero or subnormal: rest * 2^-24
         f = static_cast<float>(rest) * 5.9604644775390625e-8f;
         memcpy(&bits, &f, 4);
         bits |= sign;
@@ -66,11 +66,11 @@ KEEL_SIMD uint16_t f32_to_f16(float f) { // to nearest even
     const uint32_t sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
     // NaN
     if (rest > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
-    if (rest >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u); // beyond 65504
+    if (rest >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u); // above 65504
     if (rest >= 0x38800000u)
         return static_cast<uint16_t>(sign |
                                      ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13));
-    float magnitude; // subnormal: adding 0.5 lets the FPU round at 2^-24
+    float magnitude; // subnormal: adding 0.5 makes the FPU round at 2^-24
     memcpy(&magnitude, &rest, 4);
     magnitude += 0.5f;
     uint32_t sum;
@@ -98,11 +98,11 @@ KEEL_SIMD F load_i8(const int8_t *p) { return static_cast<float>(*p); }
 KEEL_SIMD void store_f16(uint16_t *p, F x) { *p = f32_to_f16(x); }
 KEEL_SIMD void store_bf16(uint16_t *p, F x) { *p = f32_to_bf16(x); }
 
-// W codes of q4_0, less 8: the low or the high nibbles of W bytes.
+// W codes of q4_0, minus 8: the low or high nibbles of W bytes.
 KEEL_SIMD F load_nibbles(const uint8_t *p, bool high) {
     return static_cast<float>((high ? *p >> 4 : *p & 15) - 8);
 }
-// The sums of four vectors to out[0..3].
+// Stores the sums of four vectors to out[0..3].
 KEEL_SIMD void reduce_add4(float *out, F a, F b, F c, F d) {
     out[0] = a, out[1] = b, out[2] = c, out[3] = d;
 }
@@ -112,7 +112,8 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
         for (int c = 0; c < 8; ++c) dst[c * dst_stride + r] = src[r * src_stride + c];
 }
 KEEL_SIMD void prefetch(const void *p) { __builtin_prefetch(p); }
-// To the second cache: what is not needed at once. Its misses hold up none of the first cache's.
+// Prefetches to the L2 cache, for data that is not needed at once. Such prefetches do not delay
+// misses of the L1 cache.
 KEEL_SIMD void prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 
 KEEL_SIMD F exp(F x) { return expf(x); }

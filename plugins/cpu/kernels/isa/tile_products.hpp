@@ -1,6 +1,6 @@
-// Products of two by two tiles, of which matmul and attention consist alike: one or two blocks of
-// 16 rows of x with one or two panels of 16 columns, 32 deep an instruction. Tiles 0 to 3: sums,
-// [block of x][panel]. 4, 5: x. 6, 7: panels.
+// Products of two by two tiles, which matmul and attention share: one or two blocks of 16 rows of x
+// with one or two panels of 16 columns. An instruction multiplies over a depth of 32. Tiles 0 to 3:
+// sums, [block of x][panel]. Tiles 4, 5: x. Tiles 6, 7: panels.
 #pragma once
 
 #include "cpu/kernels/isa/bf16_pairs.hpp"
@@ -8,7 +8,7 @@
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// rows_0, rows_1: of the two blocks of x, 16 at most; 0: there is no second one.
+// rows_0, rows_1: rows of the two blocks of x, at most 16. rows_1 is 0 if there is no second block.
 static inline void configure_products(int64_t rows_0, int64_t rows_1) {
     TileConfig config = {};
     config.palette = 1;
@@ -22,7 +22,7 @@ static inline void configure_products(int64_t rows_0, int64_t rows_1) {
     tiles_configure(config);
 }
 
-// What a tile of sums begins with: what lies at `at`, `stride` bytes from row to row, or zeros.
+// Start values of a tile of sums: the memory at `at`, `stride` bytes from row to row, or zeros.
 #define KEEL_BEGIN_SUMS(tile, from_memory, at, stride)                                             \
     do {                                                                                           \
         if (from_memory)                                                                           \
@@ -31,9 +31,9 @@ static inline void configure_products(int64_t rows_0, int64_t rows_1) {
             KEEL_TILE_ZERO(tile);                                                                  \
     } while (false)
 
-// Adds the products of M blocks of x with N panels over n times 32 columns to the sums in the
-// tiles. Passing: the panels come from the second cache, and x is to stay in the first.
-// meanwhile(i) runs beside the products of the 32 columns i.
+// Adds the products of M blocks of x with N panels, over n times 32 columns, to the sums in the
+// tiles. Passing: the panels come from the L2 cache, and x should stay in the L1 cache.
+// meanwhile(i) runs during the products of columns 32 i..
 template <int M, int N, bool Passing, class Meanwhile>
 KEEL_SIMD void add_tile_products(const uint16_t *x0, const uint16_t *x1, const uint16_t *w0,
                                  const uint16_t *w1, int64_t n, const Meanwhile &meanwhile) {

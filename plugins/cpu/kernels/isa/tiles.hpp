@@ -1,6 +1,7 @@
-// The tile registers of AMX, or in the test build their emulation: eight of at most 16 rows of 64
-// bytes. Tiles are named by literals: they are part of the instruction. Between tiles_configure()
-// and tiles_release() a thread uses them; nothing else of this plugin runs on it meanwhile.
+// The tile registers of AMX, or their emulation in the test build: eight tiles of at most 16 rows
+// of 64 bytes. Tile numbers must be literals, because they are part of the instruction. A thread
+// may use tiles between tiles_configure() and tiles_release(). No other code of this plugin runs on
+// the thread in that time.
 #pragma once
 
 #include <stdint.h>
@@ -20,20 +21,20 @@
 #include <immintrin.h>
 #define KEEL_TILE_ZERO(t) _tile_zero(t)
 #define KEEL_TILE_LOAD(t, p, stride) _tile_loadd(t, p, stride)
-// What passes by once does not drive from the first cache what is read again and again: a quarter
-// faster where it comes from the second.
+// Loads data that is used once, so that it does not evict repeatedly used data from the L1 cache.
+// This is a quarter faster if the data comes from the L2 cache.
 #define KEEL_TILE_LOAD_PASSING(t, p, stride) _tile_stream_loadd(t, p, stride)
 #define KEEL_TILE_STORE(t, p, stride) _tile_stored(t, p, stride)
-#define KEEL_TILE_DOT_BF16(c, a, b) _tile_dpbf16ps(c, a, b) // c += a * b, b in pairs of rows
-// GCC 12's loads and stores of tiles do not say that they touch memory: nothing may be moved past
-// these.
+#define KEEL_TILE_DOT_BF16(c, a, b) _tile_dpbf16ps(c, a, b) // c += a * b, with b in pairs of rows
+// GCC 12's loads and stores of tiles do not declare that they access memory. The fence keeps the
+// compiler from moving other accesses past them.
 #define KEEL_TILES_FENCE() __asm__ volatile("" ::: "memory")
 
 #endif
 
 namespace keel_cpu {
 
-// What LDTILECFG reads.
+// The operand of LDTILECFG.
 struct alignas(64) TileConfig {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
@@ -45,7 +46,8 @@ static inline void tiles_configure(const TileConfig &config) {
 #if defined(KEEL_CPU_EMULATED_AVX512)
     tiles_emulated::configure(&config);
 #else
-    __asm__ volatile("" ::"r"(&config) : "memory"); // GCC 12 may drop what was stored to it
+    // otherwise GCC 12 may drop the stores to config
+    __asm__ volatile("" ::"r"(&config) : "memory");
     _tile_loadconfig(&config);
 #endif
 }

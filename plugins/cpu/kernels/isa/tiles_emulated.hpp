@@ -1,5 +1,5 @@
-// AMX's tiles in plain C++, for tests on machines without: shapes as configured, bf16 products as
-// TDPBF16PS makes them. Never part of the shipped plugin.
+// The tiles of AMX in plain C++, for tests on machines without AMX: shapes as configured, bf16
+// products with the rounding of TDPBF16PS. Not part of the shipped plugin.
 #pragma once
 
 #include <math.h>
@@ -21,14 +21,14 @@ inline Registers &registers() {
     return r;
 }
 
-// What the processor answers with an exception is a NaN in every sum here: no test passes over it.
+// If the processor would raise an exception, every sum becomes NaN, so that a test fails.
 inline Tile &tile_of(int t) {
     Tile &tile = registers().tile[t];
     if (tile.rows == 0 || tile.row_bytes == 0) memset(tile.data, 0xff, sizeof tile.data);
     return tile;
 }
 
-// NULL: released.
+// NULL releases the tiles.
 inline void configure(const void *config) {
     Registers &r = registers();
     memset(&r, 0, sizeof r); // loading a configuration clears all tiles
@@ -75,8 +75,8 @@ inline float bf16_value(const uint8_t *p) {
     return without_denormals(f);
 }
 
-// c += a * b: the even and the odd columns of a have sums of their own, each product added with one
-// rounding to nearest even, and what is too small for a normal number is zero on both sides.
+// c += a * b. The even and the odd columns of a have separate sums. Each product is added with one
+// rounding to nearest even. Subnormal inputs and results count as zero.
 inline void dot_bf16(int c, int a, int b) {
     Tile &sums = tile_of(c);
     const Tile &left = tile_of(a), &right = tile_of(b);

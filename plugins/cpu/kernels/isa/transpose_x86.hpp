@@ -1,5 +1,5 @@
-// Eight rows of eight floats, transposed: for unpacking row-major weights to panels. Included once
-// per instruction set, after its simd_*.hpp.
+// Transposes eight rows of eight floats, to unpack row-major weights into panels. Included once per
+// instruction set, after its simd_*.hpp.
 #include "cpu/kernels/tables.hpp"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
