@@ -154,7 +154,7 @@ TEST_CASE(
     rig.model.geometry.layers = 99; // then it has a least budget
     HostServices::drop_error();
     CHECK(rig.create(KEEL_PREFIX(keel_policy_needs, projection)) == KEEL_E_VERSION);
-    CHECK_THAT(PolicyRun::error(), Contains("the host is too old"));
+    CHECK_THAT(PolicyRun::error(), Contains("this Keel is too old for the plugin"));
     CHECK(alive == 0);
     rig.model.geometry.h.abi_version = (KEEL_ABI_MAJOR + 1) << 16;
     CHECK(rig.create() == KEEL_E_VERSION);

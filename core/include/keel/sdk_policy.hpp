@@ -393,8 +393,8 @@ void hand_over(Needs *out, const Needs &mine) {
     for (size_t i = out->h.struct_size; i < sizeof mine; ++i) {
         if (bytes[i] == 0) continue;
         throw Failure(KEEL_E_VERSION,
-                      "the host is too old: it reads %u bytes of what the plugin needs, byte %zu "
-                      "says something",
+                      "this Keel is too old for the plugin: its struct has %u bytes, the plugin "
+                      "sets byte %zu; update Keel, or build the plugin with its headers",
                       static_cast<unsigned>(out->h.struct_size), i);
     }
     keel_emit(out, &mine, sizeof mine);
