@@ -90,7 +90,9 @@ TEST_CASE("the experiment of all policies runs") {
     CHECK(summary.dump().find("kvzip") != std::string::npos);
     CHECK(std::filesystem::file_size(std::filesystem::path(out) / "report.html") > 10'000);
     for (const json &c : summary.at("contrasts")) {
-        const bool of_sweep = c.at("a").get<std::string>().ends_with("_sweep");
-        CHECK(c.at("family").get<std::string>().ends_with("sweeps") == of_sweep);
+        const bool planned = c.at("planned");
+        CHECK(c.at("family") == (planned ? "planned" : "exploratory"));
+        if (c.at("a").get<std::string>().ends_with("_sweep")) CHECK_FALSE(planned);
+        if (planned) CHECK(c.at("metric") == "hit");
     }
 }
