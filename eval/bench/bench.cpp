@@ -253,7 +253,7 @@ class Bench {
         const SessionBatch::Stats stats_before = batch.stats();
         std::vector<std::unique_ptr<Session>> owned;
         std::vector<Session *> sessions;
-        // present and peak bytes of the sessions that have read their prompts
+        // Present and peak bytes of the sessions that have read their prompts.
         uint64_t held = 0, most = 0;
         for (size_t i = 0; i < n; ++i) {
             owned.push_back(batch.make_session());

@@ -84,7 +84,7 @@ struct BenchReport {
     uint64_t parameters = 0, weight_bytes_per_token = 0, weight_bytes = 0, kv_bytes_per_token = 0;
     uint64_t kv_window_bytes = 0; // the most bytes in layers that keep only their window
     keel_dtype key_dtype = KEEL_DTYPE_NONE, value_dtype = KEEL_DTYPE_NONE;
-    // planned ops, those of the cache included, that do not run on the backend itself
+    // Planned ops, those of the cache included, that do not run on the backend itself.
     uint64_t fallbacks = 0;
     double load_seconds = 0;
     uint64_t peak_resident_bytes = 0;

@@ -34,7 +34,7 @@ struct OpTotal {
     bool f32_peak_limits = false;            // as the function f32_peak_limits() returns it
 
     double flops() const { return seconds > 0 ? flop / seconds : 0; } // operations per second
-    // bytes per second
+    // Bytes per second.
     double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
 };
 

@@ -12,7 +12,7 @@ namespace keel {
 
 struct CompareOptions {
     std::vector<int32_t> prompt; // at least one token
-    // decode steps after the prompt, with the greedy tokens of the second pipeline
+    // Decode steps after the prompt, with the greedy tokens of the second pipeline.
     int64_t steps = 8;
     // After each op, overwrite the first pipeline's outputs with the second's. Then every op is
     // judged on equal inputs.

@@ -20,9 +20,9 @@ class OpJudge {
             CompareReport &report);
 
     void begin_step(const std::string &name);
-    // after an op of the second pipeline
+    // After an op of the second pipeline.
     void record(const PlannedOp &op, const keel_op_args *args);
-    // before an op of the first pipeline
+    // Before an op of the first pipeline.
     void before(const PlannedOp &op, const keel_op_args *args);
     void after(const PlannedOp &op, const keel_op_args *args);
     void end_step(); // throws Error(input) if only one pipeline had some op

@@ -11,7 +11,7 @@ struct OpDifference {
     // At least one backend trades exactness for speed: its parameter `compute` is "fast".
     bool fast = false;
     keel_dtype weight_a = KEEL_DTYPE_NONE, weight_b = KEEL_DTYPE_NONE; // for matmul and embed
-    // the coarser of the dtypes of K and V
+    // The coarser of the dtypes of K and V.
     keel_dtype kv_a = KEEL_DTYPE_NONE, kv_b = KEEL_DTYPE_NONE;
 };
 

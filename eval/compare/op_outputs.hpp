@@ -11,7 +11,7 @@ namespace keel {
 // The values that a call of an op wrote.
 struct OpOutput {
     TensorValues values;
-    // these are rows of the cache, which are written through its view
+    // These are rows of the cache, which are written through its view.
     bool is_kv_row = false, is_key = false;
     // For each entry of the outermost dimension: the number of entries of the next dimension that
     // have a meaning. Empty: all.

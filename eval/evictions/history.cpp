@@ -65,8 +65,8 @@ void read_heads(const JsonNode &record, LogLine &line) {
     }
 }
 
-// min, quartiles and max of the scores. Nothing if one is null, because infinities are written as
-// null.
+// The minimum, quartiles and maximum of the scores. Nothing if one is null, because infinities are
+// written as null.
 std::optional<std::array<double, 5>> read_scores(const JsonNode &scores) {
     std::array<double, 5> values{};
     constexpr std::array<const char *, 5> keys = {"min", "p25", "median", "p75", "max"};

@@ -10,7 +10,7 @@ struct Page {
     std::string title;
     std::string_view mark; // "<meta name=generator ...>"; tells the page from a user's own file
     std::string data;      // JSON, which the scripts find in `data`
-    // the page's own script; it uses page.js, table.js and charts.js of this folder
+    // The page's own script; it uses page.js, table.js and charts.js of this folder.
     std::string_view script;
     std::string text; // shown instead if the browser runs no scripts
 };

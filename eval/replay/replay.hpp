@@ -13,7 +13,7 @@
 namespace keel {
 
 struct ReplayOptions {
-    // one bound for all outputs, instead of the table's (op_bounds.hpp)
+    // One bound for all outputs, instead of the table's (op_bounds.hpp).
     std::optional<double> bound;
     bool fast = false; // the backend trades exactness for speed: its parameter `compute` is "fast"
 };

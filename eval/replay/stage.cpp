@@ -66,7 +66,7 @@ OpStage::OpStage(const SavedOp &saved, const SavedWeight &weight, std::shared_pt
     if (weight.dtype != KEEL_DTYPE_NONE) {
         const SavedTensor &x = saved.need("in", saved.op == KEEL_OP_EMBED ? "ids" : "x");
         WeightSource source;
-        // the weight outlives this object
+        // The weight outlives this object.
         source.keep_alive = std::shared_ptr<const void>(&weight, [](const void *) {});
         source.mapping = weight.bytes.data();
         source.mapping_bytes = weight.bytes.size();

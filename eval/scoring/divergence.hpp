@@ -28,7 +28,7 @@ struct DivergenceReport {
     std::vector<Quantile> quantiles; // of kl: median, 90%, 99%
     double kl_max = 0;
     Estimate same_top; // share of tokens for which both have the same most likely token
-    // log p of the true token: first minus reference. Below 0 the first is worse.
+    // Log p of the true token: first minus reference. Below 0 the first is worse.
     Estimate delta_log_p;
     Estimate nll, nll_ref;
     double seconds = 0;

@@ -150,7 +150,7 @@ void ScoringWalk::make_windows() {
     const auto front = static_cast<int64_t>(begin_tokens());
     const ScoringOptions &o = options_;
     if (o.prefix > 0) {
-        // the first token of the continuation is not scored
+        // The first token of the continuation is not scored.
         const int64_t before = o.prefix - front + 1;
         const int64_t length = before + o.continuation;
         if (length > n)

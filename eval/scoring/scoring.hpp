@@ -37,7 +37,7 @@ struct ScoringOptions {
     // continuation many if all policies evict only at the prompt's end, else 1.
     int64_t step = 0;
     int64_t max_tokens = 0; // the most tokens of the text; 0: all
-    // begin each window with the token that begins a text, if the tokenizer does so
+    // Begin each window with the token that begins a text, if the tokenizer does so.
     bool bos = true;
     Progress progress; // stage "scoring", in fed tokens; may throw to stop
 };

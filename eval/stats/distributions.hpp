@@ -7,7 +7,7 @@
 namespace keel {
 
 double normal_cdf(double x);
-// p is in (0, 1); else the result is -inf or inf.
+// P is in (0, 1); else the result is -inf or inf.
 double normal_quantile(double p);
 
 // Student's t distribution with `freedom` > 0 degrees of freedom.

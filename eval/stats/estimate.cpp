@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t fewest_blocks = 16;
 constexpr size_t most_resamples = 1000, fewest_resamples = 100;
-// the most values in all resamples together, which takes about a second
+// The most values in all resamples together, which takes about a second.
 constexpr size_t resampled_values = 20'000'000;
 
 } // namespace

@@ -23,7 +23,7 @@ class PairedRateInference : public Inference {
     Interval at_tail(double tail) const override;
 
   private:
-    // nearly normal if `difference` is true; it falls as `difference` rises
+    // Nearly normal if `difference` is true; it falls as `difference` rises.
     double score(double difference) const;
     double first_only_, second_only_, total_;
 };

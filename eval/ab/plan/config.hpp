@@ -57,7 +57,7 @@ enum class AbAnswerMetric {
     substring_any, // 1 if it contains one of the expected answers
     // 1 if it equals one of the expected answers, ignoring case, punctuation, articles and spaces.
     exact,
-    // The best F1 over words with one of the expected answers (LongBench's QA).
+    // The highest F1 over words of the answer and an expected answer (LongBench's QA).
     f1,
 };
 const char *ab_answer_metric_name(AbAnswerMetric metric);
@@ -85,7 +85,7 @@ struct AbTask {
     // passkey: number of places of the needle, spread evenly from the beginning to the end.
     int64_t depths = 0;
     int64_t questions = 0; // facts: the most questions for a document, 0: all
-    // passkey, facts: the file of the filler text. Empty: heldout.txt in the model's folder.
+    // Passkey, facts: the file of the filler text. Empty: heldout.txt in the model's folder.
     std::filesystem::path filler;
     std::filesystem::path text; // continuation: the text that is predicted
     // continuation: `prefix` tokens are read before the eviction, `score` tokens are scored after
@@ -94,7 +94,7 @@ struct AbTask {
     int64_t documents = 0;                                 // continuation: stretches of the text
     std::filesystem::path path;                            // jsonl
     AbAnswerMetric metric = AbAnswerMetric::substring_all; // jsonl
-    // jsonl lines with a context: "{context}...{input}...".
+    // Jsonl lines with a context: "{context}...{input}...".
     std::string prompt;
     int64_t max_tokens = 0;  // jsonl: the most tokens of an answer
     std::vector<int64_t> at; // speed (`depths`): tokens in the cache at the start of decoding

@@ -66,7 +66,7 @@ std::string own_label(const pipeline::BudgetSection &b) {
         break;
     case pipeline::BudgetKind::ratio: budget = {AbBudgetUnit::ratio, b.ratio->value(), {}}; break;
     case pipeline::BudgetKind::mib: budget = {AbBudgetUnit::mib, b.mib->value(), {}}; break;
-    // the policy's own, for example a window in its params
+    // The policy's own, for example a window in its params.
     case pipeline::BudgetKind::none: return "own";
     }
     return budget.label();
@@ -158,8 +158,8 @@ class Resolver {
                          who, key));
     }
 
-    // Refuses keys that the arm changes in the base and that an experiment does not use. `pin` is
-    // refused in the base too, because an experiment cannot keep its promise.
+    // Refuses an arm's changes of keys that an experiment does not use. `generation.pin` is refused
+    // in the base too, because an experiment does not do what it promises.
     void check_used(const PipelineConfig &config, const AbArmEntry &arm) const {
         const std::string who = fmt::format("arm '{}': ", arm.name);
         if (!config.generation.pin->empty())
@@ -289,8 +289,7 @@ class Resolver {
         e_.differences.push_back(text.empty() ? "the base pipeline" : text);
     }
 
-    // The hash covers all that the results depend on. It does not cover statistics, output and
-    // contrasts. For a file it covers the contents, not the path.
+    // The parameters of a pipeline's plugins that are paths of files.
     static std::vector<pipeline::RawParam *> path_params_of(PipelineConfig &config) {
         std::vector<pipeline::RawParam *> all;
         const auto add = [&](pipeline::PluginSection &section, keel_plugin_kind kind) {
@@ -303,6 +302,8 @@ class Resolver {
         return all;
     }
 
+    // Everything on which the results depend, as text. Statistics, output and contrasts are not in
+    // it. A file counts by its contents, not by its path.
     std::string hashed_text() const {
         std::string text = fmt::format("reference {}\n", e_.config.reference);
         if (e_.config.batch > 1) text += fmt::format("batch {}\n", e_.config.batch);
@@ -341,7 +342,7 @@ class Resolver {
     AbExperiment e_;
     YamlNode base_;
     PipelineConfig base_config_;
-    // as in AbExperiment::libraries
+    // As in AbExperiment::libraries.
     std::map<fs::path, std::pair<std::string, std::string>> libraries_;
 };
 

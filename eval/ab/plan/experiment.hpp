@@ -53,7 +53,7 @@ struct AbExperiment {
 struct AbResolveOptions {
     // Changes of the base pipeline, as --set takes them. The arms are merged over the changed base.
     std::vector<std::string> sets;
-    std::string circumstances; // version and commit: they distinguish runs of one experiment
+    std::string circumstances; // version and commit of the program; a part of `hash`
     std::shared_ptr<HostServices> host;
 };
 

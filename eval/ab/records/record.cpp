@@ -66,7 +66,7 @@ class Lines {
     }
 
     const std::string &name() const noexcept { return name_; }
-    // number of the line that was read last, from 1
+    // Number of the line that was read last, from 1.
     uint64_t number() const noexcept { return number_; }
     uint64_t bytes() const noexcept { return bytes_; } // bytes of all complete lines so far
     bool tail() const noexcept { return tail_; }

@@ -72,7 +72,7 @@ class Writer {
                 row(w.arm, w.budget, w.protocol, w.task, w.text);
         });
         list("notes", true, [&] { put(notes_); });
-        // last, because all names are known by then
+        // Last, because all names are known by then.
         list("names", true, [&] { put(texts_.list()); });
         out_.end_object();
         return out_.take();

@@ -108,7 +108,7 @@ class AbArms {
     };
     struct Base {
         std::unique_ptr<Pipeline> pipeline; // its policy keeps all
-        // of the runs that share no prefill; NULL until it is needed
+        // Of the runs that share no prefill; NULL until it is needed.
         std::unique_ptr<SessionBatch> batch;
         std::vector<Group> groups;
     };

@@ -107,7 +107,7 @@ AbCost AbRunner::cost() {
     const double begin = ab_seconds();
     warm_up();
     for (const Task &task : tasks_) {
-        // whole batches
+        // `whole`: at least `few` documents, in whole batches.
         const size_t whole = (few + task.at_once - 1) / task.at_once * task.at_once,
                      sampled = std::min(task.documents, whole);
         cost.counted_by_sample = cost.counted_by_sample || (task.items && sampled < task.documents);

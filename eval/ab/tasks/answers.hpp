@@ -16,8 +16,8 @@ double ab_answer_score(AbAnswerMetric metric, std::string_view answer,
 // case, punctuation and articles. Other words may stand before and after them.
 bool ab_contains_words(std::string_view answer, std::span<const std::string> expected);
 
-// The first sentence of the first line. The recall documents end answers like this: " 12345.
-// What" gives "12345".
+// The first sentence of the first line, because the recall documents end answers with a full stop:
+// " 12345.\nWhat" gives "12345".
 std::string ab_first_sentence(std::string_view answer);
 
 } // namespace keel

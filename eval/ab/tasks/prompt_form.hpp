@@ -24,7 +24,7 @@ struct AbPromptTokens {
     std::vector<int32_t> context;  // with everything before the context
     std::vector<int32_t> question; // at least one token
     std::vector<int32_t> opening;  // the end of the user's turn, and the first words of the answer
-    // the parts have other tokens if they are encoded as one text
+    // The parts have other tokens if they are encoded as one text.
     bool split_changes_tokens = false;
 };
 

@@ -31,7 +31,7 @@ struct AbUnit {
     // Instead of questions: the tokens that follow in the text. All but the last are fed, all but
     // the first are scored.
     std::vector<int32_t> continuation;
-    // context and question have other tokens if they are encoded as one text
+    // Context and question have other tokens if they are encoded as one text.
     bool split_changes_tokens = false;
 };
 
@@ -61,7 +61,7 @@ class AbTaskItems {
     virtual std::string clean(const std::string &answer) const {
         return answer;
     } // as it is compared and recorded
-    // true if the answer so far is complete
+    // True if the answer so far is complete.
     virtual bool ends(const std::string &) const { return false; }
 };
 

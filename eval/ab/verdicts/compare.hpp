@@ -29,10 +29,10 @@ struct AbComparison {
     std::vector<std::string> notes; // cells and items that only one of them has, different models
     uint64_t decided = 0;           // contrasts that decide
     uint64_t worse = 0;             // of these, shown to be worse by more than the margin
-    // of these, shown neither to be worse by more than the margin nor to be non-inferior
+    // Of these, shown neither to be worse by more than the margin nor to be non-inferior.
     uint64_t unproven = 0;
     uint64_t lost = 0; // cells of the first experiment that are missing in the second
-    // items of the first experiment that are missing in cells that both have
+    // Items of the first experiment that are missing in cells that both have.
     uint64_t lost_items = 0;
     bool strict = false;
 

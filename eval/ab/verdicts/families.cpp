@@ -188,7 +188,7 @@ void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &s) 
     for (const auto &family : families) settle_family(family.second, s);
     for (AbContrast &c : contrasts) {
         c.verdict = verdict_of(c, 1 - s.confidence);
-        // An effect that was measured but not shown is not below the detectable effect.
+        // `detectable` is never below an effect that was measured but not shown.
         if (c.detectable && c.verdict == AbVerdict::not_distinguishable)
             c.detectable = std::max(*c.detectable, std::abs(c.effect));
         if (c.planned && c.is_equal_rerun) c.within_margin = c.non_inferior = true;

@@ -23,7 +23,7 @@ class AbNoise {
     // is 0 if all are equal to the bit. Times and rates, which differ in every run: the end of the
     // difference's interval that is farther from 0. 0 if nothing was run twice.
     double of(const AbContrast &contrast) const;
-    // the second run against the first
+    // The second run against the first.
     const std::vector<AbContrast> &contrasts() const { return contrasts_; }
 
   private:

@@ -38,7 +38,7 @@ struct BenchMatrix {
     std::vector<int64_t> lengths;    // of the prompt, and of the cache before decoding
     std::vector<SourceLocation> length_places; // the place of each length
     int64_t decode = 64, repeat = 3;
-    // numbers of sequences that decode together; each run measures all
+    // Numbers of sequences that decode together; each run measures all.
     std::vector<int64_t> sequences = {1};
     std::optional<int64_t> probe_mib;
     std::vector<MatrixSet> sets; // settings of all runs; those of the choices come after them

@@ -11,7 +11,7 @@ namespace keel {
 // A rate with the range of its rounds.
 struct BenchRate {
     double median = 0, min = 0, max = 0;
-    // share of the machine's limit, which was measured in the same round
+    // Share of the machine's limit, which was measured in the same round.
     std::optional<double> share;
 };
 
