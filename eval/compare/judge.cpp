@@ -60,8 +60,8 @@ void OpJudge::before(const PlannedOp &op, const keel_op_args *args) {
 
 void OpJudge::after(const PlannedOp &op, const keel_op_args *args) {
     if (moves_blocks(op)) return;
-    // An additional op. end_step() reports it, unless it only looks again at numbers that are not
-    // finite.
+    // An additional op. end_step() reports it, not this function: it may be of a second pass that
+    // looks for the op with numbers that are not finite, and such a pass ends with its own error.
     if (next_ >= records_.size()) {
         if (surplus_.empty()) surplus_ = op.label();
         return;

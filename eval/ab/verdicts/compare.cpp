@@ -82,11 +82,11 @@ bool is_same(const AbCell &first, const AbCell *second, const AbNames &names) {
     return !pairs.a.empty() && pairs.only_a + pairs.only_b == 0 && pairs.a == pairs.b;
 }
 
-// Finds the contrasts that are equal reruns. Equal hits alone prove nothing, because 20 equal hits
-// are likely by chance. nll, kld and perplexities show any difference in the computation. If all of
-// these are equal to the bit for an arm at a budget, its other equal contrasts are also equal
-// reruns. If one program ran one experiment twice (same_config), it is enough that all quality
-// numbers of all cells are equal, whether the options select them or not.
+// Finds the contrasts that are equal reruns. Equal hits alone prove nothing, because
+// different computations may give the same hits. nll, kld and perplexities show any difference in
+// the computation. If all of these are equal to the bit for an arm at a budget, its other equal
+// contrasts are also equal reruns. If one program ran one experiment twice (same_config), it is
+// enough that all quality numbers of all cells are equal, whether the options select them or not.
 void find_equal_reruns(AbComparison &comparison, const AbTable &before, const Cells &after,
                        const AbNames &names) {
     if (!comparison.same_experiment) return;
