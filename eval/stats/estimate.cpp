@@ -51,7 +51,7 @@ std::vector<size_t> even_blocks(size_t count, size_t preferred) {
     const size_t length =
         std::clamp<size_t>(count / fewest_blocks, 1, std::max<size_t>(preferred, 1));
     std::vector<size_t> blocks(count / length, length);
-    // The remaining numbers are given to the first blocks, one each.
+    // The remaining numbers are given to the blocks, one each, from the first block on.
     for (size_t i = 0, left = count % length; left > 0; --left, ++i) ++blocks[i % blocks.size()];
     return blocks;
 }
