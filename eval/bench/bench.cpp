@@ -19,7 +19,7 @@ double seconds_since(Clock::time_point start) {
     return std::max(std::chrono::duration<double>(Clock::now() - start).count(), 1e-9);
 }
 
-// Bytes of K and V in use: what the attention of a decode step reads.
+// Bytes of K and V in the slots in use. The attention of a decode step reads them.
 uint64_t kv_in_use(const KvCache &cache) {
     const KvShape &shape = cache.shape();
     const uint64_t slot = keel_dtype_row_bytes(shape.key_dtype, shape.head_dim) +
@@ -140,7 +140,7 @@ class Bench {
         if (bytes == 0) return;
         require_memory(bytes, "the bandwidth probe", "give it a smaller buffer, or none", memory);
         probe_ = std::make_unique<BandwidthProbe>(team, bytes);
-        if (probe_->bytes() == 0) { // smaller than a unit per thread
+        if (probe_->bytes() == 0) { // less than one unit per thread
             probe_.reset();
             return;
         }
@@ -154,8 +154,8 @@ class Bench {
         report_.probe_bytes = probe_->bytes();
     }
 
-    // The first steps touch memory for the first time, and make what is made once: as much of it as
-    // a chunk of the longest prompt needs.
+    // The first steps touch memory for the first time and allocate buffers. The warm-up uses a
+    // prompt as long as the chunk of the longest prompt, so that the buffers are large enough.
     void warm_up() {
         int64_t most = 16;
         for (const int64_t tokens : options_.prefill)
@@ -189,7 +189,7 @@ class Bench {
         done_ += tokens;
         if (options_.progress)
             options_.progress("bench", static_cast<uint64_t>(done_), static_cast<uint64_t>(total_));
-        // A pressed Ctrl-C makes sessions stop early: what is measured then means nothing.
+        // After Ctrl-C sessions stop early, so the measured times mean nothing.
         if (pipeline_.host().cancelled()) throw_error(ErrorKind::runtime, "cancelled");
     }
 
@@ -229,7 +229,7 @@ class Bench {
         const auto start = Clock::now();
         for (int64_t i = 0; i < options_.decode; ++i) {
             session_.decode(ids_[static_cast<size_t>(before + i)]);
-            (void)session_.greedy(); // a token comes out of every step, as in a run
+            (void)session_.greedy(); // every step gives a token, as in a run
         }
         const double rate = static_cast<double>(options_.decode) / seconds_since(start);
         samples.kv_read = (kv_before + kv_in_use(session_.cache().caches())) / 2;
@@ -243,18 +243,18 @@ class Bench {
         return rate;
     }
 
-    // Tokens per second of all sequences.
+    // Returns the tokens per second of all sequences together.
     double decode_together(DecodeSamples &samples) {
         const auto n = static_cast<size_t>(samples.sequences);
         const int64_t before = bench_tokens_before(samples.depth);
-        if (!batch_)
-            batch_ = std::make_unique<SessionBatch>(
-                pipeline_); // its memory is used again, as session_'s is
+        // The batch is kept, so that its memory is used again, like that of session_.
+        if (!batch_) batch_ = std::make_unique<SessionBatch>(pipeline_);
         SessionBatch &batch = *batch_;
         const SessionBatch::Stats stats_before = batch.stats();
         std::vector<std::unique_ptr<Session>> owned;
         std::vector<Session *> sessions;
-        uint64_t held = 0, most = 0; // bytes now and peak, of the sessions whose prompts were read
+        // Present and peak bytes of the sessions that have read their prompts.
+        uint64_t held = 0, most = 0;
         for (size_t i = 0; i < n; ++i) {
             owned.push_back(batch.make_session());
             sessions.push_back(owned.back().get());
@@ -296,7 +296,7 @@ class Bench {
     int64_t longest_prefill() const {
         return *std::max_element(options_.prefill.begin(), options_.prefill.end());
     }
-    // Of one sequence; NULL: none is measured.
+    // The deepest decode with one sequence; NULL if none is measured.
     const DecodeSamples *deepest_decode() const {
         const DecodeSamples *deepest = nullptr;
         for (const DecodeSamples &samples : decode_)
@@ -340,7 +340,7 @@ class Bench {
         report_.ops.push_back(std::move(result));
     }
 
-    // Of a step.
+    // Bytes that one step reads: weights, K and V.
     double bytes_read(const DecodeSamples &samples) const {
         return static_cast<double>(pipeline_.engines().weight_bytes_per_token() + samples.kv_read);
     }
@@ -376,7 +376,7 @@ class Bench {
         report_.decode.push_back(std::move(result));
     }
 
-    // How many times as fast as one sequence: in each round they were measured one after the other.
+    // The speed-up over one sequence. Each round measures both, one after the other.
     std::optional<double> of_one(const DecodeSamples &samples) const {
         const auto one =
             std::find_if(decode_.begin(), decode_.end(), [&](const DecodeSamples &other) {
@@ -414,7 +414,8 @@ class Bench {
         r.repeat = options_.repeat;
         r.read_plain = Spread::of(plain_).median;
         r.read_prefetched = Spread::of(prefetched_).median;
-        // The probe's buffer is resident all the time; what came before it stands by itself.
+        // The probe's buffer stays resident, so its size is subtracted. The peak before the probe
+        // is measured apart.
         const uint64_t peak = peak_resident_bytes();
         r.peak_resident_bytes =
             std::max(peak_before_probe_, peak > r.probe_bytes ? peak - r.probe_bytes : 0);
@@ -423,15 +424,15 @@ class Bench {
     Pipeline &pipeline_;
     const BenchOptions &options_;
     Session session_;
-    std::unique_ptr<SessionBatch>
-        batch_; // of several sequences at once; NULL: none was measured yet
+    // For several sequences together; NULL until the first such measurement.
+    std::unique_ptr<SessionBatch> batch_;
     std::unique_ptr<BandwidthProbe> probe_;
     std::vector<int32_t> ids_;
-    std::vector<DecodeSamples> decode_; // by depth, then by sequences at once
+    std::vector<DecodeSamples> decode_; // by depth, then by number of sequences
     std::vector<double> plain_, prefetched_;
     int64_t done_ = 0, total_ = 0; // tokens
     uint64_t peak_before_probe_ = 0;
-    bool is_f32_ = true; // the f32 peak limits all products of a prompt
+    bool is_f32_ = true; // true: the f32 peak limits all matrix products of a prompt
     BenchReport report_;
 };
 

@@ -1,4 +1,4 @@
-// The tables of `keel bench` op by op.
+// The tables of `keel bench` for each op.
 #include "eval/bench/report.hpp"
 
 #include "eval/page/text_table.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of a limit that was measured and of work that was counted; else nothing can be said.
+// A share of a limit. Nothing if the limit was not measured or the work was not counted.
 std::optional<double> share(double value, double limit) {
     if (value <= 0 || limit <= 0) return std::nullopt;
     return value / limit;
@@ -21,7 +21,7 @@ std::optional<double> share(double value, double limit) {
 
 std::string giga_or_dash(double value) { return value > 0 ? rate_text(value / 1e9) : "-"; }
 
-// Of the f32 peak, if it is a limit of the op.
+// The share of the f32 peak, if this peak limits the op.
 std::optional<double> peak_share(const OpTotal &op, double peak) {
     return op.f32_peak_limits ? share(op.flops(), peak) : std::nullopt;
 }
@@ -39,7 +39,7 @@ OpTotal sum(const std::vector<OpTotal> &ops) {
     return all;
 }
 
-// Milliseconds are those of the whole prompt, or of a token.
+// The times in the table are of one pass: the whole prompt, or one token.
 double passes(const OpsResult &r) {
     return r.is_prefill ? 1 : static_cast<double>(std::max<int64_t>(r.tokens, 1));
 }

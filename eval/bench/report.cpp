@@ -17,7 +17,7 @@ using Row = std::vector<std::string>;
 std::string giga(double value) { return rate_text(value / 1e9); }
 
 std::string spread_text(const Spread &s) {
-    // One reading has no spread.
+    // A single reading has no spread.
     return s.median > 0 && s.samples.size() > 1
                ? fmt::format("+-{:.1f}%", 100 * s.deviation / s.median)
                : "-";
@@ -93,7 +93,7 @@ std::string decode_table(const BenchReport &r) {
     return aligned_table(rows);
 }
 
-// Several sequences in one step.
+// The table of steps with several sequences.
 std::string batch_table(const BenchReport &r) {
     std::vector<Row> rows{{"decode at once", "tokens/s", "spread", "range", "each", "x one",
                            "ms/step", "GB/s", "of read", "held", "most held", "submits", "waits"}};

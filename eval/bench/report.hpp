@@ -8,13 +8,13 @@
 
 namespace keel {
 
-// What a person reads: lines on the machine and the model, a table of the tests, a line on the
-// probes. `version` is the program's.
+// The text for the terminal: lines about the machine and the model, a table of the tests, and a
+// line about the probes. `version`: of the program.
 std::string bench_table(const BenchReport &report, std::string_view version);
-// The same and all samples, for programs. Rates are per second, sizes in bytes.
+// The same as JSON, with all samples. Rates are per second, sizes in bytes.
 nlohmann::ordered_json bench_json(const BenchReport &report, std::string_view version);
 
-// Parts of the two: BenchReport::ops. No ops: an empty text, an empty array.
+// The parts of both for BenchReport::ops. Without ops: an empty text, an empty array.
 std::string ops_tables(const BenchReport &report);
 nlohmann::ordered_json ops_json(const BenchReport &report);
 

@@ -10,8 +10,8 @@
 namespace keel {
 namespace {
 
-constexpr uint64_t record_bytes =
-    uint64_t{256} << 20;              // outputs of a step of the second pipeline, kept on the host
+// The most bytes of the outputs of one step of the second pipeline. They are kept on the host.
+constexpr uint64_t record_bytes = uint64_t{256} << 20;
 constexpr int64_t largest_chunk = 32; // tokens
 
 void require_same(const char *what, int64_t a, int64_t b) {
@@ -28,8 +28,8 @@ std::string value_text(const keel_param *p) {
     return p->type == KEEL_PARAM_FLOAT ? fmt::format("{}", p->f) : fmt::format("{}", p->i);
 }
 
-// Policies that choose otherwise keep other slots, and every op behind an eviction would differ for
-// that.
+// Policies with other parameters would keep other slots. Then every op after an eviction would
+// differ.
 void check_policies(const PolicyBinding &a, const PolicyBinding &b) {
     const auto check = [](const char *section, const BoundPlugin &x, const BoundPlugin &y) {
         if (x.library == nullptr || x.library != y.library) return;
@@ -111,7 +111,7 @@ std::string dtypes_of(Pipeline &p) {
                        key == value ? key : key + " and " + value);
 }
 
-// One more row of both: KL of the first from the second.
+// Adds a row of each pipeline: the KL divergence of the first from the second.
 void add_logits(CompareLogits &sums, std::span<const float> a, std::span<const float> b) {
     for (size_t i = 0; i < a.size(); ++i)
         sums.max_difference =
@@ -127,8 +127,8 @@ class Comparison {
     Comparison(Pipeline &a, Pipeline &b, const CompareOptions &options)
         : a_(a), b_(b), options_(options), judge_(a, b, options, report_), session_a_(a),
           session_b_(b) {
-        // Op by op the first computes with the second's numbers; how far it gets with its own is a
-        // run of its own.
+        // With `resync`, the first pipeline computes each op with the second's numbers. A separate
+        // session then measures the first with its own numbers.
         if (options.resync) free_ = std::make_unique<Session>(a);
     }
 
@@ -156,7 +156,7 @@ class Comparison {
             const int32_t id = next_;
             const auto feed = [&](Session &s) {
                 s.decode(id);
-                (void)s.greedy(); // argmax is an op like others
+                (void)s.greedy(); // argmax is an op too, so it is compared
             };
             step(fmt::format("decode of token {}", total + i), feed, true);
             progress(total + i + 1, total + options_.steps);
@@ -166,7 +166,8 @@ class Comparison {
     }
 
   private:
-    // The second first: what it computed is kept, and the first is held against it.
+    // The second pipeline runs first, and its outputs are kept. Then the first runs and is compared
+    // with them.
     template <typename Feed>
     void step(const std::string &name, const Feed &feed, bool with_logits) {
         judge_.begin_step(name);
@@ -208,7 +209,7 @@ class Comparison {
         next_ = most_likely(logits);
     }
 
-    // After the last op of a layer: compares the residual stream of the first with the second's.
+    // After the last op of a layer: compares the residual streams of both pipelines.
     void add_layer(const PlannedOp &op, const keel_op_args *args) {
         const keel_tensor *x = residual_after(op, args);
         if (x == nullptr || layer_ >= residuals_.size()) return;
@@ -219,7 +220,7 @@ class Comparison {
         sums.layer = op.tag().layer;
         for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
             const double d = static_cast<double>(a[i]) - b[i];
-            if (!std::isfinite(d)) continue; // the ops say where that comes from
+            if (!std::isfinite(d)) continue; // the comparison of ops finds the cause
             sums.squares += d * d;
             sums.scale += static_cast<double>(b[i]) * b[i];
             sums.largest = std::max(sums.largest, std::abs(d));
@@ -238,8 +239,8 @@ class Comparison {
     OpJudge judge_;
     Session session_a_, session_b_;
     std::unique_ptr<Session> free_;
-    std::vector<std::vector<float>> residuals_; // of the second's step, by layer
-    size_t layer_ = 0;                          // the first's place in them
+    std::vector<std::vector<float>> residuals_; // of the second's step, [layers]
+    size_t layer_ = 0;                          // the first's position in residuals_
     int32_t next_ = 0;                          // the second's most likely token
 };
 

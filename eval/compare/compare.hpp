@@ -12,48 +12,50 @@ namespace keel {
 
 struct CompareOptions {
     std::vector<int32_t> prompt; // at least one token
-    int64_t steps = 8;           // decoded behind it, with the second pipeline's greedy tokens
-    bool resync = true; // give the first the second's outputs after each op: every op is judged on
-                        // equal inputs
-    std::optional<double> bound; // for all ops, instead of the table's
-    std::optional<std::filesystem::path>
-        save;          // folder for the inputs of the first op beyond its bound; unset: not saved
-    Progress progress; // stage "compare", steps
+    // Decode steps after the prompt, with the greedy tokens of the second pipeline.
+    int64_t steps = 8;
+    // After each op, overwrite the first pipeline's outputs with the second's. Then every op is
+    // judged on equal inputs.
+    bool resync = true;
+    std::optional<double> bound; // one bound for all ops, instead of the table in op_bounds.cpp
+    // Folder for the inputs of the first op beyond its bound; unset: they are not saved.
+    std::optional<std::filesystem::path> save;
+    Progress progress; // stage "compare", in steps
 };
 
-// An element of an output that is further off than it may be.
+// The first element of an output whose error is beyond the bound.
 struct CompareFinding {
     std::string step;  // "prefill of tokens 0..31", "decode of token 40"
     std::string label; // "decode layer 3: down"
     std::optional<int64_t> layer;
     std::string op, kernel_a, kernel_b, tensor, place;
     double a = 0, b = 0, error = 0, bound = 0;
-    std::filesystem::path saved; // empty: not
+    std::filesystem::path saved; // empty: not saved
 };
 
-// One kind of op over all layers and steps.
+// All calls of one part of the model, over layers and steps.
 struct CompareRow {
-    std::string part; // "down": the label without step and layer
+    std::string part; // the op's label without step and layer: "down"
     std::string op, kernel_a, kernel_b;
-    uint64_t calls = 0, beyond = 0; // beyond: calls with an element beyond its bound
-    double worst = 0, bound = 0;    // of the element nearest to or furthest beyond its bound
+    uint64_t calls = 0, beyond = 0; // beyond: calls that have an element beyond its bound
+    double worst = 0, bound = 0;    // of the element with the largest ratio of error and bound
     double ratio = 0;               // worst / bound
     double squares = 0, scale = 0;  // sums of (a - b)^2 and b^2 over all elements
-    // Root mean square of the differences, as a share of that of the second's values.
+    // Root mean square of the differences, divided by the root mean square of the second's values.
     double relative() const;
-    std::string where; // label and place of it
+    std::string where; // label and element of the worst value
 };
 
-// The residual stream after a layer when the two pipelines run freely: how differences grow through
-// the model.
+// The residual stream after a layer when both pipelines run freely. It shows how differences grow
+// through the model.
 struct CompareLayer {
     int64_t layer = -1;            // -1: after the embedding
     double squares = 0, scale = 0; // as in CompareRow
-    double largest = 0;            // difference of any element
+    double largest = 0;            // the largest difference of an element
     double relative() const;
 };
 
-// The two pipelines run freely, each with its own numbers.
+// The logits when both pipelines run freely, each with its own numbers.
 struct CompareLogits {
     uint64_t rows = 0;
     double max_difference = 0, mean_kl = 0, max_kl = 0; // KL(second || first), nats
@@ -61,22 +63,22 @@ struct CompareLogits {
 };
 
 struct CompareReport {
-    std::string first, second; // their backends, for people
+    std::string first, second; // names of the backends
     uint64_t tokens = 0, ops = 0;
-    std::optional<CompareFinding> finding; // the first
-    uint64_t beyond = 0;                   // calls beyond their bounds
+    std::optional<CompareFinding> finding; // the first one
+    uint64_t beyond = 0;                   // calls that have an element beyond its bound
     std::vector<CompareRow> rows;          // in the order of their first call
-    std::vector<CompareLayer> layers;      // each pipeline on its own numbers
-    // The two pipelines have different dtypes of weights or cache. Differences then come from these
-    // dtypes, and the bounds are wide.
+    std::vector<CompareLayer> layers;      // when each pipeline uses its own numbers
+    // The pipelines have different dtypes of weights or cache. Then the dtypes cause most
+    // differences, and the bounds are wide.
     bool is_across_dtypes = false;
     std::string dtypes_first, dtypes_second; // "weights q4_0, KV f16"
     CompareLogits logits;
     bool passed() const { return !finding; }
 };
 
-// Runs both over the same tokens, op by op. Throws Error(input) if the two do not do the same ops:
-// other models, policies or chunks.
+// Runs both pipelines over the same tokens, op by op. Throws Error(input) if they do not run the
+// same ops, because the models, policies or chunks differ.
 CompareReport compare_pipelines(Pipeline &first, Pipeline &second, const CompareOptions &options);
 
 } // namespace keel

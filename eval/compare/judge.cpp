@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A backend's parameter `compute`, exact or fast, where it has one.
+// Is the backend's parameter `compute` "fast"?
 bool is_fast(const Pipeline &pipeline) {
     const pipeline::BackendSection &section = pipeline.config().backend;
     if (is_reference(*section.plugin)) return false;
@@ -28,9 +28,9 @@ keel_dtype weight_dtype(const PlannedOp &op) {
     return op.weight() != nullptr ? op.weight()->dtype() : none;
 }
 
-// Blocks that move to more memory, or are copied for a sequence of their own. It depends on the
-// device when memory grows, and what lies behind the last token of a block is old, so neither such
-// ops nor their outputs have to be equal. A wrong copy shows in the ops that read the cache.
+// Does the op move blocks to more memory, or copy blocks for a forked sequence? Such ops are not
+// compared: the device decides when memory grows, and the bytes after the last token of a block are
+// old. A wrong copy shows in the ops that read the cache.
 bool moves_blocks(const PlannedOp &op) { return op.tag().role == Role::kv_block_copy; }
 
 } // namespace
@@ -60,8 +60,9 @@ void OpJudge::before(const PlannedOp &op, const keel_op_args *args) {
 
 void OpJudge::after(const PlannedOp &op, const keel_op_args *args) {
     if (moves_blocks(op)) return;
-    if (next_ >= records_.size()) { // told at the step's end: it may be a second look at numbers
-                                    // that are not finite
+    // An additional op. end_step() reports it, not this function: it may be of a second pass that
+    // looks for the op with numbers that are not finite, and such a pass ends with its own error.
+    if (next_ >= records_.size()) {
         if (surplus_.empty()) surplus_ = op.label();
         return;
     }
@@ -72,7 +73,7 @@ void OpJudge::after(const PlannedOp &op, const keel_op_args *args) {
     const Worst worst = judge(op, other, mine);
     note(op, other, mine, worst, args);
     if (options_.resync) write_outputs(a_.device(), op.op(), args, other.outputs);
-    other.outputs.clear(); // a step's record is large
+    other.outputs.clear(); // frees the outputs, because a step's record is large
     inputs_.reset();
 }
 
@@ -110,8 +111,8 @@ OpJudge::Worst OpJudge::judge(const PlannedOp &op, const Record &other,
         const TensorValues &a = mine[i].values, &b = other.outputs[i].values;
         if (a.shape != b.shape || a.rows != b.rows || a.values.size() != b.values.size())
             mismatch(op.label() + " of another shape", label_text(other.tag));
-        const bool whole =
-            a.dtype == KEEL_DTYPE_I32; // a place in a list: another one is wrong, however near
+        // An integer is an index, so any other value is wrong.
+        const bool whole = a.dtype == KEEL_DTYPE_I32;
         const double bound =
             whole ? 0
             : options_.bound
@@ -127,7 +128,7 @@ OpJudge::Worst OpJudge::judge(const PlannedOp &op, const Record &other,
         }
         worst.squares += e.squares;
         worst.scale += e.scale;
-        if (worst.bound == 0) worst.bound = bound; // of an op that is exact
+        if (worst.bound == 0) worst.bound = bound; // for an op without an error
     }
     return worst;
 }

@@ -12,7 +12,7 @@
 
 namespace keel {
 
-// Compares the ops of one step of the first pipeline with those of the second, and keeps the
+// Compares the ops of a step of the first pipeline with those of the second, and fills in the
 // report.
 class OpJudge {
   public:
@@ -20,10 +20,12 @@ class OpJudge {
             CompareReport &report);
 
     void begin_step(const std::string &name);
-    void record(const PlannedOp &op, const keel_op_args *args); // the second's, after it ran
-    void before(const PlannedOp &op, const keel_op_args *args); // the first's
+    // After an op of the second pipeline.
+    void record(const PlannedOp &op, const keel_op_args *args);
+    // Before an op of the first pipeline.
+    void before(const PlannedOp &op, const keel_op_args *args);
     void after(const PlannedOp &op, const keel_op_args *args);
-    void end_step(); // throws Error(input) if one had ops that the other had not
+    void end_step(); // throws Error(input) if only one pipeline had some op
 
   private:
     struct Record {
@@ -36,7 +38,7 @@ class OpJudge {
     struct Worst {
         size_t output = 0, element = 0;
         double error = 0, bound = 0, ratio = 0;
-        double squares = 0, scale = 0; // of all outputs
+        double squares = 0, scale = 0; // over all outputs
     };
 
     OpDifference difference(const PlannedOp &op, const Record &other) const;
@@ -53,11 +55,11 @@ class OpJudge {
     CompareReport &report_;
     bool fast_;
     std::string step_;
-    std::vector<Record> records_;          // of the second's step
-    size_t next_ = 0;                      // the first's place in them
-    std::string surplus_;                  // an op of the first that the second does not have
-    std::unique_ptr<OpDump> inputs_;       // of the op that runs, until a finding was made
-    std::map<std::string, size_t> row_of_; // by part: index into the report's rows
+    std::vector<Record> records_;          // the ops of the second's step
+    size_t next_ = 0;                      // the first's position in records_
+    std::string surplus_;                  // label of an op that only the first has; empty: none
+    std::unique_ptr<OpDump> inputs_;       // of the running op; only until the first finding
+    std::map<std::string, size_t> row_of_; // from part to index into the report's rows
 };
 
 } // namespace keel

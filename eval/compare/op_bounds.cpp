@@ -5,26 +5,28 @@
 namespace keel {
 namespace {
 
-// One table for all dtypes, errors against the largest value of the row.
+// The bounds for all dtypes. Errors are relative to the largest value of the row.
 struct Coarseness {
     keel_dtype dtype;
-    double rounding; // of a stored value: a whole step, where equal inputs may fall to either side
-    double
-        products; // of dot products with values in this dtype where the other side has better ones
-    double softmax; // of attention over such keys and values: the exponential multiplies what a
-                    // logit is off by, so near ties between
-    // keys turn. Four times what was seen on models/tiny with prompts of random tokens; 2 judges
-    // nothing but NaN
+    // Of a stored value: a whole step, because nearly equal inputs may be rounded to different
+    // sides.
+    double rounding;
+    // Of dot products with values in this dtype, if the other pipeline has a finer dtype.
+    double products;
+    // Of attention over such keys and values. The exponential multiplies an error of a logit, so
+    // near ties may turn. The bound is four times the largest error that was seen on models/tiny
+    // with random prompts. With 2, only NaN is found.
+    double softmax;
 };
 constexpr Coarseness table[] = {
     {KEEL_DTYPE_F32, 1e-6, 1e-4, 1e-4},
     {KEEL_DTYPE_F16, 1e-3, 4e-3, 5e-2},   // 11 bits: a step is 2^-10
     {KEEL_DTYPE_BF16, 8e-3, 3e-2, 0.2},   // 8 bits: 2^-7
-    {KEEL_DTYPE_Q8_0, 1.2e-2, 3e-2, 0.9}, // a step is 1/127 of the block's largest
-    {KEEL_DTYPE_Q4_0, 0.15, 0.3, 2},      // 1/8 of it
-    {KEEL_DTYPE_Q6_K, 5e-2, 0.1, 2},      // of weights only: 1/32, 1/31 and 1/15 of it
-    {KEEL_DTYPE_Q5_K, 7e-2, 0.15, 2},     //
-    {KEEL_DTYPE_Q4_K, 0.14, 0.3, 2},      //
+    {KEEL_DTYPE_Q8_0, 1.2e-2, 3e-2, 0.9}, // a step is 1/127 of the block's largest value
+    {KEEL_DTYPE_Q4_0, 0.15, 0.3, 2},      // a step is 1/8 of it
+    {KEEL_DTYPE_Q6_K, 5e-2, 0.1, 2},      // for weights; a step is 1/32 of it
+    {KEEL_DTYPE_Q5_K, 7e-2, 0.15, 2},     // for weights; a step is 1/31 of it
+    {KEEL_DTYPE_Q4_K, 0.14, 0.3, 2},      // for weights; a step is 1/15 of it
 };
 
 const Coarseness &coarseness(keel_dtype dtype) {
@@ -34,13 +36,14 @@ const Coarseness &coarseness(keel_dtype dtype) {
     return table[0];
 }
 
-constexpr double exact_sums = 1e-4;   // float sums in another order: matmul, attention, scores
+constexpr double exact_sums = 1e-4;   // sums of f32 in another order: matmul, attention, scores
 constexpr double exact_others = 1e-5; // one or two roundings
-constexpr double fast_blocks =
-    3e-2; // activations quantized to 8 bits for products with 8- and 4-bit weights
-constexpr double fast_sums = 8e-3; // both sides rounded to bf16 for the products
-// Queries, keys, probabilities and values in bf16 at most. The exponential multiplies what a logit
-// is off by: four times what was seen on models/tiny (0.018).
+// Activations are quantized to 8 bits for products with 8-bit and 4-bit weights.
+constexpr double fast_blocks = 3e-2;
+constexpr double fast_sums = 8e-3; // both operands are rounded to bf16
+// Queries, keys, probabilities and values have at least the precision of bf16. The exponential
+// multiplies an error of a logit. The bound is four times the error that was seen on models/tiny
+// (0.018).
 constexpr double fast_attention = 7e-2;
 
 bool is_attention(keel_op op) { return op == KEEL_OP_ATTENTION || op == KEEL_OP_ATTENTION_SCORES; }

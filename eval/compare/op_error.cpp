@@ -9,7 +9,7 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-// |a - b| against the largest of the row. Values that are not finite have to be alike.
+// |a - b| / scale. Values that are not finite must be equal.
 double error_of(float a, float b, double scale) {
     if (std::isnan(a) && std::isnan(b)) return 0;
     if (a == b) return 0;
@@ -26,7 +26,7 @@ double ratio_of(double error, double bound) {
 OutputError output_error(const OpOutput &mine, const TensorValues &expected, double bound) {
     OutputError out;
     const std::vector<float> &a = mine.values.values, &b = expected.values;
-    const bool whole = mine.values.dtype == KEEL_DTYPE_I32; // a place in a list
+    const bool whole = mine.values.dtype == KEEL_DTYPE_I32; // an integer is an index
     const auto inner = static_cast<size_t>(std::max<int64_t>(expected.inner(), 1));
     for (size_t row = 0; row + inner <= b.size(); row += inner) {
         double scale = 1;

@@ -18,7 +18,7 @@ bool is_output(const OpCall::Operand &slot) {
            is_readable(slot.tensor.dtype);
 }
 
-// Which slots of the cache the op wrote; empty: none.
+// The slots of the cache that the op wrote; empty: none.
 std::vector<SlotRange> written_slots(Device &device, keel_op op, const keel_op_args *args,
                                      const std::vector<int32_t> &lengths) {
     std::vector<SlotRange> ranges;
@@ -49,7 +49,8 @@ std::vector<SlotRange> written_slots(Device &device, keel_op op, const keel_op_a
     return ranges;
 }
 
-// Arrays with a column per slot are written up to each head's length; what lies behind is old.
+// Arrays with a column for each slot are written up to each head's length. The columns after it are
+// old.
 void set_limits(OpOutput &output, keel_op op, const std::vector<int32_t> &lengths) {
     const auto &shape = output.values.shape;
     const bool per_slot = op == KEEL_OP_ATTENTION_SCORES || op == KEEL_OP_KEY_PROJECT ||

@@ -8,20 +8,22 @@
 
 namespace keel {
 
-// What a call of an op wrote, as numbers.
+// The values that a call of an op wrote.
 struct OpOutput {
     TensorValues values;
-    bool is_kv_row = false, is_key = false; // rows of the cache: written back through the view
-    std::vector<int64_t> limits; // per entry of the outermost dimension how many of the next one
-                                 // mean something; empty: all
+    // These are rows of the cache, which are written through its view.
+    bool is_kv_row = false, is_key = false;
+    // For each entry of the outermost dimension: the number of entries of the next dimension that
+    // have a meaning. Empty: all.
+    std::vector<int64_t> limits;
 
-    // Does this element of the values mean something?
+    // Does this element have a meaning?
     bool counts(size_t element) const;
 };
 
-// After the op ran. Outputs of a dtype that cannot be read as numbers are left out.
+// Call it after the op ran. Leaves out outputs whose dtype cannot be converted to numbers.
 std::vector<OpOutput> read_outputs(Device &device, keel_op op, const keel_op_args *args);
-// Gives an op's outputs other values: those of the same call elsewhere, in the same order.
+// Overwrites an op's outputs with those of the same call in the other pipeline, in the same order.
 void write_outputs(Device &device, keel_op op, const keel_op_args *args,
                    const std::vector<OpOutput> &outputs);
 

@@ -55,7 +55,7 @@ std::string finding_text(const CompareReport &r) {
     return out;
 }
 
-// Infinities are no JSON numbers; null says as much.
+// JSON has no infinity, so it becomes null.
 Json number_json(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 } // namespace

@@ -7,7 +7,7 @@
 
 namespace keel {
 
-// What a person reads: a table of the ops, the logits, the first finding.
+// The text for the terminal: a table of the ops, the logits, the first finding.
 std::string compare_table(const CompareReport &report);
 nlohmann::ordered_json compare_json(const CompareReport &report);
 

@@ -50,7 +50,7 @@ void to_floats(keel_dtype dtype, const std::byte *from, float *to, size_t n) {
 
 void from_floats(keel_dtype dtype, const float *from, std::byte *to, size_t n) {
     if (!is_int(dtype)) {
-        convert_from_f32(dtype, from, to, n); // a block with a NaN reads as NaN: as it should
+        convert_from_f32(dtype, from, to, n); // a block with a NaN becomes NaN, which is right
         return;
     }
     for (size_t i = 0; i < n; ++i) {
@@ -59,7 +59,7 @@ void from_floats(keel_dtype dtype, const float *from, std::byte *to, size_t n) {
     }
 }
 
-// Where a slot's row of an arena begins; nothing where the head holds no block for it.
+// Finds the byte offset of a slot's row in an arena. Fails if the head has no block for the slot.
 class KvPlaces {
   public:
     KvPlaces(Device &device, const keel_kv_view &view, bool keys)
@@ -141,7 +141,8 @@ TensorValues read_values(Device &device, const keel_tensor &tensor, std::string 
 void write_values(Device &device, const keel_tensor &tensor, const TensorValues &values) {
     const uint64_t bytes = extent_bytes(tensor);
     if (bytes == 0) return;
-    // What lies between the rows of a strided view belongs to others: read, patch, write.
+    // The bytes between the rows of a strided view belong to other tensors. So the extent is read,
+    // changed and written back.
     std::vector<std::byte> raw(bytes);
     Buffer &buffer = buffer_of(device, tensor);
     if (!is_contiguous(tensor)) buffer.read(tensor.offset, raw.data(), bytes);

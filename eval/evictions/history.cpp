@@ -65,7 +65,8 @@ void read_heads(const JsonNode &record, LogLine &line) {
     }
 }
 
-// The five numbers, or nothing if one is missing: infinities are null.
+// The minimum, quartiles and maximum of the scores. Nothing if one is null, because infinities are
+// written as null.
 std::optional<std::array<double, 5>> read_scores(const JsonNode &scores) {
     std::array<double, 5> values{};
     constexpr std::array<const char *, 5> keys = {"min", "p25", "median", "p75", "max"};
@@ -96,7 +97,7 @@ LogLine read_line(std::string_view content, const std::string &file, size_t numb
     if (record.find("evicted")) {
         line.evicted = whole(record, "evicted", line.held * line.heads);
         line.evicted_max = whole(record, "evicted_max", line.held);
-    } else { // logs of older versions: right if the heads of a layer are of one length
+    } else { // for logs of older versions; right if all heads of the layer have the same length
         line.evicted_max = line.held - line.kept_min;
         line.evicted = line.evicted_max * line.heads;
     }
@@ -142,7 +143,7 @@ LogHistory parse_eviction_log(std::string_view content, const std::string &name)
         try {
             history.lines.push_back(read_line(line, name, number));
         } catch (const Error &) {
-            // A run that was killed while it wrote leaves half a line.
+            // Half a last line is left out. A killed run leaves it.
             if (is_whole || history.lines.empty()) throw;
             history.is_cut_off = true;
         }
@@ -207,7 +208,7 @@ KeepPicture keep_picture(const LogHistory &history, const LogLayer &layer,
         const size_t first = head.value_or(0), end = head ? first + 1 : line.runs.size();
         for (size_t h = first; h < end; ++h) {
             for (const TokenRun &run : line.runs[h]) {
-                // Positions behind the newest token cannot be; a log may say so all the same.
+                // A damaged log may contain positions after the newest token.
                 const double from = run.from,
                              to = std::min<double>(run.to, static_cast<double>(picture.tokens));
                 for (auto b = static_cast<size_t>(from / width); b < picture.bins; ++b) {

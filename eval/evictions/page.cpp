@@ -31,7 +31,7 @@ std::string summary(const LogTotals &t) {
                        t.us_p99, t.us_max, t.acts_on.empty() ? "" : " | ", t.acts_on);
 }
 
-// What each eviction did to the longest head of one layer.
+// For each eviction: the length of the longest head of one layer before and after it.
 void write_slots(JsonWriter &json, const LogHistory &history, const LogView &view) {
     const std::vector<LogLayer> layers = log_layers(history, view.sequence);
     const auto chosen = std::find_if(layers.begin(), layers.end(), [&](const LogLayer &l) {
@@ -52,7 +52,7 @@ void write_slots(JsonWriter &json, const LogHistory &history, const LogView &vie
     json.end_array().end_object();
 }
 
-// The shares row by row, as page/charts.js reads them: the last tokens are the first row.
+// The shares row by row, as page/charts.js reads them. The last tokens are in the first row.
 std::string shares_text(const KeepPicture &p) {
     std::string out;
     for (size_t bin = p.bins; bin-- > 0;) {

@@ -3,7 +3,7 @@ heading("Evictions of " + data.file, data.summary);
 if (data.cutOff)
   section("Cut off", "The last line has no end and is left out: the run was killed.");
 
-// What an eviction did to the longest head of one layer: a drop from `held` to `kept`.
+// The length of the longest head of one layer: each eviction reduces it from `held` to `kept`.
 if (data.slots) {
   const points = [], short = [];
   for (const [tokens, held, kept, why, pressure] of data.slots.evictions) {
@@ -39,7 +39,7 @@ if (data.slots) {
       shadeMap(panel.columns, panel.bins, panel.shares, height, panel.title),
       el("figcaption", {text: panel.title}));
     const again = drawn(host, host => {
-      // A row of its own for each layer that fills one.
+      // If the panels of one layer fill a row, each layer gets a row of its own.
       const perLayer = data.panels.filter(panel => panel.layer === data.panels[0].layer).length;
       const key = panel => perLayer * width > 600 ? panel.layer : 0;
       for (const layer of unique(data.panels.map(key))) {

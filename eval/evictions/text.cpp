@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t text_columns = 72, text_rows = 14, most_pictures = 64;
 
-// Of a stretch of tokens: how much is left of it.
+// A character for the share of a stretch of tokens that is left.
 char shade(float share) {
     if (share < 0) return ' ';
     if (share <= 0) return '.';
@@ -44,7 +44,7 @@ const LogLayer *find_layer(const std::vector<LogLayer> &layers, uint32_t index) 
     return found == layers.end() ? nullptr : &*found;
 }
 
-// What the view asks for, checked against what is there.
+// The layers that the view selects. Throws if the log does not have them.
 std::vector<LogLayer> chosen_layers(const LogHistory &history, const LogView &view) {
     std::vector<LogLayer> layers = log_layers(history, view.sequence);
     if (layers.empty() && !history.lines.empty() && view.sequence)
@@ -67,7 +67,7 @@ std::vector<LogLayer> chosen_layers(const LogHistory &history, const LogView &vi
     return layers;
 }
 
-// Over time: single heads where there are few or one was asked for, else means.
+// Pictures over time: of single heads if there are few or if one was selected, else of means.
 std::string pictures(const LogHistory &history, const LogView &view) {
     const std::vector<LogLayer> layers = chosen_layers(history, view);
     size_t heads = 0;
@@ -175,7 +175,7 @@ nlohmann::ordered_json log_json(const LogHistory &history) {
     json["sequences"] = t.sequences;
     json["policies"] = t.policies;
     json["allocators"] = t.allocators;
-    json["windows"] = nullptr; // no layer holds only a window
+    json["windows"] = nullptr; // no layer keeps only a window
     if (t.windowed_layers > 0)
         json["windows"] = {
             {"layers", t.windowed_layers}, {"of", t.all_layers}, {"tokens", t.window}};

@@ -1,14 +1,14 @@
 // The charts of every page. Lines and heat maps are SVG, bars are elements, shade maps a canvas.
 
 const dashes = ["", "6 3", "2 3", "8 3 2 3"];
-// The look of the i-th series: colours first, then dashes.
+// The style of series i. The first ten series differ in colour, later ones also in dashes.
 function style(i) {
   return {colour: "var(--c" + i % 10 + ")", dash: dashes[Math.floor(i / 10) % dashes.length]};
 }
 
 const tick = v => String(Number(v.toPrecision(4)));
 const unitOf = v => Math.pow(1024, Math.max(0, Math.floor(Math.log2(Math.max(v, 1)) / 10)));
-// In the unit of the axis, so that neighbours can be compared.
+// Bytes as text. All ticks of an axis have the same unit, so that they can be compared.
 function byteTick(v, unit) {
   const names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   return tick(v / unit) + " " + names[Math.round(Math.log2(unit) / 10)];
@@ -27,7 +27,7 @@ function roundTicks(low, high, count, unit = 1, least = 0) {
     out.push(Math.abs(v) < step * 1e-9 ? 0 : v);
   return out;
 }
-// Powers of two, thinned out until there is room for them.
+// Powers of two. Every second one is removed until at most `room` are left.
 function powerTicks(low, high, room) {
   const out = [];
   let power = Math.pow(2, Math.ceil(Math.log2(low) - 1e-9));
@@ -37,7 +37,7 @@ function powerTicks(low, high, room) {
   return out;
 }
 
-// The ranges of a line chart's axes, with some air around the points.
+// The ranges of a line chart's axes, with a margin around the points.
 function lineRange(series, o) {
   let x0 = Infinity, x1 = -Infinity, y0 = o.zero ? 0 : Infinity, y1 = -Infinity;
   for (const {points} of series) {
@@ -113,7 +113,7 @@ function lineChart(host, width, series, o) {
 }
 
 const hasRange = point => isGiven(point.low);
-// The intervals of a line's points as one area; of a single point as a stroke.
+// Draws the intervals of a line's points as one area. The interval of a single point is a stroke.
 function drawBand(svg, s, x, y) {
   if (s.line === false || !s.points.every(hasRange)) return;
   if (s.points.length === 1) {
@@ -148,7 +148,7 @@ function drawLine(svg, s, x, y) {
   }
 }
 
-// Names of the series; a click hides or shows one.
+// Shows the names of the series. A click on a name hides or shows its series.
 function legend(host, series, hidden, again) {
   const box = el("div", {class: "legend"});
   for (const s of series) {
@@ -189,14 +189,14 @@ function barChart(host, bars) {
 const mix = (a, b, t) => [0, 1, 2].map(i => Math.round(a[i] + (b[i] - a[i]) * t));
 const rgb = colour => "rgb(" + colour.join(",") + ")";
 const inkOn = c => 0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2] > 140 ? "#14171a" : "#f4f6f8";
-// t from 0 to 1.
+// A colour for t from 0 to 1.
 function sequential(t) {
   const stops = isDark() ? [[46, 53, 62], [30, 78, 128], [70, 150, 214], [198, 228, 250]] :
     [[232, 235, 239], [170, 205, 235], [62, 131, 192], [13, 58, 110]];
   const at = Math.max(0, Math.min(0.9999, t)) * 3, i = Math.floor(at);
   return mix(stops[i], stops[i + 1], at - i);
 }
-// t from -1 to 1.
+// A colour for t from -1 to 1.
 function diverging(t) {
   const middle = isDark() ? [38, 44, 52] : [247, 247, 247];
   const low = isDark() ? [230, 126, 60] : [190, 84, 16];
@@ -205,8 +205,8 @@ function diverging(t) {
 }
 
 // Rows are depths from the beginning of the prompt, columns are lengths. o: {name, lengths, depths,
-// values, items, low, high}, values row by row and null if nothing was asked. With `centred`,
-// colours go from -reach to reach.
+// values, items, low, high}. `values` is row by row, with null for a place without items. With
+// `centred` the colours are for values from -reach to reach.
 function heatMap(host, width, o) {
   const columns = o.lengths.length, rows = o.depths.length, left = 52, top = 6, bottom = 58;
   const cw = Math.min(90, (width - left - 8) / columns);
@@ -251,7 +251,7 @@ function heatMap(host, width, o) {
   host.append(svg);
 }
 
-// Shares as characters, row by row: 0 is none, _ is all, a space is no value.
+// The characters for shares, from 0 (none) to _ (all). A space is no value.
 const shades = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 const shadeValues = new Map(Array.from(shades, (c, i) => [c, i / 63]));
 function shadeMap(columns, rows, text, height, name) {

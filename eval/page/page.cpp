@@ -23,13 +23,13 @@ std::string replaced(std::string_view text, std::string_view from, const std::st
     return out;
 }
 
-// For the inside of an element.
+// Escapes text for the inside of an element.
 std::string html_escaped(std::string_view text) {
     constexpr std::string_view entities[] = {"&amp;", "&lt;", "&gt;"};
     return replaced(text, "&<>", entities);
 }
 
-// JSON inside a script element: nothing in it may look like the element's end.
+// Escapes JSON for a script element, because it must not contain the element's end.
 std::string json_escaped(std::string_view json) {
     constexpr std::string_view escape = "\\u003c";
     return replaced(json, "<", &escape);
@@ -48,7 +48,7 @@ std::string page_html(const Page &page) {
     return fmt::format(
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>{}\n"
         "<meta name=viewport content=\"width=device-width,initial-scale=1\">\n"
-        // Even a mistake in a script cannot make the page fetch or send anything.
+        // The page cannot load or send anything, even if a script has a mistake.
         "<meta http-equiv=Content-Security-Policy content=\"default-src 'none';style-src "
         "'unsafe-inline';script-src "
         "'unsafe-inline'\">\n<title>{}</title>\n<style>\n{}</style></head>"

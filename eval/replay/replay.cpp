@@ -38,8 +38,8 @@ bool ReplayReport::passed() const {
 ReplayReport replay_op(const SavedOp &saved, const std::shared_ptr<Device> &device,
                        const ReplayOptions &options) {
     const SavedWeight weight = saved_weight(saved);
-    // The reference first: it checks shapes, lengths and indices before a backend, which need not,
-    // sees them.
+    // The reference runs first. It checks shapes, lengths and indices, which a backend need not
+    // check.
     std::vector<OpOutput> expected;
     try {
         OpStage reference(saved, weight, Device::open_reference(device->host()));

@@ -13,36 +13,37 @@
 namespace keel {
 
 struct ReplayOptions {
-    std::optional<double> bound; // for all outputs, instead of the table's (op_bounds.hpp)
-    bool fast = false; // the backend trades exactness for speed: its parameter compute is fast
+    // One bound for all outputs, instead of the table's (op_bounds.hpp).
+    std::optional<double> bound;
+    bool fast = false; // the backend trades exactness for speed: its parameter `compute` is "fast"
 };
 
-// One output of the op, from the device and from the reference.
+// One output of the op: the device's values compared with the reference's.
 struct ReplayOutput {
     std::string name;
     keel_dtype dtype = KEEL_DTYPE_NONE;
     OutputError error;
     double bound = 0;
-    std::string place; // of the worst element
+    std::string place; // of the element with the largest ratio of error and bound
     float here = 0, reference = 0;
-    // What was saved as `actual`, against the reference's result of now; nothing where it was not
-    // saved.
+    // The error of the saved `actual` values, compared with the reference's result of today.
+    // Nothing if they were not saved.
     std::optional<double> saved_error;
 };
 
 struct ReplayReport {
     std::string op, label, file, backend, kernel;
-    std::string saved_backend, saved_kernel; // where the saved numbers come from
-    keel_dtype weight = KEEL_DTYPE_NONE;     // NONE: no weight
-    bool weight_as_f32 =
-        false; // the saved values are no values of the weight's own dtype: f32 was used
+    std::string saved_backend, saved_kernel; // backend and kernel of the saved numbers
+    keel_dtype weight = KEEL_DTYPE_NONE;     // NONE: the op has no weight
+    // The saved values cannot be represented in the weight's own dtype, so f32 was used.
+    bool weight_as_f32 = false;
     std::vector<ReplayOutput> outputs;
     bool passed() const;
 };
 
 // Repeats a saved op on a device and on the core's reference, with the same inputs. Throws
-// Error(input) for an op that a save does not hold enough of, or whose numbers do not fit together;
-// Error(plugin) if the backend does not run it itself.
+// Error(input) if the save has too little for the op, or if its numbers do not fit together. Throws
+// Error(plugin) if the backend does not run the op itself.
 ReplayReport replay_op(const SavedOp &saved, const std::shared_ptr<Device> &device,
                        const ReplayOptions &options);
 

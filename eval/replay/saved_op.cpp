@@ -19,11 +19,12 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t largest_json = uint64_t{1} << 20;
 constexpr uint64_t largest_tensor = uint64_t{64} << 20;
-constexpr uint64_t largest_weight =
-    uint64_t{1} << 30; // of "weight" alone, which a file of that size has to hold
+// The most bytes of the tensor "weight". A file of this size must exist, so the limit costs
+// nothing.
+constexpr uint64_t largest_weight = uint64_t{1} << 30;
 constexpr size_t most_tensors = 64;
 
-// Reads one op.json and the tensors beside it.
+// Reads op.json and the files of its tensors.
 class Reader {
   public:
     explicit Reader(const fs::path &path)
@@ -98,8 +99,8 @@ class Reader {
         }
         object.at("dtype").expected("f32, f16, bf16, q8_0, q4_0, q4_k, q5_k, q6_k or i32");
     }
-    // Of 1 to 4 dimensions; what it holds is at most largest_tensor bytes as f32, or `most`
-    // elements.
+    // Reads a shape of 1 to 4 dimensions. It has at most `most` elements. The default is
+    // largest_tensor bytes of f32.
     static std::vector<int64_t> shape(const JsonNode &object,
                                       int64_t most = static_cast<int64_t>(largest_tensor /
                                                                           sizeof(float))) {
@@ -110,7 +111,7 @@ class Reader {
         int64_t elements = 1;
         for (size_t i = 0; i < value.size(); ++i) {
             dims.push_back(value.element(i).integer(0, most));
-            elements *= dims.back(); // at most 2^31 * 2^31
+            elements *= dims.back(); // no overflow, because both factors are at most 2^31
             if (elements > most) value.fail("the tensor is larger than any that is saved");
         }
         return dims;
@@ -122,7 +123,7 @@ class Reader {
         t.dtype = dtype(object);
         if (!object.has("file")) object.fail("'file' is missing");
         t.present = object.find("file").has_value();
-        if (!t.present) return t; // its shape may be anything: it was too large
+        if (!t.present) return t; // it was too large to be saved, so its shape is not checked
         const bool is_weight = t.role == "in" && t.name == "weight";
         t.shape = is_weight ? shape(object, int64_t{1} << 31) : shape(object);
         const uint32_t block = keel_dtype_block(t.dtype);
@@ -130,7 +131,7 @@ class Reader {
             object.fail(fmt::format("rows of {} are no whole blocks of {}", t.shape.back(),
                                     keel_dtype_name(t.dtype)));
         const fs::path name(text_of(object, "file"));
-        // In the same folder, whatever the file says.
+        // The file must be in the same folder as op.json.
         if (name.empty() || name != name.filename() || name == "." || name == "..")
             object.at("file").expected("a file's name");
         const uint64_t bytes =
@@ -161,7 +162,7 @@ class Reader {
     std::string text_;
     JsonDocument document_;
     JsonNode root_;
-    uint64_t total_ = 0; // bytes of tensors
+    uint64_t total_ = 0; // bytes of all tensors
 };
 
 } // namespace

@@ -46,7 +46,7 @@ SavedWeight saved_weight(const SavedOp &saved) {
         w.bytes = t.bytes;
         return w;
     }
-    // f32, as earlier versions saved it
+    // Earlier versions saved the values as f32.
     const std::vector<float> values = t.floats();
     if (w.cols % keel_dtype_block(w.dtype) == 0 && keel_dtype_weights_only(w.dtype) == 0) {
         w.bytes = in_dtype(w.dtype, values);
@@ -66,8 +66,8 @@ OpStage::OpStage(const SavedOp &saved, const SavedWeight &weight, std::shared_pt
     if (weight.dtype != KEEL_DTYPE_NONE) {
         const SavedTensor &x = saved.need("in", saved.op == KEEL_OP_EMBED ? "ids" : "x");
         WeightSource source;
-        source.keep_alive =
-            std::shared_ptr<const void>(&weight, [](const void *) {}); // it outlives this
+        // The weight outlives this object.
+        source.keep_alive = std::shared_ptr<const void>(&weight, [](const void *) {});
         source.mapping = weight.bytes.data();
         source.mapping_bytes = weight.bytes.size();
         source.dtype = weight.dtype;
@@ -104,7 +104,7 @@ const keel_tensor *OpStage::input(const char *name, bool is_needed) {
     return tensors_.back().c();
 }
 
-// A tensor of what the op wrote, with what stood in it before if the op reads that.
+// An output of the op. If the op also reads it, it has the saved old values.
 const keel_tensor *OpStage::output(const char *name, bool is_needed) {
     if (saved_.find("in_out", name) != nullptr) return input(name);
     const auto found = std::find_if(saved_.outputs.begin(), saved_.outputs.end(),
@@ -136,7 +136,7 @@ const keel_scores *OpStage::scores() {
 
 std::vector<OpOutput> OpStage::run() {
     auto *args = reinterpret_cast<keel_op_args *>(storage_.data());
-    // A plan looks at shapes; what it would keep of the args is copied.
+    // A plan needs only shapes. It gets a copy of the args, so those of the run do not change.
     std::vector<std::byte> copy = storage_;
     OpHandle op;
     const auto plan = [&]<typename Args>(Args *of) {

@@ -11,30 +11,30 @@
 
 namespace keel {
 
-// The matrix of a saved op in the dtype it had.
+// The weight matrix of a saved op, in its saved dtype.
 struct SavedWeight {
     keel_dtype dtype = KEEL_DTYPE_NONE;
-    bool as_f32 = false; // its saved values are none of that dtype's: kept as f32
+    bool as_f32 = false; // its saved values cannot be represented in its own dtype, so f32 is used
     int64_t rows = 0, cols = 0;
     std::vector<std::byte> bytes;
 };
-// Of matmul and embed; dtype NONE for the others. Throws Error(input).
+// The weight of matmul and embed; dtype NONE for other ops. Throws Error(input).
 SavedWeight saved_weight(const SavedOp &saved);
 
-// Throws Error(input): what a save says that no op can be made of.
+// Throws Error(input) for a save from which no op can be made. `what`: the problem.
 [[noreturn]] void misfit(const SavedOp &saved, const std::string &what);
-// A dtype that a save names among its numbers. Throws Error(input).
+// Reads a dtype among the numbers of a save. Throws Error(input).
 keel_dtype saved_dtype(const SavedOp &saved, const char *name);
 
-// A saved op placed on a device: tensors, cache and weight are made anew there.
+// A saved op on a device, with new tensors, a new cache and a new weight there.
 class OpStage {
   public:
-    // Both arguments outlive this. Throws Error(input) for what a save does not hold or does not
-    // fit together.
+    // `saved` and `weight` must outlive this object. Throws Error(input) if the save is incomplete
+    // or its parts do not fit together.
     OpStage(const SavedOp &saved, const SavedWeight &weight, std::shared_ptr<Device> device);
     ~OpStage();
 
-    // Runs the op; its outputs, cache rows included.
+    // Runs the op and returns its outputs, with the cache rows that it wrote.
     std::vector<OpOutput> run();
     const std::string &kernel() const { return kernel_; }
 
@@ -46,12 +46,12 @@ class OpStage {
     Tensor make(keel_dtype dtype, const std::vector<int64_t> &shape,
                 const std::vector<std::byte> &bytes);
 
-    // op_stage_cache.cpp
+    // Defined in stage_cache.cpp.
     enum class Rows { saved, none };
     const keel_kv_view *cache(keel_kv_view &view, Rows rows);
     void fill_cache(const keel_kv_view &view, const std::vector<int32_t> &lengths);
 
-    // op_stage_args.cpp
+    // Defined in stage_args.cpp.
     void build();
     bool build_plain();
     bool build_on_cache();

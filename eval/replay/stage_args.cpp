@@ -22,7 +22,7 @@ int64_t OpStage::whole(const char *name) const {
     return static_cast<int64_t>(saved_.scalar(name, 0, 1e15));
 }
 
-// Fills in the op's args by name, as they were saved.
+// Fills in the op's args from the saved tensors, by their names.
 void OpStage::build() {
     if (!build_plain() && !build_on_cache()) misfit(saved_, "this op cannot be repeated");
     check_indices();
@@ -90,7 +90,7 @@ bool OpStage::build_plain() {
         auto &a = args<keel_rows_args>();
         a.x = input("x");
         if (saved_.op == KEEL_OP_TOP_K_ROWS)
-            a.values = output("values", false); // argmax writes none
+            a.values = output("values", false); // NULL for argmax without values
         a.index = output("index");
         return true;
     }
@@ -197,7 +197,7 @@ bool OpStage::build_on_cache() {
 void OpStage::build_gather() {
     auto &a = args<keel_kv_gather_args>();
     a.from = cache(view_, Rows::saved);
-    // Where a fork was written its blocks were others than those that were read.
+    // For a fork, the blocks that are written are not those that are read.
     a.to = saved_.scalar("in_place", 0, 1) != 0 ? a.from : cache(to_, Rows::none);
     a.index = input("index");
     a.count = input("count");
@@ -208,8 +208,8 @@ void OpStage::build_gather() {
     a.n_sides = sides;
 }
 
-// What a backend need not expect: positions below 0, which are rows of tables; slots that a cache
-// does not have; ranges that overlap.
+// Checks values that a backend need not check: positions below 0 (they are rows of tables), slots
+// outside the cache, and ranges that overlap.
 void OpStage::check_indices() const {
     const auto ints = [&](const char *name) {
         const SavedTensor &t = saved_.need("in", name);
@@ -219,7 +219,7 @@ void OpStage::check_indices() const {
     for (const char *name : {"positions", "kv.positions"}) {
         if (saved_.find("in", name) == nullptr) continue;
         if (name[0] == 'k' && saved_.op != KEEL_OP_KEY_PROJECT)
-            continue; // numbers to keep, or to subtract
+            continue; // these positions are only stored or subtracted
         for (const int32_t p : ints(name)) {
             if (p < 0) misfit(saved_, fmt::format("a position of {}", p));
         }

@@ -19,8 +19,8 @@ std::vector<std::byte> zeros(keel_dtype dtype, int64_t n) {
 
 } // namespace
 
-// Blocks one after the other, each head its own; rows as they were saved, or zeros where the op
-// writes them.
+// Makes a cache whose blocks are in order, each head with its own blocks. The rows are the saved
+// ones, or zeros if the op writes them.
 const keel_kv_view *OpStage::cache(keel_kv_view &view, Rows rows) {
     const SavedTensor &lengths = saved_.need("in", "kv.lengths");
     if (lengths.dtype != KEEL_DTYPE_I32 || lengths.shape.size() != 1)

@@ -37,7 +37,7 @@ void check_same_tokens(Pipeline &a, Pipeline &b, const ScoringText &mine,
                     "divergence needs the same ones");
 }
 
-// What each scored token gave, in order.
+// The numbers of each scored token, in order.
 struct Samples {
     std::vector<double> kl, same_top, delta, nll, nll_ref;
 
@@ -62,7 +62,8 @@ double mean(const std::vector<double> &values) {
     return sum / static_cast<double>(values.size());
 }
 
-// A pipeline with its first session, which is one of a batch where the pipeline was made for one.
+// A pipeline with its first session. If the pipeline was made for a batch, the session belongs to
+// it.
 struct Side {
     explicit Side(Pipeline &pipeline)
         : batch(pipeline.batch() > 1 ? std::make_unique<SessionBatch>(pipeline) : nullptr),

@@ -4,7 +4,7 @@
 
 namespace keel {
 
-// A statistic other than a mean, with the error of a bootstrap over blocks of neighbours.
+// A quantile with its error, from a bootstrap over blocks of neighbouring tokens.
 struct Quantile {
     double q = 0, value = 0;
     std::optional<double> error;
@@ -12,24 +12,24 @@ struct Quantile {
 
 struct DivergenceWindow {
     ScoreWindow where;
-    double kl = 0, nll = 0, nll_ref = 0; // means over its scored tokens
-    double same_top = 0;                 // share
+    double kl = 0, nll = 0, nll_ref = 0; // means over the window's scored tokens
+    double same_top = 0;                 // share of tokens
     WindowCache cache, cache_ref;
 };
 
-// A pipeline beside a reference, over the same tokens.
+// The comparison of a pipeline with a reference over the same tokens.
 struct DivergenceReport {
-    std::string first, reference; // "models/tiny: weights q4_0, KV f16, policy none"
-    ScoringOptions options;       // defaults filled in
-    uint32_t batch = 1;           // windows or places at once
+    std::string first, reference; // example: "models/tiny: weights q4_0, KV f16, policy none"
+    ScoringOptions options;       // with the defaults filled in
+    uint32_t batch = 1;           // windows or places that are scored together
     bool has_bos = false;
     int64_t text_tokens = 0;
     Estimate kl;                     // KL(reference || first), nats
-    std::vector<Quantile> quantiles; // of it: median, 90 %, 99 %
+    std::vector<Quantile> quantiles; // of kl: median, 90%, 99%
     double kl_max = 0;
-    Estimate same_top; // share of tokens where both have the same most likely one
-    Estimate
-        delta_log_p; // log p of the true token, first minus reference: below 0, the first is worse
+    Estimate same_top; // share of tokens for which both have the same most likely token
+    // Log p of the true token: first minus reference. Below 0 the first is worse.
+    Estimate delta_log_p;
     Estimate nll, nll_ref;
     double seconds = 0;
     uint64_t evictions = 0, evictions_ref = 0;
@@ -37,9 +37,9 @@ struct DivergenceReport {
     std::vector<DivergenceWindow> windows;
 };
 
-// Both pipelines were made with scoring_rows(), and for the same number of sequences at once
-// (PipelineOptions::batch): if it is above 1, that many windows or places are scored together.
-// Throws Error(input) if they do not have the same vocabulary and tokens.
+// Both pipelines must be made with scoring_rows(), and for the same number of sequences
+// (PipelineOptions::batch). If this number is above 1, that many windows or places are scored
+// together. Throws Error(input) if the pipelines do not have the same vocabulary and tokens.
 DivergenceReport measure_divergence(Pipeline &first, Pipeline &reference, std::string_view text,
                                     const ScoringOptions &options);
 

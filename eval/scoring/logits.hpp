@@ -5,18 +5,18 @@
 
 namespace keel {
 
-// Numbers about rows of logits, in float64. A row is not empty and its values are finite.
+// Functions on rows of logits, in float64. A row must not be empty, and its values must be finite.
 
-// The natural logarithm of the probability that a row gives a token.
+// The natural logarithm of the probability of token `id`.
 double log_probability(std::span<const float> row, int32_t id);
-// The place of the largest value, the lowest of equal ones.
+// The index of the largest value. Of equal values, the lowest index.
 int32_t most_likely(std::span<const float> row);
 
-// One row against the same row of a reference.
+// A row compared with the same row of a reference.
 struct RowDifference {
     double kl = 0;        // KL(reference || row), nats, not below 0
-    double log_p = 0;     // of the true token, by the row
-    double log_p_ref = 0; // and by the reference
+    double log_p = 0;     // log probability of the true token, by the row
+    double log_p_ref = 0; // by the reference
     bool same_top = false;
 };
 RowDifference compare_rows(std::span<const float> row, std::span<const float> reference,

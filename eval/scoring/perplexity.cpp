@@ -65,7 +65,7 @@ PerplexityReport measure_perplexity(Pipeline &pipeline, std::string_view text,
 
     r.batch = pipeline.batch();
     r.windows.resize(walk.windows().size());
-    std::vector<std::vector<double>> values(walk.windows().size()); // nats
+    std::vector<std::vector<double>> values(walk.windows().size()); // in nats
     const auto note_row = [&](size_t window, int64_t target, std::span<const float> row) {
         values[window].push_back(-log_probability(row, ready.ids[static_cast<size_t>(target)]));
     };

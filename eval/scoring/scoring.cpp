@@ -17,13 +17,12 @@ void in_range(const char *option, int64_t value, int64_t low, int64_t high) {
         throw_error(ErrorKind::usage, "{}: expected {} to {}, found {}", option, low, high, value);
 }
 
-// The tokenizer's own token at the beginning of a text, where its files ask for one.
+// The tokenizer's token at the beginning of a text, if its files ask for it.
 std::optional<int32_t> begin_token(const Tokenizer &tokenizer) {
     return tokenizer.adds_bos() ? tokenizer.bos_id() : std::nullopt;
 }
 
-// As many tokens as are wanted: a text of a gigabyte need not be taken apart for its first
-// thousand.
+// The first `wanted` tokens; 0: all. Only the needed part of a large text is tokenized.
 std::vector<int32_t> first_tokens(const Tokenizer &tokenizer, std::string_view text,
                                   int64_t wanted) {
     const EncodeOptions plain{.add_special = false, .parse_special = false};
@@ -31,7 +30,8 @@ std::vector<int32_t> first_tokens(const Tokenizer &tokenizer, std::string_view t
     std::vector<int32_t> ids;
     for (size_t bytes = static_cast<size_t>(wanted) * 8;; bytes *= 4) {
         ids = tokenizer.encode(text.substr(0, bytes), plain);
-        // The last tokens before a cut may be others than in the whole text.
+        // The last tokens before a cut may differ from those of the whole text, so more text is
+        // tokenized.
         constexpr int64_t margin = 64;
         if (bytes >= text.size() || std::ssize(ids) >= wanted + margin) break;
     }
@@ -80,7 +80,7 @@ ScoringWalk::ScoringWalk(std::vector<Session *> sessions, const ScoringText &tex
 }
 
 void ScoringWalk::fill_in() {
-    int64_t held = largest; // by a cache that keeps all
+    int64_t held = largest; // the most tokens that a cache without evictions can hold
     bool acts_at_end_only = true;
     for (Session *session : sessions_) {
         const PolicySetup &plan = session->pipeline().policy_setup();
@@ -150,7 +150,8 @@ void ScoringWalk::make_windows() {
     const auto front = static_cast<int64_t>(begin_tokens());
     const ScoringOptions &o = options_;
     if (o.prefix > 0) {
-        const int64_t before = o.prefix - front + 1; // the continuation's first token is not scored
+        // The first token of the continuation is not scored.
+        const int64_t before = o.prefix - front + 1;
         const int64_t length = before + o.continuation;
         if (length > n)
             throw_error(ErrorKind::usage,
@@ -163,8 +164,7 @@ void ScoringWalk::make_windows() {
         }
         return;
     }
-    // A window takes context - front tokens of the text in, and the last of its targets is one
-    // further on.
+    // A window feeds context - front tokens of the text. Its last target is the token after them.
     const int64_t held = o.context - front;
     int64_t scored = 1 - front;
     for (int64_t begin = 0; scored < n; begin += o.stride) {
@@ -196,7 +196,7 @@ ScoringWalk::Feed ScoringWalk::feed_of(const ScoreWindow &window) const {
     feed.first = window.begin + 1 - front;
     feed.prompt = static_cast<size_t>(window.scored - feed.first);
     feed.has_prompt = options_.step == 1 || options_.prefix > 0;
-    // A prompt has a token at least: nobody decodes into an empty cache.
+    // A prompt has at least one token, because a session cannot decode into an empty cache.
     feed.scores_prompt = feed.prompt == 0 && feed.has_prompt;
     if (feed.scores_prompt) feed.prompt = 1;
     return feed;
@@ -225,7 +225,7 @@ void ScoringWalk::walk(const ScoreWindow &window, const OnRow &on_row) {
     }
 }
 
-// The next few inputs, as many as all sessions take in at once.
+// Feeds the next tokens: as many as all sessions can take in at once. Returns their number.
 int64_t ScoringWalk::feed_rows(std::span<const int32_t> ids, int64_t begin) {
     const int64_t left = std::ssize(ids) - begin;
     int64_t n = std::min(left, rows_);

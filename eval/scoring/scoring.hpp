@@ -11,65 +11,69 @@
 
 namespace keel {
 
-// Which tokens of a text are scored, and what stands before each of them.
+// The tokens of a text that are scored, and the tokens before each of them.
 //
-// Windows: the text is walked in windows of `context` tokens (the token that begins a text is one
-// of them, and begins every window), each `stride` tokens further on than the one before. A window
-// scores the tokens that no earlier window scored. So each token of the text is scored once, after
-// at least context - stride other tokens (fewer in the first window).
+// Windows: the text is divided into windows of `context` tokens. The token that begins a text is
+// one of them, and begins every window. Each window begins `stride` tokens after the one before it.
+// A window scores the tokens that no earlier window scored. So each token of the text is scored
+// once, after at least context - stride other tokens (fewer in the first window).
 //
-// Prefix and continuation (`prefix` above 0): at places spread evenly over the text a prefix is
-// prefilled and the policy told that the prompt has ended, which is when most of them evict. Then
-// the continuation is fed and scored. Its first token is fed and not scored: its logits were there
-// before anything was evicted.
+// Prefix and continuation (`prefix` above 0): the places are spread evenly over the text. At each
+// place a prefix is prefilled, and the policy is told that the prompt has ended. Most policies
+// evict then. After that the continuation is fed and scored. Its first token is fed but not scored,
+// because its logits were computed before the eviction.
 //
 // Errors name the option of keel eval that sets a member: "--window: expected 2 to ...".
 struct ScoringOptions {
-    int64_t context = 0; // tokens of a window; 0: 512, or the pipeline's context where that is less
-    int64_t stride = 0;  // 0: half of it
-    int64_t prefix = 0;  // tokens, the one that begins a text included; 0: windows
-    int64_t continuation = 0; // tokens that are scored at a place
-    int64_t places = 32;      // at most; they do not overlap
-    // Tokens that are taken in at a time where they are scored. 1: decode steps, so that the policy
-    // acts as when text is written (what stands before is a prompt then). More: pieces of a prompt,
-    // between which only block-wise policies evict. 0: windows take many; prefix and continuation
-    // take many if the policy evicts nothing but at the prompt's end, else one.
+    // Tokens of a window. 0: 512, or the pipeline's context if it is smaller.
+    int64_t context = 0;
+    int64_t stride = 0;       // 0: half of the context
+    int64_t prefix = 0;       // tokens with the one that begins a text; 0: windows
+    int64_t continuation = 0; // scored tokens of a place
+    int64_t places = 32;      // the most places; they do not overlap
+    // The number of tokens that are fed at a time while they are scored. 1: decode steps, so the
+    // policy acts as during generation, and the tokens before them are a prompt. More: chunks of a
+    // prompt, between which only block-wise policies evict. 0: many for windows; for prefix and
+    // continuation many if all policies evict only at the prompt's end, else 1.
     int64_t step = 0;
-    int64_t max_tokens = 0; // of the text; 0: all
-    bool bos = true;        // put the token that begins a text in front, if the tokenizer does so
-    Progress progress;      // stage "scoring", tokens taken in; may throw to stop
+    int64_t max_tokens = 0; // the most tokens of the text; 0: all
+    // Begin each window with the token that begins a text, if the tokenizer does so.
+    bool bos = true;
+    Progress progress; // stage "scoring", in fed tokens; may throw to stop
 };
 
-// A stretch of the text: tokens begin..end-1 stand in it, those from `scored` on are scored.
+// A part of the text: the tokens begin..end-1. Those from `scored` on are scored.
 struct ScoreWindow {
     int64_t begin = 0, scored = 0, end = 0;
     int64_t tokens() const { return end - scored; }
 };
 
-// A text made ready for scoring.
+// A text as tokens.
 struct ScoringText {
-    std::vector<int32_t> ids;   // without the token that begins it
-    std::optional<int32_t> bos; // the token that begins each window
+    std::vector<int32_t> ids;   // without the token that begins a text
+    std::optional<int32_t> bos; // the token that begins each window, if any
 };
-// Throws Error(usage) for a model without a tokenizer, Error(input) for a text that is too short to
-// score.
+// Throws Error(usage) for a model without a tokenizer, and Error(input) for a text that is too
+// short.
 ScoringText scoring_text(const Pipeline &pipeline, std::string_view text,
                          const ScoringOptions &options);
 
-// Rows of logits that a pipeline for scoring is to be made with (PipelineOptions::max_logit_rows):
-// as many as fit in 64 MiB.
+// The rows of logits that a pipeline for scoring needs (PipelineOptions::max_logit_rows): as many
+// as fit in 64 MiB.
 uint32_t scoring_rows(int64_t vocab_size);
 
-// Walks a text with one session, or with several that take in the same tokens at the same time.
+// Feeds a text to one session, or the same tokens to several sessions at the same time.
 class ScoringWalk {
   public:
-    // One row of logits for each session: what it expects at `target`, an index into the text.
+    // Gets one row of logits of each session: its prediction of the token at index `target` of the
+    // text.
     using OnRow = std::function<void(int64_t target, std::span<const std::span<const float>> rows)>;
-    // A window is done; the sessions still hold it.
+    // Called after a window. The sessions still hold it.
     using OnWindow = std::function<void(const ScoreWindow &window)>;
 
-    // The sessions' pipelines were made with scoring_rows. All of them outlive this. Throws
-    // Error(usage) for options that make no sense or do not fit the text or a pipeline.
+    // The sessions' pipelines must be made with scoring_rows(). All of them must outlive this
+    // object. Throws Error(usage) for options that are invalid or do not fit the text or a
+    // pipeline.
     ScoringWalk(std::vector<Session *> sessions, const ScoringText &text,
                 const ScoringOptions &options);
 
@@ -80,14 +84,15 @@ class ScoringWalk {
 
     void run(const OnRow &on_row, const OnWindow &on_window);
 
-    // What a window has a session take in.
+    // The tokens that a session takes in for a window.
     struct Feed {
         std::vector<int32_t> ids;
-        size_t prompt =
-            0; // so many of them at once; the rest by steps, each of which scores what follows
-        bool has_prompt = false;    // the policy is told that it has ended
-        bool scores_prompt = false; // its last token's row counts, too
-        int64_t first = 0;          // index in the text of what stands behind ids[0]
+        // The first `prompt` tokens are fed together. The others are fed in steps, and each step
+        // scores the next token.
+        size_t prompt = 0;
+        bool has_prompt = false;    // the policy is told that the prompt has ended
+        bool scores_prompt = false; // the row of the prompt's last token is scored too
+        int64_t first = 0;          // index in the text of the token after ids[0]
     };
     Feed feed_of(const ScoreWindow &window) const;
 
@@ -105,7 +110,7 @@ class ScoringWalk {
     const ScoringText &text_;
     ScoringOptions options_;
     std::vector<ScoreWindow> windows_;
-    int64_t rows_ = 1; // at a time
+    int64_t rows_ = 1; // the most rows of one step
     int64_t done_ = 0, total_ = 0;
 };
 

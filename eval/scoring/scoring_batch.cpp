@@ -8,12 +8,12 @@
 namespace keel {
 namespace {
 
-// A window that is under way.
+// A window that is being scored.
 struct Seat {
-    std::vector<Session *> sessions; // of each side
+    std::vector<Session *> sessions; // one for each side
     size_t window = 0;
     ScoringWalk::Feed feed;
-    size_t taken = 0; // of feed.ids
+    size_t taken = 0; // tokens of feed.ids
 };
 
 class SideBySide {
@@ -42,7 +42,7 @@ class SideBySide {
         return owned_.emplace_back(batch.make_session()).get();
     }
 
-    // Gives a seat its next window that needs a step; false: there is none.
+    // Gives a seat its next window that needs a step. Returns false if there is none.
     bool begin(Seat &seat) {
         while (next_ < walk_.windows().size()) {
             seat.window = next_++;
@@ -50,7 +50,7 @@ class SideBySide {
             seat.taken = seat.feed.prompt;
             for (Session *session : seat.sessions) {
                 session->reset();
-                // Cancelled, there are no logits to score.
+                // If the run was cancelled, there are no logits.
                 if (!session->prefill(std::span(seat.feed.ids).first(seat.feed.prompt), true,
                                       seat.feed.scores_prompt ? 1 : 0))
                     throw_error(ErrorKind::runtime, "cancelled");
@@ -75,7 +75,7 @@ class SideBySide {
             }
         }
         advance(seats_.size());
-        for (size_t i = seats_.size(); i-- > 0;) { // from the end: those before keep their places
+        for (size_t i = seats_.size(); i-- > 0;) { // from the end, because seats are removed
             Seat &seat = seats_[i];
             give_row(seat, seat.feed.first + static_cast<int64_t>(seat.taken));
             if (++seat.taken < seat.feed.ids.size()) continue;

@@ -11,7 +11,8 @@ namespace {
 
 constexpr double endless = std::numeric_limits<double>::infinity();
 
-// (resample's mean - mean) / resample's error; infinite for a resample of equal numbers.
+// (mean of the resample - mean) / standard error of the resample. Infinite if all its numbers are
+// equal.
 double t_of_resample(std::span<const double> values, double mean, AbRandom &random) {
     const auto n = static_cast<uint32_t>(values.size());
     double sum = 0, squares = 0;
@@ -22,7 +23,7 @@ double t_of_resample(std::span<const double> values, double mean, AbRandom &rand
     }
     const double count = n, centre = sum / count;
     const double variance = squares / count - centre * centre;
-    if (variance <= 1e-14 * squares / count) // equal numbers, but for rounding
+    if (variance <= 1e-14 * squares / count) // the numbers are equal, up to rounding
         return centre == 0 ? 0 : std::copysign(endless, centre);
     return centre / std::sqrt(variance / (count - 1));
 }
@@ -37,7 +38,7 @@ BootstrapTInference::BootstrapTInference(std::span<const double> values, uint64_
     double squares = 0;
     for (const double v : values) squares += (v - mean_) * (v - mean_);
     error_ = std::sqrt(squares / (n * (n - 1)));
-    if (error_ < 1e-14 * std::abs(mean_)) error_ = 0; // equal numbers, but for rounding
+    if (error_ < 1e-14 * std::abs(mean_)) error_ = 0; // the numbers are equal, up to rounding
     if (error_ == 0) return;
     AbRandom random(seed);
     t_.resize(resamples);

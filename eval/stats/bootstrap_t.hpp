@@ -9,12 +9,13 @@
 
 namespace keel {
 
-// The mean of independent numbers by the bootstrap of Student's t (bootstrap-t, Efron 1981): the
-// quantiles of (resample's mean - mean) / resample's error take the place of Student's. It follows
-// the skewness of the numbers. Tails below 1 / (resamples + 1) have no end: at_tail() is infinite.
+// The mean of independent numbers by the bootstrap of Student's t (bootstrap-t, Efron 1981). The
+// quantiles of (resample's mean - mean) / resample's error replace those of Student's t, so the
+// intervals follow the skewness of the numbers. For tails below 1 / (resamples + 1), at_tail() is
+// infinite.
 class BootstrapTInference : public Inference {
   public:
-    // At least two numbers, at least one resample. Throws Error(runtime) for a number that is not
+    // Needs at least two numbers and one resample. Throws Error(runtime) for a number that is not
     // finite.
     BootstrapTInference(std::span<const double> values, uint64_t resamples, uint64_t seed);
     double above(double value) const override;
@@ -23,11 +24,11 @@ class BootstrapTInference : public Inference {
 
   private:
     double mean_ = 0, error_ = 0;
-    std::vector<double> t_; // of the resamples, rising
+    std::vector<double> t_; // of the resamples, in rising order
 };
 
-// Both of two inferences: a value is excluded if both exclude it, so intervals reach to the farther
-// ends.
+// Joins two inferences: a value is excluded if both exclude it. So its intervals reach to the
+// farther ends.
 class JoinedInference : public Inference {
   public:
     JoinedInference(std::shared_ptr<const Inference> first, std::shared_ptr<const Inference> second)

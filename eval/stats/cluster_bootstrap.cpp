@@ -12,7 +12,7 @@
 namespace keel {
 namespace {
 
-// The mean with one cluster left out, for each.
+// For each cluster: the mean without it.
 std::vector<double> jackknife(const ClusterSums &c) {
     const double sum = std::accumulate(c.sums.begin(), c.sums.end(), 0.0);
     const double count = std::accumulate(c.counts.begin(), c.counts.end(), 0.0);
@@ -36,7 +36,8 @@ double acceleration(const ClusterSums &c) {
 
 std::optional<Interval> bca_interval(const std::vector<double> &sorted, const ClusterSums &c,
                                      double confidence) {
-    // Means that equal the sample's but for rounding count as equal: hits have many of them.
+    // Means that differ from the sample's mean only by rounding count as equal. Hits have many such
+    // means.
     const double mean = c.mean(), slack = 1e-12 * std::max(std::abs(mean), 1e-300);
     const auto below =
         std::lower_bound(sorted.begin(), sorted.end(), mean - slack) - sorted.begin();

@@ -10,11 +10,11 @@ namespace keel {
 
 struct BootstrapInterval {
     Interval percentile;
-    std::optional<Interval> bca; // bias-corrected and accelerated; nothing where it is not defined
+    std::optional<Interval> bca; // bias-corrected and accelerated; nothing if it is not defined
 };
 
-// Means of clusters drawn with replacement. Nothing for fewer than two clusters. `resamples` at
-// least 1. Throws Error(runtime) for sums that are not finite.
+// Bootstrap of the mean: clusters are drawn with replacement. Returns nothing for fewer than two
+// clusters. `resamples` is at least 1. Throws Error(runtime) for sums that are not finite.
 std::optional<BootstrapInterval> cluster_bootstrap(const ClusterSums &clusters, double confidence,
                                                    uint64_t resamples, uint64_t seed);
 

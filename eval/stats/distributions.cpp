@@ -9,8 +9,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// lgamma keeps a sign in a global on some systems; Stirling's series is as good here and shares
-// nothing.
+// Stirling's series. lgamma is not used, because on some systems it writes a global variable.
 double log_gamma(double x) {
     double shift = 0;
     while (x < 12) {
@@ -42,8 +41,8 @@ double beta_fraction(double a, double b, double x) {
     return h;
 }
 
-// The regularized incomplete beta function of x and 1 - x, which is handed in since it may be known
-// better.
+// The regularized incomplete beta function of x. `complement` is 1 - x, which the caller may know
+// more exactly.
 double incomplete_beta(double a, double b, double x, double complement) {
     if (x <= 0) return 0;
     if (complement <= 0) return 1;
@@ -61,8 +60,8 @@ double normal_quantile(double p) {
     if (!(p > 0)) return -infinity;
     if (!(p < 1)) return infinity;
     if (p > 0.5) return -normal_quantile(1 - p);
-    // A start that is good to three digits, then Halley's steps on the lower tail, where erfc loses
-    // nothing.
+    // The first value has three correct digits. Then Halley's steps improve it on the lower tail,
+    // where erfc is exact.
     const double t = std::sqrt(-2 * std::log(p));
     double x = -(t - (2.515517 + t * (0.802853 + t * 0.010328)) /
                          (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))));

@@ -6,7 +6,7 @@
 
 namespace keel {
 
-// SplitMix64: the same numbers on every machine and with every standard library, so that an
+// SplitMix64. It gives the same numbers on every machine and with every standard library, so an
 // experiment's items are the same everywhere.
 class AbDraws {
   public:
@@ -18,7 +18,7 @@ class AbDraws {
         z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
         return z ^ (z >> 31U);
     }
-    // 0 to n - 1; n is not 0.
+    // A number from 0 to n - 1. n must not be 0.
     uint64_t below(uint64_t n) { return next() % n; }
 
     template <typename T> const T &choice(const std::vector<T> &values) {
@@ -33,7 +33,7 @@ class AbDraws {
     uint64_t state_;
 };
 
-// A seed made of several: of a task and one of its documents, of a policy and an item.
+// Mixes two numbers into one seed, for example the seed of a task with the number of a document.
 inline uint64_t ab_mix(uint64_t a, uint64_t b) {
     AbDraws first(a);
     return AbDraws(first.next() ^ (b * 0xd6e8feb86659fd93U + 0x2545f4914f6cdd1dU)).next();

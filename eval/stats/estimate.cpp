@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t fewest_blocks = 16;
 constexpr size_t most_resamples = 1000, fewest_resamples = 100;
-constexpr size_t resampled_values = 20'000'000; // all resamples together: a second or so
+// The most values in all resamples together, which takes about a second.
+constexpr size_t resampled_values = 20'000'000;
 
 } // namespace
 
@@ -30,7 +31,7 @@ Estimate estimate(std::span<const double> values, std::span<const size_t> blocks
         e.error_independent = std::sqrt(squares / (n - 1) / n);
     }
     if (blocks.size() > 1) {
-        // A ratio of two sums over blocks: the blocks may differ in length.
+        // The mean is a ratio of two sums over blocks, because blocks may differ in length.
         double squares = 0;
         size_t at = 0;
         for (const size_t length : blocks) {
@@ -50,7 +51,7 @@ std::vector<size_t> even_blocks(size_t count, size_t preferred) {
     const size_t length =
         std::clamp<size_t>(count / fewest_blocks, 1, std::max<size_t>(preferred, 1));
     std::vector<size_t> blocks(count / length, length);
-    // What is left over lengthens the first ones by one each, round after round.
+    // The remaining numbers are given to the blocks, one each, from the first block on.
     for (size_t i = 0, left = count % length; left > 0; --left, ++i) ++blocks[i % blocks.size()];
     return blocks;
 }

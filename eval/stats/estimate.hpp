@@ -9,31 +9,31 @@
 
 namespace keel {
 
-// A mean of numbers that came one after the other, and how sure it is.
+// A mean of consecutive numbers, with its standard error.
 struct Estimate {
     double mean = 0;
     uint64_t count = 0, blocks = 0;
-    // Standard error as if the numbers were independent. Tokens of one text are not: this is too
-    // small.
+    // The standard error as if the numbers were independent. Tokens of one text are not
+    // independent, so it is too small.
     std::optional<double> error_independent; // needs two numbers
-    // Standard error with neighbours taken together: from the variance between blocks of
-    // neighbours. The one to believe.
+    // The standard error from the variance between blocks of neighbours. Use this one.
     std::optional<double> error; // needs two blocks
 };
 
-// `blocks` are the lengths of runs of neighbours, in order; they add up to the number of values.
+// `blocks`: the lengths of consecutive blocks. Their sum is the number of values.
 Estimate estimate(std::span<const double> values, std::span<const size_t> blocks);
 
-// Runs of about `preferred` numbers, shorter where that would leave fewer than 16 of them. Empty
-// for no numbers.
+// Lengths of blocks of about `preferred` numbers. They are shorter if there would be fewer than 16
+// blocks. Empty for no numbers.
 std::vector<size_t> even_blocks(size_t count, size_t preferred);
 
-// The q-quantile, 0 to 1, between neighbours by their distance. `sorted` rises and is not empty.
+// The q-quantile (q from 0 to 1), interpolated linearly between neighbours. `sorted` is in rising
+// order and not empty.
 double quantile(std::span<const double> sorted, double q);
 
-// The standard error of any statistic by a bootstrap over blocks (drawn with replacement, with a
-// fixed seed). `statistic` gets the values of a resample, in any order, which it may change.
-// Nothing where there are fewer than two blocks.
+// The standard error of any statistic, by a bootstrap over blocks. Blocks are drawn with
+// replacement and a fixed seed. `statistic` gets the values of a resample in any order, and may
+// change them. Returns nothing for fewer than two blocks.
 std::optional<double>
 bootstrap_error(std::span<const double> values, std::span<const size_t> blocks,
                 const std::function<double(std::vector<double> &)> &statistic);

@@ -12,34 +12,35 @@ namespace keel {
 // two clusters.
 std::shared_ptr<const Inference> student_of_mean(const ClusterSums &clusters);
 
-// What the mean of a sample of documents is computed for.
+// The scale on which the mean of a sample of documents is computed.
 enum class MeanScale {
-    plain,      // numbers as they are: they may be skewed, with a heavy tail
-    logarithms, // of positive numbers, which are about symmetric
+    plain,      // numbers as they are; they may be skewed, or have a heavy tail
+    logarithms, // logarithms of positive numbers; they are nearly symmetric
 };
 
-// How many documents an inference of a mean needs. tests/eval/coverage_test.cpp measures how often
-// each method's 95% intervals hold, for 8 to 200 documents; the table is in
-// docs/explain/intervals-and-verdicts.md. Below `fewest`: no method holds, and nothing is decided.
+// The fewest documents with which an inference of a mean holds. With fewer no method holds, and
+// nothing is decided. tests/eval/coverage_test.cpp measures how often the 95% intervals of each
+// method hold for 8 to 200 documents. docs/explain/intervals-and-verdicts.md has the table.
 size_t fewest_documents(MeanScale scale);
-// From here on the chosen method holds for all distributions that were measured.
+// From this number on, the chosen method holds for all distributions that were measured.
 inline constexpr size_t asked_documents = 100;
-// More are not resampled: Student's t is as good then.
+// Above this number there is no bootstrap, because Student's t is as good.
 inline constexpr size_t most_resampled_documents = 1000;
 
-// The mean of the items by the method that holds for so many clusters: Student's t joined with
-// bootstrap-t (t alone is too narrow for skewed numbers, bootstrap-t alone for heavy tails to both
-// sides), and t alone for more than most_resampled_documents. NULL for fewer than two clusters.
+// The mean of the items, by the method that holds for this number of clusters. It is Student's t
+// joined with bootstrap-t. Alone, t is too narrow for skewed numbers, and bootstrap-t for numbers
+// with heavy tails on both sides. Above most_resampled_documents it is t alone. NULL for fewer than
+// two clusters.
 std::shared_ptr<const Inference> mean_of_documents(const ClusterSums &clusters, uint64_t resamples,
                                                    uint64_t seed);
-// "t, bootstrap t", or "t": what mean_of_documents() is for so many clusters.
+// The method of mean_of_documents() for `clusters` clusters: "t, bootstrap t" or "t".
 const char *mean_method(size_t clusters);
 
-// The mean of differences of shares, each from -1 to 1. Two clusters are added, one that differs
-// by `step` to either side, then Student's t. Without them, a sample in which few clusters differ
-// knows nothing of the ones that it has not seen. (With differences of -1, 0 and 1, and normal
-// quantiles, this is the adjusted Wald interval of Bonett and Price, 2012.) `step` above 0; NULL
-// for no clusters.
+// The mean of differences of shares, each from -1 to 1. Two clusters are added, one that differs by
+// +`step` and one by -`step`. Then Student's t is used. Without these clusters, a sample in which
+// few clusters differ would give too narrow intervals. (For differences of -1, 0 and 1, and with
+// normal quantiles, this is the adjusted Wald interval of Bonett and Price, 2012.) `step` is above
+// 0. NULL for no clusters.
 std::shared_ptr<const Inference> share_difference(const ClusterSums &clusters, double step);
 
 } // namespace keel

@@ -5,7 +5,7 @@
 
 namespace keel {
 
-// Holm's step-down adjustment: adjusted p-values in the order of the given ones. Throws
+// Holm's step-down adjustment. Returns the adjusted p-values in the order of `p`. Throws
 // Error(runtime) for a number that is not finite.
 std::vector<double> holm(std::span<const double> p);
 

@@ -13,12 +13,12 @@ PairedRateInference::PairedRateInference(const PairedCounts &c)
 
 double PairedRateInference::score(double d) const {
     const double n = total_, b = first_only_, c = second_only_;
-    // The rate of "second only" that is most likely if the difference is d.
+    // The maximum-likelihood rate of "second only", if the difference is d.
     const double linear = (2 * n - b + c) * d - b - c;
     const double discriminant = linear * linear + 8 * n * c * d * (1 - d);
     const double rate = (std::sqrt(std::max(0.0, discriminant)) - linear) / (4 * n);
     const double variance = n * (2 * rate + d * (1 - d)), distance = b - c - n * d;
-    // Rounding must not make a spread of nothing.
+    // A variance that comes only from rounding counts as 0.
     if (variance > 1e-12 * n) return distance / std::sqrt(variance);
     return std::abs(distance) <= 1e-9 * n ? 0 : std::copysign(HUGE_VAL, distance);
 }
@@ -29,7 +29,7 @@ double PairedRateInference::below(double value) const { return normal_cdf(score(
 
 Interval PairedRateInference::at_tail(double tail) const {
     const double effect = (first_only_ - second_only_) / total_, reach = -normal_quantile(tail);
-    // From a difference whose score is within reach to one whose score may not be.
+    // Bisects between a difference inside the interval and one that may be outside.
     const auto end = [&](double far) {
         double inside = effect, outside = far;
         if (std::abs(score(far)) <= reach) return far;

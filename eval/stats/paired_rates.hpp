@@ -6,24 +6,25 @@
 
 namespace keel {
 
-// Pairs of yes and no, first against second.
+// Counts of pairs of yes and no: the answer of the first and of the second.
 struct PairedCounts {
     uint64_t both = 0, first_only = 0, second_only = 0, neither = 0;
     uint64_t total() const { return both + first_only + second_only + neither; }
 };
 
-// The difference of two paired rates (first - second), by the score test of Tango (1998): McNemar's
-// test for a difference of 0, and the same test for any other difference. Its intervals keep their
-// width where few or no pairs differ. They stay within [-1, 1].
+// The difference of two paired rates (first - second), by the score test of Tango (1998). For a
+// difference of 0 it is McNemar's test. Its intervals stay wide if few or no pairs differ, and stay
+// within [-1, 1].
 class PairedRateInference : public Inference {
   public:
-    explicit PairedRateInference(const PairedCounts &counts); // at least one pair
+    explicit PairedRateInference(const PairedCounts &counts); // needs at least one pair
     double above(double value) const override;
     double below(double value) const override;
     Interval at_tail(double tail) const override;
 
   private:
-    double score(double difference) const; // about normal if `difference` is true; falls with it
+    // Nearly normal if `difference` is true; it falls as `difference` rises.
+    double score(double difference) const;
     double first_only_, second_only_, total_;
 };
 

@@ -28,7 +28,8 @@ documents_needed(uint64_t n, double level,
 }
 
 double share_for(uint64_t n, uint64_t least) {
-    const auto misses = [&](double share) { // the chance of fewer
+    // The probability that fewer than `least` documents differ.
+    const auto misses = [&](double share) {
         double term = std::pow(1 - share, static_cast<double>(n)), sum = 0;
         for (uint64_t i = 0; i < least; ++i) {
             sum += term;

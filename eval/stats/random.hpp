@@ -4,13 +4,13 @@
 
 namespace keel {
 
-// A small generator of our own (xoshiro256**, seeded by splitmix64): the standard library's
-// distributions differ between platforms.
+// A small random generator: xoshiro256**, seeded by splitmix64. The standard library is not used,
+// because its distributions differ between platforms.
 class AbRandom {
   public:
     explicit AbRandom(uint64_t seed);
     uint64_t next();
-    // 0 to n - 1; n is at least 1 and below 2^32.
+    // A number from 0 to n - 1. n is at least 1 and below 2^32.
     uint32_t below(uint32_t n) { return static_cast<uint32_t>(((next() >> 32) * n) >> 32); }
 
   private:

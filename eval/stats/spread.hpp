@@ -4,13 +4,13 @@
 
 namespace keel {
 
-// Repeated measurements of one thing. The median and the median distance from it: one disturbed
-// repeat moves neither.
+// Repeated measurements of one quantity, with their median and the median distance from it. A
+// single disturbed repeat changes neither much.
 struct Spread {
     double median = 0, deviation = 0, min = 0, max = 0;
-    std::vector<double> samples; // in the order they came
+    std::vector<double> samples; // in the order of measurement
 
-    static Spread of(std::vector<double> samples); // zeros for none
+    static Spread of(std::vector<double> samples); // all 0 without samples
 };
 
 } // namespace keel

@@ -5,12 +5,13 @@
 
 namespace keel {
 
-// The mean of the middle: a fifth of the numbers is left out at each end (none below five), so that
-// a disturbed one moves it little. Its inference is Yuen's (1974) for one sample: Student's t by
-// the winsorized spread, with the degrees of freedom of what is left.
+// A trimmed mean: a fifth of the numbers is left out at each end (none for fewer than five
+// numbers). So a disturbed number changes it little. Its inference is that of Yuen (1974) for one
+// sample: Student's t with the winsorized spread, and with the degrees of freedom of the remaining
+// numbers.
 struct TrimmedMean {
     double mean = 0;
-    std::optional<double> error; // standard error; nothing for fewer than two numbers
+    std::optional<double> error; // nothing for fewer than two numbers
     double freedom = 0;
 
     // Throws Error(runtime) for a number that is not finite.

@@ -21,13 +21,13 @@ using namespace yaml;
 
 constexpr int64_t most_tokens = int64_t{1} << 24;
 constexpr int64_t most_items = 1'000'000;
-constexpr int64_t most_seed = int64_t{1} << 53; // other tools read it from JSON
+constexpr int64_t most_seed = int64_t{1} << 53; // larger integers are not exact in JSON
 
 const std::vector<std::string> top_keys = {
     "title", "base",  "arms",  "reference",  "budgets",   "protocol", "chat",
     "tasks", "seeds", "batch", "statistics", "contrasts", "output"};
 
-// Names of arms and tasks serve as parts of file names.
+// Names of arms and tasks become parts of file names.
 void check_name(const std::string &name, const SourceLocation &where, std::string_view what) {
     constexpr size_t longest = 64;
     const bool good = !name.empty() && name.size() <= longest && name.front() != '.' &&
@@ -151,7 +151,7 @@ void read_chat(const YamlNode &root, AbConfig &c) {
 
 // ---- tasks -------------------------------------------------------------------------------------
 
-// The keys of one task; each is asked for once, and what was not asked for is unknown.
+// Reads the keys of one task. Each key is read once. A key that was not read is unknown.
 class TaskReader {
   public:
     explicit TaskReader(const YamlNode &node) : node_(node) {}

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-// What an experiment's YAML file says, checked as far as that goes without a model.
+// An experiment's YAML file, checked as far as is possible without a model.
 // docs/reference/experiments.md describes the file.
 namespace keel {
 
@@ -23,82 +23,91 @@ struct AbBudget {
     double value = 0;
     SourceLocation where;
 
-    std::string label() const; // "tokens:128", as records have it
-    std::string key() const;   // "tokens", of policy.budget
+    std::string label() const; // "tokens:128", as in records
+    std::string key() const;   // "tokens": the key below policy.budget
     std::string text() const;  // "128"
 };
 
-// A change of the base pipeline under a name.
+// A named change of the base pipeline.
 struct AbArmEntry {
     std::string name;
-    pipeline::YamlNode overrides;  // keys of a pipeline; null: none
-    std::vector<AbBudget> budgets; // its own, in place of the experiment's; empty: those
+    pipeline::YamlNode overrides;  // keys of a pipeline; null: no change
+    std::vector<AbBudget> budgets; // the arm's own budgets; empty: the experiment's
     SourceLocation where;
 };
 
-// Where in a prompt the policy is told that it has ended: what stands behind that place is read on
-// what is left of the cache.
+// The place in a prompt at which the policy is told that the prompt has ended. The tokens after
+// this place are read on the evicted cache.
 enum class AbProtocol {
-    question_blind, // behind the context
-    query_aware,    // behind the question: what opens the answer is read after the eviction
-    whole_prompt,   // at the end: the answer's first token follows from the whole cache
+    question_blind, // after the context
+    // After the question. The opening of the answer is read after the eviction.
+    query_aware,
+    // At the end of the prompt. The answer's first token is computed with the whole cache.
+    whole_prompt,
 };
 const char *ab_protocol_name(AbProtocol protocol);
 
 enum class AbTaskKind { continuation, passkey, facts, jsonl, speed };
 const char *ab_task_kind_name(AbTaskKind kind);
 
-// How a written answer is held against the expected ones.
+// How an answer is compared with the expected answers.
 enum class AbAnswerMetric {
-    substring_all, // share of the expected answers that it contains, upper and lower case alike
-                   // (RULER)
-    substring_any, // 1 if it contains one of them
-    exact,         // 1 if it is one of them, but for case, punctuation, articles and spaces
-    f1,            // the best F1 over words with one of them (LongBench's QA)
+    // Share of the expected answers that the answer contains, ignoring case (RULER).
+    substring_all,
+    substring_any, // 1 if it contains one of the expected answers
+    // 1 if it equals one of the expected answers, ignoring case, punctuation, articles and spaces.
+    exact,
+    // The highest F1 over words of the answer and an expected answer (LongBench's QA).
+    f1,
 };
 const char *ab_answer_metric_name(AbAnswerMetric metric);
 
-// How prompts of tasks with questions are written: `chat`.
+// `chat`: the form of the prompts of tasks with questions.
 struct AbChat {
     static constexpr std::string_view models_template = "auto", no_template = "none",
                                       no_system = "none";
-    std::string template_name = std::string(models_template); // or a template's name
-    std::optional<std::string> system; // nullopt: what the template itself says
+    // The name of a template, or models_template.
+    std::string template_name = std::string(models_template);
+    std::optional<std::string> system; // nullopt: the template's own default
     SourceLocation where;
 };
 
-// One entry of `tasks`; which members count depends on the kind.
+// One entry of `tasks`. The kind decides which members are used.
 struct AbTask {
     AbTaskKind kind = AbTaskKind::passkey;
-    std::string name; // unique; the kind where the file gives none
+    std::string name; // unique; default: the kind
     SourceLocation where;
-    uint64_t seed = 1; // of what is drawn at random to make the items
-    int64_t items = 0; // passkey: for each length and depth; facts: documents for each length;
-                       // jsonl: lines at most, 0: all
+    uint64_t seed = 1; // seed of the random items
+    // passkey: items for each length and depth. facts: documents for each length. jsonl: the most
+    // lines, 0: all.
+    int64_t items = 0;
     std::vector<int64_t> lengths; // passkey, facts: tokens of the whole prompt
-    int64_t depths = 0;    // passkey: places of the needle, evenly from the beginning to the end
-    int64_t questions = 0; // facts: asked of a document at most, 0: all
-    std::filesystem::path
-        filler; // passkey, facts: text between; empty: heldout.txt in the model's folder
-    std::filesystem::path text; // continuation: what is predicted
-    int64_t prefix = 0,
-            score = 0; // continuation: tokens before the eviction, tokens that are scored behind it
+    // passkey: number of places of the needle, spread evenly from the beginning to the end.
+    int64_t depths = 0;
+    int64_t questions = 0; // facts: the most questions for a document, 0: all
+    // Passkey, facts: the file of the filler text. Empty: heldout.txt in the model's folder.
+    std::filesystem::path filler;
+    std::filesystem::path text; // continuation: the text that is predicted
+    // continuation: `prefix` tokens are read before the eviction, `score` tokens are scored after
+    // it.
+    int64_t prefix = 0, score = 0;
     int64_t documents = 0;                                 // continuation: stretches of the text
     std::filesystem::path path;                            // jsonl
     AbAnswerMetric metric = AbAnswerMetric::substring_all; // jsonl
-    std::string prompt;              // jsonl with a context: "{context}...{input}..."
-    int64_t max_tokens = 0;          // jsonl: of an answer
-    std::vector<int64_t> at;         // speed (`depths`): tokens in the cache when decoding begins
+    // Jsonl lines with a context: "{context}...{input}...".
+    std::string prompt;
+    int64_t max_tokens = 0;  // jsonl: the most tokens of an answer
+    std::vector<int64_t> at; // speed (`depths`): tokens in the cache at the start of decoding
     int64_t repeats = 0, decode = 0; // speed
 };
 
-// The metrics that a task measures; the first is its main one.
+// The metrics that a task measures. The first is its main metric.
 std::vector<std::string> ab_task_metrics(const AbTask &task);
 
 struct AbConfig {
-    std::filesystem::path file; // for messages and defaults; empty: from memory
+    std::filesystem::path file; // for messages and defaults; empty: read from memory
     std::string title;
-    std::filesystem::path base; // a pipeline file, absolute
+    std::filesystem::path base; // absolute path of a pipeline file
     SourceLocation base_where;
     std::vector<AbArmEntry> arms;
     std::string reference;
@@ -107,22 +116,23 @@ struct AbConfig {
     AbChat chat;
     std::vector<AbTask> tasks;
     std::vector<uint64_t> seeds;
-    // Documents that take decode steps together in every arm. Decides about numbers: products of
-    // several rows may round otherwise.
+    // The number of documents that take decode steps together in every arm. It changes the results,
+    // because a matmul of several rows may round differently.
     uint32_t batch = 1;
     AbStatistics statistics;
-    // The planned ones; empty: each arm, but sweeps, against the reference on the primary metric.
+    // The planned contrasts. Empty: each arm but the sweeps, against the reference, on the primary
+    // metric.
     std::vector<AbPlannedContrast> contrasts;
-    std::filesystem::path output; // absolute
-    bool eviction_logs = false;   // write one for each arm and budget
-    int64_t maps =
-        2; // items of each task of which keep maps, cache timelines and curves are recorded
+    std::filesystem::path output; // absolute path of a folder
+    bool eviction_logs = false;   // write a log for each arm and budget
+    // Items of each task for which keep maps, cache timelines and curves are recorded.
+    int64_t maps = 2;
 
     static constexpr size_t most_arms = 100, most_budgets = 50, most_tasks = 50, most_seeds = 100;
 };
 
-// Throws Error(input) "FILE:LINE:COLUMN: ..." for whatever is not as docs/reference/experiments.md
-// says; unknown keys among it.
+// Throws Error(input) "FILE:LINE:COLUMN: ..." for a file that does not have the form of
+// docs/reference/experiments.md, for example for an unknown key.
 AbConfig load_ab_config(const std::filesystem::path &file);
 AbConfig parse_ab_config(std::string_view text, const std::string &name,
                          const std::filesystem::path &folder);

@@ -57,7 +57,7 @@ PipelineConfig with_budget(PipelineConfig config, const AbBudget &budget) {
     return config;
 }
 
-// The label of a budget that the arm itself, or the base, fixes.
+// The label of a budget that is set in the arm itself, or in the base.
 std::string own_label(const pipeline::BudgetSection &b) {
     AbBudget budget;
     switch (b.kind()) {
@@ -66,18 +66,19 @@ std::string own_label(const pipeline::BudgetSection &b) {
         break;
     case pipeline::BudgetKind::ratio: budget = {AbBudgetUnit::ratio, b.ratio->value(), {}}; break;
     case pipeline::BudgetKind::mib: budget = {AbBudgetUnit::mib, b.mib->value(), {}}; break;
-    case pipeline::BudgetKind::none: return "own"; // the policy's: a window among its params
+    // The policy's own, for example a window in its params.
+    case pipeline::BudgetKind::none: return "own";
     }
     return budget.label();
 }
 
-// Whether a policy may be asked at other times than at a prompt's end.
+// Can the trigger call the policy at other times than at a prompt's end?
 bool acts_again(const pipeline::TriggerSection &trigger) {
     return std::any_of(trigger.on.value.begin(), trigger.on.value.end(),
                        [](pipeline::Trigger on) { return on != pipeline::Trigger::prefill_end; });
 }
 
-// Whether the arm names a budget itself.
+// Does the arm set a budget itself?
 bool fixes_budget(const AbArmEntry &arm) {
     const pipeline::YamlEntry *policy = arm.overrides.find("policy");
     if (policy == nullptr || !policy->value.is_map()) return false;
@@ -97,7 +98,7 @@ class Resolver {
     AbExperiment run() {
         read_base();
         for (const AbArmEntry &arm : e_.config.arms) add_arm(arm);
-        for (AbRun &run : e_.runs) path_params_of(run.config); // makes them absolute
+        for (AbRun &run : e_.runs) path_params_of(run.config); // makes the paths absolute
         const auto is_reference = [&](const AbRun &run) { return run.arm == e_.config.reference; };
         std::stable_partition(e_.runs.begin(), e_.runs.end(), is_reference);
         if (!e_.reference().keeps_all)
@@ -130,7 +131,7 @@ class Resolver {
             fail(e_.config.base_where, fmt::format("{}: no such file; expected a pipeline file",
                                                    e_.config.base.string()));
         base_ = pipeline::load_yaml(e_.config.base);
-        if (!base_.is_map()) pipeline::load_config(e_.config.base); // says what is wrong with it
+        if (!base_.is_map()) pipeline::load_config(e_.config.base); // throws the error
         const YamlNode sets = pipeline::parse_overrides(options_.sets, absolute_path("."));
         for (const char *section : {"generation", "sampling"}) {
             if (const pipeline::YamlEntry *entry = sets.find(section))
@@ -157,8 +158,8 @@ class Resolver {
                          who, key));
     }
 
-    // Keys that an arm gives another value than the base, and that nothing here looks at. A pin is
-    // refused in the base, too: it is a promise.
+    // Refuses an arm's changes of keys that an experiment does not use. `generation.pin` is refused
+    // in the base too, because an experiment does not do what it promises.
     void check_used(const PipelineConfig &config, const AbArmEntry &arm) const {
         const std::string who = fmt::format("arm '{}': ", arm.name);
         if (!config.generation.pin->empty())
@@ -204,7 +205,7 @@ class Resolver {
             run.is_spread = !fixes_budget(arm) && !list.empty();
             if (!ask(run, arm)) continue;
             e_.runs.push_back(std::move(run));
-            if (e_.runs.back().keeps_all) { // one is enough: it has no budget
+            if (e_.runs.back().keeps_all) { // it has no budget, so it runs once
                 e_.runs.back().budget = "full";
                 e_.runs.back().is_spread = false;
                 e_.runs.back().config = config;
@@ -224,7 +225,7 @@ class Resolver {
                          arm.name));
     }
 
-    // What the policy is like; false if it cannot be run.
+    // Asks the policy for its properties. Returns false if the arm cannot run.
     bool ask(AbRun &run, const AbArmEntry &arm) {
         refuse_hybrid(run, arm);
         try {
@@ -241,7 +242,8 @@ class Resolver {
             run.acts_in_prefill = again && plan.acts_in_prefill();
             run.acts_in_decode = again && !run.keeps_all && !plan.prefill_only();
             run.is_seeded = !run.keeps_all && (plan.needs().flags & KEEL_POLICY_SEEDED) != 0;
-            // A seed that makes a matrix is a part of the method, like any number in it.
+            // A seed that makes a projection matrix belongs to the method, like a parameter. It
+            // does not draw slots.
             run.draws_slots = run.is_seeded && (plan.needs().needs & KEEL_NEED_KEY_PROJECT) == 0;
             run.seeds =
                 run.is_seeded ? e_.config.seeds : std::vector<uint64_t>{e_.config.seeds.front()};
@@ -263,8 +265,7 @@ class Resolver {
         if (!is_reference(plugin))
             note_library(&PluginRegistry::process().get(plugin, KEEL_PLUGIN_BACKEND, where));
     }
-    // Whose code a run's numbers come from: a plugin that was built anew, or exchanged, may give
-    // others.
+    // Notes the plugin files that a run uses. A rebuilt or replaced plugin may give other numbers.
     void note_libraries(const PipelineConfig &config, const Pipeline &checked) {
         note_library(checked.policies().own().policy.library);
         note_library(checked.policies().own().allocator.library);
@@ -275,7 +276,7 @@ class Resolver {
             note_backend(*backend.plugin, backend.plugin.where);
     }
 
-    // How an arm differs from the base: its keys that have another value.
+    // Describes how each arm differs from the base: the keys with other values.
     void describe(const PipelineConfig &config) {
         std::map<std::string, std::string> base;
         for (const pipeline::ResolvedKey &key : pipeline::resolved_keys(base_config_))
@@ -288,8 +289,7 @@ class Resolver {
         e_.differences.push_back(text.empty() ? "the base pipeline" : text);
     }
 
-    // What results depend on. Not: statistics, output, contrasts; where files lie (their contents
-    // count).
+    // The parameters of a pipeline's plugins that are paths of files.
     static std::vector<pipeline::RawParam *> path_params_of(PipelineConfig &config) {
         std::vector<pipeline::RawParam *> all;
         const auto add = [&](pipeline::PluginSection &section, keel_plugin_kind kind) {
@@ -302,6 +302,8 @@ class Resolver {
         return all;
     }
 
+    // Everything on which the results depend, as text. Statistics, output and contrasts are not in
+    // it. A file counts by its contents, not by its path.
     std::string hashed_text() const {
         std::string text = fmt::format("reference {}\n", e_.config.reference);
         if (e_.config.batch > 1) text += fmt::format("batch {}\n", e_.config.batch);
@@ -311,7 +313,7 @@ class Resolver {
             config.generation = base_config_.generation;
             const fs::path model = *config.model.path;
             config.model.path.value = "/model";
-            std::string files; // what stands in them counts, not where they are
+            std::string files; // hash of the contents of these files, not of their paths
             for (pipeline::RawParam *param : path_params_of(config)) {
                 if (fs::is_regular_file(param->text))
                     files += fingerprint(read_text_file(param->text, uint64_t{1} << 30)) + "\n";
@@ -340,7 +342,8 @@ class Resolver {
     AbExperiment e_;
     YamlNode base_;
     PipelineConfig base_config_;
-    std::map<fs::path, std::pair<std::string, std::string>> libraries_; // as AbExperiment has them
+    // As in AbExperiment::libraries.
+    std::map<fs::path, std::pair<std::string, std::string>> libraries_;
 };
 
 } // namespace
@@ -363,7 +366,8 @@ std::string ab_model_hash(const fs::path &model) {
         }
         std::sort(files.begin(), files.end());
     }
-    constexpr uint64_t piece = 65536, pieces = 256; // of a file: 16 MiB are read at most
+    // At most 16 MiB of a file are read, in pieces.
+    constexpr uint64_t piece = 65536, pieces = 256;
     std::string text, buffer(piece, '\0');
     for (const fs::path &file : files) {
         const uint64_t size = fs::file_size(file, error);

@@ -13,52 +13,56 @@
 
 namespace keel {
 
-// An arm under one budget: what is run on every item.
+// One arm at one budget. It runs on every item.
 struct AbRun {
-    std::string arm, budget; // as records name them
+    std::string arm, budget; // as in the records
     pipeline::PipelineConfig config;
-    std::vector<uint64_t> seeds;  // one, unless the policy draws at random
-    bool is_spread = false;       // its budget is one of a list
-    bool keeps_all = true;        // evicts nothing, ever
-    bool acts_in_prefill = false; // between the chunks of a prompt
-    bool acts_in_decode = false;  // while text is written
-    bool is_seeded = false;       // what it keeps depends on the seed
-    bool draws_slots = false; // by lot, slot by slot: under one seed the same ones in every prompt
-    bool is_rerun = false;    // the reference once more, for the noise floor
+    std::vector<uint64_t> seeds;  // one, unless the policy draws random numbers
+    bool is_spread = false;       // the budget is one of a list
+    bool keeps_all = true;        // never evicts
+    bool acts_in_prefill = false; // evicts between the chunks of a prompt
+    bool acts_in_decode = false;  // evicts while the answer is written
+    bool is_seeded = false;       // the seed decides which slots are kept
+    // Each slot is drawn at random. With the same seed, every prompt would get the same draws.
+    bool draws_slots = false;
+    bool is_rerun = false; // the reference's second run, for the noise floor
 };
 
-// An experiment's file with its base pipeline: every arm's pipeline is complete and known to work
-// with the model.
+// An experiment's file together with its base pipeline. Every arm's pipeline is complete, and was
+// checked against the model.
 struct AbExperiment {
     AbConfig config;
-    AbPromptForm form;                    // of the prompts of tasks with questions
-    std::vector<AbRun> runs;              // the reference first
-    std::vector<std::string> differences; // [arms] how each differs from the base, for people
-    std::string hash;                     // 16 hex digits of all that decides about the numbers
-    std::string experiment_hash; // the same but for AbResolveOptions::circumstances and libraries
-    // The plugins' files that runs use: ("policy snapkv", "snapkv.so" and a hash of its contents),
-    // sorted.
+    AbPromptForm form;       // form of the prompts of tasks with questions
+    std::vector<AbRun> runs; // the reference is the first
+    // [arms] The differences of each arm from the base, as text for people.
+    std::vector<std::string> differences;
+    std::string hash; // 16 hex digits, over everything that decides the numbers
+    // As `hash`, but without AbResolveOptions::circumstances and libraries.
+    std::string experiment_hash;
+    // The plugin files that the runs use, sorted. Each has a name ("policy snapkv") and its file
+    // name with a hash of the contents ("snapkv.so ...").
     std::vector<std::pair<std::string, std::string>> libraries;
-    std::string model_hash; // of the reference's model, sampled
-    std::string resolved; // the experiment as YAML with every key and absolute paths; read back it
-                          // is the same experiment
+    std::string model_hash; // of the reference's model; from samples of its files
+    // The experiment as YAML, with every key and with absolute paths. Reading it gives the same
+    // experiment.
+    std::string resolved;
 
     const AbRun &reference() const { return runs.front(); }
 };
 
 struct AbResolveOptions {
-    std::vector<std::string>
-        sets; // of the base pipeline, as --set takes them; arms are merged over them
-    std::string circumstances; // what else tells runs apart: version, commit
+    // Changes of the base pipeline, as --set takes them. The arms are merged over the changed base.
+    std::vector<std::string> sets;
+    std::string circumstances; // version and commit of the program; a part of `hash`
     std::shared_ptr<HostServices> host;
 };
 
-// Reads the base, merges each arm over it, asks the policies what they are and spreads the budgets
-// over those that evict. Opens models and plugins, reads no weights. Throws Error(input) with file,
-// line and column for what cannot be.
+// Reads the base, merges each arm over it, asks each policy for its properties, and gives each
+// budget to every arm that evicts. Opens models and plugins, but reads no weights. Throws
+// Error(input) with file, line and column for an invalid experiment.
 AbExperiment resolve_ab(AbConfig config, const AbResolveOptions &options);
 
-// 16 hex digits of a model's files: names, sizes and samples of their contents.
+// 16 hex digits over a model's files: their names, sizes and samples of their contents.
 std::string ab_model_hash(const std::filesystem::path &model);
 
 } // namespace keel

@@ -10,7 +10,7 @@ namespace {
 
 using pipeline::yaml_scalar;
 
-// In flow style: what a block takes plain may end a flow.
+// Quotes a text for YAML's flow style, where more characters end a plain text than in block style.
 std::string quoted(const std::string &text) {
     std::string out = "\"";
     for (const char c : text) {
@@ -44,7 +44,7 @@ std::string budgets_yaml(const std::vector<AbBudget> &budgets) {
     return fmt::format("budgets: [{}]\n", fmt::join(entries, ", "));
 }
 
-// Without the budget that a list spreads over it.
+// The arm's pipeline without the budget that comes from the list of budgets.
 std::string arm_yaml(const AbExperiment &e, const AbArmEntry &arm) {
     const auto run = std::find_if(e.runs.begin(), e.runs.end(),
                                   [&](const AbRun &r) { return r.arm == arm.name; });

@@ -16,9 +16,10 @@ using pipeline::YamlEntry;
 using pipeline::YamlNode;
 using namespace yaml;
 
-constexpr int64_t most_statistics_seed = int64_t{1} << 53; // other tools read it from JSON
+constexpr int64_t most_statistics_seed = int64_t{1} << 53; // larger integers are not exact in JSON
 
-// "task/metric" of a task, or of a task and one of its metrics. `key`: "statistics.primary".
+// Reads TASK or TASK/METRIC and returns "task/metric". `key`: the key's name for messages, for
+// example "statistics.primary".
 std::string read_metric(const YamlNode &node, const AbConfig &c, std::string_view key) {
     const std::string &text = scalar(node, "the name of a task");
     const size_t slash = text.find('/');
@@ -67,7 +68,7 @@ void read_margins(const YamlNode &node, AbConfig &c) {
     }
 }
 
-// The first task that measures quality, else the first.
+// The first task that measures quality. If none does, the first task.
 std::string default_primary(const AbConfig &c) {
     const auto found = std::find_if(c.tasks.begin(), c.tasks.end(), [](const AbTask &task) {
         return task.kind != AbTaskKind::speed;
@@ -76,7 +77,8 @@ std::string default_primary(const AbConfig &c) {
     return task.name + "/" + ab_task_metrics(task).front();
 }
 
-// `reference`: each arm against the reference. Sweeps draw a curve.
+// The word `reference`: adds each arm against the reference. Sweeps are left out, because they are
+// there to draw a curve.
 void add_reference_contrasts(AbConfig &c) {
     for (const AbArmEntry &arm : c.arms)
         if (arm.name != c.reference && arm.budgets.size() <= 1)

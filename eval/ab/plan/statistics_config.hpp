@@ -6,16 +6,17 @@
 #include <string>
 #include <string_view>
 
-// How an experiment is judged: the keys `statistics` and `contrasts` of its file. Both need the
-// arms, the reference and the tasks in `config`. All throw Error(input) "FILE:LINE:COLUMN: ...".
+// Reads the keys `statistics` and `contrasts` of an experiment's file. Both need the arms, the
+// reference and the tasks in `config`. All functions throw Error(input) "FILE:LINE:COLUMN: ...".
 namespace keel {
 
-// Fills config.statistics. Its `primary` is always "task/metric" after that.
+// Fills config.statistics. Then its `primary` is always "task/metric".
 void read_ab_statistics(const pipeline::YamlNode &root, AbConfig &config);
 
 void read_ab_contrasts(const pipeline::YamlNode &root, AbConfig &config);
 
-// The name of an arm of `config`. `what`: "an arm".
+// Reads the name of an arm of `config`. `what`: the expected thing in messages, for example "an
+// arm".
 std::string read_arm_name(const pipeline::YamlNode &node, const AbConfig &config,
                           std::string_view what);
 

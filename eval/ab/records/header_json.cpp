@@ -8,7 +8,7 @@ using namespace ab_json;
 
 constexpr int format_version = 1;
 
-// [a, b], or [a, b, "task/metric"].
+// Each contrast is [a, b], or [a, b, "task/metric"].
 std::vector<AbPlannedContrast> read_contrasts(const JsonNode &node) {
     std::vector<AbPlannedContrast> out;
     const auto list = node.find("contrasts");

@@ -6,7 +6,7 @@
 #include "base/json_writer.hpp"
 #include "eval/ab/records/record.hpp"
 
-// Bounds and fields that the header and the records of a results file share.
+// Bounds and fields that the header and the records of a results file have in common.
 namespace keel::ab_json {
 
 inline constexpr size_t most_arms = 1000, most_contrasts = 100'000, most_facts = 1000;
@@ -63,7 +63,7 @@ inline const std::string &checked_name(const std::string &name, const char *what
     return name;
 }
 
-// Cut between characters, not inside one.
+// Cuts a text after at most `longest` bytes, never inside a character.
 inline std::string cut(const std::string &text, size_t longest) {
     if (text.size() <= longest) return text;
     size_t end = longest;

@@ -36,7 +36,8 @@ std::optional<double> parse_ab_margin(std::string_view text, const AbMetric &met
 
 std::string ab_margin_text(double margin, const AbMetric &metric) {
     if (is_in_nats(metric)) return fmt::format("{:g} nats", margin);
-    const double percent = std::round(margin * 1e10) / 1e8; // 0.07 is 7, not 7.000000000000001
+    // So 0.07 gives 7, not 7.000000000000001.
+    const double percent = std::round(margin * 1e10) / 1e8;
     if (metric.ratio) return fmt::format("{:g}%", percent);
     return fmt::format("{:g} {}", percent, percent == 1 ? "point" : "points");
 }

@@ -74,7 +74,8 @@ std::vector<Shard> open_shards(const std::vector<fs::path> &paths) {
     return shards;
 }
 
-// What tells records apart, and what two of them must then agree in.
+// `key` identifies a record among all shards. Two records with the same key must have the same
+// `value`.
 struct Identity {
     uint64_t key = 0, value = 0;
 };
@@ -90,7 +91,7 @@ std::optional<Identity> identity(const AbRecord &record) {
             hash_of(ab_record_line(whole))};
     };
     if (const auto *i = std::get_if<AbItem>(&record)) {
-        // Times of the eviction differ from run to run; the number that was asked for may not.
+        // The times of evictions differ from run to run. The measured value may not.
         return Identity{
             hash_of(i->metric + "\n" + i->item, hash_of(place_key(*i))),
             hash_of(fmt::format("{} {} {} {}", i->value, i->length, i->depth, i->document))};
@@ -164,7 +165,7 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
     fs::remove(half, error);
     try {
         AbWriter writer(half, result.header, AbWriter::Mode::create);
-        std::unordered_map<uint64_t, uint64_t> known; // values by keys
+        std::unordered_map<uint64_t, uint64_t> known; // from Identity::key to Identity::value
         if (!result.missing.empty()) {
             AbWarning warning;
             warning.text = fmt::format(

@@ -7,23 +7,24 @@
 #include <string>
 #include <vector>
 
-// The shards of an experiment, run apart, put together.
+// Merges the shards of an experiment that ran separately.
 namespace keel {
 
 struct AbMergeResult {
-    AbHeader header; // as written: shard 1 of 1 where all shards are there
+    AbHeader header; // as written; shard 1 of 1 if no shard is missing
     uint64_t records = 0;
-    uint64_t duplicates = 0;        // equal records that several shards hold: written once
-    std::vector<uint32_t> missing;  // shards that nobody named
-    std::vector<std::string> notes; // cut-off lines and what else is to be known
+    uint64_t duplicates = 0;       // records that several shards hold equally; each is written once
+    std::vector<uint32_t> missing; // numbers of the shards that were not given
+    std::vector<std::string> notes; // cut-off lines and other remarks
 };
 
-// Reads the results of `shards` (folders or files, in any order) and writes `folder`/results.jsonl,
-// which must not be there; the folder is made. `replace`: results of the same experiment may be
-// there, and go once the merged ones are whole. Records stand in the order of the shards, whatever
-// the order of the arguments. A missing shard is a warning in the merged results, not an error.
-// Throws Error(input) for shards of different experiments, a shard that is named twice, and an item
-// that two shards have with different values; Error(runtime) where the system refuses to write.
+// Reads the results of `shards` (folders or files, in any order) and writes `folder`/results.jsonl.
+// Creates the folder if needed. results.jsonl must not exist. With `replace` it may exist if it is
+// of the same experiment; it is replaced when the merged file is complete. The records are in the
+// order of the shards' numbers. A missing shard is a warning in the merged results, not an error.
+// Throws Error(input) for shards of different experiments, for a shard that is given twice, and for
+// an item that has different values in two shards. Throws Error(runtime) if the system refuses to
+// write.
 AbMergeResult merge_ab_shards(const std::vector<std::filesystem::path> &shards,
                               const std::filesystem::path &folder, bool replace = false);
 

@@ -6,7 +6,7 @@
 namespace keel {
 namespace {
 
-// Is one of the words, between underscores, of the name?
+// Is one of `words` a part of the name, between underscores?
 bool has_word(std::string_view name, std::initializer_list<std::string_view> words) {
     while (!name.empty()) {
         const size_t end = std::min(name.find('_'), name.size());

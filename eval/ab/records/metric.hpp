@@ -5,25 +5,25 @@
 
 namespace keel {
 
-// What a number of an experiment means, from its name alone, so that records need no table of their
-// own.
+// The meaning of a metric. It follows from the metric's name alone, so records need no table of
+// metrics.
 struct AbMetric {
     enum class Kind {
         quality,    // hits, shares, scores
-        divergence, // nll, kld: how far from a text or from the reference
+        divergence, // nll, kld: the distance from a text or from the reference
         speed,      // times and rates
         memory,     // bytes
     };
     Kind kind = Kind::quality;
     bool higher_is_better = true;
-    bool ratio = false; // compared as A / B - 1, not as A - B
+    bool ratio = false; // compared as A / B - 1; else as A - B
 
     bool is_quality() const { return kind == Kind::quality || kind == Kind::divergence; }
 };
 
-// "nll", "kld" and names that begin with them, "ppl", "perplexity": lower is better.
-// "..._per_second": a speed. A word "ms", "us", "ns" or "seconds" in the name: a time. "bytes",
-// "kib", "mib": memory. Anything else: a score, higher is better.
+// Names "ppl" and "perplexity", and names that begin with "nll" or "kld": lower is better. Names
+// with "..._per_second": speeds. Names with a word "ms", "us", "ns" or "seconds": times. Names with
+// "bytes", "kib" or "mib": memory. All other names: scores, higher is better.
 AbMetric ab_metric(std::string_view name);
 
 } // namespace keel

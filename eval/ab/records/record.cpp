@@ -22,7 +22,7 @@ using File = std::unique_ptr<std::FILE, CloseFile>;
 
 std::string shown(const fs::path &path) { return printable(path.string(), 300); }
 
-// Whole lines of a file, none longer than its bound, without holding more than one of them.
+// Reads the complete lines of a file. Holds one line at a time. Refuses lines longer than a bound.
 class Lines {
   public:
     explicit Lines(const fs::path &path) : name_(shown(path)), chunk_(size_t{1} << 16) {
@@ -35,7 +35,7 @@ class Lines {
         if (!file_) throw_error(ErrorKind::input, "{}: {}", name_, std::strerror(errno));
     }
 
-    // False at the end. What stands behind the last end of line is not a line.
+    // Returns false at the end of the file. Characters after the last line end are not a line.
     bool next(std::string &line) {
         line.clear();
         for (;;) {
@@ -66,8 +66,9 @@ class Lines {
     }
 
     const std::string &name() const noexcept { return name_; }
-    uint64_t number() const noexcept { return number_; } // of the line read last, from 1
-    uint64_t bytes() const noexcept { return bytes_; }   // of all whole lines so far
+    // Number of the line that was read last, from 1.
+    uint64_t number() const noexcept { return number_; }
+    uint64_t bytes() const noexcept { return bytes_; } // bytes of all complete lines so far
     bool tail() const noexcept { return tail_; }
 
   private:
@@ -97,7 +98,7 @@ void append_line(std::FILE *file, const fs::path &path, std::string line) {
                     std::strerror(errno));
 }
 
-// What tells two experiments apart, as far as their headers show it.
+// Says how two experiments differ, as far as their headers show it.
 std::string difference(const AbHeader &there, const AbHeader &wanted) {
     const std::string builds[] = {there.version + " " + there.commit,
                                   wanted.version + " " + wanted.commit};
@@ -130,7 +131,7 @@ void check_same(const fs::path &path, const AbHeader &there, const AbHeader &wan
                     shown(path), there.shard, there.shards, wanted.shard, wanted.shards);
 }
 
-// The same records below another header.
+// Rewrites the file with another header and the same records.
 void replace_header(const fs::path &path, const std::string &header) {
     const fs::path half = path.string() + ".part";
     {
@@ -139,7 +140,7 @@ void replace_header(const fs::path &path, const std::string &header) {
         append_line(out.get(), half, header);
         Lines lines(path);
         std::string line;
-        lines.next(line); // the header that goes
+        lines.next(line); // skips the old header
         while (lines.next(line)) append_line(out.get(), half, line);
     }
     std::error_code error;
@@ -205,8 +206,8 @@ AbWriter::AbWriter(const fs::path &path, const AbHeader &header, Mode mode) : pa
                     shown(path));
     bool has_header = false;
     if (fs::exists(path, error)) {
-        // A run that was killed while it wrote the header left no line at all: there is nothing to
-        // lose.
+        // A run that was killed while it wrote the header left no complete line. The file can be
+        // overwritten, because it holds no results.
         std::string first;
         uint64_t whole = 0;
         Lines lines(path);
@@ -216,7 +217,7 @@ AbWriter::AbWriter(const fs::path &path, const AbHeader &header, Mode mode) : pa
             whole = there.bytes;
             has_header = true;
             AbHeader wanted = header;
-            wanted.date = there.header.date; // of the beginning
+            wanted.date = there.header.date; // keeps the date on which the experiment began
             if (ab_header_line(wanted) != ab_header_line(there.header)) {
                 replace_header(path, ab_header_line(wanted));
                 whole = whole - first.size() + ab_header_line(wanted).size();

@@ -15,24 +15,24 @@
 #include <variant>
 #include <vector>
 
-// The records of an experiment: results.jsonl, one JSON object a line. The first line is the
-// header, every other one has a "kind": "item", "keep_map", "timeline", "curve" or "warning".
+// The records of an experiment: results.jsonl, with one JSON object on each line. The first line is
+// the header. Every other line has a "kind": "item", "keep_map", "timeline", "curve" or "warning".
 // docs/reference/experiments.md lists the keys.
 namespace keel {
 
-// How an experiment is judged. It is declared before the run, so that it cannot be chosen by the
+// How an experiment is judged. This is declared before the run, so nobody can choose it by the
 // outcome.
 struct AbStatistics {
-    double confidence = 0.95;   // of intervals and of Holm's level
-    uint64_t resamples = 10000; // of each bootstrap
-    uint64_t seed = 1;          // of the bootstrap
-    // "task/metric", or a task's name for all its metrics (older results); empty: the first quality
-    // metric of the results.
+    double confidence = 0.95;   // of intervals, and for Holm's adjustment
+    uint64_t resamples = 10000; // number of resamples of each bootstrap
+    uint64_t seed = 1;          // seed of the bootstrap
+    // "task/metric". In older results it may be the name of a task, for all its metrics. Empty: the
+    // first quality metric of the results.
     std::string primary;
-    AbMargins margins; // the declared ones; ab_margin_of() has defaults
+    AbMargins margins; // the declared margins; ab_margin_of() adds the defaults
 };
 
-// A contrast that was declared before the run: arms at equal budgets, a against b.
+// A contrast that was declared before the run: arm a against arm b at equal budgets.
 struct AbPlannedContrast {
     std::string a, b;
     std::string on; // "task/metric"; empty: the primary metric
@@ -41,97 +41,101 @@ struct AbPlannedContrast {
 
 struct AbArm {
     std::string name;
-    std::string text; // how it differs from the base pipeline, for people
+    std::string text; // the differences from the base pipeline, as text
 };
 
 // The first line of a results file.
 struct AbHeader {
-    std::string
-        config_hash; // of all that decides about the numbers; equal in all shards of an experiment
-    std::string experiment_hash; // the same but for the program that ran it; empty: written by one
-                                 // that did not note it
+    // Hash over everything that decides the numbers. It is equal in all shards of an experiment.
+    std::string config_hash;
+    // The same hash without the program's version. Empty in results of older programs.
+    std::string experiment_hash;
     std::string version, commit, date;
-    // Plugins' names, and the name and hash of their files; empty: written by a program that did
-    // not note them.
+    // For each plugin its name, and its file name with a hash. Empty in results of older programs.
     std::vector<std::pair<std::string, std::string>> libraries;
-    std::string model;   // name and hash
+    std::string model;   // name and hash of the model
     std::string machine; // processor, cores, memory
     std::string title;
-    std::string reference; // the arm that others are compared with
+    std::string reference; // the arm with which the others are compared
     std::vector<AbArm> arms;
-    // Empty: each arm, but sweeps, against the reference on the primary metric.
+    // Empty: each arm but the sweeps, against the reference, on the primary metric.
     std::vector<AbPlannedContrast> contrasts;
-    std::vector<std::string>
-        sweeps; // arms that run under several budgets of their own, to draw a curve
-    // Arm and budget of each cell that reads every prompt itself. The others share prefills.
+    // Arms that run at several budgets of their own, to draw a curve.
+    std::vector<std::string> sweeps;
+    // Arm and budget of each cell that reads every prompt itself. All other cells share prefills.
     std::vector<std::pair<std::string, std::string>> own_prefills;
     AbStatistics statistics;
     uint32_t shard = 1, shards = 1; // this file holds shard `shard` of `shards`
-    uint64_t items = 0; // documents of each task at most, of the run that wrote it last; 0: all
-    uint32_t batch = 1; // documents that took steps together
-    // Whatever else a reader should know, in order: threads, dtypes, positions mode, tokenizer, ABI
-    // version ...
+    // The most documents of each task, from the last run that wrote this file. 0: all.
+    uint64_t items = 0;
+    uint32_t batch = 1; // documents that take decode steps together
+    // Other facts for a reader, in order: threads, dtypes, positions mode, tokenizer, ABI version
+    // ...
     std::vector<std::pair<std::string, std::string>> facts;
 };
 
-// The reference, run once more to find the noise floor, is an arm of this name: "full#again".
+// Suffix of the arm that runs the reference again to find the noise floor: "full#again".
 inline constexpr std::string_view ab_rerun_suffix = "#again";
 
-// Where in the experiment a record belongs.
+// The place of a record in the experiment.
 struct AbPlace {
     std::string arm;
     std::string budget = "full"; // "full" | "tokens:128" | "ratio:0.25" | "mib:8"
-    std::string protocol;        // "question_blind" | "query_aware" | "" where there is no question
+    // "question_blind" | "query_aware" | "whole_prompt"; "" without a question
+    std::string protocol;
     std::string task;
     uint64_t seed = 0;
 };
 
 // One number of one item. Arms are paired by (protocol, task, metric, item), so `item` must name
-// the same content in every arm and under every seed. Numbers of several seeds are averaged first.
+// the same content in every arm and under every seed. The numbers of several seeds are averaged
+// before arms are compared.
 struct AbItem : AbPlace {
-    std::string metric; // "hit", "top1", "nll", "kld", "decode_tokens_per_second", "ttft_ms",
-                        // "decode_ms_p99" ...
-    std::string
-        document; // items of one document share its luck: the cluster; empty: the item is its own
+    std::string metric; // "hit", "top1", "nll", "kld", "ttft_ms", "decode_ms_p99" ...
+    // The cluster. Items of one document are not independent. Empty: the item is a cluster of its
+    // own.
+    std::string document;
     std::string item;   // unique within the task
     double value = 0;   // finite
     int64_t length = 0; // tokens of the prompt
-    double depth = -1;  // of the needle, 0 to 1; below 0: none
-    // kv_bytes: cache plus policy_bytes while the item was scored. full_kv_bytes: what the
-    // reference's cache would hold. own_full_kv_bytes: what the arm's cache would hold without
-    // evictions; 0: the same as full_kv_bytes. peak_kv_bytes: the peak of cache plus policy.
+    double depth = -1;  // of the needle, 0 to 1; below 0: no needle
+    // kv_bytes: cache plus policy_bytes while the item was scored. full_kv_bytes: the bytes that
+    // the reference's cache would hold. own_full_kv_bytes: the bytes that the arm's cache would
+    // hold without evictions; 0: the same as full_kv_bytes. peak_kv_bytes: the peak of cache plus
+    // policy.
     uint64_t kv_bytes = 0, full_kv_bytes = 0, own_full_kv_bytes = 0, peak_kv_bytes = 0;
-    uint64_t policy_bytes = 0; // that the policy makes the core hold beside the cache
+    uint64_t policy_bytes = 0; // bytes that the core holds for the policy, besides the cache
     double kept_slots = 0;     // mean over layers and heads
-    uint64_t seen = 0;         // tokens that went in
+    uint64_t seen = 0;         // tokens that the session took in
     uint64_t evictions = 0;
-    double eviction_us = 0; // all of them together
+    double eviction_us = 0; // microseconds of all evictions together
     std::string answer, expected;
 };
 
-// Which positions of a prompt a policy kept: for each layer and head the share kept in each of 64
-// equal stretches of the prompt.
+// The positions of a prompt that a policy kept. For each layer and head: the share of kept
+// positions in each of 64 equal stretches of the prompt.
 struct AbKeepMap : AbPlace {
     static constexpr uint32_t bin_count = 64;
     std::string item;
     uint32_t layers = 0, kv_heads = 0;
-    std::vector<float> bins; // [layers][kv_heads][bin_count], 0 to 1; stored to three decimals
+    std::vector<float> bins; // [layers][kv_heads][bin_count], 0 to 1; written with 3 decimals
 };
 
-// The cache's size while tokens went in.
+// The size of the cache while tokens were taken in.
 struct AbTimeline : AbPlace {
     std::string item;
-    std::vector<std::array<uint64_t, 3>> points; // tokens so far, KV bytes, slots evicted just then
+    // Each point: tokens so far, KV bytes, slots evicted since the point before.
+    std::vector<std::array<uint64_t, 3>> points;
 };
 
-// A metric by the position since the eviction: values[i] of the i-th token behind it.
+// A metric by the number of tokens since the eviction: values[i] is for token i after it.
 struct AbCurve : AbPlace {
     std::string metric, item;
     std::vector<double> values; // finite
 };
 
-// Something that a reader of the verdicts has to know. Names may be empty: then it is about all of
-// them.
+// A warning for readers of the verdicts. An empty name means that the warning is about all arms,
+// budgets, protocols or tasks.
 struct AbWarning {
     std::string arm, budget, protocol, task;
     std::string text;
@@ -139,33 +143,34 @@ struct AbWarning {
 
 using AbRecord = std::variant<AbItem, AbKeepMap, AbTimeline, AbCurve, AbWarning>;
 
-// Bounds of what is read, and of what is written.
+// Bounds on everything that is read and written.
 inline constexpr size_t ab_longest_line = size_t{4} << 20;
-inline constexpr size_t ab_longest_name = 200; // bytes of an arm, a task, an item ...
-inline constexpr size_t ab_longest_text =
-    4000; // bytes of an answer, a warning; longer ones are cut when written
+inline constexpr size_t ab_longest_name = 200; // bytes of the name of an arm, a task, an item ...
+// Bytes of an answer or a warning. Longer texts are cut when they are written.
+inline constexpr size_t ab_longest_text = 4000;
 inline constexpr uint64_t ab_most_records = 20'000'000;
 
-// Appends records, each on its own line and handed to the system before write() returns, so that a
-// killed run loses half a line at most. Thread-safe.
+// Appends records, each on a line of its own. write() returns after the system has the line, so a
+// killed run loses at most half a line. Thread-safe.
 class AbWriter {
   public:
     enum class Mode {
-        create, // the file must not be there
-        resume, // goes on behind what is there, whose config_hash and shard must be equal; half a
-                // last line is cut off, the header is replaced where it differs otherwise
-                // (statistics, contrasts, title).
-        // A file that is not there is created.
+        create, // the file must not exist
+        // Continues an existing file. Its config_hash and shard must be equal. Half of a last line
+        // is cut off. If the headers differ otherwise (statistics, contrasts, title), the new
+        // header replaces the old one. Creates the file if it does not exist.
+        resume,
     };
-    // Throws Error(input) for a file that is there and does not fit, Error(runtime) where the
-    // system refuses.
+    // Throws Error(input) if the file exists and does not fit, Error(runtime) if the system
+    // refuses.
     AbWriter(const std::filesystem::path &path, const AbHeader &header, Mode mode);
     ~AbWriter();
     AbWriter(const AbWriter &) = delete;
     AbWriter &operator=(const AbWriter &) = delete;
 
-    // Throws Error(usage) for names over their bound and shapes that do not fit; Error(runtime) for
-    // numbers that are not finite or out of their range, and where the system refuses (disk full).
+    // Throws Error(usage) for names that are too long and for wrong shapes. Throws Error(runtime)
+    // for numbers that are not finite or out of range, and if the system refuses, for example when
+    // the disk is full.
     void write(const AbRecord &record);
 
   private:
@@ -180,29 +185,29 @@ class AbWriter {
 struct AbReadResult {
     AbHeader header;
     uint64_t records = 0;
-    uint64_t bytes = 0;        // up to the end of the last whole line
-    bool dropped_tail = false; // the last line was half-written and left out
+    uint64_t bytes = 0;        // up to the end of the last complete line
+    bool dropped_tail = false; // the last line had no end and was left out
 };
 
-// Reads a results file line by line; `take` gets each record and its line number (the header is
-// line 1). Memory does not grow with the file. Throws Error(input) "file:line: what is wrong". A
-// last line without its end is dropped, whatever is in it.
+// Reads a results file line by line. `take` gets each record with its line number; the header is
+// line 1. Memory does not grow with the file. Throws Error(input) "file:line: ...". A last line
+// without a line end is left out, whatever it contains.
 AbReadResult read_ab_records(const std::filesystem::path &path,
                              const std::function<void(AbRecord &&, uint64_t line)> &take);
 
-// The header alone.
+// Reads only the header.
 AbHeader read_ab_header(const std::filesystem::path &path);
 
-// Throws Error(input) where the results in `path`, whose header is `there`, are of another
-// experiment than `wanted`, saying what differs.
+// Throws Error(input) if the results in `path`, whose header is `there`, are of another experiment
+// than `wanted`. The message says how they differ.
 void require_same_experiment(const std::filesystem::path &path, const AbHeader &there,
                              const AbHeader &wanted);
 
-// A plugin of which two experiments have different files: "policy snapkv (snapkv.so)"; empty: none
-// is known.
+// A plugin whose files differ between two experiments: "policy snapkv (snapkv.so)". Empty: no such
+// plugin is known.
 std::string ab_other_library(const AbHeader &a, const AbHeader &b);
 
-// Lines as they stand in the file, without their ends.
+// The lines as in the file, without line ends.
 std::string ab_header_line(const AbHeader &header);
 std::string ab_record_line(const AbRecord &record);
 

@@ -95,7 +95,7 @@ AbRecord read_warning(const JsonNode &node) {
     return w;
 }
 
-// What is written is held to what is read.
+// Numbers are checked against the same bounds when they are written as when they are read.
 double checked_number(double value, const char *what, const AbPlace &place,
                       double low = -largest_number, double high = largest_number) {
     if (!(value >= low && value <= high))
@@ -136,7 +136,8 @@ void write(JsonWriter &json, const AbItem &i) {
     json.member("evictions", i.evictions);
     if (i.eviction_us != 0)
         json.member("eviction_us", checked_number(i.eviction_us, "eviction_us", i, 0, 1e18));
-    // Bytes that are not UTF-8 become U+FFFD, three bytes each: the bound leaves room for them.
+    // Bytes that are not UTF-8 become U+FFFD, which has three bytes. So a third of the bound is
+    // used.
     if (!i.answer.empty()) json.member("answer", cut(i.answer, ab_longest_text / 3));
     if (!i.expected.empty()) json.member("expected", cut(i.expected, ab_longest_text / 3));
 }

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-// Between records and the lines of a results file.
+// Converts between records and the lines of a results file.
 namespace keel {
 
-// The first line of `file`.
+// Reads the first line of `file`.
 AbHeader parse_ab_header(std::string_view line, const std::string &file);
 AbRecord parse_ab_record(std::string_view line, const std::string &file, uint64_t number);
 

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t most_warnings = 1000, most_cells = 100'000;
 
-// One record's number, before seeds are averaged.
+// The number of one record, before the seeds are averaged.
 struct Row {
     uint32_t item = 0, cluster = 0;
     uint64_t seed = 0;
@@ -45,7 +45,7 @@ class Loader {
     static AbPlaceKey place_of(const AbPlace &p) { return {p.arm, p.budget, p.protocol, p.task}; }
 
     size_t cell_of(const AbItem &i) {
-        // Records come in runs of one cell, but for their metrics.
+        // Neighbouring records are of the same cell, except for the metric.
         AbCellKey key{i.arm, i.budget, i.protocol, i.task, i.metric};
         const auto [at, is_new] = places_.try_emplace(key, table_.cells.size());
         if (is_new) {
@@ -68,7 +68,8 @@ class Loader {
         AbCell &cell = table_.cells[at];
         Row row;
         row.item = names_.number(i.item);
-        // An item without a document is a cluster of its own; the marks keep the two apart.
+        // An item without a document is a cluster of its own. The prefixes keep item names and
+        // document names apart.
         row.cluster =
             names_.number(i.document.empty() ? "\x01item:" + i.item : "\x01document:" + i.document);
         row.seed = i.seed;
@@ -142,7 +143,8 @@ class Loader {
             table_.notes.push_back(std::move(text));
     }
 
-    // One point an item: its seeds' mean. Of a seed that was recorded twice the first counts.
+    // Makes one point of each item: the mean over its seeds. If a seed was recorded twice, the
+    // first record counts.
     void settle(AbCell &cell, std::vector<Row> &rows) {
         std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) {
             return std::tie(a.item, a.seed) < std::tie(b.item, b.seed);

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t most_curve_points = 64, timeline_points = 40'000, map_characters = 1'200'000;
 constexpr size_t most_depths = 24, most_lengths = 24;
 
-// A number as JSON, with six digits: what a picture can show.
+// A number as JSON with six digits, which is enough for a chart.
 struct Short {
     std::string json;
 };
@@ -28,7 +28,7 @@ Short number(double value) {
 }
 Short number(const std::optional<double> &value) { return value ? number(*value) : Short{"null"}; }
 
-// Texts by number: they come back thousands of times.
+// Numbers for texts, because each text is repeated thousands of times.
 class Texts {
   public:
     size_t operator()(const std::string &text) {
@@ -72,7 +72,8 @@ class Writer {
                 row(w.arm, w.budget, w.protocol, w.task, w.text);
         });
         list("notes", true, [&] { put(notes_); });
-        list("names", true, [&] { put(texts_.list()); }); // last: by now all are known
+        // Last, because all names are known by then.
+        list("names", true, [&] { put(texts_.list()); });
         out_.end_object();
         return out_.take();
     }
@@ -83,7 +84,7 @@ class Writer {
         if (is_wanted) fill();
         out_.end_array();
     }
-    // A table whose first `texts` columns are numbers of names.
+    // A table. Its first `texts` columns are numbers of names.
     template <typename Fill>
     void table(std::string_view name, std::initializer_list<const char *> columns, int texts,
                Fill &&fill) {
@@ -203,8 +204,8 @@ class Writer {
               });
     }
 
-    // Prompts are a few tokens shorter or longer than what was asked for: lengths within 5% of each
-    // other are one.
+    // Prompts may be a few tokens shorter or longer than the length in the task. So lengths within
+    // 5% of each other form one group.
     static std::vector<int64_t> length_groups(const std::set<int64_t> &lengths) {
         std::vector<int64_t> firsts;
         double tolerance = 0.05;
@@ -225,7 +226,7 @@ class Writer {
                1;
     }
 
-    // The depths of a heat map: those of the items, or if there are many, equal parts.
+    // The depths of a heat map: those of the items, or equal parts if there are many.
     struct Depths {
         explicit Depths(const std::set<float> &found) : is_binned(found.size() > most_depths) {
             if (is_binned) {
@@ -249,7 +250,7 @@ class Writer {
 
     static bool has_depth(const AbPoint &p) { return p.depth >= 0 && p.length > 0; }
 
-    // The items of one task that have a depth: means over lengths and depths.
+    // The items of one task that have a depth: their means by length and depth.
     void write_heat() {
         std::map<std::string, std::pair<std::set<int64_t>, std::set<float>>> axes;
         for (const AbCell &cell : table_.cells) {
@@ -328,8 +329,8 @@ class Writer {
                     const double items = curve.items[i];
                     sum += curve.mean[i] * items;
                     weight += items;
-                    // Neighbours go up and down together: their errors are not divided by their
-                    // number.
+                    // The values of neighbours are correlated, so the error of their mean is the
+                    // mean of their errors.
                     if (items > 1)
                         error += std::sqrt(curve.squares[i] / (items - 1) / items) /
                                  static_cast<double>(to - from);
@@ -352,7 +353,7 @@ class Writer {
             uint64_t evicted = 0;
             for (size_t i = 0; i < n; ++i) {
                 evicted += timeline.points[i][2];
-                // The last of each stretch stands for it, and for what was evicted in it.
+                // The last point of each stretch represents it, with the sum of its evictions.
                 if (i % step != step - 1 && i + 1 != n) continue;
                 row(timeline.points[i][0], timeline.points[i][1], evicted);
                 evicted = 0;

@@ -27,9 +27,9 @@ const asked = c => c.task + (c.protocol ? " · " + c.protocol : "");
 const question = c => c.task + " · " + c.metric + (c.protocol ? " · " + c.protocol : "");
 const questionAt = c => question(c) + (c.length >= 0 ? " @ " + c.length : "");
 const interval = (low, high, text) => isGiven(low) ? `[${text(low)}, ${text(high)}]` : "-";
-// A size has no sign, but that of a share is a difference from 1.
+// A size has no sign. top1 has one, because its effect is the difference from 1.
 const effectText = (c, v) => c.verdict === 7 && !c.up ? num(v) : signed(v, c.ratio);
-// An open end is excluded itself.
+// The interval as text. A round bracket marks an open end, which is itself excluded.
 const intervalOf = c => {
   if (!isGiven(c.low)) return "-";
   const text = v => effectText(c, v);
@@ -61,7 +61,7 @@ function byBudget(a, b) {
   return x[0] - y[0] || x[1] - y[1];
 }
 const byArm = (a, b) => arms.indexOf(a.arm) - arms.indexOf(b.arm) || byBudget(a.budget, b.budget);
-// Questions of the primary metric come first.
+// Sorts a list of questions: those of the primary metric come first.
 function primaryFirst(list) {
   const primary = data.primary.replace("/", " · ");
   const rank = text => primary && text.startsWith(primary) ? 0 : 1;
@@ -78,7 +78,7 @@ function controls(made, className) {
   return [bar, host];
 }
 
-// Provenance first: a number is worth nothing without it.
+// The head of the page says where the numbers come from.
 function showHeader() {
   heading(header.title || "keel ab", [`${arms.length} arms`, `${data.records} records`,
     header.reference && "reference: " + header.reference,
@@ -127,7 +127,7 @@ function showWarnings() {
   }
 }
 
-// The interval of a contrast around 0, `reach` to either side; shaded: the margin.
+// Draws the interval of a contrast on an axis from -reach to reach. The margin is shaded.
 function forest(c, reach) {
   const w = 130, h = 16, middle = h / 2;
   const x = v => w / 2 + (w / 2 - 4) * Math.max(-1, Math.min(1, v / reach));
@@ -158,7 +158,7 @@ function verdictChip(c) {
   const small = el("small", {class: "narrow soft", text: "could see " + detectable(c)});
   return el("span", {}, chip, small);
 }
-// The scale of each metric's intervals: the largest, or of many the 95th percentile.
+// The reach of the axis for each metric: its largest interval end, or the 95th percentile of many.
 function reachesOf(list) {
   const key = c => c.metric + c.ratio, all = new Map();
   for (const c of list) {
@@ -179,7 +179,7 @@ function marginText(c) {
   if (c.nonInferior) return `non-inferior (p ${pText(c.pNonInferior)})`;
   return c.beyond ? "beyond" : "";
 }
-// Without a planned contrast: no p and no verdict.
+// Without a planned contrast the table has no columns for p and verdict.
 function verdictTable(host, list, withBytes, limit) {
   const reach = reachesOf(list), level = 100 * statistics.confidence + "%";
   const isPlanned = list.some(c => c.planned);
@@ -367,7 +367,8 @@ function showHeat() {
   fill();
 }
 
-// Lines of all arms at one budget, beside those without a budget. A row: a place with points.
+// Draws the lines of all arms at one budget, and of arms without a budget. A row is a place with
+// points.
 function showLines(title, note, rows, questionOf, options) {
   const all = rows.filter(row => !isAgain(row.arm));
   if (all.length === 0) return;
@@ -427,7 +428,7 @@ function showKeepMaps() {
   const nameOf = map => at(map.arm, map.budget) + " · " + asked(map);
   const [bar, host] = controls(section("What was kept", "Each row is a head of a layer, each " +
     "column a 64th of the prompt. The stronger the colour, the more of it was kept."));
-  // First one that evicts something.
+  // At first the page shows a map in which something was evicted.
   let shown = all.find(map => Array.from(map.bins).some(c => c !== "_")) || all[0];
   const percentAt = x => (100 * x / columns).toFixed(0) + "%";
   const again = drawn(host, host => {
@@ -463,7 +464,7 @@ function showKeepMaps() {
   again();
 }
 
-// A table of the rows with one value of `of`, which is chosen above it.
+// A table of the rows that have the chosen value of `of`. The choice is above the table.
 function chosenTable(made, rows, name, of, first, columns) {
   const [bar, host] = controls(made);
   const fill = value => {

@@ -143,7 +143,7 @@ Json ab_margins_json(const std::vector<AbContrast> &contrasts) {
 Json ab_summary_json(const AbSummary &s) {
     Json j;
     j["format"] = "keel-ab-summary/1";
-    // The header as it stands in the results.
+    // The same header as in the results.
     j["header"] = Json::parse(ab_header_line(s.header));
     j["primary"] = s.primary;
     j["margins"] = ab_margins_json(s.contrasts);

@@ -10,14 +10,14 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// Characters, not bytes.
+// Counts characters, not bytes.
 size_t width(const std::string &text) {
     return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
         return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
     }));
 }
 
-// Columns two spaces apart; those in `right` end where their neighbours end.
+// Aligned columns, two spaces apart. Columns in `right` are aligned to the right.
 std::string aligned(const std::vector<Row> &rows, const std::vector<bool> &right) {
     std::vector<size_t> widths(right.size());
     for (const Row &row : rows)

@@ -12,14 +12,14 @@ namespace {
 namespace fs = std::filesystem;
 using pipeline::PipelineConfig;
 
-constexpr uint64_t largest_seed = uint64_t{1} << 53; // what a config may say
+constexpr uint64_t largest_seed = uint64_t{1} << 53; // the largest seed that a config may have
 
-// The pipeline that an arm's policy lives in: another with the same has the same weights, ops and
-// cache.
+// The arm's pipeline without its policy. Arms for which this is equal have the same weights, ops
+// and cache form, so they can use one pipeline.
 PipelineConfig base_config(const PipelineConfig &arm) {
     PipelineConfig config = arm;
     config.policy = {};
-    config.policy.plugin = arm.policy.plugin; // with its place
+    config.policy.plugin = arm.policy.plugin; // keeps the place in the file, for messages
     config.policy.plugin.value = "none";
     config.sampling = {};
     config.generation = {};
@@ -43,7 +43,7 @@ AbArms::AbArms(const AbExperiment &experiment, Options options)
 
 AbArms::~AbArms() {
     bases_.clear();
-    std::error_code error; // a part in which nothing came is none
+    std::error_code error; // an empty part of a log is deleted
     for (const fs::path &log : further_logs_) {
         if (fs::file_size(log, error) == 0 && !error) fs::remove(log, error);
     }
@@ -68,7 +68,8 @@ std::unique_ptr<AbArms::Base> AbArms::make_base(const PipelineConfig &config) {
     options.progress = options_.progress;
     options.max_logit_rows = logit_rows;
     options.batch = experiment_.config.batch;
-    // The parents, as many that are measured, and one of which copies are made for questions.
+    // Room for the parents, for as many sessions that are measured, and for one session that is
+    // copied for further questions.
     options.sequences = 2 * options.batch + 1;
     options.several_policies = true;
     options.quiet_fallbacks =
@@ -79,16 +80,16 @@ std::unique_ptr<AbArms::Base> AbArms::make_base(const PipelineConfig &config) {
 
 bool AbArms::may_share(size_t run) const {
     const AbRun &r = experiment_.runs[run];
-    // Under a cap on the cache's bytes, copies would take from each other what each has for itself
-    // alone. What a copy evicts its parent still holds: nothing would be freed by the eviction that
-    // a log tells of.
+    // An arm with kv.max_mib does not share, because copies would count against one limit. An arm
+    // with an eviction log does not share either: a slot that a copy evicts is still held by its
+    // parent, so the eviction in the log would free no memory.
     const bool is_logged = !options_.log_folder.empty() && !r.keeps_all;
     return options_.share_prefill && !r.is_rerun && !r.acts_in_prefill &&
            !r.config.kv.max_bytes() && !is_logged;
 }
 
-// Puts the runs of a base into as few groups as can share a prefill each: what one prefill collects
-// it collects in one form.
+// Puts the runs of a base into as few groups as possible. The runs of a group share a prefill, so
+// the data that their policies collect must have the same form.
 void AbArms::group_runs(size_t number, Base &base) {
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         if (base_of_[r] != number || !may_share(r)) continue;
@@ -116,20 +117,21 @@ PolicySetup &AbArms::plan(size_t run, uint64_t seed) {
     if (r.is_seeded) section.seed.value = static_cast<int64_t>(seed);
     if (!options_.log_folder.empty()) {
         section.log.value = log_path(r, seed);
-        section.log_positions.value = true; // what `keel eval log` draws
+        section.log_positions.value = true; // `keel eval log` needs positions for its pictures
     }
     made = &p.policies().add(section);
     return *made;
 }
 
-// Where slots are drawn by lot, one seed would draw the same ones of every document.
+// Mixes the document into the seed. Otherwise a policy that draws slots at random would draw the
+// same slots in every document.
 void AbArms::draw_anew(Session &session, size_t run, uint64_t seed, uint64_t document) const {
     const AbRun &r = experiment_.runs[run];
     if (r.is_seeded && r.draws_slots) session.cache().reseed(ab_mix(seed, document) % largest_seed);
 }
 
-// Opening a log empties it, and its sequences are numbered from 0: what an earlier process wrote
-// stays, and this one writes the next part.
+// The path of a run's log. Opening a log empties it, and its sequences are numbered from 0. So a
+// log of an earlier process stays as it is, and this process writes the next part.
 fs::path AbArms::log_path(const AbRun &run, uint64_t seed) {
     std::string stem =
         fmt::format("evictions-{}-{}-{}{}", run.arm, run.budget, seed, options_.log_suffix);
@@ -166,7 +168,7 @@ void AbArms::begin_logs() {
     has_begun_ = true;
     for (const auto &[log, stem] : new_logs_) {
         remove_log(stem);
-        std::error_code error; // it is open by now: whoever writes to it does not mind its name
+        std::error_code error; // the log is already open; its writer does not use the name
         fs::rename(log, log_part(stem, 1), error);
         if (error)
             throw_error(ErrorKind::runtime, "{}: cannot be renamed: {}", log.string(),
@@ -248,7 +250,7 @@ AbArms::Parent &AbArms::parent(Group &group, Pipeline &pipeline, std::span<const
 
 AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document,
                             std::span<const int32_t> prompt) {
-    batch(run); // made before the sessions that are to lie in it
+    batch(run); // the batch must exist before its sessions
     if (!shares(run)) return open_by_itself(run, seed, document, prompt, true);
     Base &b = base(run);
     Group &group = b.groups[group_of_[run]];
@@ -259,7 +261,7 @@ AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document,
         draw_anew(*opened.session, run, seed, document);
         opened.notes = behind.notes;
         opened.next = behind.next;
-        // The parent collects for all arms: of that each holds its own part.
+        // The parent collects for all arms, but each arm counts only its own share.
         for (Note &note : opened.notes) note.kv_bytes += opened.session->policy_bytes();
         opened.peak_bytes = opened.session->held_peak_bytes();
         opened.session->end_prompt();

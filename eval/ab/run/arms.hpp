@@ -14,96 +14,102 @@ namespace keel {
 
 // The pipelines of an experiment's runs, and sessions that have read a prompt. Arms that differ
 // only in their policy share a pipeline. If such arms evict nothing while a prompt is read, they
-// share its prefill and are forked from it. If the experiment has a `batch`, the sessions of a run
-// may take steps together.
+// also share its prefill: the session is forked for each arm. If the experiment has a `batch`, the
+// sessions of a run may take steps together.
 class AbArms {
   public:
     struct Options {
         std::shared_ptr<HostServices> host;
         Progress progress;                // of loading
-        std::filesystem::path log_folder; // for eviction logs; empty: none
-        std::string
-            log_suffix;     // of their names, so that no two processes write one: "-shard-1-of-2"
-        bool resume = true; // logs that are there stay, a new part is begun; false: they go
+        std::filesystem::path log_folder; // folder of the eviction logs; empty: no logs
+        // Suffix of the names of logs, for example "-shard-1-of-2". With it no two processes write
+        // the same log.
+        std::string log_suffix;
+        // true: existing logs stay, and a new part is written. false: existing logs are deleted.
+        bool resume = true;
         bool share_prefill = true;
     };
-    // What a session's cache held while a prompt was read.
+    // The contents of a session's cache at one time during the prompt.
     struct Note {
         uint64_t tokens = 0, kv_bytes = 0,
                  evicted_slots = 0; // evicted_slots: since the note before
     };
-    // A session behind a prompt: read, told that it has ended, evicted from.
+    // A session after its prompt: the prompt was read, the policy was told that it has ended, and
+    // evicted.
     struct Opened {
         std::unique_ptr<Session> session;
-        // What the policy makes the core hold, behind the prompt: a copy for a question lacks the
-        // arrays that evictions between chunks leave.
+        // Bytes that the core holds for the policy after the prompt. A copy of the session for a
+        // question does not have the arrays that evictions between chunks leave.
         uint64_t policy_bytes = 0;
-        // The peak of cache plus policy up to here. In a copy of the session the peak starts again.
+        // The peak of cache plus policy until now. The peak of a copy starts again.
         uint64_t peak_bytes = 0;
-        int32_t next =
-            0; // the most likely token behind the prompt, from before the eviction at its end
+        // The most likely token after the prompt, computed before the eviction at the prompt's end.
+        int32_t next = 0;
         std::vector<Note> notes;
     };
 
-    // `experiment` outlives this.
+    // `experiment` must outlive this object.
     AbArms(const AbExperiment &experiment, Options options);
     ~AbArms();
     AbArms(const AbArms &) = delete;
     AbArms &operator=(const AbArms &) = delete;
 
-    // For a run and one of its seeds. `document`: policies that choose slots at random choose
-    // differently for each document. Throws Error(resource) for a prompt that does not fit, naming
-    // the arm.
+    // Opens a session for a run and one of its seeds. `document`: policies that choose slots at
+    // random choose differently for each document. Throws Error(resource) with the arm's name if
+    // the prompt does not fit.
     Opened open(size_t run, uint64_t seed, uint64_t document, std::span<const int32_t> prompt);
-    // The same with a prefill and memory of its own, with logits behind it. No batch's.
+    // Like open(), but with its own prefill, its own memory, and logits after the prompt. The
+    // session is in no batch.
     Opened open_alone(size_t run, uint64_t seed, uint64_t document,
                       std::span<const int32_t> prompt) {
         return open_by_itself(run, seed, document, prompt, false);
     }
-    // The number of prompts, those read last, whose shared prefills are kept; 1 at first. At most
-    // the experiment's `batch`.
+    // The number of recent prompts whose shared prefills are kept; 1 at first. At most the
+    // experiment's `batch`.
     void keep_prompts(size_t count);
-    // The batch in which sessions that open() returns for a run take steps together; NULL for an
-    // experiment without a `batch`.
+    // The batch in which the sessions that open() returns for a run take steps together. NULL if
+    // the experiment has no `batch`.
     SessionBatch *batch(size_t run);
-    // Whether a run's prefill is shared with another's.
+    // Does the run share its prefill with another run?
     bool shares(size_t run);
-    // Prefills that all runs with all their seeds take for one prompt.
+    // The number of prefills for one prompt, over all runs and their seeds.
     uint64_t prefills();
-    // Throws Error(input) naming the arm if a run cannot take this many tokens in: a prompt,
-    // possibly with its answer.
+    // Throws Error(input) with the arm's name if a run cannot take in `tokens` tokens. They are a
+    // prompt, possibly with its answer.
     void check_prompt(size_t run, int64_t tokens, bool with_answer);
-    // Call it after all checks, when the run begins. Without `resume` this deletes existing
-    // eviction logs; nothing deletes them before.
+    // Begins the eviction logs. Call it after all checks, when the run begins. Without `resume` it
+    // deletes existing logs.
     void begin_logs();
 
     Pipeline &pipeline(size_t run) { return *base(run).pipeline; }
     const Tokenizer &tokenizer() { return *pipeline(0).tokenizer(); } // of the reference
-    // Bytes of a full cache that holds so many tokens: of the reference, and of a run's own types.
+    // Bytes of a full cache with `tokens` tokens: of the reference, or of a run with its own
+    // dtypes.
     uint64_t full_bytes(int64_t tokens) { return full_bytes(0, tokens); }
     uint64_t full_bytes(size_t run, int64_t tokens);
 
-    static constexpr uint32_t logit_rows = 64; // that a step hands out at most
+    static constexpr uint32_t logit_rows = 64; // the most rows of logits of a step
 
   private:
-    // A prompt that was read for several runs.
+    // A session that has read a prompt for several runs.
     struct Parent {
-        std::unique_ptr<Session> session; // behind it
+        std::unique_ptr<Session> session; // after the prompt
         std::vector<int32_t> prompt;
         std::vector<Note> notes;
         int32_t next = 0;
     };
     // Runs that share a prefill.
     struct Group {
-        PolicySetup *plan = nullptr; // keeps all and collects what the arms need
+        PolicySetup *plan = nullptr; // evicts nothing, and collects the data that the arms need
         std::vector<PolicySetup *> members;
-        Collected gathered;                  // by all of them
-        std::unique_ptr<SessionBatch> batch; // parents and their copies; NULL: none was wanted
-        std::deque<Parent> parents;          // the oldest first
+        Collected gathered;                  // the data that all members collect
+        std::unique_ptr<SessionBatch> batch; // of parents and their copies; NULL until it is needed
+        std::deque<Parent> parents;          // the oldest is first
     };
     struct Base {
-        std::unique_ptr<Pipeline> pipeline;  // under a policy that keeps all
-        std::unique_ptr<SessionBatch> batch; // runs that share no prefill; NULL: none was wanted
+        std::unique_ptr<Pipeline> pipeline; // its policy keeps all
+        // Of the runs that share no prefill; NULL until it is needed.
+        std::unique_ptr<SessionBatch> batch;
         std::vector<Group> groups;
     };
 
@@ -124,21 +130,22 @@ class AbArms {
 
     const AbExperiment &experiment_;
     Options options_;
-    std::vector<size_t> base_of_;  // [runs]
-    std::vector<size_t> group_of_; // [runs], of the run's base; alone: by itself
+    std::vector<size_t> base_of_; // [runs]
+    // [runs] The index of the run's group in its base; `alone` if it shares no prefill.
+    std::vector<size_t> group_of_;
     static constexpr size_t alone = SIZE_MAX;
-    std::vector<std::filesystem::path> further_logs_; // parts behind the first
+    std::vector<std::filesystem::path> further_logs_; // second and later parts
     bool has_begun_ = false;
     size_t kept_prompts_ = 1;
-    std::vector<std::pair<std::filesystem::path, std::string>>
-        new_logs_; // until begin_logs(); and their stems
+    // Temporary logs until begin_logs(), with the stems of their final names.
+    std::vector<std::pair<std::filesystem::path, std::string>> new_logs_;
     std::vector<std::unique_ptr<Base>> bases_;
-    std::map<std::pair<size_t, uint64_t>, PolicySetup *> plans_; // of a run, under one of its seeds
+    std::map<std::pair<size_t, uint64_t>, PolicySetup *> plans_; // by run and seed
 };
 
-// Bytes that a sequence holds: its keys and values, copies of quantized keys that were rotated
-// again, and the data that the core collects and keeps for its policy. Every number of bytes in an
-// experiment is computed from it.
+// Bytes that a sequence holds: its keys and values, the copies of quantized keys that were rotated
+// again, and the data that the core collects and keeps for the policy. All numbers of bytes in an
+// experiment come from this function.
 inline uint64_t ab_held_bytes(const Session &session) { return session.held_bytes(); }
 
 } // namespace keel

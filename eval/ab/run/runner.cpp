@@ -11,7 +11,7 @@ AbRunner::AbRunner(const AbExperiment &experiment, const AbRunOptions &options)
     : experiment_(experiment), options_(options), paces_(experiment.runs.size()) {
     const AbConfig &c = experiment.config;
     const bool logs = c.eviction_logs && !options.cost_only;
-    if (logs) lock_folder(); // before plans look whether their logs can be written
+    if (logs) lock_folder(); // before the arms check whether their logs can be written
     AbArms::Options of_arms;
     of_arms.host = options.host;
     of_arms.progress = options.loading;
@@ -62,8 +62,8 @@ void AbRunner::plan() {
     plan_batch();
 }
 
-// A batch is for tokens that are taken in one by one: refused where no task has any, said where one
-// has none.
+// A batch is for tokens that are taken in one by one. Throws if no task has such tokens. Names the
+// tasks that do not have them.
 void AbRunner::plan_batch() {
     const AbConfig &c = experiment_.config;
     if (c.batch == 1) return;
@@ -89,7 +89,7 @@ void AbRunner::plan_batch() {
         options_.say(fmt::format("batch: {}: it takes one document at a time", other));
 }
 
-// `runs` of those of the part at hand are done.
+// Reports progress: `runs` runs of the current part are done.
 void AbRunner::step(uint64_t runs) {
     if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
     const uint64_t here = share_.documents * (share_.part * per_document_ + runs) / share_.parts;
@@ -98,8 +98,8 @@ void AbRunner::step(uint64_t runs) {
     options_.steps(done, total_, std::min(done, static_cast<uint64_t>(found_)));
 }
 
-// That a prompt is too long for an arm is known before the first item. What keeps all has to hold
-// the answer, too.
+// Finds before the first item prompts that are too long for an arm. An arm that keeps all must also
+// hold the answer.
 void AbRunner::check_lengths() {
     for (const Task &task : tasks_) {
         if (task.items && !task.items->has_question())
@@ -141,8 +141,8 @@ void AbRunner::run() {
     for (const Task &task : tasks_) {
         if (task.items) {
             run_task(task);
-        } else if (options_.shard.index ==
-                   1) { // arms take turns on one machine, or times could not be compared
+            // Arms take turns on one machine. Times of two machines could not be compared.
+        } else if (options_.shard.index == 1) {
             run_speed(task);
         }
     }
@@ -167,8 +167,7 @@ void AbRunner::run_task(const Task &task) {
     }
 }
 
-// Documents from `first` on, side by side: of their units so many at a time as there are documents
-// in a batch.
+// Runs `count` documents from `first` on. Each step takes at most task.at_once of their units.
 void AbRunner::run_documents(const Task &task, AbProtocol protocol, size_t first, size_t count) {
     const std::string name = task.items->has_question() ? ab_protocol_name(protocol) : "";
     const uint64_t before = done_;
@@ -202,7 +201,7 @@ void AbRunner::run_members(const Task &task, const std::string &protocol,
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         const AbRun &run = experiment_.runs[r];
         for (const uint64_t seed : run.seeds) {
-            if (!writer_ && seed != run.seeds.front()) continue; // all take as long
+            if (!writer_ && seed != run.seeds.front()) continue; // all seeds take the same time
             const AbPlace place = {run.arm, run.budget, protocol, task.task->name, seed};
             if (run.is_rerun && !reruns(place, members.front().first)) continue;
             const uint64_t written = written_;
@@ -227,7 +226,7 @@ AbArms::Opened AbRunner::open(size_t run, uint64_t seed, const Member &member) {
     return opened;
 }
 
-// Under whole_prompt an answer of one token was read before anything was evicted.
+// Under whole_prompt, the only token of a one-token answer is computed before the eviction.
 void AbRunner::warn_of_short_answers(const Task &task) {
     constexpr size_t sampled = 8;
     const Tokenizer &tokenizer = arms_->tokenizer();

@@ -19,58 +19,59 @@ namespace keel {
 
 struct AbRunOptions {
     AbShard shard;
-    int64_t items = 0;         // documents of each task at most; 0: as the file says
-    bool resume = true;        // go on behind what is there; false: begin anew
-    bool share_prefill = true; // among arms that can
-    bool cost_only = false;    // cost() alone is wanted: nothing is written
+    int64_t items = 0;         // the most documents of each task; 0: the file decides
+    bool resume = true;        // true: continue existing results; false: start again
+    bool share_prefill = true; // among arms that can share it
+    bool cost_only = false;    // only cost() is called, and nothing is written
     std::shared_ptr<HostServices> host;
-    Progress loading; // of weights; may throw to stop
-    // Documents times arms; `found` of those that are done were there before, and say nothing about
-    // the pace. May throw to stop.
+    Progress loading; // progress of loading weights; may throw to stop
+    // Progress in documents times arms. `found` of the `done` ones are from an earlier process, so
+    // they do not show the speed of this one. May throw to stop.
     std::function<void(uint64_t done, uint64_t total, uint64_t found)> steps;
-    std::function<void(const std::string &)> say; // a line when a cell is finished
-    AbHeader
-        header; // version, commit, date, machine: what the program knows. The rest is filled in
+    std::function<void(const std::string &)> say; // gets a line of text when a cell is finished
+    // The caller fills in version, commit, date and machine. The runner fills in the rest.
+    AbHeader header;
 };
 
-// How much an experiment is to do, before anything was done.
+// The work in an experiment, before it starts.
 struct AbCost {
     struct Row {
         std::string task, protocol;
         uint64_t documents = 0, questions = 0, runs = 0; // runs: arms x budgets x seeds
-        uint64_t prefill_tokens = 0,
-                 decode_tokens = 0; // of all runs; answers counted at their longest
-        uint64_t decode_steps = 0;  // the same, where documents take them together
-        double seconds = 0;         // of all runs, their policies' own work included
+        // Of all runs. An answer counts with its largest length.
+        uint64_t prefill_tokens = 0, decode_tokens = 0;
+        uint64_t decode_steps = 0; // decode_tokens in steps of several documents
+        double seconds = 0;        // of all runs, with the work of their policies
     };
     std::vector<Row> rows;
     uint64_t prefill_tokens = 0, decode_tokens = 0;
-    uint32_t batch = 1; // documents at once
-    // Of this process's share. Measured just now: every run took one or two documents of each task.
+    uint32_t batch = 1; // documents that take decode steps together
+    // The time of this process's shard. It is measured: every run took one or two documents of each
+    // task.
     double seconds = 0;
-    // [runs, less the reference's second one, which the reference's part has] with all seeds
+    // For each run with all its seeds. The reference's time includes its second run, which has no
+    // entry.
     std::vector<double> run_seconds;
-    double measured_seconds = 0; // that measuring took
-    bool counted_by_sample =
-        false; // of some tasks the first documents were counted, and taken for all
+    double measured_seconds = 0; // time that the measurement took
+    // For some tasks only the first documents were counted, and the counts were scaled.
+    bool counted_by_sample = false;
 };
 
-// Runs an experiment's items over all arms and writes each number at once. The numbers of an item
-// do not depend on earlier items, on the shard, or on interruptions. If documents take steps
-// together, the numbers depend on the documents in the batch. So batches are fixed by the
-// documents' numbers, shards take whole batches, and an interrupted batch is computed again as a
-// whole.
+// Runs an experiment's items through all arms, and writes each number at once. The numbers of an
+// item do not depend on earlier items, on the shard, or on interruptions. If documents take steps
+// together, the numbers depend on the documents in the batch. So the documents' numbers decide the
+// batches, shards take whole batches, and an interrupted batch is computed again as a whole.
 class AbRunner {
   public:
-    // Loads the reference, makes the output folder.
+    // Loads the reference and creates the output folder.
     AbRunner(const AbExperiment &experiment, const AbRunOptions &options);
     ~AbRunner();
 
-    // Measures on some documents, so it takes as long as these take; nothing is written. For a
+    // Measures on some documents, so it takes as long as they do. Writes nothing. Call it on a
     // runner with AbRunOptions::cost_only.
     AbCost cost();
-    // Throws what callbacks throw, Error(runtime) "cancelled" after HostServices::request_cancel;
-    // what was finished stays on disk.
+    // Throws the errors of callbacks, and Error(runtime) "cancelled" after
+    // HostServices::request_cancel. Finished results stay on disk.
     void run();
     std::filesystem::path results() const; // the file that this process writes
 
@@ -81,7 +82,7 @@ class AbRunner {
     struct Scored;
     struct Measured;
     struct Sample;
-    // Seconds of a run since they were last set to 0: in which it read prompts, and all.
+    // Seconds of a run since the last reset: `reading` for reading prompts, `all` in total.
     struct Pace {
         double reading = 0, all = 0;
     };
@@ -138,25 +139,27 @@ class AbRunner {
 
     const AbExperiment &experiment_;
     AbRunOptions options_;
-    std::unique_ptr<AbFileLock> lock_; // while it writes; arms clear up after themselves under it
+    // Held while results are written. It is destroyed after arms_, because arms delete files.
+    std::unique_ptr<AbFileLock> lock_;
     std::unique_ptr<AbArms> arms_;
     std::vector<Task> tasks_;
-    std::unique_ptr<AbWriter> writer_; // NULL: the cost alone is measured
+    std::unique_ptr<AbWriter> writer_; // NULL if only the cost is measured
     std::vector<Pace> paces_;          // [runs]
     std::set<std::string> finished_;
-    std::set<std::string> warnings_;                 // lines that stand in the results
-    std::map<std::string, double> reference_values_; // of its items
-    std::set<std::string>
-        differing_; // tasks, with their protocol, in which the reference differs from itself
-    std::vector<std::vector<float>>
-        reference_logits_;          // of the members at hand, [scored, vocab] each
+    std::set<std::string> warnings_;                 // lines that are in the results already
+    std::map<std::string, double> reference_values_; // of the reference's items
+    // Tasks (with protocol) in which the reference's second run gave other numbers.
+    std::set<std::string> differing_;
+    // Of the current members, [scored, vocab] each.
+    std::vector<std::vector<float>> reference_logits_;
     uint64_t done_ = 0, total_ = 0; // documents times runs
-    double found_ = 0;              // of those done: on disk when this run began
+    double found_ = 0;              // the part of done_ that was on disk when this run began
     uint64_t written_ = 0;          // items
-    uint64_t per_document_ = 0;     // runs, their seeds counted
+    uint64_t per_document_ = 0;     // runs, each counted once for each seed
+    // The current documents: how many were done before them, and which part of them is running.
     struct {
         uint64_t before = 0, part = 0, parts = 1, documents = 1;
-    } share_; // of the documents at hand: what was done before them, which part of them this is
+    } share_;
 };
 
 } // namespace keel

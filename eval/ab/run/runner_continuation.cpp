@@ -1,4 +1,4 @@
-// Continuations: how an arm predicts the text that goes on, of one document after the other or of
+// Continuations: how well an arm predicts the next text. Documents run one after the other, or
 // several side by side.
 #include "eval/ab/run/runner_parts.hpp"
 
@@ -15,7 +15,7 @@ double mean(const std::vector<double> &values) {
     return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-// `texts`: that are scored side by side.
+// `texts`: number of texts that are scored side by side.
 void require_room_for_logits(const std::string &task, size_t tokens, size_t vocab, size_t texts) {
     if (tokens * vocab * sizeof(float) > most_logits)
         throw_error(
@@ -25,14 +25,14 @@ void require_room_for_logits(const std::string &task, size_t tokens, size_t voca
             task, tokens, vocab, most_logits >> 20, texts > 1 ? " or 'batch'" : "");
 }
 
-// All but the last: what it expects there is behind the text.
+// All tokens but the last, because the token after the last one is not known.
 std::span<const int32_t> feed_of(const AbUnit &unit) {
     return std::span(unit.continuation).first(unit.continuation.size() - 1);
 }
 
 } // namespace
 
-// A text that is being scored.
+// A text during its scoring.
 struct AbRunner::Scored {
     Scored(AbArms &arms, size_t run, const Member &of, AbArms::Opened behind)
         : member(of), opened(std::move(behind)), session(*opened.session), feed(feed_of(of.unit)),
@@ -42,7 +42,7 @@ struct AbRunner::Scored {
     AbArms::Opened opened;
     Session &session;
     std::span<const int32_t> feed;
-    size_t at = 0; // of it were taken in
+    size_t at = 0; // tokens of `feed` that were taken in
     bool draws = false;
     std::optional<AbKeepMap> map;
     AbTimelineNotes notes;
@@ -50,7 +50,7 @@ struct AbRunner::Scored {
     std::vector<double> nll, kld, top1;
 };
 
-// Whether any run is still to come that is held against the reference's logits.
+// Does a later run need the reference's logits?
 bool AbRunner::wants_logits(const AbPlace &place, std::span<const Member> members) const {
     return std::any_of(experiment_.runs.begin(), experiment_.runs.end(), [&](const AbRun &other) {
         return std::any_of(other.seeds.begin(), other.seeds.end(), [&](uint64_t seed) {
@@ -63,8 +63,8 @@ bool AbRunner::wants_logits(const AbPlace &place, std::span<const Member> member
     });
 }
 
-// Before anything is measured: a later batch that is too large would end an experiment of hours,
-// and another 'batch' is another experiment.
+// Checks the room for logits before the first measurement. Otherwise a later batch could end an
+// experiment after hours, and its results could not be continued with another 'batch'.
 void AbRunner::check_logits(const Task &task) const {
     const auto vocab = static_cast<size_t>(arms_->pipeline(0).model().vocab_size);
     for (size_t first = 0; first < task.documents; first += task.at_once) {
@@ -76,7 +76,7 @@ void AbRunner::check_logits(const Task &task) const {
     }
 }
 
-// Of the reference; for another run, whether what it left fits.
+// For the reference: makes room for its logits. For another run: checks that their shape fits.
 void AbRunner::make_room_for_logits(const AbPlace &place, size_t run,
                                     std::span<const Member> members) {
     const auto vocab = static_cast<size_t>(arms_->pipeline(run).model().vocab_size);
@@ -147,7 +147,7 @@ void AbRunner::score_continuations(const Task &task, const AbPlace &place, size_
     }
 }
 
-// The logits of the last n tokens.
+// Takes the logits of the last n tokens.
 void AbRunner::take_rows(Scored &s, size_t n, bool is_reference) {
     const auto vocab = static_cast<size_t>(s.session.pipeline().model().vocab_size);
     const std::span<const float> rows = s.session.logits();

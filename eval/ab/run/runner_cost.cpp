@@ -1,4 +1,4 @@
-// What an experiment will cost.
+// The cost of an experiment.
 #include "eval/ab/run/runner_parts.hpp"
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 namespace keel {
 namespace {
 
-// What documents take that stand for all, and what only the first documents take: the reference's
-// second run.
+// `each`: tokens in the sampled documents, which are scaled to all documents. `once`: tokens of the
+// reference's second run, which takes only the first documents, so they are not scaled.
 struct Sum {
     double each = 0, once = 0;
     void add(double of_each, double of_first) {
@@ -23,10 +23,10 @@ struct Sum {
 
 } // namespace
 
-// What a task takes under all runs; of tasks with items `sampled` documents are counted and taken
-// for all.
+// Counts the work of a task under all runs. If the task has items, `sampled` documents are counted,
+// and the result is scaled to all documents.
 AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sampled) const {
-    uint64_t per_document = 0, capped = 0; // capped: under a cap on the cache's bytes
+    uint64_t per_document = 0, capped = 0; // capped: runs with kv.max_mib
     for (const AbRun &run : experiment_.runs) {
         per_document += run.is_rerun ? 0 : run.seeds.size();
         capped += run.is_rerun || !run.config.kv.max_bytes() ? 0 : run.seeds.size();
@@ -46,12 +46,13 @@ AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sample
         return row;
     }
     Sum prefill, decode, steps, questions;
-    double together = 0, longest = 0; // tokens of those that take steps together
+    double together = 0, longest = 0; // tokens of the units that take steps together
     size_t members = 0;
     const auto runs = static_cast<double>(per_document);
     for (size_t d = 0; d < sampled; ++d) {
         const double again = d / task.at_once * task.at_once < ab_first_reruns ? 1 : 0;
-        // A seat that an answer leaves is taken by the next one; the longest goes on alone.
+        // When an answer ends, the next one takes its seat. At the end the longest answer may run
+        // alone.
         const auto part = [&] {
             const double n =
                 std::max(std::ceil(together / static_cast<double>(task.at_once)), longest);
@@ -60,8 +61,8 @@ AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sample
             members = 0;
         };
         for (const AbUnit &unit : task.items->units(d, protocol)) {
-            // Each further question reads the prompt again where copies would take memory from each
-            // other.
+            // With kv.max_mib the session cannot be copied. Then each further question reads the
+            // prompt again.
             const uint64_t further = unit.questions.size() > 1 ? unit.questions.size() - 1 : 0;
             const auto prompt = static_cast<double>(unit.prompt.size());
             prefill.add(prompt * static_cast<double>(arms_->prefills() + capped * further),
@@ -98,15 +99,17 @@ AbCost AbRunner::cost() {
     cost.run_seconds.resize(experiment_.runs.size());
     fill_header();
     if (std::error_code error;
-        options_.resume && std::filesystem::exists(results(), error)) // what a run would refuse
+        // Throws the error that a run would throw.
+        options_.resume && std::filesystem::exists(results(), error))
         require_same_experiment(results(), read_ab_header(results()), options_.header);
     check_items();
     check_lengths();
     const double begin = ab_seconds();
     warm_up();
     for (const Task &task : tasks_) {
-        const size_t whole = (few + task.at_once - 1) / task.at_once * task.at_once, // batches
-            sampled = std::min(task.documents, whole);
+        // `whole`: at least `few` documents, in whole batches.
+        const size_t whole = (few + task.at_once - 1) / task.at_once * task.at_once,
+                     sampled = std::min(task.documents, whole);
         cost.counted_by_sample = cost.counted_by_sample || (task.items && sampled < task.documents);
         const bool asks = task.items && task.items->has_question();
         const std::vector<AbProtocol> one = {AbProtocol::question_blind};

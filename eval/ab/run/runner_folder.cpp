@@ -1,4 +1,4 @@
-// Where results go, and what of them is there already.
+// The folder of the results: what is in it already, and what is written.
 #include "eval/ab/run/runner_parts.hpp"
 
 #include "base/display.hpp"
@@ -20,7 +20,7 @@ std::string item_key(const AbPlace &place, const std::string &item) {
 
 std::string task_key(const AbPlace &place) { return place.task + "\n" + place.protocol; }
 
-// A folder with files, none of which is an experiment's: somebody's own.
+// Does the folder have files, but none of an experiment? Then it is a user's own folder.
 bool is_foreign(const fs::path &folder) {
     bool has_files = false;
     std::error_code error;
@@ -57,8 +57,8 @@ void AbRunner::make_folder() const {
                     printable(folder.string(), 300));
 }
 
-// Two that write the same items would each find those of the other missing, and one's logs are not
-// the other's to remove.
+// Locks the folder's results. Two processes that write the same items would not see each other's
+// results, and would delete each other's logs.
 void AbRunner::lock_folder() {
     if (lock_) return;
     make_folder();
@@ -117,9 +117,9 @@ void AbRunner::fill_header() {
     if (h.batch > 1) h.facts.emplace_back("documents at once", fmt::format("{}", h.batch));
 }
 
-// How many documents of each task the run took whose results are there; 0: all, or there is none.
-// Throws Error(usage) where this one would compute a part of a batch of which numbers may be there
-// already.
+// Returns the most documents of each task in the run that wrote the existing results; 0 if it took
+// all, or if there are none. Throws Error(usage) if this run would compute only a part of a batch
+// whose results may exist already.
 uint64_t AbRunner::check_items() const {
     std::error_code error;
     if (!options_.resume || experiment_.config.batch == 1 || !fs::exists(results(), error))
@@ -128,7 +128,7 @@ uint64_t AbRunner::check_items() const {
     try {
         before = read_ab_header(results()).items;
     } catch (const Error &) {
-        return 0; // whoever opens it says what is wrong, or that it holds nothing yet
+        return 0; // AbWriter reports the error, if it is one
     }
     const auto now = static_cast<uint64_t>(options_.items);
     for (const Task &t : tasks_) {
@@ -144,8 +144,8 @@ uint64_t AbRunner::check_items() const {
     return before;
 }
 
-// Items of a last batch that `--items` cut short when they were measured, and that has more
-// documents now: what stood beside them decides how their numbers are rounded.
+// Items of a last batch that was measured with fewer documents, because `--items` cut it short.
+// With more documents in the batch now, the numbers may be rounded differently.
 std::set<std::string> AbRunner::cut_short(uint64_t items_before) const {
     std::set<std::string> names; // "TASK\nITEM"
     for (const Task &t : tasks_) {
@@ -166,8 +166,8 @@ std::set<std::string> AbRunner::cut_short(uint64_t items_before) const {
     return names;
 }
 
-// What stands there, less items whose numbers were not all written, or in a batch that was cut
-// short: they are computed again.
+// The finished items in the existing results. Items with missing numbers, and items of a batch that
+// was cut short, are removed from the file and computed again.
 std::set<std::string> AbRunner::finished_items(uint64_t items_before) {
     const std::set<std::string> cut = cut_short(items_before);
     std::set<std::string> all, whole;
@@ -207,20 +207,20 @@ void AbRunner::open_results() {
     fill_header();
     std::error_code error;
     if (options_.shard.count > 1) {
-        // The last shard puts the merged results there: it is known now whether it may.
+        // The last shard writes the merged results there. So the existing file is checked now.
         const fs::path whole = experiment_.config.output / AbShard{}.file_name();
         if (fs::exists(whole, error))
             require_same_experiment(whole, read_ab_header(whole), options_.header);
         reopen_ab_shard(experiment_.config.output, options_.shard);
     }
     const bool exists = fs::exists(results(), error);
-    const uint64_t items_before = check_items(); // of a header that the writer replaces
+    const uint64_t items_before = check_items(); // before the writer replaces the header
     if (exists && !options_.resume) {
-        read_ab_header(results()); // what is no results file is not replaced
+        read_ab_header(results()); // throws if it is no results file, so no other file is deleted
         fs::remove(results(), error);
     }
-    // Until the items of a batch that was cut short are gone, the header says that it was: whoever
-    // goes on after a crash in between has to find them.
+    // The old number of items stays in the header until the items of a batch that was cut short are
+    // removed. So a run after a crash finds and removes them too.
     AbHeader header = options_.header;
     if (experiment_.config.batch > 1 && exists && options_.resume) header.items = items_before;
     writer_ = std::make_unique<AbWriter>(results(), header, AbWriter::Mode::resume);
@@ -230,7 +230,7 @@ void AbRunner::open_results() {
             options_.say(fmt::format("going on in {}: {} items were measured before",
                                      printable(experiment_.config.output.string(), 200),
                                      finished_.size()));
-        // finished_items() may have replaced the file, and now the header is this run's.
+        // finished_items() may have replaced the file. Now the header becomes that of this run.
         writer_ = std::make_unique<AbWriter>(results(), options_.header, AbWriter::Mode::resume);
     }
     if (options_.shard.index == 1)
@@ -242,13 +242,13 @@ bool AbRunner::is_finished(const AbPlace &place, const std::string &item) const 
     return finished_.contains(item_key(place, item));
 }
 
-// A few documents tell whether the reference repeats itself; where it does not, all of them tell by
-// how much.
+// The first documents show whether the reference repeats itself exactly. If it does not, it runs
+// again on all documents, to measure the differences.
 bool AbRunner::reruns(const AbPlace &place, size_t document) const {
     return document < ab_first_reruns || differing_.contains(task_key(place));
 }
 
-// Compares what the reference gives the second time with what it gave.
+// Compares the number of the reference's second run with that of the first.
 void AbRunner::note_value(const AbItem &item) {
     const bool again = item.arm == experiment_.config.reference + std::string(ab_rerun_suffix);
     if (!again && item.arm != experiment_.config.reference) return;

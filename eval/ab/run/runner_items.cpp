@@ -1,10 +1,10 @@
-// Questions: an arm's answers, of one document after the other or of several side by side.
+// Questions: an arm's answers. Documents run one after the other, or several side by side.
 #include "eval/ab/run/runner_parts.hpp"
 
 namespace keel {
 namespace {
 
-// The most likely token behind it.
+// Returns the most likely token after the question.
 int32_t read_question(Session &session, std::span<const int32_t> ids) {
     if (!session.take_in(ids)) throw_error(ErrorKind::runtime, "cancelled");
     return session.greedy();
@@ -41,14 +41,14 @@ std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens) {
     return map;
 }
 
-// Of which documents maps and timelines are recorded.
+// Are maps and timelines recorded for this document?
 bool AbRunner::draws(const AbPlace &place, size_t run, size_t document) const {
     const AbRun &r = experiment_.runs[run];
     return static_cast<int64_t>(document) < experiment_.config.maps &&
            place.seed == r.seeds.front() && !r.is_rerun;
 }
 
-// A decode step of each of these sessions; `items`: what they are at.
+// One decode step of each session. `items`: the names of their items, for messages.
 void AbRunner::take_in(const Task &task, const AbPlace &place, size_t run,
                        std::span<Session *const> sessions, std::span<const int32_t> ids,
                        std::span<const std::string *const> items, SessionBatch::Read read) {
@@ -65,7 +65,7 @@ void AbRunner::take_in(const Task &task, const AbPlace &place, size_t run,
     }
 }
 
-// A question that is being answered.
+// A question during its answer.
 struct AbRunner::Asked {
     Asked(AbArms &arms, size_t run, const Member &of, const AbQuestion &asked,
           const std::shared_ptr<AbArms::Opened> &opened, std::unique_ptr<Session> own)
@@ -75,7 +75,7 @@ struct AbRunner::Asked {
 
     const Member &member;
     const AbQuestion &question;
-    // NULL where the question is asked in a copy, which lives by itself.
+    // NULL if the question is asked in a copy, which does not need the original.
     std::shared_ptr<AbArms::Opened> original;
     std::unique_ptr<Session> copy;
     Session &session;
@@ -83,14 +83,14 @@ struct AbRunner::Asked {
     AbTimelineNotes notes;
     Measured measured;
     bool draws = false;
-    int32_t id; // the most likely token behind what was taken in
+    int32_t id; // the most likely next token
     std::vector<int32_t> ids;
     std::string text;
 };
 
-// Each question finds the cache as the prompt left it: in a copy of it, or, under a cap on its
-// bytes, which copies would take from each other, in one that read the prompt again. Those of
-// documents side by side are answered together, as many at once as documents.
+// Each question finds the cache as it was after the prompt. It is asked in a copy of the session.
+// With kv.max_mib copies would share one limit, so the prompt is read again for each question. If
+// documents run side by side, task.at_once questions are answered together.
 void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
                              std::span<const Member> members) {
     struct Wanted {
@@ -103,7 +103,8 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
         for (const AbQuestion &question : member.unit.questions) {
             const bool finished = is_finished(place, question.item);
             is_pending = is_pending || !finished;
-            // Side by side: what stands beside an answer decides how its products are rounded.
+            // Side by side, finished questions are answered again too, because the rows beside an
+            // answer decide how its products are rounded.
             if (!finished || task.at_once > 1) wanted.push_back({&member, &question});
         }
     }
@@ -170,7 +171,7 @@ std::unique_ptr<AbRunner::Asked> AbRunner::ask(const AbPlace &place, size_t run,
     return asked;
 }
 
-// Takes what came last into the answer; false: that is complete.
+// Adds the last token to the answer. Returns false if the answer is complete.
 bool AbRunner::look_at_answer(const Task &task, Asked &a) const {
     a.measured.sample();
     if (a.draws) a.notes.add();

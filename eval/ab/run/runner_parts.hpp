@@ -12,40 +12,41 @@
 // Internal to the runner's files.
 namespace keel {
 
-// Documents of each task that the reference is run on again in any case.
+// The reference's second run takes at least the first documents of each task, this many.
 inline constexpr size_t ab_first_reruns = 8;
 
-// Of a clock that never goes back.
+// Seconds of a monotonic clock.
 inline double ab_seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
 }
 
-// A task with its items made ready.
+// A task with its items.
 struct AbRunner::Task {
     const AbTask *task = nullptr;
-    std::unique_ptr<AbTaskItems> items; // NULL: speed
+    std::unique_ptr<AbTaskItems> items; // NULL for a speed task
     size_t documents = 0;               // after --items
-    AbLongest longest;                  // of these; not of speed
-    bool one_by_one = true;  // continuation: fed as decode steps, because an arm evicts in them
-    size_t at_once = 1;      // documents whose steps are taken together
-    std::string last_metric; // written last of an item: what is there is whole
+    AbLongest longest;                  // of these documents; not set for a speed task
+    // continuation: tokens are fed in decode steps, because an arm evicts in decode steps.
+    bool one_by_one = true;
+    size_t at_once = 1;      // documents that take decode steps together
+    std::string last_metric; // the metric that is written last; an item that has it is complete
 };
 
-// A unit of those that are run side by side.
+// One of the units that run side by side.
 struct AbRunner::Member {
-    size_t index = 0;               // among them
-    size_t document = 0, first = 0; // first: of the documents that are run side by side
+    size_t index = 0;               // index among these units
+    size_t document = 0, first = 0; // first: the first of the documents that run side by side
     AbUnit unit;
 };
 
-// What a session holds while it is measured: means over the steps that give numbers.
+// The memory of a session while it is measured: means over the steps that give numbers.
 struct AbRunner::Measured {
-    // `session`: that of `opened`, or a copy of it.
+    // `session` is that of `opened`, or a copy of it.
     Measured(AbArms &arms, size_t run, Session &session, const AbArms::Opened &opened)
         : arms_(arms), run_(run), session_(session), opened_policy_bytes_(opened.policy_bytes),
           peak_(std::max(opened.peak_bytes, opened.session->held_peak_bytes())) {
-        // A copy counts from where it was made.
+        // The counters of a copy begin at 0, so those of the original are added.
         const CacheManager &before = opened.session->cache();
         if (&session == opened.session.get()) return;
         evictions_before_ = before.evictions();
@@ -100,7 +101,7 @@ struct AbRunner::Measured {
     double eviction_us_before_ = 0;
 };
 
-// Notes a session's cache after each step.
+// Records a session's cache after each step.
 class AbTimelineNotes {
   public:
     AbTimelineNotes(std::vector<AbArms::Note> notes, Session &session)
@@ -132,7 +133,7 @@ inline Error ab_error_at(const AbPlace &place, const std::string &item, ErrorKin
                               place.budget, item, what)};
 }
 
-// Behind a prompt an arm is told by its name, too, where it runs out of memory.
+// After the prompt, an error that memory is full gets the names of the arm and the item.
 template <typename Action>
 auto ab_at_arm(const AbPlace &place, const std::string &item, Action &&action) {
     try {
@@ -143,8 +144,8 @@ auto ab_at_arm(const AbPlace &place, const std::string &item, Action &&action) {
     }
 }
 
-// Which of a prompt's positions a cache still holds. Nothing where keys were rotated to other
-// positions: those do not tell.
+// The positions of the prompt that the cache still holds. Returns nothing if keys were rotated to
+// other positions, because these do not show which tokens stayed.
 std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens);
 
 } // namespace keel

@@ -1,4 +1,4 @@
-// How long an experiment takes: every run takes some documents as it will take all of them.
+// Estimates how long an experiment takes: every run takes some of the documents.
 #include "eval/ab/run/runner_parts.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ std::vector<int32_t> any_tokens(int64_t n) {
 
 } // namespace
 
-// Documents that are run side by side, and how long each run took for them.
+// Documents that run side by side, and the time of each run for them.
 struct AbRunner::Sample {
     size_t first = 0, count = 0;               // documents
     double units = 0, tokens = 0, answers = 0; // tokens: of the units' prompts
@@ -36,8 +36,8 @@ std::vector<AbRunner::Sample> AbRunner::samples(const Task &task, AbProtocol pro
     return all;
 }
 
-// The first tokens of a pipeline take longer: weights are read, memory is touched, kernels are
-// compiled.
+// Warms up each pipeline. Its first tokens take longer, because weights are read, memory is touched
+// and kernels are compiled.
 void AbRunner::warm_up() {
     const int64_t tokens = std::min<int64_t>(64, arms_->pipeline(0).context() / 2);
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
@@ -57,11 +57,12 @@ void AbRunner::measure(const Task &task, AbProtocol protocol, Sample &sample) {
     sample.paces = paces_;
 }
 
-// Seconds of each run for a task. Reading goes by the length of prompts, between the longest and
-// the shortest of the first documents; what comes behind goes by the number of answers.
+// Estimates the seconds of each run for a task. The time for reading depends on the length of
+// prompts: it is interpolated between the longest and the shortest of the first documents. The
+// remaining time is proportional to the number of answers.
 std::vector<double> AbRunner::estimate(const Task &task, AbProtocol protocol, size_t documents) {
-    constexpr double patience = 30, // seconds: after so many one length has to do
-        same_length = 1.05;
+    // patience: seconds. If the longest prompt took longer, the shortest is not measured.
+    constexpr double patience = 30, same_length = 1.05;
     arms_->keep_prompts(task.at_once);
     std::vector<Sample> all = samples(task, protocol, documents);
     const auto shorter = [](const Sample &a, const Sample &b) { return a.length() < b.length(); };
@@ -91,7 +92,7 @@ std::vector<double> AbRunner::estimate(const Task &task, AbProtocol protocol, si
             if (run.is_rerun && sample.first >= ab_first_reruns) continue;
             sum += sample.units * reading(sample.length()) + sample.answers * behind;
         }
-        // The reference's second run takes the first documents alone.
+        // The reference's second run takes only the first documents.
         const double scale = run.is_rerun ? 1
                                           : static_cast<double>(task.documents) /
                                                 static_cast<double>(documents) *
@@ -101,7 +102,7 @@ std::vector<double> AbRunner::estimate(const Task &task, AbProtocol protocol, si
     return seconds;
 }
 
-// Of a task that measures speed: one prompt of each depth, and some steps behind it.
+// The same for a speed task: one prompt of each depth, and some steps after it.
 std::vector<double> AbRunner::estimate_speed(const Task &task) {
     constexpr int64_t few_steps = 8;
     std::vector<double> seconds;

@@ -16,7 +16,7 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Tokens that no text would have: what they are does not matter to the time that they take.
+// Random tokens, because the time does not depend on their values.
 std::vector<int32_t> random_tokens(uint64_t seed, int64_t n, int64_t vocabulary) {
     AbDraws draws(seed);
     std::vector<int32_t> ids;
@@ -27,8 +27,8 @@ std::vector<int32_t> random_tokens(uint64_t seed, int64_t n, int64_t vocabulary)
 
 } // namespace
 
-// All runs once at a depth, then all again in the other order, and so on: drift of the machine's
-// speed falls on all alike.
+// At each depth all runs are measured once, then again in the opposite order, and so on. So a drift
+// of the machine's speed affects all runs equally.
 void AbRunner::run_speed(const Task &task) {
     const AbTask &t = *task.task;
     std::vector<std::pair<size_t, uint64_t>> runs;

@@ -59,7 +59,7 @@ std::string AbShard::file_name() const {
 
 AbShard parse_ab_shard(std::string_view text) {
     const size_t slash = text.find('/');
-    // Neither has 0, so that it stands for what is no number.
+    // 0 means that the text is no number, because neither part may be 0.
     const uint32_t index = whole_number(text.substr(0, slash)).value_or(0);
     const uint32_t count =
         slash == std::string_view::npos ? 0 : whole_number(text.substr(slash + 1)).value_or(0);

@@ -35,7 +35,7 @@ AbShard parse_ab_shard(std::string_view text);
 std::optional<AbShard>
 ab_shard_from_environment(const std::function<const char *(const char *)> &get);
 
-// Locks a file as long as this exists, and makes the file if needed. The system releases the lock
+// Locks a file while this object exists. Creates the file if needed. The system releases the lock
 // when the process ends, for any reason. Without `wait`, throws Error(usage) if another process has
 // the lock. Throws Error(runtime) if the system refuses.
 class AbFileLock {
@@ -49,13 +49,13 @@ class AbFileLock {
     int fd_;
 };
 
-// Takes back that a shard is complete: it runs again, maybe with other documents. Throws
-// Error(runtime) where the system refuses.
+// Marks a shard as not complete, because it runs again, maybe with other documents. Throws
+// Error(runtime) if the system refuses.
 void reopen_ab_shard(const std::filesystem::path &folder, const AbShard &shard);
 
-// Notes that a shard is complete, of the run that `key` tells from others (its config hash, and how
-// many documents it was to take). True for the one that finds all of them complete: it is to call
-// `merge`, which runs under a lock on the folder. Throws Error(runtime) where the system refuses.
+// Marks a shard as complete. `key` identifies the run: its config hash and its number of documents.
+// If all shards are complete now, calls `merge` under a lock on the folder and returns true. Throws
+// Error(runtime) if the system refuses.
 bool finish_ab_shard(
     const std::filesystem::path &folder, const AbShard &shard, const std::string &key,
     const std::function<void(const std::vector<std::filesystem::path> &shards)> &merge);

@@ -8,15 +8,16 @@
 
 namespace keel {
 
-// 0 to 1: an answer against what was expected. Nothing expected: 0.
+// Scores an answer from 0 to 1 against the expected answers. 0 if `expected` is empty.
 double ab_answer_score(AbAnswerMetric metric, std::string_view answer,
                        std::span<const std::string> expected);
 
-// Whether an answer has the words of one of those expected, in a row; upper and lower case,
-// punctuation, articles and what stands around them apart.
+// Does the answer contain the words of one of the expected answers, one after the other? Ignores
+// case, punctuation and articles. Other words may stand before and after them.
 bool ab_contains_words(std::string_view answer, std::span<const std::string> expected);
 
-// The first sentence of a line, as the recall documents end theirs: " 12345.\nWhat" is "12345".
+// The first sentence of the first line, because the recall documents end answers with a full stop:
+// " 12345.\nWhat" gives "12345".
 std::string ab_first_sentence(std::string_view answer);
 
 } // namespace keel

@@ -17,7 +17,8 @@ std::vector<std::string> words(std::string_view text) {
     return out;
 }
 
-// The words of the training corpus: others would be another task to the model.
+// The words of the corpus on which models/tiny was trained. With other words the task would be
+// another one for this model.
 const std::vector<std::string> first_names =
     words("Lily Tom Anna Ben Mia Sam Lucy Max Sue Tim Amy Jack Emma Leo Rose Bob Ella Finn Zoe Dan "
           "Kim Joe Nina Ted Ivy Roy Jane Carl Ruth Paul");
@@ -28,7 +29,7 @@ const std::vector<std::string> colors =
 const std::vector<std::string> objects = words("key ball stone shell coin ring leaf book doll kite "
                                                "bell toy map rope lamp spoon feather button");
 
-// Not in the middle of a character.
+// Returns `at`, or the nearest place before it that is not inside a character.
 size_t character_boundary(std::string_view text, size_t at) {
     at = std::min(at, text.size());
     while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80)
@@ -36,14 +37,15 @@ size_t character_boundary(std::string_view text, size_t at) {
     return at;
 }
 
-// A sentence ends before the space at `space`, quotation marks and brackets taken into account.
+// Does a sentence end before the space at `space`? Ignores quotation marks and brackets after its
+// end.
 bool ends_sentence(std::string_view text, size_t space) {
     size_t at = space;
     while (at > 0 && (text[at - 1] == '"' || text[at - 1] == '\'' || text[at - 1] == ')')) --at;
     return at > 0 && (text[at - 1] == '.' || text[at - 1] == '!' || text[at - 1] == '?');
 }
 
-// Where a sentence begins, at `limit` or as near before it as there is one.
+// The last beginning of a sentence at or before `limit`.
 size_t sentence_begin(std::string_view text, size_t limit) {
     for (size_t at = std::min(limit, text.size()); at > 0; --at) {
         if (text[at - 1] == ' ' && ends_sentence(text, at - 1)) return at;
@@ -57,8 +59,8 @@ bool is_of_word(char c) {
            ((byte | 0x20U) >= 'a' && (byte | 0x20U) <= 'z');
 }
 
-// Cut to `bytes` at most behind a word, with a full stop where its sentence goes on. A text without
-// a space is cut between characters.
+// Cuts the text after a word, to at most `bytes`. Adds a full stop if the sentence is cut. A text
+// without a space is cut between characters.
 std::string cut_behind_word(std::string text, size_t bytes) {
     text.resize(character_boundary(text, bytes));
     for (size_t space = text.rfind(' '); space != std::string::npos && space > 0;
@@ -118,8 +120,8 @@ AbRecallDocument ab_passkey(AbDraws random, const AbFiller &filler, size_t bytes
     AbRecallDocument d;
     d.context = "There is a pass key hidden in this text. Find it and remember it.\n" +
                 text.substr(0, cut) + needle + text.substr(cut) + "\n";
-    // The space is a token of its own before a digit, and the one that looks the number up: it
-    // opens the answer.
+    // The space before a digit is a token of its own. With this token the model looks the number
+    // up, so it belongs to the opening of the answer.
     d.questions.push_back(
         {{"What is the pass key?", " The pass key is "},
          {"What is the pass key? Answer with the number alone.", "The pass key is the number"},
@@ -144,8 +146,8 @@ AbRecallDocument ab_facts(AbDraws random, const AbFiller &filler, size_t bytes) 
         d.context +=
             fmt::format("Fact: In {}'s {} there is a {} {}.\n", owner, thing, color, object);
         if (bytes > 0) d.context += filler.make(random, std::max<size_t>(bytes / n, 1)) + "\n";
-        // A model that was not trained on these lines would repeat the fact's first words: in a
-        // chat it is given them.
+        // A model that was not trained on these lines would begin by repeating the fact's first
+        // words. In a chat these words are its opening.
         const std::string question = fmt::format("Question: What is in {}'s {}?", owner, thing);
         d.questions.push_back({{question, " Answer:"},
                                {question, fmt::format("In {}'s {} there is", owner, thing)},

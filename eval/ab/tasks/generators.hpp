@@ -7,37 +7,36 @@
 #include <string_view>
 #include <vector>
 
-// Recall documents: facts stated early, filler, questions at the end. Plain ones are in the words
-// that models/tiny was trained on.
+// Recall documents: facts at the beginning, then filler, then questions. The plain ones use the
+// words on which models/tiny was trained.
 namespace keel {
 
-// Text that stands between what is to be remembered: pieces of a text in random order, newlines
-// made spaces.
+// Filler text between the facts: pieces of a text in random order, with spaces for newlines.
 class AbFiller {
   public:
-    // `text` is cut at lines "<|endoftext|>" if it has such, else at newlines. Throws Error(input)
-    // naming `name` if nothing is left.
+    // Cuts `text` at lines "<|endoftext|>" if it has them, else at newlines. Throws Error(input)
+    // with `name` if nothing is left.
     AbFiller(std::string_view text, const std::string &name);
 
-    // So many bytes at most, ending behind a sentence or a word, which is then made the end of one:
-    // no more than a word is missing.
+    // At most `bytes` bytes of filler. It ends after a sentence, or after a word, which then gets a
+    // full stop. At most one more word would have fit.
     std::string make(AbDraws &random, size_t bytes) const;
 
   private:
     std::vector<std::string> pieces_;
 };
 
-// A question, and the first words of its answer, which the model is given.
+// A question, and the first words of its answer. Both are given to the model.
 struct AbRecallWords {
     std::string question; // "What is the pass key?"
     std::string opening;  // " The pass key is "
 };
 
 struct AbRecallQuestion {
-    AbRecallWords plain;  // in plain text
-    AbRecallWords chat;   // to a model that was trained to answer
+    AbRecallWords plain;  // for plain text
+    AbRecallWords chat;   // for a model that was trained to answer questions
     std::string expected; // "12345"
-    double depth = 0;     // where in the context the answer stands, 0 to 1
+    double depth = 0;     // place of the answer in the context, 0 to 1
 };
 
 struct AbRecallDocument {
@@ -45,10 +44,10 @@ struct AbRecallDocument {
     std::vector<AbRecallQuestion> questions;
 };
 
-// One number of five digits in `bytes` of filler, at `depth` (0 to 1).
+// A number of five digits in `bytes` of filler, at `depth` (0 to 1).
 AbRecallDocument ab_passkey(AbDraws random, const AbFiller &filler, size_t bytes, double depth);
 
-// Two to six facts, spread over `bytes` of filler, and a question for each in another order.
+// Two to six facts in `bytes` of filler. There is one question for each fact, in another order.
 AbRecallDocument ab_facts(AbDraws random, const AbFiller &filler, size_t bytes);
 
 } // namespace keel

@@ -22,7 +22,7 @@ struct Line {
     AbPromptText text;
     std::string document, item;
     std::vector<std::string> expected;
-    size_t number = 0; // in the file, from 1
+    size_t number = 0; // line in the file, from 1
 };
 
 class JsonlItems : public AbTaskItems {
@@ -143,12 +143,12 @@ class JsonlItems : public AbTaskItems {
             refuse(number, "expected a question behind the context, found none");
         line.item = fmt::format("{}", lines_.size());
         line.number = number;
-        // Questions over the same context are not independent.
+        // Questions about the same context are not independent, so they get one document.
         line.document = contexts_.emplace(line.text.context, line.item).first->second;
         lines_.push_back(std::move(line));
     }
 
-    // LongBench: the prompt says where context and question go.
+    // LongBench: `prompt` has the places of the context and the question.
     void split_template(const std::string &context, const std::string &input, Line &line) const {
         const size_t c = task_.prompt.find("{context}"), behind = c + 9,
                      i = task_.prompt.find("{input}", behind);
@@ -157,7 +157,7 @@ class JsonlItems : public AbTaskItems {
         line.text.opening = task_.prompt.substr(i + 7);
     }
 
-    // RULER: the question, with the beginning of the answer, is the last line that is not empty.
+    // RULER: the last line that is not empty is the question.
     void split_last_line(const std::string &input, Line &line, size_t number) const {
         const size_t last = input.find_last_not_of(" \t\r\n");
         const size_t cut = last == std::string::npos ? last : input.rfind('\n', last);
@@ -173,7 +173,7 @@ class JsonlItems : public AbTaskItems {
     const Tokenizer &tokenizer_;
     const AbPromptForm form_;
     std::vector<Line> lines_;
-    std::map<std::string, std::string> contexts_; // the first item of each
+    std::map<std::string, std::string> contexts_; // context to the first item with it
 };
 
 } // namespace

@@ -11,7 +11,8 @@
 namespace keel {
 namespace {
 
-// Templates that name the day get this one, so that an experiment does not depend on when it runs.
+// The date for templates that print one. It is fixed, so that results do not depend on the day of
+// the run.
 constexpr std::string_view fixed_day = "26 Jul 2024";
 
 constexpr std::string_view blanks = " \t\r\n";
@@ -91,7 +92,8 @@ AbPromptForm::Pieces AbPromptForm::pieces(const AbPromptText &text) const {
     if (!chat_) return {plain(text.context), plain(text.question), plain(text.opening)};
     Pieces out;
     out.context = chat_->begin(system_, fixed_day);
-    // The marks round a user's words: what stands before and behind the piece that is no markup.
+    // Makes a turn of the user with one word, to get the template's marks before and after the
+    // user's text.
     std::vector<ChatPiece> turn = chat_->user_turn("-", true);
     const auto words = std::find_if(turn.begin(), turn.end(),
                                     [](const ChatPiece &piece) { return !piece.is_markup; });
@@ -100,7 +102,8 @@ AbPromptForm::Pieces AbPromptForm::pieces(const AbPromptText &text) const {
     append(out.context, plain(trims ? without_blanks_before(text.context) : text.context));
     out.question = plain(trims ? without_blanks_behind(text.question) : text.question);
     out.opening.assign(std::next(words), turn.end());
-    // A space at its end would be a token of its own, which a model did not see before a word.
+    // A space at the end would be a token of its own. Models are not trained on such a token before
+    // a word.
     const std::string opening = without_blanks_behind(without_blanks_before(text.opening));
     if (!opening.empty()) append(out.opening, chat_->answer(opening));
     return out;

@@ -13,45 +13,46 @@
 
 namespace keel {
 
-// The texts of one question over a context, before a prompt is made of them.
+// The texts of one question about a context. A prompt is made of them.
 struct AbPromptText {
     std::string context, question;
     std::string opening; // the first words of the answer, which the model is given; may be empty
 };
 
-// Their tokens. Behind each other they are the whole prompt.
+// The tokens of these texts. In this order they are the whole prompt.
 struct AbPromptTokens {
-    std::vector<int32_t> context;  // with all that stands before it
+    std::vector<int32_t> context;  // with everything before the context
     std::vector<int32_t> question; // at least one token
-    std::vector<int32_t> opening;  // what ends the question's turn, and the answer's first words
-    bool split_changes_tokens = false; // apart they have other tokens than together
+    std::vector<int32_t> opening;  // the end of the user's turn, and the first words of the answer
+    // The parts have other tokens if they are encoded as one text.
+    bool split_changes_tokens = false;
 };
 
-// How tasks with questions write their prompts: as plain text, or as the one turn of a user in a
-// chat template. In a chat the context and the question are the user's, the opening begins the
-// model's answer, and only the template's own marks become special tokens.
+// Makes the prompts of tasks with questions: as plain text, or as one turn of a user in a chat
+// template. In a chat, the context and the question are the user's text, and the opening begins the
+// model's answer. Only the template's own marks become special tokens.
 class AbPromptForm {
   public:
-    // Plain text.
+    // Makes plain text.
     AbPromptForm() = default;
-    // `system`: nullopt where the template's own default may stand.
+    // `system`: the system prompt; nullopt: the template's default.
     AbPromptForm(ChatTemplate chat, std::optional<std::string> system)
         : chat_(std::move(chat)), system_(std::move(system)) {}
 
-    // What an experiment asks for, with a model's files. Throws Error(input) that names the place
-    // for a template that does not exist, or where the model's template is not known to Keel.
+    // The form that an experiment's file names, with the model's files. Throws Error(input) with
+    // the place if the template does not exist, or if Keel does not know the model's template.
     static AbPromptForm choose(const AbChat &chat, const std::filesystem::path &model);
 
     bool is_chat() const { return chat_.has_value(); }
-    // "plain text", "chat template chatml, the template's own system prompt"
+    // "plain text", or "chat template chatml, the template's own system prompt".
     std::string description() const;
 
-    // Throws Error(input) for a question without a token.
+    // Throws Error(input) if the question has no token.
     AbPromptTokens tokens(const Tokenizer &tokenizer, const AbPromptText &text) const;
-    // Whether this token ends an answer.
+    // Does this token end an answer?
     bool ends_answer(const Tokenizer &tokenizer, int32_t id) const;
-    // The answer before a mark that ends it and that the tokenizer has no token for; nullopt: there
-    // is none in it.
+    // The part of the answer before an end mark that is not a single token. Returns nullopt if the
+    // answer has no such mark.
     std::optional<std::string> before_end(const Tokenizer &tokenizer,
                                           const std::string &answer) const;
 

@@ -74,11 +74,10 @@ class Continuation : public AbTaskItems {
   private:
     const AbTask task_;
     std::vector<int32_t> ids_, begin_;
-    int64_t before_ = 0, stretch_ = 0; // tokens of the text in a prompt, in a document
+    int64_t before_ = 0, stretch_ = 0; // tokens of the text in a prompt, and in a document
 };
 
-// ---- pass-key and facts
-// --------------------------------------------------------------------------------------------
+// ---- passkey and facts ------------------------------------------------------------------------
 
 class Recall : public AbTaskItems {
   public:
@@ -117,8 +116,8 @@ class Recall : public AbTaskItems {
                answer.find_first_of(".\n", begin) != std::string::npos;
     }
 
-    // Documents are numbered so that the first few are spread over the whole grid: lengths change
-    // fastest, then depths.
+    // The document's number decides length and depth: the length changes fastest, then the depth.
+    // So the first few documents cover the whole grid.
     std::vector<AbUnit> units(size_t document, AbProtocol protocol) const override {
         const size_t lengths = task_.lengths.size(),
                      depths = static_cast<size_t>(std::max<int64_t>(task_.depths, 1));
@@ -164,7 +163,7 @@ class Recall : public AbTaskItems {
                               : static_cast<double>(depth) / static_cast<double>(task_.depths - 1);
         return ab_passkey(random, filler_, bytes, at);
     }
-    // Of the prompt with its longest question.
+    // The tokens of the prompt with its longest question.
     int64_t tokens_of(const AbRecallDocument &d) const {
         int64_t longest = 0;
         for (const AbRecallQuestion &q : d.questions) {
@@ -174,8 +173,8 @@ class Recall : public AbTaskItems {
         }
         return longest;
     }
-    // As much filler as the length leaves room for, to the word: more bytes are more tokens, but
-    // for a few, so halving finds it.
+    // The document with as much filler as fits in `length` tokens, to the word. Found by bisection,
+    // because more bytes nearly always give more tokens.
     AbRecallDocument fitted(size_t document, size_t depth, int64_t length) const {
         size_t fits = 0, too_many = static_cast<size_t>(length) * 16;
         AbRecallDocument best = make(document, depth, 0);
@@ -209,7 +208,8 @@ void ab_add_question(const AbPromptTokens &tokens, AbProtocol protocol, AbUnit &
     const auto append = [](std::vector<int32_t> &to, std::span<const int32_t> ids) {
         to.insert(to.end(), ids.begin(), ids.end());
     };
-    // Where nothing opens the answer, the question's last token is read after the eviction.
+    // If the answer has no opening, the last token of the question is read after the eviction
+    // instead.
     const size_t held_back = tokens.opening.empty() ? 1 : 0;
     const std::span<const int32_t> question = tokens.question;
     const auto before = question.first(question.size() - held_back),

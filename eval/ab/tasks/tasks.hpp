@@ -13,55 +13,59 @@
 
 namespace keel {
 
-// What is asked once the context was read and evicted from.
+// A question. It is asked after the context was read and the policy has evicted.
 struct AbQuestion {
     std::string item; // unique within the task
-    std::vector<int32_t>
-        ask; // taken in on the evicted cache: what of the prompt stands behind the eviction
+    // Tokens that are read on the evicted cache: the part of the prompt after the eviction.
+    std::vector<int32_t> ask;
     std::vector<std::string> expected;
-    int64_t max_tokens = 0; // of the answer
-    double depth = -1;      // of what has to be remembered; below 0: unknown
+    int64_t max_tokens = 0; // the most tokens of the answer
+    double depth = -1;      // of the asked fact, 0 to 1; below 0: unknown
 };
 
-// A prompt, and what is measured behind its end.
+// A prompt, and what is measured after it: answers to questions, or a continuation.
 struct AbUnit {
-    std::string document;              // the cluster
-    std::vector<int32_t> prompt;       // up to where the policy is told that the prompt has ended
-    std::vector<AbQuestion> questions; // each is asked on the cache as it is behind the prompt
-    std::vector<int32_t> continuation; // or, of the text that goes on: each but the last is fed,
-                                       // each but the first is scored
-    bool split_changes_tokens = false; // context and question apart have other tokens than together
+    std::string document;        // the cluster
+    std::vector<int32_t> prompt; // the tokens until the policy is told that the prompt has ended
+    std::vector<AbQuestion> questions; // each is asked on the cache as it is after the prompt
+    // Instead of questions: the tokens that follow in the text. All but the last are fed, all but
+    // the first are scored.
+    std::vector<int32_t> continuation;
+    // Context and question have other tokens if they are encoded as one text.
+    bool split_changes_tokens = false;
 };
 
-// The longest prompts of a task, questions included: upper bounds.
+// Upper bounds for the prompts of a task, with their questions.
 struct AbLongest {
-    int64_t prompt = 0,
-            whole = 0; // tokens, without and with the longest answer that may be written
+    // Tokens of the longest prompt without and with its longest possible answer.
+    int64_t prompt = 0, whole = 0;
     std::string prompt_at,
-        whole_at; // where these stand: "FILE:LINE"; empty: they were made to a length
+        whole_at; // their places, "FILE:LINE"; empty if the prompts were generated
 };
 
-// A task's documents, made one by one from a tokenizer: the same for all arms that share it.
+// A task's documents. Each is made when it is needed, with a tokenizer. All arms with this
+// tokenizer get the same documents.
 class AbTaskItems {
   public:
     virtual ~AbTaskItems() = default;
     virtual size_t documents() const = 0;
-    virtual bool has_question() const = 0; // so that the protocols differ
-    // Of the first `documents`. May take as long as making their tokens takes.
+    virtual bool has_question() const = 0; // true if the protocols differ for this task
+    // For the first `documents` documents. It may have to encode all of them.
     virtual AbLongest longest(size_t documents) const = 0;
-    // `document` below documents(). Under question_blind all questions are asked behind one prompt,
-    // else each has a unit of its own.
+    // `document` is below documents(). Under question_blind all questions follow one prompt. Under
+    // the other protocols each question has a unit of its own.
     virtual std::vector<AbUnit> units(size_t document, AbProtocol protocol) const = 0;
-    virtual std::string score_name() const = 0; // of the metric of an answer: "hit", "f1"
+    virtual std::string score_name() const = 0; // the metric of an answer: "hit", "f1"
     virtual double score(const std::string &answer,
                          const std::vector<std::string> &expected) const = 0;
     virtual std::string clean(const std::string &answer) const {
         return answer;
-    }                                                              // as it is compared and recorded
-    virtual bool ends(const std::string &) const { return false; } // the answer so far is complete
+    } // as it is compared and recorded
+    // True if the answer so far is complete.
+    virtual bool ends(const std::string &) const { return false; }
 };
 
-// Errors of what a task needs begin with the task's place and name.
+// Runs `action`. Errors get the task's place and name in front.
 template <typename Action> auto at_task(const AbTask &task, Action &&action) {
     try {
         return action();
@@ -71,13 +75,13 @@ template <typename Action> auto at_task(const AbTask &task, Action &&action) {
     }
 }
 
-// `model`: the model's folder or file, for texts that are looked for beside it. Throws Error(input)
-// for files that are not there or do not fit, naming the task's line. Not for speed tasks.
+// `model`: the model's folder or file; text files are looked for beside it. Throws Error(input)
+// with the task's line for files that do not exist or do not fit. Not for speed tasks.
 std::unique_ptr<AbTaskItems> make_task_items(const AbTask &task, const Tokenizer &tokenizer,
                                              const std::filesystem::path &model,
                                              const AbPromptForm &form = {});
 
-// The files whose contents decide about a task's items; none for those made up entirely.
+// The files whose contents decide a task's items. Empty for tasks that need no files.
 std::vector<std::filesystem::path> task_files(const AbTask &task,
                                               const std::filesystem::path &model);
 

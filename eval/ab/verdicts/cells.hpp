@@ -11,7 +11,7 @@ namespace keel {
 // Mean, interval and quantiles of one cell.
 AbCellSummary summarize_ab_cell(const AbCell &cell, const AbStatistics &statistics);
 
-// Median and quantiles of values, in any order.
+// Fills in the median and quantiles of `values`, which may be in any order.
 template <typename Row> void fill_ab_quantiles(Row &row, std::vector<double> values) {
     std::sort(values.begin(), values.end());
     row.median = quantile(values, 0.5);

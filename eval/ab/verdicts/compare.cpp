@@ -32,7 +32,8 @@ bool is_wanted(const std::vector<std::string> &list, const std::string &name) {
     return list.empty() || std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// Options that name nothing would pass everything: that is a mistake, not a wish.
+// Checks the names in an option. A wrong name would select nothing, and then every comparison would
+// pass.
 void check_names(const std::vector<std::string> &wanted, const AbTable &table, const char *option,
                  std::string AbCellKey::*member) {
     std::set<std::string> all;
@@ -74,28 +75,31 @@ const AbCell *find(const Cells &cells, const AbCellKey &key) {
     return at == cells.end() ? nullptr : at->second;
 }
 
-// The same items with the same numbers.
+// Do both cells have the same items with the same numbers?
 bool is_same(const AbCell &first, const AbCell *second, const AbNames &names) {
     if (second == nullptr) return false;
     const AbPairs pairs = pair_points(second->points, first.points, names);
     return !pairs.a.empty() && pairs.only_a + pairs.only_b == 0 && pairs.a == pairs.b;
 }
 
-// Twenty equal hits prove nothing; equal bits do, where a difference of any size would have shown
-// in them: the other contrasts of the same arm and budget that are equal, too, are then no sample
-// of anything. One experiment run twice by one program is the same wherever all of its numbers are:
-// all that there are, whichever of them are shown.
+// Finds the contrasts that are equal reruns. Equal hits alone prove nothing, because
+// different computations may give the same hits. nll, kld and perplexities show any difference in
+// the computation. If all of these are equal to the bit for an arm at a budget, its other equal
+// contrasts are also equal reruns. If one program ran one experiment twice (same_config), it is
+// enough that all quality numbers of all cells are equal, whether the options select them or not.
 void find_equal_reruns(AbComparison &comparison, const AbTable &before, const Cells &after,
                        const AbNames &names) {
     if (!comparison.same_experiment) return;
     bool all = comparison.same_config;
     using Arm = std::pair<std::string, std::string>;
-    std::map<Arm, bool> fine; // arm and budget: is all that could show a difference equal
+    // By arm and budget: are all numbers of the divergence metrics equal?
+    std::map<Arm, bool> fine;
     for (const AbCell &cell : before.cells) {
         if (!cell.kind.is_quality() || cell.arm.ends_with(ab_rerun_suffix)) continue;
         const bool same = is_same(cell, find(after, cell), names);
         all = all && same;
-        // nll, kld and perplexities; not 0 for all, as a reference's distance from itself is.
+        // nll, kld and perplexities. Cells in which all are 0 do not count: the reference's kld
+        // from itself.
         if (cell.kind.kind != AbMetric::Kind::divergence ||
             std::all_of(cell.points.begin(), cell.points.end(),
                         [](const AbPoint &p) { return p.value == 0; }))
@@ -110,9 +114,9 @@ void find_equal_reruns(AbComparison &comparison, const AbTable &before, const Ce
     }
 }
 
-// Names of items are numbers mostly: the same ones in experiments of other lengths, seeds or texts.
-// How many prompts have another length where that is no fault: another model may write the same
-// text in more tokens.
+// Refuses items that have the same name but different contents. Names of items are mostly numbers,
+// so experiments with other lengths, seeds or texts have the same names. Returns the number of
+// prompts whose lengths differ because another model splits the text into other tokens.
 uint64_t check_items(const AbCell &first, const AbCell &second, bool same_model,
                      const AbNames &names) {
     uint64_t other_lengths = 0;
@@ -273,7 +277,7 @@ std::string ab_comparison_text(const AbComparison &c) {
         }
     }
     constexpr size_t most = 60;
-    // What decides, and is worst, comes first.
+    // Contrasts that decide come first, the worst of them first.
     std::stable_sort(differing.begin(), differing.end(),
                      [](const AbContrast *a, const AbContrast *b) {
                          const auto rank = [](const AbContrast &x) {

@@ -8,7 +8,8 @@
 namespace keel {
 namespace {
 
-// Sizes this near to each other are one: block ends and tables of indices make the difference.
+// Sizes as near as this to each other count as one. Block ends and tables of indices cause such
+// differences.
 constexpr double same_size = 0.005;
 
 bool nearly_equal(double a, double b) {
@@ -23,7 +24,7 @@ std::string budgets_text(const AbCell &low, const AbCell &high) {
 
 Interval range_of(const Series &cells) { return {cells.front()->kv_bytes, cells.back()->kv_bytes}; }
 
-// Every measured size that both reach, once.
+// Every measured size that both arms reach, once.
 std::vector<double> common_sizes(const Series &a, const Series &b) {
     const Interval x = range_of(a), y = range_of(b);
     std::vector<double> out;
@@ -115,8 +116,8 @@ AbEqualBytes compare_at_equal_bytes(
             });
         for (size_t i = 0; i < arms.size(); ++i) {
             for (size_t j = i + 1; j < arms.size(); ++j) {
-                const auto &[b, b_series] =
-                    arms[i]; // the one that was declared first is what the other is held against
+                // The arm that was declared first is b, with which the other one is compared.
+                const auto &[b, b_series] = arms[i];
                 const auto &[a, a_series] = arms[j];
                 if (!wanted(a, b)) continue;
                 const std::vector<double> sizes = common_sizes(a_series, b_series);

@@ -14,7 +14,7 @@
 namespace keel {
 namespace {
 
-// A sample of as many documents as `c` has, of which k lose as much as a document can.
+// The inference for a sample of c.clusters documents, of which k lose as much as a document can.
 std::shared_ptr<const Inference> if_documents_lose(const AbContrast &c, uint64_t k) {
     if (c.yes_no && c.clusters == c.items)
         return std::make_shared<PairedRateInference>(PairedCounts{c.clusters - k, 0, k, 0});
@@ -26,13 +26,13 @@ std::shared_ptr<const Inference> if_documents_lose(const AbContrast &c, uint64_t
     return share_difference(sums, 1);
 }
 
-// `level`: what p is compared with.
+// `level`: p is significant up to this level.
 void find_detectable(AbContrast &c, double level) {
     c.detectable.reset();
     if (c.clusters < 2) return;
     double least = 0;
     if (c.bounded) {
-        // So many documents have to differ, all to one side, whatever the spread was.
+        // At least this many documents must differ, all to one side, for any spread.
         const auto needed = documents_needed(c.clusters, level,
                                              [&](uint64_t k) { return if_documents_lose(c, k); });
         if (!needed) return;
@@ -40,25 +40,25 @@ void find_detectable(AbContrast &c, double level) {
     }
     if (const double error = c.standard_error.value_or(0); error > 0)
         least = std::max(least, minimal_detectable_effect(error, c.freedom, 1 - level));
-    // A ratio of ten or more is no size that anything compared here differs by: two rounds that
-    // differ say nothing.
+    // A detectable ratio of ten or more says nothing. It comes from too few rounds that differ
+    // much.
     if (c.ratio && least > std::log(10.0)) return;
     c.detectable =
         std::max(c.noise, c.bounded ? std::min(1.0, least) : ab_effect_of(least, c.ratio));
 }
 
-// The scale of `inference`.
+// Converts an effect to the scale of `inference`.
 double on_scale(const AbContrast &c, double effect) {
     return c.ratio ? std::log1p(effect) : effect;
 }
 
-// The noise floor to either side, in units of the effect.
+// The noise floor to both sides, in units of the effect.
 Interval noise_band(const AbContrast &c) {
     return {c.ratio ? 1 / (1 + c.noise) - 1 : -c.noise, c.noise};
 }
 
-// The interval that belongs to Holm's procedure: Bonferroni's, and if a later step of Holm's
-// excludes a bound that Bonferroni's interval still reaches, the interval ends at this bound.
+// The interval of Holm's procedure. It starts as Bonferroni's interval. If a later step of Holm's
+// procedure excludes a bound that is still inside, the interval ends at this bound.
 void end_above(AbContrast &c, double bound) {
     if (c.interval->low > bound) return;
     c.interval->low = bound;
@@ -80,8 +80,9 @@ AbVerdict verdict_of(const AbContrast &c, double level) {
     return c.gain() > 0 ? AbVerdict::better : AbVerdict::worse;
 }
 
-// What Holm's method decides of one claim about each member: `p` of the members that can have it.
-// `claim` gets each of these and its adjusted p. Planned contrasts count, whatever came of them.
+// Applies Holm's method to one claim about each member. `p_of`: the member's p, if it can have the
+// claim. `claim` gets each such member and its adjusted p. A planned contrast without a p counts in
+// the adjustment with p = 1.
 template <typename Claim>
 void decide(const std::vector<AbContrast *> &members, std::optional<double> AbContrast::*p_of,
             const Claim &claim) {
@@ -108,7 +109,7 @@ void find_p_values(AbContrast &c, const AbMargins &margins) {
 void settle_difference(AbContrast &c, double level) {
     const Interval noise = noise_band(c);
     if (c.p_adjusted > level) {
-        // Both ends reach the noise floor, but for rounding.
+        // Except for rounding, both ends reach the noise floor already.
         c.interval->low = std::min(c.interval->low, noise.high);
         c.interval->high = std::max(c.interval->high, noise.low);
     } else if (c.effect > 0) {
@@ -120,7 +121,7 @@ void settle_difference(AbContrast &c, double level) {
 
 void settle_margin(AbContrast &c, double level) {
     if (!c.margin) return;
-    // What is shown to be a gain is no loss, and the other way round.
+    // A contrast that is shown to be a gain is no loss, and the reverse.
     double &implied = c.gain() > 0 ? c.p_non_inferior_adjusted : c.p_non_superior_adjusted;
     implied = std::min(implied, c.p_adjusted);
     const Interval band = c.margin_band();
@@ -130,7 +131,7 @@ void settle_margin(AbContrast &c, double level) {
     const bool up = c.meaning.higher_is_better;
     if (up ? c.non_inferior : non_superior) end_above(c, band.low);
     if (up ? non_superior : c.non_inferior) end_below(c, band.high);
-    // Beyond the margin and the noise floor, by the whole interval.
+    // The whole interval must be beyond the margin and beyond the noise floor.
     AbContrast limit = c;
     limit.margin = std::max(*c.margin, c.noise);
     c.beyond_margin = up ? c.interval->high < limit.margin_band().low
@@ -146,7 +147,7 @@ void settle_family(const std::vector<AbContrast *> &members, const AbStatistics 
         c->interval = interval_of_effect(*c, 1 - each);
         if (!c->interval) continue; // too few resamples
         find_p_values(*c, s.margins);
-        // Holm's first step is the level that all can count on.
+        // The level of Holm's first step holds whatever the other contrasts show.
         find_detectable(*c, each);
     }
     decide(members, &AbContrast::p, [&](AbContrast &c, double adjusted) {
@@ -187,7 +188,7 @@ void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &s) 
     for (const auto &family : families) settle_family(family.second, s);
     for (AbContrast &c : contrasts) {
         c.verdict = verdict_of(c, 1 - s.confidence);
-        // What was there and was not found is no less than what can be found.
+        // `detectable` is never below an effect that was measured but not shown.
         if (c.detectable && c.verdict == AbVerdict::not_distinguishable)
             c.detectable = std::max(*c.detectable, std::abs(c.effect));
         if (c.planned && c.is_equal_rerun) c.within_margin = c.non_inferior = true;

@@ -1,4 +1,4 @@
-// The numbers of a contrast: effect, inference, interval.
+// Computes the numbers of a contrast: effect, inference, interval.
 #include "eval/ab/verdicts/verdict.hpp"
 
 #include "eval/stats/clusters.hpp"
@@ -30,7 +30,7 @@ PairedCounts count_pairs(const AbPairs &pairs) {
     return c;
 }
 
-// Speeds: rounds are few, and now and then one was disturbed by what else the machine did.
+// Speeds use trimmed means, because there are few rounds, and other programs sometimes disturb one.
 void measure_speed(AbContrast &c, const AbPairs &pairs, const ClusterSums &differences) {
     const auto trimmed = [](const ClusterSums &sums) {
         std::vector<double> means;
@@ -80,7 +80,7 @@ bool are_positive(const std::vector<double> &values) {
     return std::all_of(values.begin(), values.end(), [](double v) { return v > 0; });
 }
 
-// The geometric mean of A, by the logarithms of the documents' numbers.
+// The geometric mean of A, from the logarithms of the documents' numbers.
 void measure_size(AbContrast &c, const AbPairs &pairs, const AbStatistics &s) {
     std::vector<double> logarithms = pairs.a;
     for (double &v : logarithms) v = std::log(v);
@@ -112,8 +112,8 @@ std::optional<Interval> interval_of_effect(const AbContrast &c, double confidenc
     if (!std::isfinite(found.low) || !std::isfinite(found.high)) return std::nullopt;
     Interval out{ab_effect_of(found.low, c.ratio), ab_effect_of(found.high, c.ratio)};
     if (c.bounded) out = {std::max(out.low, -1.0), std::min(out.high, 1.0)};
-    // The two documents that share_difference() adds may draw a small sample's interval past its
-    // mean.
+    // In a small sample, the two documents that share_difference() adds may move the interval so
+    // far that it does not contain the mean.
     return Interval{std::min(out.low, c.effect), std::max(out.high, c.effect)};
 }
 
@@ -189,7 +189,7 @@ void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s
     // Without enough documents no interval holds.
     if (c.inference && c.enough)
         c.interval = c.interval_alone = interval_of_effect(c, s.confidence);
-    if (!c.planned) c.inference.reset(); // of thousands of contrasts it would take much memory
+    if (!c.planned) c.inference.reset(); // thousands of contrasts would take much memory
 }
 
 std::vector<AbContrast> contrast_cells(const AbContrast &named, const AbCell &a, const AbCell &b,

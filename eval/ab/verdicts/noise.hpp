@@ -10,11 +10,12 @@
 
 namespace keel {
 
-// How far a reference is from its own second run: what no verdict may rest on.
+// The noise floor: the distance of the reference's second run from its first. No verdict may rest
+// on effects below it.
 class AbNoise {
   public:
     AbNoise() = default;
-    // Of all reruns in a table; it, `names` and `statistics` are not kept.
+    // Uses all reruns in the table. Keeps no reference to `table`, `names` and `statistics`.
     AbNoise(const AbTable &table, const AbNames &names, const AbStatistics &statistics);
 
     // The noise floor; effects up to it count as noise. Quality metrics: the mean of |first -
@@ -22,7 +23,8 @@ class AbNoise {
     // is 0 if all are equal to the bit. Times and rates, which differ in every run: the end of the
     // difference's interval that is farther from 0. 0 if nothing was run twice.
     double of(const AbContrast &contrast) const;
-    const std::vector<AbContrast> &contrasts() const { return contrasts_; } // again against first
+    // The second run against the first.
+    const std::vector<AbContrast> &contrasts() const { return contrasts_; }
 
   private:
     std::vector<AbContrast> contrasts_;

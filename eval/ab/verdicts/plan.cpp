@@ -8,7 +8,7 @@
 namespace keel {
 namespace {
 
-// Is it the metric that "task/metric", or "task" for all its metrics, names?
+// Does `name` ("task/metric", or "task" for all its metrics) name this metric?
 bool is_named(const std::string &name, const std::string &task, const std::string &metric) {
     return name == task || name == task + "/" + metric;
 }

@@ -8,9 +8,9 @@
 
 namespace keel {
 
-// Which contrasts of an experiment were planned. The header of its results lists them, as
-// `contrasts` of the experiment's file. Without a list: each arm against the reference on the
-// primary metric, but sweeps, which draw a curve. At equal bytes nothing is planned.
+// The planned contrasts of an experiment. The header of its results lists them (`contrasts` of the
+// experiment's file). Without a list they are: each arm but the sweeps against the reference, on
+// the primary metric. Contrasts at equal bytes are never planned.
 class AbPlan {
   public:
     explicit AbPlan(const AbTable &table);
@@ -18,14 +18,14 @@ class AbPlan {
     const std::string &primary() const { return primary_; } // AbSummary::primary
     bool is_primary(const std::string &task, const std::string &metric) const;
     bool is_default() const { return contrasts_.empty(); } // no list
-    // Kind, arms, task and metric of `contrast` are set.
+    // The kind, arms, task and metric of `contrast` must be set.
     bool has(const AbContrast &contrast) const;
     // Is the pair of arms in the list, in either order? Without a list, all pairs are.
     bool lists(const std::string &a, const std::string &b) const;
-    // Is it in the list as b against a?
+    // Is the pair in the list as b against a?
     bool is_reversed(const std::string &a, const std::string &b) const;
-    // Adds a note for each listed contrast that is not among `contrasts`, and one if the primary
-    // metric has sizes in place of tests.
+    // Adds a note for each listed contrast that is not among `contrasts`. Adds a note if the
+    // primary metric has sizes instead of tests.
     void note_missing(const std::vector<AbContrast> &contrasts,
                       std::vector<std::string> &notes) const;
 

@@ -16,12 +16,13 @@
 namespace keel {
 namespace {
 
-// Pairs of arms at a budget: beyond this many contrasts only the primary task's are made, and it is
-// said.
+// The most contrasts for pairs of arms at a budget. If there are more, only those of the primary
+// task are made, and a note says so.
 constexpr size_t most_pair_contrasts = 3000;
 constexpr size_t most_equal_bytes_arms = 8;
 
-// From the reference: the reference's own is 0, or 1 of top1, by definition.
+// Is the metric a distance from the reference? By definition the reference's own is 0 (kld) or 1
+// (top1).
 bool is_distance(const std::string &metric) { return metric == "kld" || metric == "top1"; }
 
 bool is_rerun(const AbCell &cell) { return cell.arm.ends_with(ab_rerun_suffix); }
@@ -88,7 +89,8 @@ class Builder {
         return out;
     }
 
-    // The reference's cell for an arm's: at the same budget, else with its whole cache.
+    // The reference's cell for the cell of an arm: at the same budget, or else with its whole
+    // cache.
     const AbCell *reference_of(const AbCell &cell) const {
         for (const std::string &budget : {cell.budget, std::string("full")})
             if (const AbCell *found =
@@ -97,7 +99,7 @@ class Builder {
         return nullptr;
     }
 
-    // What the reference's divergence from itself is, where nobody measured it.
+    // The reference's distance from itself, if it was not measured.
     std::optional<AbCell> implied_reference(const AbCell &cell) const {
         if (!is_distance(cell.metric)) return std::nullopt;
         const bool known =
@@ -183,7 +185,7 @@ class Builder {
     }
 
     void add_pair_contrasts() {
-        // Cells of one question at one budget; they come in the order of arms.
+        // Cells of one question at one budget, in the order of the arms.
         std::map<std::tuple<std::string, std::string, std::string, std::string>,
                  std::vector<const AbCell *>>
             groups;
@@ -230,7 +232,7 @@ class Builder {
         const auto wanted = [&](const std::string &a, const std::string &b) {
             if ((a == reference() && is_plain(a)) || (b == reference() && is_plain(b)))
                 return false;
-            if (is_plain(a) && is_plain(b)) return false; // nothing to choose a size of
+            if (is_plain(a) && is_plain(b)) return false; // neither has a choice of sizes
             if (!plan_.is_default() && plan_.lists(a, b)) return true;
             return is_plain(a) || is_plain(b) || (few && plan_.is_default());
         };

@@ -14,16 +14,17 @@
 // report.html show them.
 namespace keel {
 
-// One cell in numbers.
+// The numbers of one cell.
 struct AbCellSummary {
     const AbCell *cell = nullptr;
     uint64_t items = 0, clusters = 0;
     double mean = 0;
-    std::optional<Interval> interval; // of the mean; Wilson's, widened for items that share
-                                      // documents, where all are 0 or 1
+    // The interval of the mean. If all values are 0 or 1: Wilson's, widened for items that share
+    // documents.
+    std::optional<Interval> interval;
     double median = 0, p25 = 0, p75 = 0, p99 = 0;
-    // Is the cell on the Pareto front, so that no other arm has the same quality with fewer bytes?
-    // By the bytes while items were scored, and by the peak.
+    // Is the cell on the Pareto front: no other arm has at least its quality with fewer bytes?
+    // on_front uses the bytes while items were scored, on_peak_front uses the peak.
     bool on_front = false, on_peak_front = false;
 };
 
@@ -40,36 +41,37 @@ struct AbSummary {
     std::string primary; // "task/metric"; in older results it may be a task's name
     uint64_t records = 0;
     std::vector<AbCellSummary> cells;
-    std::vector<AbContrast>
-        contrasts; // against the reference first, then pairs; each in the order of the cells
+    // Those against the reference come first, then pairs. Each group is in the order of the cells.
+    std::vector<AbContrast> contrasts;
     std::vector<AbContrast> equal_bytes;
     std::vector<AbApart> apart;
     std::vector<AbContrast> noise; // the reference against itself
     std::vector<AbSpeedRow> speeds;
-    std::vector<AbWarning> warnings; // recorded and found
-    std::vector<std::string> notes;  // on what was done and what was left out
+    std::vector<AbWarning> warnings; // recorded warnings, and warnings that follow from the numbers
+    std::vector<std::string> notes;  // about the comparisons, and about parts that were left out
 };
 
-// `table` has to outlive the summary. Throws Error(input) where there is nothing to summarize.
+// `table` must outlive the summary. Throws Error(input) if there is nothing to summarize.
 AbSummary summarize_ab(const AbTable &table, const AbNames &names);
 
-// summary.json; docs/reference/experiments.md says what is in it.
+// The contents of summary.json. docs/reference/experiments.md describes them.
 nlohmann::ordered_json ab_summary_json(const AbSummary &summary);
 
-// The list of contrasts in it.
+// The list of contrasts in summary.json.
 nlohmann::ordered_json ab_contrasts_json(const std::vector<AbContrast> &contrasts);
 
-// {"hit": {"margin": 0.05, "unit": "points", "text": "5 points"}}: of the planned contrasts.
+// The margins of the planned contrasts: {"hit": {"margin": 0.05, "unit": "points", "text": "5
+// points"}}.
 nlohmann::ordered_json ab_margins_json(const std::vector<AbContrast> &contrasts);
 
-// What the terminal shows: the verdicts of planned contrasts, then exploratory effects, then what
-// to know about them.
+// The text for the terminal: the verdicts of the planned contrasts, then exploratory effects, then
+// notes.
 std::string ab_summary_text(const AbSummary &summary);
 
-// Contrasts as an aligned table. Without a planned one it has no p and no verdict.
+// Contrasts as an aligned table. If none is planned, it has no columns for p and verdict.
 std::string ab_contrast_table(const std::vector<const AbContrast *> &contrasts);
 
-// A full cache below this share of hits makes what a policy does to them meaningless.
+// If the full cache has a lower share of hits, the results of policies mean nothing.
 inline constexpr double ab_reference_floor = 0.7;
 
 } // namespace keel

@@ -1,4 +1,4 @@
-// What a verdict is in words.
+// Verdicts as text.
 #include "eval/ab/verdicts/equal_bytes.hpp"
 
 #include "base/display.hpp"
@@ -43,7 +43,7 @@ std::string effect_text(double effect, bool ratio) {
 }
 
 std::string effect_text(const AbContrast &c, double effect) {
-    // A size has no sign, but that of a share is a difference from 1.
+    // A size has no sign. top1 has one, because its effect is the difference from 1.
     if (c.is_size && !c.meaning.higher_is_better) return ab_number_text(effect);
     return effect_text(effect, c.ratio);
 }
@@ -132,8 +132,8 @@ std::string verdict_line(const AbContrast &c) {
         out += c.planned ? "; too few documents for a verdict" : "; exploratory";
     } else if (!c.detectable) {
         out += "; an experiment of this size can show nothing";
-    } else if (*c.detectable >
-               0) { // numbers without any spread say nothing about what there could have been
+        // 0: numbers without any spread do not show which effect could have been seen.
+    } else if (*c.detectable > 0) {
         out += "; an experiment of this size could have seen " + detectable_text(c);
     }
     if (c.kind == AbContrast::Kind::equal_bytes)

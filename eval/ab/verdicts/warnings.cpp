@@ -49,7 +49,7 @@ class Finder {
                     one.mean, printable(cell.metric, 60), ab_reference_floor));
     }
 
-    // An arm that was given a budget should evict and save; an arm that keeps all is not meant to.
+    // An arm with a budget should evict and save memory. An arm that keeps all need not.
     void look_at_memory(const AbCell &cell) {
         if (cell.budget == "full" || !cell.kind.is_quality() || cell.records == 0) return;
         if (cell.without_eviction == cell.records) {

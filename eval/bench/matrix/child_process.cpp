@@ -16,7 +16,7 @@ extern char **environ;
 namespace keel {
 namespace {
 
-// The child, until it has ended: nobody leaves it behind.
+// A running child process. The destructor waits for its end, so no child is left behind.
 class Child {
   public:
     Child(const std::filesystem::path &program, const std::vector<std::string> &arguments) {
@@ -69,7 +69,9 @@ class Child {
             if (interrupted() && !told) {
                 told = true;
                 ::kill(pid_,
-                       SIGINT); // a terminal has told it already; a `kill` of us alone has not
+                       // Ctrl-C in a terminal reaches the child too. SIGINT from `kill` reaches
+                       // only this process.
+                       SIGINT);
             }
             pollfd fd{read_end_, POLLIN, 0};
             if (::poll(&fd, 1, moment_ms) <= 0) continue;

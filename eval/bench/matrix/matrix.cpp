@@ -21,7 +21,7 @@ using namespace yaml;
 
 constexpr size_t most_runs = 10'000, most_choices = 1000;
 
-// Keys of a pipeline and their values, as --set takes them.
+// Keys of a pipeline with their values, in the form of --set.
 std::vector<MatrixSet> read_sets(const YamlNode &node) {
     if (node.is_null()) return {};
     if (!node.is_map())
@@ -50,8 +50,8 @@ std::vector<MatrixSet> read_sets(const YamlNode &node) {
     return sets;
 }
 
-// An item of an axis: a word, or a map with the word under `key`, a name and settings. `setting`:
-// what the word sets.
+// Reads an item of an axis: a word, or a map with the word under `key`, a name and settings.
+// `setting`: the key that the word sets.
 MatrixChoice read_choice(const YamlNode &node, const std::string &key, const std::string &setting,
                          std::string *word = nullptr) {
     MatrixChoice choice;
@@ -88,7 +88,8 @@ template <typename Choice> void check_names(const std::vector<Choice> &choices) 
     }
 }
 
-// Without the key: one choice that sets `otherwise`, or nothing if that is empty.
+// Reads an axis. If the file does not have it: one choice that sets `otherwise`; without settings
+// if `otherwise` is empty.
 std::vector<MatrixChoice> read_axis(const YamlNode &root, const char *key, const char *word,
                                     const char *setting, const std::string &otherwise) {
     std::vector<MatrixChoice> choices;
@@ -105,7 +106,7 @@ std::vector<MatrixChoice> read_axis(const YamlNode &root, const char *key, const
     return choices;
 }
 
-// What a pipeline has where nobody says otherwise.
+// The default value of a pipeline's key.
 std::string default_of(std::string_view key) { return pipeline::find_key(key)->default_text(); }
 
 const YamlEntry &need(const YamlNode &root, const std::filesystem::path &file, const char *key) {
@@ -190,7 +191,7 @@ std::string MatrixRun::key(const BenchMatrix &matrix, const std::string &circums
     std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", circumstances, path.string(), length,
                                    matrix.decode, matrix.repeat, matrix.probe_mib.value_or(-1));
     for (const std::string &set : sets) text += set + '\n';
-    // Where there is one alone the key is what it was before there were several.
+    // For a single sequence the key is the same as in versions that knew only one.
     if (matrix.sequences != std::vector<int64_t>{1})
         text += fmt::format("batch {}\n", fmt::join(matrix.sequences, ","));
     return fingerprint(text);
@@ -206,7 +207,7 @@ std::string MatrixRun::fault(const Error &error) const {
     const auto *placed = dynamic_cast<const PlacedError *>(&error);
     if (placed == nullptr || !placed->where().file.starts_with(mark)) return at(where, message);
     const std::string key = placed->where().file.substr(mark.size());
-    for (size_t i = sets.size(); i-- > 0;) { // the last one wins
+    for (size_t i = sets.size(); i-- > 0;) { // from the end, because later settings win
         const bool is_it = sets[i].starts_with(key) && sets[i].size() > key.size() &&
                            (sets[i][key.size()] == '=' || sets[i][key.size()] == '.');
         if (is_it) return at(set_places[i], placed->text());

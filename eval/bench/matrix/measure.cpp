@@ -25,8 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// Size and time of a file, or of each file in a folder. Changed weights are another model, even if
-// the names are the same.
+// Size and time of a file, or of each file in a folder. Changed weights count as another model,
+// even if the names are the same.
 std::string stamp_of(const fs::path &path) {
     std::error_code error;
     std::vector<fs::path> files{path};
@@ -46,7 +46,7 @@ std::string stamp_of(const fs::path &path) {
     return stamp;
 }
 
-// If no commit names the build: the program and its plugins, which a rebuild changes.
+// Identifies a build without a commit: by the program and its plugins, which a rebuild changes.
 std::string build_stamp(const MatrixProgram &program) {
     const std::string &commit = program.commit;
     if (!commit.empty() && !commit.ends_with("-dirty")) return {};
@@ -102,8 +102,7 @@ Json run_json(const MatrixRun &run, const std::string &key,
 constexpr uint64_t largest_result = uint64_t{8} << 20;
 constexpr JsonLimits result_limits = {.bytes = largest_result};
 
-// Whether a file of a folder of results is the result with this key. A damaged file is none, and a
-// warning says why.
+// Is the file the result with this key? A damaged file is not, and a warning says why.
 bool is_result_of(const fs::path &file, const std::string &key) {
     try {
         const std::string text = read_text_file(file, largest_result);
@@ -127,7 +126,7 @@ MatrixMeasurement::MatrixMeasurement(const BenchMatrix &matrix, fs::path folder,
           build_stamp(program_)) {}
 
 void MatrixMeasurement::check(const std::vector<MatrixRun> &runs) const {
-    // The longest sequence that a pipeline takes in; none where its policy makes room.
+    // The longest sequence that a pipeline can take in. Without a value if its policy makes room.
     std::map<std::pair<fs::path, std::vector<std::string>>, std::optional<int64_t>> contexts;
     for (const MatrixRun &run : runs) {
         const auto key = std::pair(run.path, run.sets);
@@ -178,7 +177,8 @@ int MatrixMeasurement::measure(const MatrixRun &run) const {
         log().warn("{}: {}", run.name(), error.what());
         return -1;
     }
-    // JsonDocument sorts the members of objects. The file keeps the order of keel bench --json.
+    // JsonDocument sorts the members of objects. This parser keeps the order of `keel bench
+    // --json`.
     Json result = Json::parse(child.out);
     const std::string key = key_of(run);
     const Json json = run_json(run, key, arguments, program_, std::move(result));

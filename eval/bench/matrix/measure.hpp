@@ -10,18 +10,18 @@
 
 namespace keel {
 
-// The program that measures, and how it makes a config of a model.
+// The program that measures, and a function that makes the config for a model.
 struct MatrixProgram {
-    std::filesystem::path path; // of keel: each run is a process of its own
+    std::filesystem::path path; // path of keel; each run is a process of its own
     std::string version, commit;
-    // `sets`: changes as --set takes them. Throws if the model does not exist; may throw to stop.
+    // `sets`: changes in the form of --set. Throws if the model does not exist; may throw to stop.
     std::function<pipeline::PipelineConfig(const std::filesystem::path &model,
                                            const std::vector<std::string> &sets)>
         load;
-    std::function<bool()> interrupted; // true: a run that goes on is told to stop
+    std::function<bool()> interrupted; // true: the current run is told to stop
 };
 
-// Measures the runs of a matrix, and keeps a file with each result in a folder. The file's name has
+// Measures the runs of a matrix. Keeps each result as a file in a folder. The file's name contains
 // a hash of everything on which the result depends: settings, model files, program, plugins and
 // machine.
 class MatrixMeasurement {
@@ -30,12 +30,12 @@ class MatrixMeasurement {
     MatrixMeasurement(const BenchMatrix &matrix, std::filesystem::path folder,
                       MatrixProgram program);
 
-    // Throws Error(input) with the place in the file for a run that cannot work, so that no time is
-    // spent on other runs first. Reads no weights.
+    // Checks all runs before the first one, so that no time is spent if a later run cannot work.
+    // Throws Error(input) with the place in the file. Reads no weights.
     void check(const std::vector<MatrixRun> &runs) const;
-    bool is_done(const MatrixRun &run) const; // the folder has its result
-    // Runs `keel bench`. Returns 0 if the result is in the folder, which must exist; else the exit
-    // code, or -1 if the output was no result.
+    bool is_done(const MatrixRun &run) const; // is its result in the folder?
+    // Runs `keel bench`. The folder must exist. Returns 0 if the result is in the folder; else the
+    // exit code, or -1 if the output was no result.
     int measure(const MatrixRun &run) const;
 
   private:

@@ -59,7 +59,7 @@ barSection("Decoding, tokens/s", measured.map(l => ({name: `${decodeName(l)} at 
   value: l.decode, low: l.decodeLow, high: l.decodeHigh, text: rate(l.decode),
   colour: looks.get(l.name).colour})));
 
-// A line for each configuration that was measured at two depths or more.
+// Draws a line for each configuration that was measured at two or more depths.
 {
   const point = l => ({x: l.depth, y: l.decode,
     title: `${decodeName(l)} at ${l.depth}: ${rate(l.decode)}`});
@@ -84,7 +84,7 @@ barSection("Prefill, tokens/s", read.map(l => ({name: `${l.name}, ${l.prompt} to
   value: l.prefill, low: l.prefillLow, high: l.prefillHigh, text: rate(l.prefill),
   colour: looks.get(l.name).colour})));
 
-// The first line of each file: a process has one peak.
+// Takes the first line of each file, because a file is of one process, which has one peak.
 const files = new Map();
 for (const l of lines) if (isGiven(l.peakBytes) && !files.has(l.file)) files.set(l.file, l);
 barSection("Memory at most", Array.from(files.values(), l => ({

@@ -18,8 +18,7 @@ constexpr uint64_t largest_file = uint64_t{8} << 20;
 constexpr size_t most_files = 20'000;
 constexpr size_t longest_text = 500;
 
-// What is of another type counts as absent, like what is not there: results of other versions may
-// differ.
+// A member of another type counts as absent, because results of other versions may differ.
 Maybe member(const Maybe &object, const char *key) {
     return object && object->is_object() ? object->find(key) : std::nullopt;
 }

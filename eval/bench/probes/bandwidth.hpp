@@ -8,23 +8,24 @@
 
 namespace keel {
 
-// A buffer that no cache holds: 1 GiB, or four times the last-level cache, but at most a quarter of
-// the memory that is free.
+// The size of a buffer that does not fit in any CPU cache: 1 GiB, or four times the last-level
+// cache if that is more. At most a quarter of the free memory.
 uint64_t probe_buffer_bytes(uint64_t last_level_cache, uint64_t available_memory);
 
-// Measures how fast the machine's memory can be read, by all threads of a team at once, each
-// through a part of its own: the limit of a decode step. The limit drifts on shared machines, so it
-// is to be measured beside what is compared with it.
+// Measures the memory bandwidth: all threads of a team read at the same time, each its own part of
+// a buffer. This bandwidth limits a decode step. It drifts on shared machines, so measure it next
+// to the numbers that are compared with it.
 class BandwidthProbe {
   public:
     struct Reading {
-        double plain = 0,
-               prefetched = 0; // bytes per second: as loads come, and with software prefetch
+        // Bytes per second with plain loads, and with software prefetch.
+        double plain = 0, prefetched = 0;
         double best() const { return std::max(plain, prefetched); }
     };
 
-    // Takes and touches `bytes` of memory (rounded down to whole units per thread); Error(resource)
-    // if there is not that much. A buffer of less than a unit per thread measures nothing.
+    // Allocates and touches `bytes` of memory (rounded down to whole units per thread). Throws
+    // Error(resource) if there is not enough memory. A buffer of less than one unit per thread
+    // measures nothing.
     BandwidthProbe(ThreadTeam &team, uint64_t bytes);
 
     Reading measure(); // one pass of each kind

@@ -4,12 +4,12 @@
 
 namespace keel {
 
-// The machine's peak of f32 multiply-adds, operations per second, all threads of a team at once,
-// out of registers. Of vector units: a backend that has matrix units (AMX) or computes in 8 or 16
-// bits may well be above it.
+// Measures the machine's peak of f32 multiply-adds, in operations per second. All threads of a team
+// compute from registers with vector units. A backend with matrix units (AMX), or with 8 or 16
+// bits, may be faster.
 struct FlopsReading {
     double flops = 0;
-    const char *isa = ""; // what the loop was compiled for: "avx512"
+    const char *isa = ""; // instruction set of the loop: "avx512"
 };
 FlopsReading measure_flops(ThreadTeam &team, double seconds = 0.1);
 

@@ -1,4 +1,4 @@
-// Where the baseline is the best there is to choose at run time.
+// For architectures in which the baseline is the only choice.
 #include "eval/bench/probes/kernels.hpp"
 
 namespace keel {
