@@ -45,8 +45,9 @@ class PipelineArguments {
     // given.
     std::string eviction_form_;
     std::vector<std::string> sets_;
-    pipeline::OverrideNames names_;        // names of the short forms, for messages
-    std::vector<std::string> short_forms_; // in the form of --set, in the order of the command line
+    pipeline::OverrideNames names_; // names of the short forms, for messages
+    // The given short options as KEY=VALUE, the form of --set, in the order of the command line.
+    std::vector<std::string> short_forms_;
 };
 
 } // namespace keel::cli

@@ -60,7 +60,8 @@ class PolicySet {
     std::vector<std::unique_ptr<Added>> added_;
 };
 
-// Throws Error(input), "PLACE: `what` run on one backend ...", if the config has a hybrid.
+// If the config has the section 'hybrid', throws Error(input): `what` cannot run on several
+// backends. `what` is a plural noun, the first words of the message.
 void refuse_hybrid(const pipeline::PipelineConfig &config, std::string_view what);
 
 } // namespace keel

@@ -20,7 +20,7 @@ namespace keel {
 class SessionBatch {
   public:
     // Throws Error(usage) if the pipeline was made for one sequence (PipelineOptions::batch).
-    // `plan` is one of the pipeline's.
+    // `plan`: the policy setup of new sequences; the pipeline must own it.
     explicit SessionBatch(Pipeline &pipeline) : SessionBatch(pipeline, pipeline.policy_setup()) {}
     SessionBatch(Pipeline &pipeline, PolicySetup &plan);
     SessionBatch(const SessionBatch &) = delete;
@@ -30,7 +30,7 @@ class SessionBatch {
     // max(Pipeline::batch(), PipelineOptions::sequences) of them, forks included, may hold tokens
     // at once. The session may outlive this.
     std::unique_ptr<Session> make_session() { return make_session(plan_); }
-    // Under another plan of the pipeline.
+    // The same, with another policy setup of the pipeline.
     std::unique_ptr<Session> make_session(PolicySetup &plan);
 
     // Which results of each sequence a step reads.

@@ -36,7 +36,8 @@
  *         return KEEL_OK;
  *     }
  *
- * In C++, sdk_policy.hpp turns a class into such a plugin. Everything here exists since 0.1. */
+ * In C++, sdk_policy.hpp turns a class into such a plugin. Everything here exists since 0.1.
+ * The tags [init] and [ctx] say which threads may call a function: see THREAD TAGS in abi.h. */
 #ifndef KEEL_POLICY_H
 #define KEEL_POLICY_H
 

@@ -13,8 +13,8 @@ inline bool has_flag(const keel_policy_needs &needs, uint32_t flag) {
     return (needs.flags & flag) != 0;
 }
 
-// The needs of a policy that cannot be computed from the cache when it decides: something has to be
-// collected while steps run.
+// The inputs of a policy that must be collected while steps run. They cannot be computed from the
+// cache when the policy decides.
 struct Collected {
     struct Running { // attention probabilities summed per slot
         keel_reduce queries = KEEL_REDUCE_SUM, group = KEEL_REDUCE_MEAN;

@@ -20,8 +20,9 @@ class SlotSums {
     // Makes room for the cache's slots and zeroes the new ones. Call it after KvCache::append and
     // before the ops of a step that adds to the sums, and before a compaction.
     void begin(const KvCache &cache);
-    // f32 [kv_heads, slots], for ops and as a companion for KvCache::compact. Valid until begin()
-    // or fit().
+    // The sums of a layer, f32 [kv_heads, slots]. Ops read and write this tensor. KvCache::compact
+    // takes it as a side array: it moves the sums together with the slots. Valid until begin() or
+    // fit().
     const Tensor &layer(uint32_t layer) const { return layers_[layer]; }
     // Call it after a compaction or truncate(): sums after the slots in use must be zeroed before
     // these slots are used again.

@@ -123,8 +123,8 @@ class KvCache {
     // A cache with the same content that shares the blocks. KvShape::sequences has to allow it.
     std::unique_ptr<KvCache> fork() const;
 
-    // The seat of the cache's books in the arena, see KvArena::seats. -1: the books are in tensors
-    // of their own.
+    // Number of the seat in the arena (KvArena::seats) whose rows hold this cache's block table,
+    // lengths and positions. -1: the cache has no seat, and holds them in tensors of its own.
     int32_t seat() const { return seat_; }
     KvArena &arena() { return *arena_; }
     const KvArena &arena() const { return *arena_; }
