@@ -36,7 +36,7 @@
 // functions gets the function of the same name. For the others, the table has NULL.
 //   void reset();                              the sequence starts again; without reset() the
 //                                              host destroys the object and constructs another
-//   void truncate(int64_t position);           the tokens from `position` on were taken back
+//   void truncate(int64_t position);           the tokens from `position` on were removed
 //   std::vector<unsigned char> save() const;   returns the object's state as bytes
 //   void load(const unsigned char *, size_t);  sets the state from these bytes; required with
 //                                              save()

@@ -83,7 +83,7 @@ class PolicyInputs final : public StepTap {
     static uint64_t bytes(const PolicySetup &setup, int64_t context, int64_t held);
 
     // ---- a sequence's life ----
-    // Can the last n of `seen` tokens be taken back?
+    // Can the last n of `seen` tokens be removed again?
     bool can_truncate(int64_t n, int64_t seen) const;
     void truncate(const KvCache &cache, int64_t n,
                   int64_t seen); // `seen`: before; the cache was cut already
