@@ -247,7 +247,7 @@ TEST_CASE("A chat is switched to another pipeline, which reads it anew") {
     CHECK(none.code == 1);
     CHECK(lines(none.err) == 4);
     CHECK(contains(none.err, "names no chat template"));
-    CHECK(contains(none.err, "a template's name behind --template"));
+    CHECK(contains(none.err, "a template's name after --template"));
     CHECK(lines(none.out) >= 2); // the old one stays
 }
 
