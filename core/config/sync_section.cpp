@@ -37,17 +37,19 @@ void declare_sync(Schema &schema) {
         [](auto &c) -> auto & { return c.sync.ops; });
     schema.keys.add(
         {.path = "sync.replay",
-         .doc = "auto: a decode step is recorded once and submitted again, if the "
-                "backend can do it (keel.replay/1) and the strategy does not submit "
-                "within a step. off: each op of each step is queued again.",
+         .doc = "Whether a decode step is recorded once and then submitted again. "
+                "auto: yes, if the backend can do it (keel.replay/1) and the strategy "
+                "does not submit within a step. off: each op of each step is queued "
+                "again.",
          .example = "off"},
         [](auto &c) -> auto & { return c.sync.replay; }, StepReplay::automatic);
     schema.keys.add(
         {.path = "sync.ahead",
-         .doc = "auto: for greedy text, the next decode step is queued before the "
-                "host has read its token. The device must run in parallel with the "
-                "host (keel.read_later/1), and the policy must decide nothing between "
-                "the two steps. off: the host waits for each token first.",
+         .doc = "Whether the next decode step of a greedy text is queued before the "
+                "host has read its token. With auto it is, if the device runs in "
+                "parallel with the host (keel.read_later/1) and the policy decides "
+                "nothing between the two steps. With off, the host waits for each "
+                "token first.",
          .example = "off"},
         [](auto &c) -> auto & { return c.sync.ahead; }, StepAhead::automatic);
 }
