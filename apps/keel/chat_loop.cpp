@@ -28,15 +28,13 @@ struct ChatCommand {
 constexpr std::array<ChatCommand, 8> commands{{
     {"help", "", "this list"},
     {"reset", "", "forget what was said; the system prompt stays"},
-    {"stats", "[on|off]", "speeds and cache of the last answer; on: behind each"},
+    {"stats", "[on|off]", "speeds and cache of the last answer; on: after each answer"},
     {"pin", "", "never evict your last question"},
     {"save", "FILE", "write the chat to a file, with its cache"},
-    {"load", "FILE", "go on with a chat that was saved on this model"},
+    {"load", "FILE", "continue a chat that was saved with this model"},
     {"switch", "TARGET [--template NAME] [KEY=VALUE]",
-     "go on on another model or pipeline, which reads what was said anew; NAME of a backend of "
-     "'hybrid': on "
-     "that "
-     "one, with the cache"},
+     "continue with another model or pipeline, which reads the whole chat again; NAME of a "
+     "backend of 'hybrid': continue on that backend, with the cache"},
     {"exit", "", "leave; so does Ctrl-D"},
 }};
 
@@ -269,11 +267,11 @@ void Chat::switch_to(std::string_view arguments) {
             has_stop = has_stop || word.starts_with("generation.stop=");
             sets.push_back(word);
         } else if (!(words >> chat_template)) {
-            throw_error(ErrorKind::usage, "/switch: expected a template's name behind --template");
+            throw_error(ErrorKind::usage, "/switch: expected a template's name after --template");
         }
     }
     if (target.empty())
-        throw_error(ErrorKind::usage, "/switch: expected a pipeline file, a model{} behind it",
+        throw_error(ErrorKind::usage, "/switch: expected a pipeline file, a model{} after it",
                     running_.pipeline->config().hybrid.is_given() ? " or the name of a backend"
                                                                   : "");
     if (Engine *engine = running_.pipeline->engines().find(target);
@@ -289,8 +287,7 @@ void Chat::switch_to(std::string_view arguments) {
     last_.reset();
     greet();
     if (!running_.conversation->turns().empty())
-        say("a cache cannot be taken along to another model: it reads all of the chat with your "
-            "next "
+        say("another model cannot use the cache, so it reads the whole chat again with your next "
             "question");
 }
 
@@ -301,12 +298,12 @@ void Chat::command(std::string_view line) {
     Conversation &conversation = *running_.conversation;
     const auto need_file = [&] {
         if (argument.empty())
-            throw_error(ErrorKind::usage, "/{}: expected a file's name behind it", name);
+            throw_error(ErrorKind::usage, "/{}: expected a file's name after it", name);
     };
     const auto known =
         std::ranges::find_if(commands, [&](const ChatCommand &c) { return c.name == name; });
     if (known != commands.end() && known->arguments.empty() && !argument.empty())
-        throw_error(ErrorKind::usage, "/{}: expected nothing behind it, found '{}'", name,
+        throw_error(ErrorKind::usage, "/{}: expected nothing after it, found '{}'", name,
                     printable(argument, 40));
     if (name == "help") {
         std::vector<std::vector<std::string>> rows;

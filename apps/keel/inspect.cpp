@@ -332,7 +332,7 @@ void report_bad(const Verification &v) {
         const BadTensor &t = v.bad[i];
         console().message("keel: error: ",
                           fmt::format("{}: tensor '{}': {} of {} values are not finite, the first "
-                                      "at [{}]; get the file anew",
+                                      "at [{}]; get the file again",
                                       printable(t.file, 300), printable(t.name), t.not_finite,
                                       t.elements, fmt::join(t.first_index, ", ")),
                           31);

@@ -10,8 +10,8 @@
 
 namespace keel::cli {
 
-// The short forms of --set that a command takes. A command takes only those that change its
-// behaviour.
+// The short forms of --set that a command takes, such as --backend for backend.plugin. A command
+// takes only the forms that change its behaviour.
 enum class ShortForms {
     none,
     pipeline, // --backend, --weights and others that choose how to compute
@@ -28,7 +28,7 @@ class PipelineArguments {
     pipeline::PipelineConfig load() const;
 
     const std::string &target() const { return target_; }
-    // The overrides of the command line in the form of --set: `first`, then short forms, then
+    // All overrides as KEY=VALUE, in this order: `first`, then the short forms, then those of
     // --set.
     std::vector<std::string> overrides(std::vector<std::string> first = {}) const;
 
@@ -45,8 +45,9 @@ class PipelineArguments {
     // given.
     std::string eviction_form_;
     std::vector<std::string> sets_;
-    pipeline::OverrideNames names_;        // names of the short forms, for messages
-    std::vector<std::string> short_forms_; // in the form of --set, in the order of the command line
+    pipeline::OverrideNames names_; // names of the short forms, for messages
+    // The given short options as KEY=VALUE, the form of --set, in the order of the command line.
+    std::vector<std::string> short_forms_;
 };
 
 } // namespace keel::cli

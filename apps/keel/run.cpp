@@ -256,15 +256,14 @@ void add_run(Command &keel, Program &program) {
           "again"}});
     auto o = std::make_shared<RunOptions>();
     o->pipeline.add_to(command, ShortForms::all);
-    command.option("-p,--prompt TEXT", o->prompt,
-                   "The text to go on from; '-': from standard input");
+    command.option("-p,--prompt TEXT", o->prompt, "The text to continue; '-': from standard input");
     command.option("-f,--file FILE", o->file,
                    "Read the prompt from a file; '-': from standard input");
-    command.option("--stop TEXT", o->stop, "End where this text would come; can be repeated");
-    command.option(
-        "--pin TEXT", o->pin,
-        "Never evict this part of the prompt, which has to stand in it once; can be repeated");
-    command.flag("--ignore-eos", o->ignore_eos, "Go on past the token that ends a text");
+    command.option("--stop TEXT", o->stop, "End the text before this string; can be repeated");
+    command.option("--pin TEXT", o->pin,
+                   "Never evict this part of the prompt, which must occur exactly once in it; can "
+                   "be repeated");
+    command.flag("--ignore-eos", o->ignore_eos, "Continue after the token that ends a text");
     command.flag("--echo", o->echo, "Print the prompt in front of the text");
     command.flag("--no-stream", o->no_stream, "Print the text at the end, not as it is made");
     command.flag("--json", o->json, "Print one JSON object at the end: text, ids, stop, stats")

@@ -3,10 +3,11 @@
 namespace keel::pipeline {
 
 void declare_backend(Schema &schema) {
-    schema.sections.push_back({"backend", "Where it is computed.", "plugin"});
+    schema.sections.push_back({"backend", "The backend that computes the model.", "plugin"});
     schema.keys.add(
         {.path = "backend.plugin",
-         .doc = "Backend that computes: a name found on the plugin path, or a path to a library.",
+         .doc = "The backend: a name found on the plugin path, or a path to a "
+                "library.",
          .example = "cpu",
          .rule = {.is_plugin = true},
          .default_note = "required, or `hybrid`"},
@@ -27,13 +28,14 @@ void declare_backend(Schema &schema) {
 void declare_fallback(Schema &schema) {
     schema.keys.add(
         {.path = "strict",
-         .doc = "true: an op that the backend cannot run itself is an error.",
+         .doc = "If true, an op that the backend cannot run itself is an error. If "
+                "false, the plugin named in 'fallback' runs it.",
          .example = "true"},
         [](auto &c) -> auto & { return c.strict; }, false);
     schema.keys.add(
         {.path = "fallback",
-         .doc = "Who runs an op that the backend cannot: reference is Keel's own plain "
-                "code, else another backend.",
+         .doc = "What runs the ops that the backend cannot run: reference (Keel's own "
+                "plain code), or another backend.",
          .example = "cpu",
          .rule = {.is_plugin = true}},
         [](auto &c) -> auto & { return c.fallback; }, "reference");

@@ -262,7 +262,7 @@ void Codec<std::vector<double>>::read(const Field &field, std::vector<double> &v
         double number = 0;
         Codec<double>::read(field.at(item), number);
         if (!value.empty() && number >= value.back())
-            fail(field.at(item), fmt::format("{} behind {}", number, value.back()));
+            fail(field.at(item), fmt::format("{} after {}", number, value.back()));
         value.push_back(number);
     }
 }

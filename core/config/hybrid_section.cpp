@@ -147,38 +147,39 @@ void check_layers(const HybridSection &hybrid) {
 
 void declare_switch(Schema &schema) {
     schema.sections.push_back(
-        {"hybrid.switch", "When decode goes on elsewhere, its cache with it."});
+        {"hybrid.switch", "When decode moves to another backend. The cache moves too."});
     schema.keys.add(
         {.path = "hybrid.switch.on",
-         .doc = "When decode goes on on another backend: after a number of tokens, "
-                "when the system runs short of memory, at the command /switch NAME "
-                "of keel chat.",
+         .doc = "When decode moves to another backend. tokens: after a number of "
+                "tokens. pressure: when the system runs short of memory. command: at "
+                "the command /switch NAME of keel chat.",
          .example = "[tokens, command]"},
         [](auto &c) -> auto & { return c.hybrid.switching.on; });
     schema.keys.add(
         {.path = "hybrid.switch.after_tokens",
-         .doc = "Tokens that are written before the switch; belongs to tokens in "
-                "switch.on.",
+         .doc = "Number of tokens that are generated before the switch. Requires "
+                "tokens in hybrid.switch.on.",
          .example = "256",
          .rule = {.minimum = 1, .maximum = max_tokens}},
         [](auto &c) -> auto & { return c.hybrid.switching.after_tokens; });
     schema.keys.add(
         {.path = "hybrid.switch.to",
-         .doc = "Name of the backend that tokens and pressure switch to.",
+         .doc = "Name of the backend to which decode moves for the triggers tokens "
+                "and pressure.",
          .example = "gpu"},
         [](auto &c) -> auto & { return c.hybrid.switching.to; });
     schema.keys.add(
         {.path = "hybrid.switch.warmup_tokens",
-         .doc = "Dummy tokens that the new backend runs right before a switch, so "
-                "that its kernels are compiled and its memory is mapped; not under "
-                "pressure.",
+         .doc = "Number of dummy tokens that the new backend runs right before a "
+                "switch, so that its kernels are compiled and its memory is mapped. A "
+                "switch for pressure runs none.",
          .example = "0",
          .rule = {.minimum = 0, .maximum = 65536}},
         [](auto &c) -> auto & { return c.hybrid.switching.warmup_tokens; }, default_warmup_tokens);
     schema.keys.add(
         {.path = "hybrid.switch.available_mib",
-         .doc = "MiB of available memory below which pressure switches; auto: a "
-                "tenth of all, at most 256.",
+         .doc = "Decode moves for the trigger pressure if less than this memory is "
+                "available, in MiB. auto: a tenth of all memory, at most 256.",
          .example = "512",
          .rule = {.minimum = 0.001, .maximum = max_mib, .word = "auto"}},
         [](auto &c) -> auto & { return c.hybrid.switching.available_mib; });
@@ -240,33 +241,34 @@ void check_hybrid(const PipelineConfig &config) {
 
 void declare_hybrid(Schema &schema) {
     schema.sections.push_back(
-        {"hybrid",
-         "Several backends in place of 'backend': one reads and another writes (prefill, "
-         "decode, switch), or they hold different layers (layers); see docs/reference/hybrid.md."});
+        {"hybrid", "Several backends in place of 'backend'. Either the backends take "
+                   "turns in time (keys prefill, decode and switch), or each backend "
+                   "runs some of the layers (key layers). See docs/reference/hybrid.md."});
     schema.keys.add(
         {.path = "hybrid.backends",
-         .doc = "Backends under names of your own: {NAME: {plugin, device, params, "
-                "kv}}, plugin, device and params as in 'backend', kv (optional) "
-                "the cache's type there: {dtype, key_dtype, value_dtype}.",
+         .doc = "The backends, under names of your own: {NAME: {plugin, device, "
+                "params, kv}}. plugin, device and params are as in 'backend'. kv is "
+                "optional and sets the types of the cache on this backend: {dtype, "
+                "key_dtype, value_dtype}.",
          .example = "{gpu: {plugin: my_gpu}, host: {plugin: cpu, params: {threads: 2}}}"},
         [](auto &c) -> auto & { return c.hybrid.backends; });
     schema.keys.add(
         {.path = "hybrid.prefill",
-         .doc = "Name of the backend that reads prompts; where decode runs when "
-                "absent.",
+         .doc = "Name of the backend that runs prefill: it reads prompts. If absent, "
+                "the backend of decode does this.",
          .example = "gpu"},
         [](auto &c) -> auto & { return c.hybrid.prefill; });
     schema.keys.add(
         {.path = "hybrid.decode",
-         .doc = "Name of the backend that writes, to begin with; the first of "
-                "backends when absent.",
+         .doc = "Name of the backend that runs decode until a switch: it generates "
+                "tokens. If absent, the first of backends does this.",
          .example = "host"},
         [](auto &c) -> auto & { return c.hybrid.decode; });
     declare_switch(schema);
     schema.keys.add(
         {.path = "hybrid.layers",
-         .doc = "Which backend holds and runs which layers, from 0 on and without "
-                "a gap.",
+         .doc = "Which backend holds and runs which layers. The ranges begin at layer "
+                "0 and leave no gap.",
          .example = "[{range: 0-15, on: gpu}, {range: 16-21, on: host}]"},
         [](auto &c) -> auto & { return c.hybrid.layers; });
 }

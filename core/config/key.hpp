@@ -34,7 +34,7 @@ struct ResolvedKey {
 // The declaration of a key, without its type, member and default.
 struct KeyFacts {
     std::string_view path;    // for example "policy.budget.tokens"
-    std::string doc;          // one sentence; names the unit
+    std::string doc;          // what the key means, in sentences; names the unit
     std::string_view example; // a value other than the default
     Rule rule = {};
     bool required = false;

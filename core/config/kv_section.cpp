@@ -14,18 +14,19 @@ void declare_kv(Schema &schema) {
         [](auto &c) -> auto & { return c.kv.dtype; }, KEEL_DTYPE_F16);
     schema.keys.add(
         {.path = "kv.key_dtype",
-         .doc = "Type of the keys alone; kv.dtype when absent.",
+         .doc = "Type of the cached keys. If absent, kv.dtype applies.",
          .example = "q8_0"},
         [](auto &c) -> auto & { return c.kv.key_dtype; });
     schema.keys.add(
         {.path = "kv.value_dtype",
-         .doc = "Type of the values alone; kv.dtype when absent.",
+         .doc = "Type of the cached values. If absent, kv.dtype applies.",
          .example = "q4_0"},
         [](auto &c) -> auto & { return c.kv.value_dtype; });
     schema.keys.add(
         {.path = "kv.max_mib",
-         .doc = "Hard cap of the cache in MiB, never passed. Layers with an attention window get "
-                "the memory that they need first. none: only model.context limits the cache.",
+         .doc = "Hard limit of the cache's size in MiB, never exceeded. Layers with "
+                "an attention window get their memory first. none: only model.context "
+                "limits the cache.",
          .example = "256",
          .rule = {.minimum = 0.001, .maximum = max_mib, .word = "none"}},
         [](auto &c) -> auto & { return c.kv.max_mib; });

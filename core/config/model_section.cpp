@@ -3,7 +3,7 @@
 namespace keel::pipeline {
 
 void declare_model(Schema &schema) {
-    schema.sections.push_back({"model", "What to run.", "path"});
+    schema.sections.push_back({"model", "The model to run.", "path"});
     schema.keys.add(
         {.path = "model.path",
          .doc = "Hugging Face folder (config.json, safetensors, tokenizer.json) or model file.",
@@ -12,15 +12,16 @@ void declare_model(Schema &schema) {
         [](auto &c) -> auto & { return c.model.path; });
     schema.keys.add(
         {.path = "model.weights",
-         .doc = "Type that the weights are kept in; quantized at load when it differs "
-                "from the stored one.",
+         .doc = "Type of the weights in memory. If it differs from the type in the "
+                "model's files, Keel converts the weights when it loads them.",
          .example = "q8_0",
          .rule = {.word = "stored"}},
         [](auto &c) -> auto & { return c.model.weights; });
     schema.keys.add(
         {.path = "model.context",
-         .doc = "Longest sequence in tokens, prompt included; auto: what the model was "
-                "trained for, or as much of it as the free memory holds.",
+         .doc = "Longest sequence in tokens, prompt included. auto: the length that "
+                "the model was trained for, or less if it does not fit in the free "
+                "memory.",
          .example = "2048",
          .rule = {.minimum = 1, .maximum = max_tokens, .word = "auto"}},
         [](auto &c) -> auto & { return c.model.context; });

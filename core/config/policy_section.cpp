@@ -86,81 +86,88 @@ void check_pressure(const TriggerSection &trigger) {
 }
 
 void declare_budget(Schema &schema) {
-    schema.sections.push_back(
-        {"policy.budget", "What an eviction leaves: one of tokens, ratio, mib."});
+    schema.sections.push_back({"policy.budget",
+                               "How much of the cache stays after an eviction. Set at most one of "
+                               "tokens, ratio and mib."});
     schema.keys.add(
         {.path = "policy.budget.tokens",
-         .doc = "Cached tokens per head, on average over the heads, that an "
-                "eviction leaves.",
+         .doc = "Cached tokens per head that stay after an eviction, as an average "
+                "over the heads.",
          .example = "512",
          .rule = {.minimum = 1, .maximum = max_tokens}},
         [](auto &c) -> auto & { return c.policy.budget.tokens; });
     schema.keys.add(
         {.path = "policy.budget.ratio",
-         .doc = "The same as a share of the tokens seen when the trigger fires.",
+         .doc = "Cached tokens per head that stay after an eviction, as a share of "
+                "the tokens seen when the trigger fires.",
          .example = "0.25",
          .rule = {.minimum = 0.001, .maximum = 1}},
         [](auto &c) -> auto & { return c.policy.budget.ratio; });
     schema.keys.add(
         {.path = "policy.budget.mib",
-         .doc = "MiB that the cache may take in all layers on which the policy acts, with slack "
-                "and the tokens of a step.",
+         .doc = "Most MiB that the cache may use in all layers on which the policy "
+                "acts. This includes the slack and the tokens of a step.",
          .example = "32",
          .rule = {.minimum = 0.001, .maximum = max_mib}},
         [](auto &c) -> auto & { return c.policy.budget.mib; });
     schema.keys.add(
         {.path = "policy.budget.slack",
-         .doc = "Tokens above the budget that may gather before the next eviction; "
-                "auto: an eighth of the budget.",
+         .doc = "Tokens that the cache may hold above the budget before the next "
+                "eviction. auto: an eighth of the budget.",
          .example = "64",
          .rule = {.minimum = 0, .maximum = max_tokens, .word = "auto"}},
         [](auto &c) -> auto & { return c.policy.budget.slack; });
 }
 
 void declare_protect(Schema &schema) {
-    schema.sections.push_back({"policy.protect", "Tokens that stay whatever the policy says."});
+    schema.sections.push_back(
+        {"policy.protect", "Tokens that are never evicted, whatever the policy decides."});
     schema.keys.add(
         {.path = "policy.protect.prefix",
-         .doc = "How many first tokens are never evicted. Every policy that evicts keeps them, "
-                "because most models fail without them (attention sinks). 0: none.",
+         .doc = "Number of first tokens that are never evicted. Every policy that "
+                "evicts keeps them, because most models fail without them (attention "
+                "sinks). 0: none.",
          .example = "16",
          .rule = {.minimum = 0, .maximum = max_tokens}},
         [](auto &c) -> auto & { return c.policy.protect.prefix; }, 4);
     schema.keys.add(
         {.path = "policy.protect.recent",
-         .doc = "Latest tokens that are never evicted.",
+         .doc = "Number of latest tokens that are never evicted.",
          .example = "32",
          .rule = {.minimum = 0, .maximum = max_tokens}},
         [](auto &c) -> auto & { return c.policy.protect.recent; }, 0);
     schema.keys.add(
         {.path = "policy.protect.system_prompt",
-         .doc = "Never evict the system prompt of a chat (keel chat); it then "
-                "counts as protected, like prefix.",
+         .doc = "Whether the system prompt of a chat (keel chat) is protected like "
+                "prefix: it is then never evicted.",
          .example = "false"},
         [](auto &c) -> auto & { return c.policy.protect.system_prompt; }, true);
     schema.keys.add(
         {.path = "policy.protect.spans",
-         .doc = "Further tokens that are never evicted: [from, to] are tokens "
-                "number from to to - 1 since the start, the first is 0.",
+         .doc = "Further tokens that are never evicted, as pairs [from, to]. Token "
+                "numbers start at 0 for the first token of the sequence. The token "
+                "with number from is included, the one with number to is not.",
          .example = "[[16, 48], [200, 210]]",
          .rule = {.minimum = 0, .maximum = max_tokens}},
         [](auto &c) -> auto & { return c.policy.protect.spans; }, std::vector<Span>{});
 }
 
 void declare_trigger(Schema &schema) {
-    schema.sections.push_back({"policy.trigger", "When the policy is asked.", "on"});
+    schema.sections.push_back(
+        {"policy.trigger", "When Keel asks the policy which tokens to evict.", "on"});
     schema.keys.add(
         {.path = "policy.trigger.on",
-         .doc = "When the policy is asked: at the end of the prompt, when budget "
-                "and slack are full, before tokens that would not fit, every n "
-                "tokens, when the system runs short of memory.",
+         .doc = "When the policy is asked. prefill_end: at the end of the prompt. "
+                "budget: when budget and slack are full. insert: before tokens that "
+                "would not fit. every_n: every n tokens. pressure: when the system "
+                "runs short of memory.",
          .example = "[budget, every_n]"},
         [](auto &c) -> auto & { return c.policy.trigger.on; },
         std::vector{Trigger::prefill_end, Trigger::budget});
     schema.keys.add(
         {.path = "policy.trigger.every_n",
-         .doc = "Tokens from one eviction to the next; belongs to every_n in "
-                "trigger.on.",
+         .doc = "Number of tokens from one eviction to the next. Requires every_n in "
+                "policy.trigger.on.",
          .example = "64",
          .rule = {.minimum = 1, .maximum = max_tokens}},
         [](auto &c) -> auto & { return c.policy.trigger.every_n; });
@@ -168,44 +175,44 @@ void declare_trigger(Schema &schema) {
 
 void declare_pressure(Schema &schema) {
     schema.sections.push_back({"policy.trigger.pressure",
-                               "When memory is short, and what the cache then gives back; belongs "
-                               "to pressure in trigger.on."});
+                               "When the system counts as short of memory, and how far the cache "
+                               "then shrinks. Requires pressure in policy.trigger.on."});
     schema.keys.add(
         {.path = "policy.trigger.pressure.available_mib",
-         .doc = "MiB of available memory (of the system, or what the control "
-                "groups' limits leave) below which the cache gives some back; "
-                "auto: a tenth of all, at most 256.",
+         .doc = "The cache shrinks if less than this memory is available, in MiB: in "
+                "the system, or within the limits of the control groups. auto: a "
+                "tenth of all memory, at most 256.",
          .example = "512",
          .rule = {.minimum = 0.001, .maximum = max_mib, .word = "auto"}},
         [](auto &c) -> auto & { return c.policy.trigger.pressure.available_mib; });
     schema.keys.add(
         {.path = "policy.trigger.pressure.critical_mib",
-         .doc = "MiB of available memory below which the last step is taken at "
-                "once; auto: a quarter of available_mib.",
+         .doc = "The cache shrinks to the last of steps at once if less than this "
+                "memory is available, in MiB. auto: a quarter of available_mib.",
          .example = "64",
          .rule = {.minimum = 0.001, .maximum = max_mib, .word = "auto"}},
         [](auto &c) -> auto & { return c.policy.trigger.pressure.critical_mib; });
     schema.keys.add(
         {.path = "policy.trigger.pressure.stalled_percent",
-         .doc = "Share of the last 10 s, in percent, in which tasks waited for "
-                "memory (PSI, some avg10 of the control group, else of the "
-                "system), from which on memory counts as short too; none: not "
-                "looked at.",
+         .doc = "Memory also counts as short if tasks waited for memory in at least "
+                "this percentage of the last 10 s (PSI: some avg10 of the control "
+                "group, else of the system). none: Keel does not check it.",
          .example = "none",
          .rule = {.minimum = 0.1, .maximum = 100, .word = "none"}},
         [](auto &c) -> auto & { return c.policy.trigger.pressure.stalled_percent; }, 20.0);
     schema.keys.add(
         {.path = "policy.trigger.pressure.steps",
-         .doc = "Shares of the budget that the cache goes down to, one after the "
-                "other while memory stays short; back up again once there is half "
-                "as much more than available_mib.",
+         .doc = "Shares of the budget. While memory stays short, the cache shrinks to "
+                "one share after the other. It grows again, one step at a time, when "
+                "1.5 times available_mib is available and tasks wait less than half "
+                "of stalled_percent.",
          .example = "[0.5, 0.25]",
          .rule = {.minimum = 0.01, .maximum = 0.99}},
         [](auto &c) -> auto & { return c.policy.trigger.pressure.steps; },
         std::vector{0.75, 0.5, 0.25});
     schema.keys.add(
         {.path = "policy.trigger.pressure.cooldown",
-         .doc = "Tokens from one such step to the next, so that the first can take "
+         .doc = "Fewest tokens between two of these steps, so that the first can take "
                 "effect.",
          .example = "64",
          .rule = {.minimum = 1, .maximum = max_tokens}},
@@ -257,11 +264,13 @@ void check_log(const PolicySection &policy) {
 }
 
 void declare_policy(Schema &schema) {
-    schema.sections.push_back({"policy", "What the cache forgets, and when.", "plugin"});
+    schema.sections.push_back(
+        {"policy", "The eviction policy: which tokens leave the cache, and when.", "plugin"});
     schema.keys.add(
         {.path = "policy.plugin",
          .doc = "Eviction policy: a name found on the plugin path, or a path to a "
-                "library; none evicts nothing and ignores budget and trigger.",
+                "library. none: nothing is evicted, and budget and trigger have no "
+                "effect.",
          .example = "sliding_window",
          .rule = {.is_plugin = true}},
         [](auto &c) -> auto & { return c.policy.plugin; }, "none");
@@ -271,13 +280,14 @@ void declare_policy(Schema &schema) {
          .example = "{window: 256}"},
         [](auto &c) -> auto & { return c.policy.params; });
     schema.sections.push_back(
-        {"policy.allocator", "How the budget is shared out to layers and heads.", "plugin"});
+        {"policy.allocator", "How the budget is divided among layers and heads.", "plugin"});
     schema.keys.add(
         {.path = "policy.allocator.plugin",
-         .doc = "Allocator that shares the budget out to layers and heads; loaded "
-                "only under a policy that evicts. auto: adaptive with scope global and floor 0 "
-                "if the policy may keep different numbers of slots per head and its scores compare "
-                "across heads (kvzip); else uniform.",
+         .doc = "Allocator that divides the budget among layers and heads. It is "
+                "loaded only if the policy evicts. auto: adaptive with scope global "
+                "and floor 0 if the policy may keep different numbers of slots per "
+                "head and its scores are comparable across heads (kvzip); otherwise "
+                "uniform.",
          .example = "pyramid",
          .rule = {.is_plugin = true}},
         [](auto &c) -> auto & { return c.policy.allocator.plugin; }, auto_allocator);
@@ -290,29 +300,29 @@ void declare_policy(Schema &schema) {
     declare_protect(schema);
     schema.keys.add(
         {.path = "policy.positions",
-         .doc = "Rotation of keys after an eviction: absolute keeps the one they "
-                "were written with, rerotated closes the gaps, auto is absolute "
-                "until the oldest key would lie further back than the model was "
-                "trained for and closes the gaps from then on.",
+         .doc = "Rotation of keys after an eviction. absolute: keys keep the rotation "
+                "that they were written with. rerotated: keys are rotated to new "
+                "positions without gaps. auto: absolute until the oldest key would be "
+                "farther back than the model was trained for, from then on rerotated.",
          .example = "rerotated"},
         [](auto &c) -> auto & { return c.policy.positions; }, PositionMode::absolute);
     declare_trigger(schema);
     declare_pressure(schema);
     schema.keys.add(
         {.path = "policy.log",
-         .doc = "File that gets one JSON line per eviction; emptied when a run "
-                "begins. No bench writes it.",
+         .doc = "File to which Keel writes one JSON line for each eviction. A run "
+                "replaces an old file. keel bench does not write it.",
          .example = "evictions.jsonl"},
         [](auto &c) -> auto & { return c.policy.log; });
     schema.keys.add(
         {.path = "policy.log_positions",
-         .doc = "Write into the log which tokens each head kept; 'keel eval log' "
-                "draws them.",
+         .doc = "Whether the log also lists the tokens that each head kept. 'keel "
+                "eval log' draws them. Requires policy.log.",
          .example = "true"},
         [](auto &c) -> auto & { return c.policy.log_positions; }, false);
     schema.keys.add(
         {.path = "policy.seed",
-         .doc = "Seed of policies that draw at random.",
+         .doc = "Seed of policies that choose at random.",
          .example = "7",
          .rule = {.minimum = 0, .maximum = max_seed}},
         [](auto &c) -> auto & { return c.policy.seed; }, 0);

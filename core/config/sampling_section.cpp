@@ -8,28 +8,28 @@ namespace {
 Rule within(const SamplingRange &range) { return {.minimum = range.low, .maximum = range.high}; }
 
 void declare_generation(Schema &schema) {
-    schema.sections.push_back({"generation", "What is written."});
+    schema.sections.push_back({"generation", "The prompt, and where the generated text ends."});
     schema.keys.add(
         {.path = "generation.prompt",
-         .doc = "Text to go on from; the command line's -p replaces it.",
+         .doc = "Text to continue. The command line's -p replaces it.",
          .example = "Once upon a time"},
         [](auto &c) -> auto & { return c.generation.prompt; });
     schema.keys.add(
         {.path = "generation.pin",
-         .doc = "Parts of the prompt whose tokens are never evicted; each has to stand "
-                "in it exactly once.",
+         .doc = "Parts of the prompt whose tokens are never evicted. Each part must "
+                "occur exactly once in the prompt.",
          .example = "[\"Once upon a time\"]"},
         [](auto &c) -> auto & { return c.generation.pin; }, std::vector<std::string>{});
     schema.keys.add(
         {.path = "generation.max_tokens",
-         .doc = "Most tokens to write.",
+         .doc = "Most tokens to generate.",
          .example = "256",
          .rule = {.minimum = 1, .maximum = max_tokens}},
         [](auto &c) -> auto & { return c.generation.max_tokens; },
         GenerationSection::default_max_tokens);
     schema.keys.add(
         {.path = "generation.stop",
-         .doc = "Texts that end the generation; they are not printed.",
+         .doc = "Texts that end the generation. They are not printed.",
          .example = "[\"The end\"]"},
         [](auto &c) -> auto & { return c.generation.stop; }, std::vector<std::string>{});
 }
@@ -37,49 +37,51 @@ void declare_generation(Schema &schema) {
 } // namespace
 
 void declare_sampling(Schema &schema) {
-    schema.sections.push_back({"sampling", "How the next token is drawn."});
+    schema.sections.push_back({"sampling", "How the next token is chosen."});
     schema.keys.add(
         {.path = "sampling.temperature",
-         .doc = "Divides the logits: higher is more varied; 0 always takes the most "
-                "likely token.",
+         .doc = "The logits are divided by this number. Higher values give more "
+                "varied text. 0: always the most likely token.",
          .example = "0",
          .rule = within(sampling_range::temperature)},
         [](auto &c) -> auto & { return c.sampling.temperature; }, 0.8);
     schema.keys.add(
         {.path = "sampling.top_k",
-         .doc = "Draw from this many of the most likely tokens; 0: all.",
+         .doc = "Number of most likely tokens from which the next token is drawn. 0: "
+                "all.",
          .example = "0",
          .rule = {.minimum = 0, .maximum = max_tokens}},
         [](auto &c) -> auto & { return c.sampling.top_k; }, 40);
     schema.keys.add(
         {.path = "sampling.top_p",
-         .doc = "Draw from the most likely tokens that together have this probability; "
-                "1: all.",
+         .doc = "The next token is drawn from the smallest set of most likely tokens "
+                "that together have at least this probability. 1: all.",
          .example = "0.9",
          .rule = within(sampling_range::top_p)},
         [](auto &c) -> auto & { return c.sampling.top_p; }, 0.95);
     schema.keys.add(
         {.path = "sampling.min_p",
-         .doc = "Drop tokens less likely than this share of the likeliest one's "
-                "probability; 0: none.",
+         .doc = "A token is dropped if its probability is below this share of the "
+                "most likely token's probability. 0: none is dropped.",
          .example = "0",
          .rule = within(sampling_range::min_p)},
         [](auto &c) -> auto & { return c.sampling.min_p; }, 0.05);
     schema.keys.add(
         {.path = "sampling.repetition_penalty",
-         .doc = "Above 1 makes tokens of the text so far less likely; 1: off.",
+         .doc = "A value above 1 makes tokens that already occur in the text less "
+                "likely. 1: off.",
          .example = "1.1",
          .rule = within(sampling_range::repetition_penalty)},
         [](auto &c) -> auto & { return c.sampling.repetition_penalty; }, 1);
     schema.keys.add(
         {.path = "sampling.repetition_window",
-         .doc = "Latest tokens that the penalty looks at; 0: all.",
+         .doc = "Number of latest tokens to which the penalty applies. 0: all.",
          .example = "64",
          .rule = {.minimum = 0, .maximum = max_tokens}},
         [](auto &c) -> auto & { return c.sampling.repetition_window; }, 0);
     schema.keys.add(
         {.path = "sampling.seed",
-         .doc = "Seed of the draws; the same seed writes the same text.",
+         .doc = "Seed of the random draws. The same seed gives the same text.",
          .example = "1",
          .rule = {.minimum = 0, .maximum = max_seed}},
         [](auto &c) -> auto & { return c.sampling.seed; }, 0);

@@ -36,8 +36,9 @@ const Schema &schema();
 const Key<PipelineConfig> *find_key(std::string_view path);
 const SectionSpec *find_section(std::string_view path);
 
-// The end of an "unknown key" message. It suggests the nearest key of the section. If no key is
-// near, it names the section that has a key of this name, else all keys of the section.
+// The end of an "unknown key" message for a key `unknown` in `section`. It suggests the key of
+// `section` with the nearest name. If no name is near, and another section has a key of this name,
+// it names that section. Otherwise it lists all keys of `section`.
 std::string key_suggestion(std::string_view section, std::string_view unknown);
 
 } // namespace keel::pipeline

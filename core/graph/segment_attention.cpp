@@ -7,7 +7,9 @@
 namespace keel {
 namespace {
 
-// Runs the ops of a segment's attention, either plain or with the outputs that a tap needs.
+// Runs the ops of a segment's attention. A tap (StepTap) collects by-products of these ops for a
+// policy. If it needs more outputs of an op, the op that TapOps planned with these outputs runs
+// instead of the plain op.
 struct TapHand {
     Executor &executor;
     std::span<const OpHandle> plain;

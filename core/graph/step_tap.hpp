@@ -8,8 +8,8 @@
 
 namespace keel {
 
-// Takes the by-products of a segment for a policy. Graph::forward calls it layer by layer, in
-// order, while it queues the layer's ops.
+// Collects by-products of the ops of a segment (queries, scores) for a policy. While Graph::forward
+// queues the ops of a layer, it calls the tap, for one layer after the other.
 class StepTap {
   public:
     // Where a layer writes its by-products. NULL: it does not write them. Valid until the next
@@ -24,7 +24,7 @@ class StepTap {
     // The layer's attention was queued. q: its rotated queries, A [m, heads, head_dim]. Ops that
     // are queued during this call may read it.
     virtual void after_attention(uint32_t layer, const Tensor &q) = 0;
-    // Does the step queue the same ops as the steps before and after it? If not, it is not
+    // Does the step queue the same ops as the steps before and after it? Only such a step is
     // recorded.
     virtual bool is_usual() const { return true; }
 
@@ -32,7 +32,7 @@ class StepTap {
     ~StepTap() = default;
 };
 
-// Which by-products a graph has to be prepared for.
+// The by-products for which a graph plans ops.
 struct TapForms {
     bool queries = false, unrotated = false, scores = false;
     keel_reduce reduce_queries = KEEL_REDUCE_SUM, reduce_group = KEEL_REDUCE_MEAN; // for the scores

@@ -9,12 +9,12 @@
 namespace keel {
 
 // Ops of attention that also write by-products for a policy. They run instead of the plain ops,
-// which cannot do that. Made for one set of by-products (TapForms).
+// which write no by-products. All write the same kinds of by-products (TapForms).
 class TapOps {
   public:
-    TapOps() = default; // no ops: for taps that only look
-    // `tokens`: the most in a prefill step. `kv` as for StepProgram. `untapped`: layers of the
-    // decoder that leave no by-products; empty: all leave them.
+    TapOps() = default; // has no ops, for taps that need no by-products
+    // `tokens`: the most tokens of a prefill step. `kv`: as for StepProgram. `untapped`: true for
+    // each layer of the decoder that writes no by-products. Empty: all layers write them.
     TapOps(Executor &executor, const Decoder &decoder, const TapForms &forms, uint32_t tokens,
            const keel_kv_view *kv, const std::vector<bool> &untapped = {});
 

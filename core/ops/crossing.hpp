@@ -57,8 +57,9 @@ class Crossing final : private BufferWatch {
     // According to trials with a buffer: of parts of pages, of whole pages.
     std::optional<bool> shares_[2];
     uint64_t copied_ = 0;
-    // For each buffer of the first device, the same memory as a buffer of the second. NULL: it
-    // cannot be imported. An entry is removed before the first device destroys its buffer.
+    // Key: a buffer of the first device. Value: a buffer of the second device that uses the memory
+    // of the first buffer. NULL: the second device cannot import this memory. An entry is removed
+    // before the first device destroys its buffer.
     std::map<const keel_buffer *, BufferPtr> imports_;
 };
 

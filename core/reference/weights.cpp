@@ -22,7 +22,8 @@ const std::byte *rows_of(const keel_weight_source &source) {
     default: refuse(KEEL_E_UNSUPPORTED, std::string("weights of ") + keel_dtype_name(source.dtype));
     }
     need_that(source.cols % keel_dtype_block(source.dtype) == 0,
-              "a weight's columns are no whole blocks");
+              "the number of columns of a weight must be a multiple of its "
+              "dtype's block");
     const __int128 bytes = static_cast<__int128>(source.cols / keel_dtype_block(source.dtype)) *
                            keel_dtype_bytes(source.dtype) * source.rows;
     need_that(source.offset <= source.mapping_bytes &&
@@ -41,9 +42,9 @@ std::unique_ptr<Weight> join(const keel_weight_desc &desc) {
         const keel_weight_source &source = *desc.sources[i];
         rows_of(source);
         need_that(source.dtype == first.dtype && source.cols == first.cols,
-                  "a weight's sources differ in dtype or columns");
+                  "the sources of a weight must have one dtype and one number of columns");
         need_that(desc.join != KEEL_JOIN_INTERLEAVE || source.rows == first.rows,
-                  "interleaved sources differ in rows");
+                  "the interleaved sources of a weight must have equal numbers of rows");
         need_that(source.rows <= std::numeric_limits<int64_t>::max() - weight->rows,
                   "a weight has too many rows");
         weight->rows += source.rows;

@@ -58,7 +58,8 @@ struct Engine {
     int64_t most_window_slots(int64_t context) const;
     // The bytes that each token adds in the other layers.
     uint64_t bytes_per_token() const;
-    // Bytes of the cache's books and the RoPE tables for a context, without any token.
+    // Bytes of the cache's block tables, lengths and positions and of the RoPE tables, for a
+    // context of this length. Keys and values are not included.
     uint64_t table_bytes(const ModelConfig &model, int64_t context) const;
     // Makes the members after kv_shape. policy_setup has to exist already.
     void load(const std::shared_ptr<const ModelSource> &source, const LoadOptions &options,

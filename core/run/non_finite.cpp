@@ -90,7 +90,7 @@ std::string probable_cause(const Sequence &sequence, int64_t layer) {
         const TensorCheck check = check_tensor(source, tensor);
         if (!check.first_not_finite) continue;
         return fmt::format(
-            "{}: tensor '{}' has {} of {} values that are not finite; get the file anew",
+            "{}: tensor '{}' has {} of {} values that are not finite; get the file again",
             printable(source.file(tensor).path(), 400),
             printable(tensor.stored_name.empty() ? tensor.name : tensor.stored_name),
             check.not_finite, check.elements);

@@ -9,8 +9,8 @@
 
 namespace keel {
 
-// The policies that sequences of a pipeline can have: the one of its config, and those that were
-// added over the same weights and cache memory.
+// The policies that sequences of a pipeline can have: the policy of the config, and policies that
+// were added. All use the same weights and the same memory for caches.
 class PolicySet {
   public:
     // Binds the config's policy and its allocator. `quiet`: does not warn of keys without effect,
@@ -19,22 +19,22 @@ class PolicySet {
               const EngineSet &engines, bool quiet);
 
     const PolicyBinding &own() const { return own_; }
-    // Makes the cache plans of the engines, again after their context has changed.
+    // Makes the policy setups of the engines. Call it again after their context has changed.
     void make_own_plans();
     // Throws or warns if the config's policy does not fit the context or its budget.
     void check_own() const;
-    // Is it the plan of an engine, not of an added policy?
+    // Is `plan` the setup of an engine, and not of an added policy?
     bool is_own(const PolicySetup &plan) const;
 
-    // Adds another policy, for sessions that use it. `section` is like the `policy:` of a config.
-    // The plan lives as long as this. Throws as the pipeline does for the config's policy, and
-    // throws for a hybrid.
+    // Adds another policy and returns its setup, with which sessions can be made. `section` is like
+    // the section `policy` of a config. The setup lives as long as this object. Throws the errors
+    // that a pipeline throws for a wrong policy in its config, and Error(input) for a hybrid.
     PolicySetup &add(const pipeline::PolicySection &section);
-    // A plan that keeps all, and collects what the policies of `plans` need: one prefill under it
-    // can be forked into each of them (Session::fork). Throws Error(input) that names a need which
-    // cannot be collected for all of them together.
+    // A setup that keeps all tokens and collects the inputs of all policies of `plans`. After one
+    // prefill with it, the session can be forked for each of these policies (Session::fork). Throws
+    // Error(input) if two policies need the same input in different forms; the message names it.
     PolicySetup &add_shared_prefill(std::span<PolicySetup *const> plans);
-    // The ops that steps run for the by-products of a plan of this set.
+    // The ops that steps run to collect the inputs of a setup of this set.
     const TapOps &taps(const PolicySetup &plan) const;
 
   private:
@@ -60,7 +60,8 @@ class PolicySet {
     std::vector<std::unique_ptr<Added>> added_;
 };
 
-// Throws Error(input), "PLACE: `what` run on one backend ...", if the config has a hybrid.
+// If the config has the section 'hybrid', throws Error(input): `what` cannot run on several
+// backends. `what` is a plural noun, the first words of the message.
 void refuse_hybrid(const pipeline::PipelineConfig &config, std::string_view what);
 
 } // namespace keel

@@ -131,7 +131,7 @@ void SequenceMover::read_again(std::span<const int32_t> ids) {
     Engine &engine = current_engine();
     std::string why;
     if (!sequence_.cache.first().can_take(std::ssize(ids), true, &why)) {
-        throw_error(ErrorKind::resource, "its {} tokens cannot be read anew on backend {}: {}",
+        throw_error(ErrorKind::resource, "its {} tokens cannot be computed again on backend {}: {}",
                     ids.size(), engine.name, why);
     }
     while (!ids.empty()) {

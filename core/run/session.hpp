@@ -27,24 +27,27 @@ class Session {
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
 
-    // Can n more tokens be taken in? If not, `why` names the limit that is reached and the config
+    // Does the session have room for n more tokens? If not, `why` names the limit and the config
     // key that changes it.
     bool can_take(int64_t n, std::string *why = nullptr) const;
-    // Takes tokens in, in chunks. Afterwards there are `rows` rows of logits: at most
-    // PipelineOptions::max_logit_rows, and at most as many as the last chunk has tokens.
-    // `is_prompt_end`: the prefill is complete; policies that wait for its end act now. Throws
-    // Error(resource) before anything happens if the tokens do not fit, and Error(runtime) with
-    // layer and position if a number is not finite. False: it was cancelled
-    // (HostServices::request_cancel) before all tokens were taken in, and there are no logits. Then
-    // the session and its pending token are as before. But if meanwhile tokens were evicted, or
-    // keys that left a window were freed, the tokens that were taken in stay; see tokens().
+    // Runs the model over the tokens, in chunks. Afterwards there are logits for the last `rows`
+    // tokens: at most PipelineOptions::max_logit_rows, and at most as many as the last chunk has
+    // tokens. `is_prompt_end`: whether the prompt ends with these tokens; if it does, policies that
+    // act at its end act now. Throws Error(resource) before anything happens if the tokens do not
+    // fit, and Error(runtime) with layer and position if a number is not finite.
+    //
+    // Returns false if the call was cancelled (HostServices::request_cancel) before the last token.
+    // Then there are no logits, and the session and its pending token are as before. One exception:
+    // if tokens were evicted meanwhile, or keys that left a window were freed, the tokens that were
+    // already computed stay; see tokens().
     bool prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
                  const Progress &progress = {});
-    // As prefill(), for tokens behind a prompt that has ended: a question, or a text that is
-    // scored. They begin no other prompt, so no queries are kept for an eviction at its end.
+    // As prefill(), for tokens after the end of the prompt: a question, or a text that is scored.
+    // These tokens are not a prompt, so no eviction happens at their end, and no queries are kept
+    // for one.
     bool take_in(std::span<const int32_t> ids, uint32_t rows = 1, const Progress &progress = {});
-    // The prompt ends here, after prefill() was told that more of it follows. Policies that wait
-    // for the end of the prompt act now. Throws Error(usage) after take_in().
+    // Ends the prompt after a prefill() without `is_prompt_end`. Policies that act at the end of
+    // the prompt act now. Throws Error(usage) after take_in().
     void end_prompt();
     // Takes one token in.
     void decode(int32_t id);

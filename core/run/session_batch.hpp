@@ -11,16 +11,15 @@
 
 namespace keel {
 
-// Decodes several sequences of one pipeline together. A step takes one token of each sequence in,
-// in one pass through the model: each weight is read once for all of them. Each sequence keeps its
-// own cache, policy and position. Its text is the same as without the other sequences, up to the
-// rounding of matrix products of several rows. Prompts are read one by one (Session::prefill). A
-// step takes the sequences that it is given, so sequences may come and go between steps. Not
-// thread-safe.
+// Decodes several sequences of one pipeline together. A step processes one token of each sequence
+// in one pass through the model, so each weight is read once for all sequences. Each sequence keeps
+// its own cache, policy and position. Its text is the same as without the other sequences, up to
+// the rounding of matrix products of several rows. Prompts are read one by one (Session::prefill).
+// Each step may have other sequences. Not thread-safe.
 class SessionBatch {
   public:
     // Throws Error(usage) if the pipeline was made for one sequence (PipelineOptions::batch).
-    // `plan` is one of the pipeline's.
+    // `plan`: the policy setup of new sequences; the pipeline must own it.
     explicit SessionBatch(Pipeline &pipeline) : SessionBatch(pipeline, pipeline.policy_setup()) {}
     SessionBatch(Pipeline &pipeline, PolicySetup &plan);
     SessionBatch(const SessionBatch &) = delete;
@@ -28,9 +27,9 @@ class SessionBatch {
 
     // A new, empty sequence. All sequences share arenas for keys and values. At most
     // max(Pipeline::batch(), PipelineOptions::sequences) of them, forks included, may hold tokens
-    // at once. The session may outlive this.
+    // at once. The session may outlive this object.
     std::unique_ptr<Session> make_session() { return make_session(plan_); }
-    // Under another plan of the pipeline.
+    // The same, with another policy setup of the pipeline.
     std::unique_ptr<Session> make_session(PolicySetup &plan);
 
     // Which results of each sequence a step reads.
@@ -43,20 +42,22 @@ class SessionBatch {
             done,
             full,  // no room for one more token: `detail` names the key to change. The sequence has
                    // not changed except for evictions
-            failed // its policy failed, or a number is not finite, see `detail`. It cannot be used
-                   // any more
+            failed // its policy failed, or a number is not finite, see `detail`. The sequence is
+                   // unusable now
         };
         Kind kind = Kind::done;
         std::string detail; // the reason, for full and failed
-        // Of full (Error(resource)) and failed (Error(runtime)), for a caller that has to stop.
+        // The exception for a caller that has to stop: Error(resource) for full, Error(runtime) for
+        // failed.
         Error error() const;
     };
-    // Takes ids[i] in for sessions[i]. The sessions are different ones of this pipeline, 1 to
-    // Pipeline::batch() of them. Returns one outcome for each, valid until the next call. A
-    // sequence that fails does not change the others. Each sequence that is done has the same state
-    // as after Session::decode and reading its results, evictions included. Throws Error(usage)
-    // before anything happens if the sessions cannot take a step together. Throws errors that
-    // concern all of them, for example a lost device; then all are broken (Session::is_broken).
+    // Decodes the token ids[i] of sessions[i]. `sessions`: 1 to Pipeline::batch() different
+    // sessions of this pipeline. Returns one outcome for each session, valid until the next call.
+    // If a sequence fails, the others are not changed. A sequence that is done has the same state
+    // as after Session::decode and after reading its results, evictions included. If the sessions
+    // cannot take a step together, throws Error(usage) before anything happens. For an error that
+    // concerns all sessions, for example a lost device, throws it; then all sessions are broken
+    // (Session::is_broken).
     std::span<const Outcome> decode(std::span<Session *const> sessions,
                                     std::span<const int32_t> ids, Read read);
 

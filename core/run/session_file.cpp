@@ -182,8 +182,8 @@ std::string held_text(const Pipeline &pipeline) {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-// Facts that must be equal in the pipeline that saved and the pipeline that loads, with names that
-// users know.
+// Name and value of each fact that must be equal in the pipeline that saves a session and in the
+// pipeline that loads it. The names are words that users know.
 Facts facts_of(Pipeline &pipeline) {
     const ModelConfig &m = pipeline.model();
     const PolicySetup &plan = pipeline.policy_setup();
@@ -232,7 +232,9 @@ Facts facts_of(Pipeline &pipeline) {
 void check_facts(StateReader &in, Pipeline &pipeline) {
     const auto count = in.get<uint32_t>("facts");
     if (count > max_facts)
-        in.fail("{} facts about the pipeline, at most {} are read", count, max_facts);
+        in.fail("expected at most {} facts that describe the pipeline, found {}; "
+                "the file is damaged",
+                max_facts, count);
     Facts saved;
     for (uint32_t i = 0; i < count; ++i) {
         std::string name = in.get_text("a fact"), value = in.get_text("a fact");
@@ -241,10 +243,12 @@ void check_facts(StateReader &in, Pipeline &pipeline) {
     const Facts mine = facts_of(pipeline);
     for (size_t i = 0; i < std::max(saved.size(), mine.size()); ++i) {
         if (i >= saved.size() || i >= mine.size() || saved[i].first != mine[i].first)
-            in.fail("saved by a version of Keel that describes pipelines in another way");
+            in.fail("saved by another version of Keel, which described the pipeline "
+                    "with other facts; load it with that version");
         if (saved[i].second != mine[i].second) {
-            in.fail("saved with {} {}, this pipeline has {}; a session goes on with what it was "
-                    "saved with",
+            in.fail("saved with {} {}, this pipeline has {}; load a session with the "
+                    "settings that it "
+                    "was saved with",
                     mine[i].first, printable(saved[i].second, 100), printable(mine[i].second, 100));
         }
     }
@@ -268,7 +272,8 @@ SessionExtras read_extras(StateReader &in) {
         extras.random = state;
     }
     const auto notes = in.get<uint32_t>("notes");
-    if (notes > max_notes) in.fail("{} notes, at most {} are read", notes, max_notes);
+    if (notes > max_notes)
+        in.fail("expected at most {} notes, found {}; the file is damaged", max_notes, notes);
     for (uint32_t i = 0; i < notes; ++i) {
         std::string name = in.get_text("a note");
         extras.notes[std::move(name)] = in.get_text("a note");
@@ -354,13 +359,15 @@ SessionExtras load_session(Session &session, const std::filesystem::path &path,
     if (found != version)
         head.fail("a saved session of version {}; this Keel reads version {}", found, version);
     uint64_t sum = 0;
-    if (head.left() < sizeof sum) head.fail("the session ends within its checksum");
+    if (head.left() < sizeof sum)
+        head.fail("the session is cut short: it ends within its checksum; save it again");
     const auto content = bytes.first(bytes.size() - sizeof sum);
     std::memcpy(&sum, bytes.data() + content.size(), sizeof sum);
     Checksum checksum;
     checksum.add(content.data(), content.size());
     if (checksum.value() != sum)
-        head.fail("the session is damaged or cut short: its checksum is another; save it anew");
+        head.fail("the session is damaged or cut short: its checksum does not match "
+                  "its content; save it again");
 
     StateReader in(content.subspan(magic.size() + sizeof version), head.name());
     check_facts(in, session.pipeline());
@@ -369,7 +376,9 @@ SessionExtras load_session(Session &session, const std::filesystem::path &path,
     session.load_state(in);
     if (in.left() != 0) {
         session.reset();
-        in.fail("{} bytes behind the session's end", in.left());
+        in.fail("expected the end of the session, found {} more bytes; the file is "
+                "damaged",
+                in.left());
     }
     return extras;
 }

@@ -77,7 +77,8 @@ uint32_t drop_seat(const keel_host *host, const keel_tensor *books, uint32_t ran
                    const char *name, const char *op) {
     need_i32(host, books, name, op);
     if (books->rank != rank || books->shape[0] < 1)
-        refuse(host, KEEL_E_INVALID_ARG, "%s: %s are not by seat and head", op, name);
+        refuse(host, KEEL_E_INVALID_ARG,
+               "%s: expected %s of rank %u, with a dimension of seats first", op, name, rank);
     one = *books;
     one.rank = rank - 1;
     for (uint32_t i = 0; i + 1 < rank; ++i)

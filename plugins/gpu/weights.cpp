@@ -22,13 +22,16 @@ WeightShape check_weight(const keel_host *host, const keel_weight_desc &desc) {
         const keel_weight_source &s = *desc.sources[i];
         if (s.dtype != first.dtype || s.cols != first.cols || s.rows < 0 || s.cols < 0)
             refuse(host, KEEL_E_INVALID_ARG,
-                   "weight: source %u is %s [%lld, %lld], source 0 %s [%lld, %lld]", i,
-                   keel_dtype_name(s.dtype), static_cast<long long>(s.rows),
+                   "weight: sources must have one dtype and one number of columns; "
+                   "source %u is %s [%lld, %lld], source 0 is %s [%lld, %lld]",
+                   i, keel_dtype_name(s.dtype), static_cast<long long>(s.rows),
                    static_cast<long long>(s.cols), keel_dtype_name(first.dtype),
                    static_cast<long long>(first.rows), static_cast<long long>(first.cols));
         if (desc.join == KEEL_JOIN_INTERLEAVE && s.rows != first.rows)
-            refuse(host, KEEL_E_INVALID_ARG, "weight: interleaved sources have %lld and %lld rows",
-                   static_cast<long long>(first.rows), static_cast<long long>(s.rows));
+            refuse(host, KEEL_E_INVALID_ARG,
+                   "weight: interleaved sources must have equal numbers of rows; "
+                   "source 0 has %lld, source %u has %lld",
+                   static_cast<long long>(first.rows), i, static_cast<long long>(s.rows));
         if (s.cols % keel_dtype_block(s.dtype) != 0)
             refuse(host, KEEL_E_INVALID_ARG,
                    "weight: %lld columns are no multiple of %s's block of %u",
@@ -42,7 +45,9 @@ WeightShape check_weight(const keel_host *host, const keel_weight_desc &desc) {
                    static_cast<unsigned long long>(s.mapping_bytes));
         shape.rows += s.rows;
         if (shape.rows > INT32_MAX || shape.cols > INT32_MAX)
-            refuse(host, KEEL_E_UNSUPPORTED, "weight: %lld rows of %lld",
+            refuse(host, KEEL_E_UNSUPPORTED,
+                   "weight: %lld rows of %lld columns; this backend supports at most "
+                   "2147483647 of each",
                    static_cast<long long>(shape.rows), static_cast<long long>(shape.cols));
     }
     return shape;

@@ -18,24 +18,34 @@ void create(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     case KEEL_BUFFER_DEVICE: break;
     case KEEL_BUFFER_HOST_VISIBLE:
         if (!ctx.unified)
-            refuse(ctx.host, KEEL_E_UNSUPPORTED, "this device's memory is apart from the host's");
+            refuse(ctx.host, KEEL_E_UNSUPPORTED,
+                   "buffer: this device shares no memory with the host, so it supports "
+                   "only DEVICE");
         flags |= CL_MEM_ALLOC_HOST_PTR;
         break;
     case KEEL_BUFFER_IMPORT:
         if (!ctx.unified)
-            refuse(ctx.host, KEEL_E_UNSUPPORTED, "this device's memory is apart from the host's");
+            refuse(ctx.host, KEEL_E_UNSUPPORTED,
+                   "buffer: this device shares no memory with the host, so it supports "
+                   "only DEVICE");
         if (desc.host == nullptr ||
             reinterpret_cast<uintptr_t>(desc.host) % ctx.device.alignment != 0)
-            refuse(ctx.host, KEEL_E_INVALID_ARG, "imported memory is not aligned to %u bytes",
+            refuse(ctx.host, KEEL_E_INVALID_ARG,
+                   "buffer: expected imported memory that is aligned to %u bytes",
                    ctx.device.alignment);
         flags |= CL_MEM_USE_HOST_PTR;
         host = desc.host;
         break;
     default:
-        refuse(ctx.host, KEEL_E_UNSUPPORTED, "buffers of kind %u are not made here", desc.kind);
+        refuse(ctx.host, KEEL_E_UNSUPPORTED,
+               "buffer: kind %u is not supported; expected DEVICE, HOST_VISIBLE or "
+               "IMPORT",
+               desc.kind);
     }
     if (ctx.device.max_buffer != 0 && desc.size > ctx.device.max_buffer)
-        refuse(ctx.host, KEEL_E_OUT_OF_MEMORY, "a buffer of %llu bytes; '%s' allows %llu in one",
+        refuse(ctx.host, KEEL_E_OUT_OF_MEMORY,
+               "a buffer of %llu bytes is too large: device '%s' allows at most "
+               "%llu for one buffer",
                static_cast<unsigned long long>(desc.size), ctx.device.name.c_str(),
                static_cast<unsigned long long>(ctx.device.max_buffer));
     cl_int code = CL_SUCCESS;

@@ -16,7 +16,9 @@ void get_memory(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
             ctx, ctx.device.facts().unified ? MemoryUse::device : MemoryUse::download, desc.size);
         if (b.range.mapped() == nullptr) {
             ctx.memory.give_back(b.range);
-            refuse(ctx.host, KEEL_E_UNSUPPORTED, "the device has no memory that the host sees too");
+            refuse(ctx.host, KEEL_E_UNSUPPORTED,
+                   "buffer: kind HOST_VISIBLE is not supported, because the host can "
+                   "access no memory of this device");
         }
         break;
     case KEEL_BUFFER_IMPORT:
@@ -24,7 +26,11 @@ void get_memory(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
         b.range = {b.imported, 0, desc.size};
         b.host = static_cast<uint8_t *>(desc.host);
         return;
-    default: refuse(ctx.host, KEEL_E_UNSUPPORTED, "kind %u of buffer", desc.kind);
+    default:
+        refuse(ctx.host, KEEL_E_UNSUPPORTED,
+               "buffer: kind %u is not supported; expected DEVICE, HOST_VISIBLE or "
+               "IMPORT",
+               desc.kind);
     }
     ctx.buffer_bytes += desc.size;
 }

@@ -238,7 +238,7 @@ TEST_CASE("A chat is switched to another pipeline, which reads it anew") {
                                  " --template chatml kv.dtype=f32\nAnd then?\n/stats\n");
     INFO(r.err);
     CHECK(r.code == 0);
-    CHECK(contains(r.err, "reads all of the chat"));
+    CHECK(contains(r.err, "reads the whole chat again"));
     CHECK(r.out == one.out);
     // its files name no template, and --template was the first model's
     const ProcessResult none = chat("Hi\n/switch /no/such/model\n/switch\n/switch " + tiny +
@@ -247,7 +247,7 @@ TEST_CASE("A chat is switched to another pipeline, which reads it anew") {
     CHECK(none.code == 1);
     CHECK(lines(none.err) == 4);
     CHECK(contains(none.err, "names no chat template"));
-    CHECK(contains(none.err, "a template's name behind --template"));
+    CHECK(contains(none.err, "a template's name after --template"));
     CHECK(lines(none.out) >= 2); // the old one stays
 }
 

@@ -175,7 +175,7 @@ TEST_CASE("lists of numbers and spans are refused with what was expected and fou
         {"policy: {trigger: {pressure: {steps: 0.5}}}", "f.yaml:3:38:" + steps + "'0.5'"},
         {"policy: {trigger: {pressure: {steps: []}}}", "f.yaml:3:38:" + steps + "an empty list"},
         {"policy: {trigger: {pressure: {steps: [0.5, 0.5]}}}",
-         "f.yaml:3:44:" + steps + "0.5 behind 0.5"},
+         "f.yaml:3:44:" + steps + "0.5 after 0.5"},
         {"policy: {trigger: {pressure: {steps: [1]}}}", "f.yaml:3:39:" + steps + "'1'"},
         {"policy: {protect: {spans: 3}}", "f.yaml:3:27:" + spans + "'3'"},
         {"policy: {protect: {spans: [3]}}", "f.yaml:3:28:" + spans + "'3'"},

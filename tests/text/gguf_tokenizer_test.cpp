@@ -181,7 +181,7 @@ TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
     vocab.bos = 4096;
     CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.bos_token_id"));
     vocab.bos = UINT32_MAX; // "none"
-    CHECK_THAT(refusal(vocab), Contains("a text shall begin with that token"));
+    CHECK_THAT(refusal(vocab), Contains("each text has to begin with the token that it names"));
     vocab.add_bos = false;
     CHECK_FALSE(load(vocab)->bos_id());
     CHECK(load(vocab)->eos_id() == 4095);

@@ -18,7 +18,8 @@
  *     }
  *
  * In C++, sdk_policy.hpp turns a class into an allocator plugin, and its share_out() divides a sum
- * with bounds. Everything here exists since 0.1. */
+ * with bounds. Everything here exists since 0.1.
+ * The tags [init] and [ctx] say which threads may call a function: see THREAD TAGS in abi.h. */
 #ifndef KEEL_ALLOCATOR_H
 #define KEEL_ALLOCATOR_H
 

@@ -44,8 +44,8 @@
  * (ext/draft/). These names are reserved: keel.fused_ffn/1, keel.attention_backward/1, keel.mla/1,
  * keel.moe/1, keel.gptq/1, keel.kv_merge/1.
  *
- * Thread tags are those of abi.h. After KEEL_E_DEVICE_LOST, the core only calls destroy functions
- * of the context. Everything here exists since 0.1. */
+ * The tags [init] and [ctx] are explained in abi.h, THREAD TAGS. After KEEL_E_DEVICE_LOST, the core
+ * only calls destroy functions of the context. Everything here exists since 0.1. */
 #ifndef KEEL_BACKEND_H
 #define KEEL_BACKEND_H
 

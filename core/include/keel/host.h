@@ -16,7 +16,8 @@
  *     }
  *     status = host->parallel_region(host, 0, body, &job);
  *
- * The tags [ctx], [any] and [task] are those of abi.h. Everything here exists since 0.1. */
+ * The tags [ctx], [any] and [task] say which threads may call a function: see THREAD TAGS in
+ * abi.h. Everything here exists since 0.1. */
 #ifndef KEEL_HOST_H
 #define KEEL_HOST_H
 

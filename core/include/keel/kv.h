@@ -49,8 +49,9 @@ typedef struct keel_kv_view {
     /* Block numbers: i32 [kv_heads, blocks_per_head]. Entry [h][i] is the block in k and v with the
      * slots i * block_slots and following of head h. -1: the head does not have this block. */
     const keel_tensor *block_table;
-    /* Slots in use of each head: i32 [kv_heads]. The slots that the current step appends are
-     * included, also before the op that writes them. */
+    /* Slots in use of each head: i32 [kv_heads]. They include the slots that the current step
+     * appends, from the step's first op on, even if the op that writes these slots has not run
+     * yet. */
     const keel_tensor *lengths;
     /* Position of the key in each slot: i32 [kv_heads, slots]. Entries from lengths[h] on have no
      * meaning. */

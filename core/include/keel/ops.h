@@ -32,7 +32,7 @@
  * - If the formula gives a number that is not finite, the output has a number there that is not
  *   finite either: NaN or an infinity. Only outputs that depend on a NaN or infinity are affected.
  *   Ops whose bound is "exact" keep the NaN or infinity as it is.
- * - Thread: [ctx] (abi.h).
+ * - Thread: [ctx] (see THREAD TAGS in abi.h).
  *
  * ERRORS. The core checks shapes and dtypes against these comments before it calls. A backend that
  * does not take a dtype, a stride pattern or a feature returns KEEL_E_UNSUPPORTED and has no side

@@ -114,8 +114,8 @@ typedef struct keel_scores {
     keel_reduce reduce_queries;
     /* NONE, SUM, MEAN or MAX. */
     keel_reduce reduce_group;
-    /* 0: `out` is overwritten. 1: the new numbers join the old ones in `out`. With reduce_queries
-     * SUM and MEAN they are added; with MAX the larger number stays. */
+    /* 0: `out` is overwritten. 1: each new number is combined with the old number in `out`. If
+     * reduce_queries is SUM or MEAN, `out` gets their sum; if it is MAX, the larger of the two. */
     uint32_t accumulate;
 } keel_scores;
 

@@ -25,7 +25,7 @@
  *     }
  *
  * In C++, sdk_policy.hpp writes all of this for policies and allocators. Everything here exists
- * since 0.1. */
+ * since 0.1. The tag [any] says which threads may call a function: see THREAD TAGS in abi.h. */
 #ifndef KEEL_PLUGIN_H
 #define KEEL_PLUGIN_H
 
@@ -162,8 +162,8 @@ typedef struct keel_plugin {
     uint32_t n_params;
     /* The parameter table: n_params pointers to rows. NULL if there are none. */
     const keel_param_spec *const *params;
-    /* The table of functions: a keel_backend, keel_policy or keel_allocator, as `kind` says. Static
-     * data. */
+    /* The table of functions: a keel_backend, keel_policy or keel_allocator, as `kind` says. The
+     * table is static data of the plugin. */
     const void *vtable;
     /* Returns an extension by its name: "keel.name/1", or "com.vendor.name/1" from another vendor.
      * It is a struct of static data that begins with a keel_header. NULL if the plugin does not

@@ -36,7 +36,8 @@
  *         return KEEL_OK;
  *     }
  *
- * In C++, sdk_policy.hpp turns a class into such a plugin. Everything here exists since 0.1. */
+ * In C++, sdk_policy.hpp turns a class into such a plugin. Everything here exists since 0.1.
+ * The tags [init] and [ctx] say which threads may call a function: see THREAD TAGS in abi.h. */
 #ifndef KEEL_POLICY_H
 #define KEEL_POLICY_H
 
@@ -321,7 +322,7 @@ typedef struct keel_policy {
      * depends on nothing but the parameters and the seed, so the core creates a fresh one. A policy
      * with fork but without save cannot be saved: the core refuses to save its sessions. [ctx] */
     keel_status(KEEL_CALL *fork)(const keel_policy_state *, keel_policy_state **out);
-    /* The tokens from position `position` on were taken back. NULL: the state does not depend on
+    /* The tokens from position `position` on were removed. NULL: the state does not depend on
      * them. [ctx] */
     keel_status(KEEL_CALL *truncate)(keel_policy_state *, int64_t position);
     /* Writes the state as bytes. `data` NULL: only writes the number of bytes to *size. Else *size

@@ -32,15 +32,16 @@
 //   KEEL_POLICY_PLUGIN(Norms)
 //
 // WHAT THE CLASS HAS. `info`; `params`, if it has parameters; the constructor; decide(). It may
-// also have these members. Each becomes a function of the table, and a function without its member
-// is NULL:
+// also have the members below. For each of these members that the class has, the plugin's table of
+// functions gets the function of the same name. For the others, the table has NULL.
 //   void reset();                              the sequence starts again; without reset() the
 //                                              host destroys the object and constructs another
-//   void truncate(int64_t position);           the tokens from `position` on were taken back
-//   std::vector<unsigned char> save() const;   what the object remembers between calls
-//   void load(const unsigned char *, size_t);  reads it again; required with save()
-// With save(), the table also has fork, which uses the copy constructor. A class that remembers
-// only its parameters needs none of these.
+//   void truncate(int64_t position);           the tokens from `position` on were removed
+//   std::vector<unsigned char> save() const;   returns the object's state as bytes
+//   void load(const unsigned char *, size_t);  sets the state from these bytes; required with
+//                                              save()
+// If the class has save(), the table also gets fork, which uses the copy constructor. A class whose
+// objects hold only the parameters needs none of these.
 //
 // DEFAULTS. The constructor gets `needs` with these values and changes only what differs:
 //   granularity   KEEL_KEEP_HEAD_EQUAL: each KV head keeps slots of its own; all heads of a

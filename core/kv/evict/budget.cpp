@@ -89,13 +89,14 @@ int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens
     mib_slots_ = static_cast<int64_t>(std::min(usable * shape_.block_slots, 1e9));
     const bool prefill_only = has_flag(needs_, KEEL_POLICY_PREFILL_ONLY);
     const bool in_prompt = has_flag(needs_, KEEL_POLICY_BLOCKWISE) && config_.at_budget;
-    // The slots that are added before the trigger fires, and within a step.
+    // The number of slots that one step adds, for which room must be left.
     int64_t step = 0;
     if (!prefill_only) step = in_prompt ? std::clamp<int64_t>(mib_slots_ / 8, 1, step_tokens) : 1;
     const int64_t room = mib_slots_ - step;
     int64_t tokens = room;
     if (!prefill_only && config_.at_budget) {
-        // The default slack is an eighth of the remaining slots.
+        // Room for the slots that are added before the trigger fires. The default slack is an
+        // eighth of the budget, so the budget is 8/9 of the room.
         tokens = config_.slack ? room - *config_.slack : room * 8 / 9;
     } else if (!prefill_only && config_.every_n) {
         tokens = room - *config_.every_n;

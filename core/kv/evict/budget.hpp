@@ -11,17 +11,17 @@
 
 namespace keel {
 
-// Slots that may stay and the room above them, per head.
+// The budget in slots per head.
 struct BudgetNow {
-    int64_t tokens = 0; // per head after an eviction, on average; protected slots included
-    int64_t slack = 0;  // further slots that may come before the budget trigger fires
+    int64_t tokens = 0; // slots per head after an eviction, on average; protected slots included
+    int64_t slack = 0;  // slots that may be added above this before the trigger `budget` fires
 };
 
-// What an allocator says about the budgets that it gives.
+// Facts about the budgets that an allocator gives.
 struct AllocatorForm {
     bool ragged = false;    // the heads of a layer get different budgets
-    bool uneven = false;    // heads may differ in length: of one layer, or from layer to layer
-    bool by_scores = false; // it weighs the policy's scores
+    bool uneven = false;    // heads may differ in length, in one layer or between layers
+    bool by_scores = false; // the budgets depend on the policy's scores
 };
 
 // Are keys rotated again after an eviction?
@@ -51,15 +51,17 @@ class Budget {
     int64_t fixed() const { return fixed_; }
     // Slots per head that model.context and kv.max_mib leave to one sequence.
     int64_t capacity() const { return capacity_; }
-    // The most slots per head, on average, that one sequence may hold. This is capacity(). It may
-    // be less if the policy acts between the chunks of a prompt (of at most `chunk` tokens) and the
-    // budget is a number.
+    // The most slots per head, on average, that one sequence may hold. This is capacity(), or less
+    // if the policy acts between the chunks of a prompt and the budget is not a ratio. `chunk`: the
+    // most tokens of a chunk.
     int64_t peak(int64_t chunk) const;
-    // Slots per head that fit in a budget in MiB: those that stay, slack or the tokens of every_n,
-    // and the tokens of a step. 0 or less: none fit. 0 if the budget has another unit.
+    // All slots per head that fit in a budget in MiB: the slots that stay after an eviction, the
+    // slots that are added until the next eviction (slack or every_n), and the slots of a step. 0
+    // or less: none fit. 0 if the budget has another unit.
     int64_t mib_slots() const { return mib_slots_; }
-    // For mib_slots(): bytes of one block of each head of all layers, and the fewest blocks a head.
+    // Bytes of one block of each head of all layers.
     uint64_t block_row_bytes() const { return block_row_bytes_; }
+    // The fewest blocks of a head for which a budget in MiB must have room.
     int64_t least_blocks() const { return least_blocks_; }
     // Bytes that a sequence reserves for the policy: the policy's state beside a full cache.
     uint64_t set_aside() const { return set_aside_; }

@@ -96,11 +96,12 @@ class CacheManager {
     // no room. `what` names the slots in the error: "the system prompt".
     void protect_prefix(int64_t tokens, std::string_view what);
     int64_t protected_prefix() const { return tokens_.prefix(); }
-    // Tokens number from..to - 1 since the start stay from now on. They may still be to come. They
-    // count against the budget. A pin ends when a token of it is taken back, and with reset().
-    // Throws Error(usage) if some of them were evicted already, and Error(input) naming the key to
-    // change if that leaves no room. `what` names them in the error: "generation.pin". Under a
-    // policy that keeps all it does nothing.
+    // Pins the tokens `from` to `to` - 1, counted from the start of the sequence: they are not
+    // evicted from now on. They may be tokens that are not in the cache yet. They count against the
+    // budget. A pin ends when one of its tokens is removed (truncate), and with reset(). Throws
+    // Error(usage) if some of the tokens were evicted already. Throws Error(input), with the key to
+    // change, if the budget has no room for them. `what` names the tokens in the error:
+    // "generation.pin". With a policy that keeps all tokens this does nothing.
     void pin(int64_t from, int64_t to, std::string_view what);
     // Removes pins that reach to token number `from` or beyond.
     void unpin(int64_t from) { tokens_.unpin(from); }
@@ -108,10 +109,10 @@ class CacheManager {
 
     // ---- the life of a sequence ----
 
-    // Takes the last n tokens back. Throws Error(usage) if some of them were evicted already, if
-    // they are part of sums that the policy reads (running_scores, query_stats, chunk_scores), or
-    // if layers with a window freed keys that would be in the window again. All tokens can always
-    // be taken back.
+    // Removes the last n tokens. Throws Error(usage) if some of them were evicted already, if they
+    // are part of sums that the policy reads (running_scores, query_stats, chunk_scores), or if
+    // layers with a window freed keys that would be in the window again. Removing all tokens is
+    // always possible.
     void truncate(int64_t n);
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
     // An empty cache; the policy begins again, and the protected prefix is the config's.
@@ -229,7 +230,7 @@ class CacheManager {
     SequenceForward *forward_ = nullptr;
     SequenceStamp stamp_;
     int64_t seen_ = 0;       // tokens since the start
-    int64_t tail_ = 0;       // newest tokens that are in all heads: may be taken back
+    int64_t tail_ = 0;       // number of the newest tokens that all heads have; they can be removed
     uint64_t set_aside_ = 0; // bytes that are reserved for the policy
     EvictionTotals totals_;
     Peaks peaks_;

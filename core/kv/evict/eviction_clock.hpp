@@ -39,7 +39,7 @@ class EvictionClock {
     // by memory pressure. Not for a policy that keeps all.
     BudgetNow budget(int64_t seen) const;
 
-    // n tokens were appended; negative: taken back.
+    // n tokens were appended. If n is negative, -n tokens were removed.
     void count(int64_t n);
     // The eviction that makes room for n tokens that do not fit, if the policy may act now.
     std::optional<Firing> before_append(StepKind kind, int64_t n, int64_t seen) const;

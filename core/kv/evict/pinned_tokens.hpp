@@ -41,8 +41,8 @@ class PinnedTokens {
     void mark(size_t row, int64_t length, uint8_t *mask) const;
     // A head was compacted to the slots of `keep`, which rise.
     void record_compact(size_t row, std::span<const int32_t> keep);
-    // Tokens from number `seen` on were taken back. Removes spans that reach beyond it, except for
-    // those that every sequence has.
+    // The tokens from number `seen` on were removed. Removes the spans that reach beyond `seen`,
+    // except for the spans that every sequence has.
     void truncate(int64_t seen);
     // The sequence begins again. Only the spans that every sequence has stay; their tokens are to
     // come.

@@ -18,7 +18,8 @@ struct PressureConfig {
     std::optional<uint64_t> low;
     // Available bytes below which the last level is taken at once; nullopt: a quarter of `low`.
     std::optional<uint64_t> critical;
-    // Percent of the time that tasks wait for memory (PSI); nullopt: not read.
+    // Threshold, in percent: memory is short if tasks waited for memory in at least this share of
+    // the last 10 s (PSI). nullopt: waiting is not considered.
     std::optional<double> stalled;
     std::vector<double> levels;                     // shares of the budget, falling
     int64_t cooldown = defaults::pressure_cooldown; // least number of tokens between two levels
@@ -32,8 +33,9 @@ struct PressureState {
     uint64_t available = 0; // bytes
     uint64_t low = 0;       // the threshold for `available`
     std::string limited_by; // "system memory", or a control group
+    // Measured percent of the last 10 s in which tasks waited for memory; nullopt: unknown.
     std::optional<double> stalled;
-    std::string why; // in words
+    std::string why; // the reason, as text for messages
 };
 
 // Watches the system's memory and says how much of its budget a cache may use. Each time memory is

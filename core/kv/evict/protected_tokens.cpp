@@ -40,7 +40,10 @@ std::vector<int32_t> ProtectedTokens::first_slots(TokenRun run, const KvCache &c
     for (size_t row = 0; row < cache.rows(); ++row) {
         const int64_t length = cache.row_length(row);
         int64_t slot = length - (seen - run.from);
-        if (!in_tail) { // the position of a key that was never rotated is its token's number
+        // Each head has all tokens of the tail, so their slots are counted from the end. The slot
+        // of an earlier token is found by its position. This works only if no eviction may rotate
+        // keys to new positions (may_move_keys): then a key's position is its token's number.
+        if (!in_tail) {
             const auto positions = cache.row_positions(row);
             const auto at = std::lower_bound(positions.begin(), positions.end(), run.from);
             slot = at - positions.begin();

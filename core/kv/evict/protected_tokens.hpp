@@ -30,9 +30,10 @@ class ProtectedTokens {
     int64_t slots() const { return prefix_ + recent_ + pinned(); }
     void set_prefix(int64_t slots) { prefix_ = slots; }
 
-    // Pins tokens `run.from` to `run.to` - 1, which may still be to come. `seen`: tokens so far;
-    // `tail`: the newest tokens that all heads have. Throws Error(usage) if some were evicted, and
-    // Error(input) with the key to change if the budget has no room; `what` names the pins.
+    // Pins the tokens run.from to run.to - 1. They may be tokens that are not in the cache yet.
+    // `seen`: number of tokens so far. `tail`: number of the newest tokens that all heads have.
+    // `what`: a name for the pins in messages. Throws Error(usage) if some of the tokens were
+    // evicted. Throws Error(input), with the key to change, if the budget has no room for them.
     void pin(TokenRun run, const KvCache &cache, int64_t seen, int64_t tail, std::string_view what);
     // Removes pins that reach to token number `from` or beyond.
     void unpin(int64_t from) { pins_.truncate(from); }
@@ -49,17 +50,17 @@ class ProtectedTokens {
     void record_append(const KvCache &cache, int64_t seen, int64_t n, int64_t there = 0);
     // A layer is about to be compacted to the slots of `keep`.
     void record_compact(uint32_t layer, const KeepLists &keep);
-    // The last n tokens were taken back; `seen` are left.
+    // The last n tokens were removed; `seen` tokens are left.
     void truncate(int64_t seen, int64_t n);
     // The sequence begins again.
     void reset();
 
     // Copies the pins of another sequence, whose tokens will be read again here.
     void pin_like(const ProtectedTokens &other) { pins_ = other.pins_.to_come(); }
-    // For a fork under the same setup, and for a sequence that moves to another device.
+    // For a fork with the same setup, and for a sequence that moves to another device.
     void copy_from(const ProtectedTokens &other);
-    // For a fork under another setup: `cache` is the fork's, which holds `seen` tokens; `evicted`:
-    // some of them are gone.
+    // For a fork with another setup. `cache`: the cache of the fork. `seen`: number of tokens so
+    // far. `evicted`: whether some of them were evicted.
     void adopt(const ProtectedTokens &other, const KvCache &cache, int64_t seen, bool evicted);
 
     // Reads a saved prefix and checks it against the config. Does not set it.

@@ -16,7 +16,7 @@ class TokenNumbers {
     void append(int64_t seen, int64_t n);
     // A head keeps only the slots of `keep`, which rise.
     void record_compact(size_t row, std::span<const int32_t> keep);
-    // The last n tokens were taken back.
+    // The last n tokens were removed.
     void truncate(int64_t n);
     void set(size_t row, std::span<const int32_t> numbers) {
         numbers_[row].assign(numbers.begin(), numbers.end());

@@ -59,14 +59,16 @@ class PolicyInputs final : public StepTap {
     void begin_eviction(const KvCache &cache, const Eviction &eviction);
     // How many layers to compute at a time, so that no array takes much memory.
     uint32_t layers_at_a_time() const;
-    // Computes the inputs of `layers` layers from `first` on and reads them. Only keys and query
-    // statistics are read layer by layer, in fill().
+    // Computes the policy's inputs for the layers first to first + layers - 1 on the device, and
+    // copies the inputs to host memory. Keys and query statistics are not copied here: fill()
+    // copies them, one layer at a time.
     void compute(const KvCache &cache, uint32_t first, uint32_t layers);
-    // Points `input` at what compute() made of a layer. Valid until the next call.
+    // Points `input` at the inputs that compute() made for a layer. Valid until the next call.
     void fill(const KvCache &cache, uint32_t layer, keel_policy_input &input);
-    // Tensors that move along with a layer's slots.
+    // Tensors with one entry per slot of this layer. A compaction moves their entries together with
+    // the slots.
     std::vector<Tensor> companions(uint32_t layer) const;
-    // After a compaction.
+    // Call it after each compaction.
     void compacted(const KvCache &cache);
     // An array for the scores of a replay, f32 [layers * kv_heads, slots], all 0. The eviction
     // passes the scores to the policy. `slots`: the most slots that a head has during the replay.
@@ -81,7 +83,7 @@ class PolicyInputs final : public StepTap {
     static uint64_t bytes(const PolicySetup &setup, int64_t context, int64_t held);
 
     // ---- a sequence's life ----
-    // Can the last n of `seen` tokens be taken back?
+    // Can the last n of `seen` tokens be removed again?
     bool can_truncate(int64_t n, int64_t seen) const;
     void truncate(const KvCache &cache, int64_t n,
                   int64_t seen); // `seen`: before; the cache was cut already

@@ -13,8 +13,8 @@ inline bool has_flag(const keel_policy_needs &needs, uint32_t flag) {
     return (needs.flags & flag) != 0;
 }
 
-// The needs of a policy that cannot be computed from the cache when it decides: something has to be
-// collected while steps run.
+// The inputs of a policy that must be collected while steps run. They cannot be computed from the
+// cache when the policy decides.
 struct Collected {
     struct Running { // attention probabilities summed per slot
         keel_reduce queries = KEEL_REDUCE_SUM, group = KEEL_REDUCE_MEAN;
@@ -36,18 +36,18 @@ struct Collected {
 
     static Collected of(const keel_policy_needs &needs);
     bool empty() const { return window == 0 && !running && !stats && !chunks; }
-    // NULL if this has everything that `other` has. If not, the need that is missing or differs:
-    // "running_scores".
+    // NULL if this contains all inputs of `other`. Otherwise the name of an input that this lacks,
+    // or has in another form: "running_scores".
     const char *missing(const Collected &other) const;
-    // Adds the needs of `other`. Returns NULL; or the need that both have in different forms, and
-    // then changes nothing.
+    // Adds the inputs of `other` and returns NULL. If both have an input in different forms,
+    // changes nothing and returns the name of this input.
     const char *merge(const Collected &other);
 };
 
-// Slots of a head that no score chooses: the protected ones, and those that the policy always
-// keeps. The policy keeps one slot less than its least budget: the newest slots as far as its
-// window goes, the others at the front. A slot that is protected and kept by the policy counts
-// once.
+// The number of slots of a head that stay whatever their scores are: the protected slots, and the
+// slots that the policy always keeps. A policy always keeps one slot less than its least budget:
+// the newest slots that are in its window, and the rest at the front. A slot that is protected and
+// also kept by the policy counts once.
 int64_t fixed_slots(const keel_policy_needs &needs, int64_t prefix, int64_t recent, int64_t pinned);
 
 // The needs of the rule of policy `keydiff`, which needs only the cache. Under memory pressure the
@@ -56,12 +56,12 @@ inline constexpr uint64_t key_rule_needs =
     KEEL_NEED_KEY_SUM | KEEL_NEED_KEY_ANCHOR | KEEL_NEED_KEY_NORMS;
 inline constexpr const char *key_rule_name = "keydiff";
 
-// Names as they stand in messages and docs: "window_scores"; "bit 40".
+// The name of a need in messages and docs: "window_scores". "bit 40" for an unknown bit.
 std::string need_name(uint64_t bit);
 
-// Checks what a policy says about itself: bits, flags, and the numbers that its needs come with.
-// `step`: tokens that a prefill step may have; `longest`: slots of a head. Throws Error(input) or
-// Error(plugin) naming policy and need.
+// Checks the needs that a policy returned from create(): bits, flags and numbers. `step`: the most
+// tokens of a prefill step. `longest`: the most slots of a head. Throws Error(input) or
+// Error(plugin) that names the policy and the need.
 void check_policy_needs(const std::string &policy, const keel_policy_needs &needs, int64_t step,
                         int64_t longest);
 

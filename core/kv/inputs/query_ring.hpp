@@ -37,7 +37,7 @@ class QueryRing {
     // held(). Call place_last() before.
     void gather(uint32_t layer, int64_t n, const Tensor &out);
     void place_last(); // queues the copy of the last row to its place
-    // The last n tokens were taken back.
+    // The last n tokens were removed.
     void drop(int64_t n);
     void clear() {
         held_ = end_ = 0;

@@ -42,7 +42,7 @@ class QueryStats {
     // The largest value of bytes() with steps of this many tokens. Needs no allocated memory.
     static uint64_t bytes(const KvShape &shape, int64_t step_tokens);
 
-    // How many of the last tokens can be taken back. `seen`: tokens so far.
+    // How many of the last tokens can be removed again. `seen`: tokens so far.
     int64_t revocable(int64_t seen) const;
     void drop(int64_t n, int64_t seen);
     void clear();

@@ -7,11 +7,13 @@
 
 namespace keel {
 
-// One f32 per slot and KV head of all layers, summed up by the ops of steps; moves along when the
-// cache is compacted. New slots begin at 0. The memory grows with the cache and shrinks on demand.
+// A sum for each slot and KV head of all layers, in f32. Ops of the steps add to it. When the cache
+// is compacted, the sums move together with the slots. The sum of a new slot is 0. The memory grows
+// with the cache; fit() shrinks it.
 class SlotSums {
   public:
-    // KEEL_OP_ZERO and KEEL_OP_COPY, see input_ops.hpp. They outlive the sums.
+    // Ops of the kinds KEEL_OP_ZERO and KEEL_OP_COPY, see input_ops.hpp. They must outlive the
+    // sums.
     struct Ops {
         PlannedOp *clear = nullptr, *read = nullptr, *grow = nullptr;
     };
@@ -20,8 +22,9 @@ class SlotSums {
     // Makes room for the cache's slots and zeroes the new ones. Call it after KvCache::append and
     // before the ops of a step that adds to the sums, and before a compaction.
     void begin(const KvCache &cache);
-    // f32 [kv_heads, slots], for ops and as a companion for KvCache::compact. Valid until begin()
-    // or fit().
+    // The sums of a layer, f32 [kv_heads, slots]. Ops read and write this tensor. KvCache::compact
+    // takes it as a side array: it moves the sums together with the slots. Valid until begin() or
+    // fit().
     const Tensor &layer(uint32_t layer) const { return layers_[layer]; }
     // Call it after a compaction or truncate(): sums after the slots in use must be zeroed before
     // these slots are used again.
@@ -45,8 +48,8 @@ class SlotSums {
     void clear();
 
   private:
-    // Slots of a row for a cache of this length. The number is rounded up at least as far as the
-    // bounds of recorded steps (LastingViews), so these steps fit too.
+    // The number of slots that a row has room for if the cache has this length. It is at least
+    // max_length of recorded steps (LastingViews), which is rounded up.
     static int64_t capacity_for(const KvShape &shape, int64_t length);
     void resize(int64_t slots);
     std::vector<float> read_row(size_t row, int64_t n) const;

@@ -48,10 +48,10 @@ class KvArena {
     }
     void copy_block(uint32_t layer, int32_t from, int32_t to);
 
-    // Seats: places for the books of several caches in the same tensors, for steps of several
-    // sequences. A seat has layers * kv_heads rows of each tensor: block tables i32 [seats * layers
-    // * kv_heads, blocks], lengths i32 [seats * layers * kv_heads], positions i32 [seats * layers *
-    // kv_heads, slots].
+    // In steps of several sequences, the block tables of all caches are in one tensor, and so are
+    // their lengths and their positions. A seat is a cache's share of these tensors: layers *
+    // kv_heads rows of each. Block tables: i32 [seats * layers * kv_heads, blocks]. Lengths: i32
+    // [seats * layers * kv_heads]. Positions: i32 [seats * layers * kv_heads, slots].
     uint32_t seats() const { return static_cast<uint32_t>(seat_taken_.size()); }
     int32_t take_seat(); // -1: none is free
     void leave_seat(int32_t seat) noexcept { seat_taken_[static_cast<size_t>(seat)] = false; }

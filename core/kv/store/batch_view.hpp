@@ -9,15 +9,16 @@
 
 namespace keel {
 
-// Makes the views that keel.batched_decode/1 takes of several caches. The caches share an arena,
-// and their books are on seats of it. Not thread-safe.
+// Makes the views of several caches that keel.batched_decode/1 takes. The caches share an arena,
+// and each has a seat in it (KvArena::seats). Not thread-safe.
 class BatchView {
   public:
     // For caches in this arena, at most `most` in one view.
     BatchView(KvArena &arena, uint32_t most);
 
-    // The view of these caches for each layer; row i of a step belongs to caches[i]. Valid until
-    // the next call. Empty if a cache is in another arena or has no seat. Queues the list of seats.
+    // One view for each layer, for a step whose row i is a token of caches[i]. Valid until the next
+    // call. Empty if a cache is in another arena or has no seat. Queues a write of the seats'
+    // numbers to the device.
     std::span<const keel_batch_kv *const> of(std::span<KvCache *const> caches);
 
   private:

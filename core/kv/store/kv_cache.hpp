@@ -16,15 +16,15 @@ using KeepLists = std::vector<std::vector<int32_t>>;
 
 // The KV cache of one sequence on one device: for each layer and KV head a list of blocks, a
 // length, and the position of the key in each slot. Each block belongs to one head, so a short head
-// takes less memory than a long one. A copy of the block lists, lengths and positions (the "books")
-// is on the host, so they are never read back from the device. Not thread-safe.
+// takes less memory than a long one. The host has a copy of the block lists, lengths and positions,
+// so they are never read back from the device. Not thread-safe.
 //
 // A fork shares the blocks of its parent. Before one of the two writes to a shared block, it takes
 // a block of its own: an append copies the last block if it is not full, and a compaction writes to
 // fresh blocks. Parent and fork may be destroyed in any order.
 //
 // The class has many functions because appends, forks, compaction, saving and moving all change the
-// same books, and none of them may see the books half changed.
+// block lists, lengths and positions, and each change must be complete before the next begins.
 class KvCache {
   public:
     KvCache(Executor &executor, const KvShape &shape, keel_buffer_kind placement);
@@ -70,7 +70,7 @@ class KvCache {
     // Removes the last n tokens from every head. Frees the blocks that become empty.
     void truncate(int64_t n);
     // With KvShape::window: frees the first blocks if queries from position `next` on see none of
-    // their tokens. The last such block stays, so that a few tokens can be taken back. Copies no
+    // their tokens. The last such block stays, so that a few tokens can be removed. Copies no
     // rows. All heads must hold the same positions.
     void hold_window(int64_t next);
     // Position of the first key in the cache; 0 if the cache is empty.
@@ -123,8 +123,8 @@ class KvCache {
     // A cache with the same content that shares the blocks. KvShape::sequences has to allow it.
     std::unique_ptr<KvCache> fork() const;
 
-    // The seat of the cache's books in the arena, see KvArena::seats. -1: the books are in tensors
-    // of their own.
+    // Number of the seat in the arena (KvArena::seats) whose rows hold this cache's block table,
+    // lengths and positions. -1: the cache has no seat, and holds them in tensors of its own.
     int32_t seat() const { return seat_; }
     KvArena &arena() { return *arena_; }
     const KvArena &arena() const { return *arena_; }

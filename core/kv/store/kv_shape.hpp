@@ -45,9 +45,9 @@ struct KvShape {
     std::string cap_text() const;
     uint64_t bytes_of(int64_t slots) const; // bytes of whole blocks for `slots` slots in all heads
 
-    // Memory that the books of one sequence take besides keys and values once it is full: block
-    // tables and positions on the device and on the host, the lists of an eviction, the owners of
-    // the arenas' blocks. Grows with max_slots, not with what is in use.
+    // Bytes that a full sequence takes besides its keys and values: block tables and positions on
+    // the device and on the host, the lists of an eviction, the owners of the arenas' blocks. They
+    // depend on max_slots, not on the number of slots in use.
     uint64_t book_bytes() const;
 
     static constexpr int64_t most_slots = int64_t{1} << 30; // so that slots and positions are int32
@@ -59,7 +59,7 @@ struct KvShape {
 
 // The most slots of a head that a cache with a window holds: the window, the tokens of a step, and
 // two blocks. One block may be partly outside of the window. The other block is kept so that a few
-// tokens can be taken back.
+// tokens can be removed.
 int64_t window_slots(int64_t window, int64_t step_tokens, uint32_t block_slots);
 
 // The layers of an engine that have an attention window, if the engine also has layers without one.

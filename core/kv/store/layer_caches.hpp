@@ -49,15 +49,15 @@ class LayerCaches {
 
     // Frees the blocks with keys that no later query sees. Call it after each step.
     void hold_windows();
-    // Whether the last n tokens can be taken back: the next query must not need keys that were
-    // freed. All tokens can always be taken back.
+    // Whether the last n tokens can be removed: the next query must not need keys that were freed.
+    // Removing all tokens is always possible.
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
 
     // For a policy that makes the model repeat its context. The repeated tokens are appended to the
-    // main cache and taken back later. The window cache could not take them back, because it frees
-    // older keys. So begin_repeat() replaces the window cache by a copy, append_repeated() appends
-    // to the copy, hold_repeated() frees what left the copy's window, and end_repeat() brings the
-    // window cache back.
+    // main cache and removed later. They cannot be removed from the window cache, because the
+    // window cache frees older keys when tokens are appended. So begin_repeat() replaces the window
+    // cache by a copy, append_repeated() appends to the copy, hold_repeated() frees what left the
+    // copy's window, and end_repeat() brings the window cache back.
     void begin_repeat();
     void append_repeated(std::span<const int32_t> positions);
     void hold_repeated(int64_t next);

@@ -27,7 +27,9 @@ constexpr std::uint64_t max_merges = 8'000'000;
 
 std::vector<std::string_view> read_tokens(const GgufFile &file) {
     auto tokens = file.texts(tokens_key, max_tokens);
-    if (!tokens) file.fail(tokens_key, "is missing; the file holds no vocabulary");
+    if (!tokens)
+        file.fail(tokens_key, "is missing, so the file has no vocabulary; convert the model again "
+                              "with its tokenizer");
     if (tokens->empty()) file.fail(tokens_key, "the vocabulary is empty");
     return std::move(*tokens);
 }
@@ -92,16 +94,16 @@ TextFrame read_frame(const GgufFile &file, const Marks &marks, bool add_bos) {
     if (file.boolean("tokenizer.ggml.add_bos_token").value_or(add_bos)) {
         if (!marks.bos)
             file.fail("tokenizer.ggml.bos_token_id",
-                      "is missing, and a text shall begin with that token; "
-                      "have the file made anew with that key, or with "
+                      "is missing, but each text has to begin with the token that it names; "
+                      "convert the model again with this key, or with "
                       "tokenizer.ggml.add_bos_token = false");
         frame.prefix.push_back(*marks.bos);
     }
     if (file.boolean("tokenizer.ggml.add_eos_token").value_or(false)) {
         if (!marks.eos)
             file.fail("tokenizer.ggml.eos_token_id",
-                      "is missing, and a text shall end with that token; have "
-                      "the file made anew with that key, or with "
+                      "is missing, but each text has to end with the token that it names; "
+                      "convert the model again with this key, or with "
                       "tokenizer.ggml.add_eos_token = false");
         frame.suffix.push_back(*marks.eos);
     }
@@ -143,9 +145,11 @@ class ByteLevelReader {
         const auto name = file_->text("tokenizer.ggml.pre").value_or("default");
         const auto pre = find_gguf_pre_tokenizer(name);
         if (!pre)
-            file_->fail("tokenizer.ggml.pre",
-                        fmt::format("the way to cut words {} is not known; Keel knows {}",
-                                    quote_text(name), gguf_pre_tokenizer_names()));
+            file_->fail(
+                "tokenizer.ggml.pre",
+                fmt::format(
+                    "the way {} to split text into words is not supported; Keel supports {}",
+                    quote_text(name), gguf_pre_tokenizer_names()));
         Marks marks = read_marks(*file_, tokens_, types_);
         TextFrame frame = read_frame(*file_, marks, pre->add_bos && marks.bos);
         ByteLevelBpe::Parts parts;
@@ -184,10 +188,13 @@ class ByteLevelReader {
                 bpe.set_byte(byte, it->second);
         }
         if (bpe.missing_bytes() == 256)
-            file_->fail(tokens_key,
-                        "no single byte is in the vocabulary: this is not byte-level BPE");
+            file_->fail(tokens_key, "expected tokens for single bytes, found none: this is not "
+                                    "byte-level BPE, as "
+                                    "tokenizer.ggml.model = gpt2 says");
         const auto merges = file_->texts(merges_key, max_merges);
-        if (!merges) file_->fail(merges_key, "is missing; byte-level BPE needs its merges");
+        if (!merges)
+            file_->fail(merges_key,
+                        "is missing, but byte-level BPE needs merges; convert the model again");
         bpe.merges().reserve(merges->size());
         std::string joined;
         for (std::size_t i = 0; i < merges->size(); ++i) {
@@ -254,7 +261,9 @@ class ByteLevelReader {
 std::unique_ptr<Tokenizer> parse_gguf_tokenizer(const GgufFile &file) {
     constexpr const char *key = "tokenizer.ggml.model";
     const auto kind = file.text(key);
-    if (!kind) file.fail(key, "is missing; the file holds no tokenizer");
+    if (!kind)
+        file.fail(key, "is missing, so the file has no tokenizer; convert the model again "
+                       "with its tokenizer");
     if (*kind == "llama") return parse_spm(file);
     if (*kind == "gpt2") return ByteLevelReader(file).read();
     file.fail(key, fmt::format("the kind {} is not supported; Keel reads gpt2 (byte-level BPE) and "

@@ -50,8 +50,8 @@ PieceTable read_pieces(const JsonNode &root, const TokenizerVocab &vocab,
 std::vector<JsonNode> read_steps(const JsonNode &component, const char *list_key);
 // Reads NFC, NFKC, Prepend, Replace of plain text, and Sequences of these.
 TextNormalizer read_normalizer(const JsonNode &root);
-// Reads a Split or Digits step. `known` lists the other steps that are allowed there, for the
-// message.
+// Reads a step of the pre-tokenizer, which must be a Split or Digits step. `known`: the other kinds
+// of steps that this place of the file allows; the error message for an unknown step names them.
 void read_split_step(const JsonNode &node, std::string_view known, PreTokenizer &out);
 
 // The tokens that the post-processor adds before and after a text.

@@ -55,8 +55,9 @@ uint16_t *values_of(const AttentionJob &job, const AttentionScratch &w, int64_t 
     return w.v16 + tile * kTileSlots * padded(job.kv.v.dim);
 }
 
-// Slots that are loaded of a tile. This may be more than the task needs, so that the result does
-// not depend on how the work is cut into tasks.
+// The number of slots of a tile that are loaded. `first`: the first slot of the tile. The number
+// may be larger than the task needs, so that the result does not depend on how the work is cut into
+// tasks.
 int64_t loaded(const AttentionJob &job, int64_t head, int64_t first) {
     const int64_t left = job.kv.length(head) - first;
     return left < kTileSlots ? left : kTileSlots;

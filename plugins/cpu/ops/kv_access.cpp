@@ -92,9 +92,11 @@ keel_status check_batch_kv(keel_ctx *ctx, const keel_batch_kv *kv, int64_t n,
     const bool ranks =
         kv->block_table->rank == 3 && kv->lengths->rank == 2 && kv->positions->rank == 3;
     if (!ranks || !is_i32(kv->seats) || kv->seats->rank != 1 || kv->seats->shape[0] < n)
-        return fail(ctx->host, KEEL_E_INVALID_ARG,
-                    "%s: books that are not by seat and head, or seats that are not i32 [%lld]", op,
-                    static_cast<long long>(n));
+        return fail(
+            ctx->host, KEEL_E_INVALID_ARG,
+            "%s: expected block_table of rank 3, lengths of rank 2, positions of rank 3 and "
+            "seats i32 [%lld]",
+            op, static_cast<long long>(n));
     return KEEL_OK;
 }
 

@@ -64,7 +64,8 @@ Pieces pieces_of(const Memory &packed, int64_t group_bytes, int64_t groups) {
 // Checks a description: types, shapes, and that sources are inside their mappings. Fills `type`.
 keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType &type) {
     const keel_host *host = ctx->host;
-    if (desc->n_sources == 0) return fail(host, KEEL_E_INVALID_ARG, "a weight without sources");
+    if (desc->n_sources == 0)
+        return fail(host, KEEL_E_INVALID_ARG, "weight: expected at least one source, found none");
     if (desc->join > KEEL_JOIN_INTERLEAVE)
         return fail(host, KEEL_E_UNSUPPORTED, "weight: unknown join %u", desc->join);
     const keel_weight_source *first = desc->sources[0];
@@ -76,14 +77,16 @@ keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType
         const keel_weight_source *s = desc->sources[i];
         if (s->dtype != first->dtype || s->cols != first->cols || s->rows < 0 || s->cols < 0)
             return fail(host, KEEL_E_INVALID_ARG,
-                        "weight: source %u is %s [%lld, %lld], source 0 %s [%lld, %lld]", i,
-                        keel_dtype_name(s->dtype), (long long)s->rows, (long long)s->cols,
+                        "weight: sources must have one dtype and one number of columns; "
+                        "source %u is %s [%lld, %lld], source 0 is %s [%lld, %lld]",
+                        i, keel_dtype_name(s->dtype), (long long)s->rows, (long long)s->cols,
                         keel_dtype_name(first->dtype), (long long)first->rows,
                         (long long)first->cols);
         if (desc->join == KEEL_JOIN_INTERLEAVE && s->rows != first->rows)
             return fail(host, KEEL_E_INVALID_ARG,
-                        "weight: interleaved sources have %lld and %lld rows",
-                        (long long)first->rows, (long long)s->rows);
+                        "weight: interleaved sources must have equal numbers of rows; "
+                        "source 0 has %lld, source %u has %lld",
+                        (long long)first->rows, i, (long long)s->rows);
         if (s->cols % keel_dtype_block(s->dtype) != 0)
             return fail(host, KEEL_E_INVALID_ARG,
                         "weight: %lld columns are no multiple of %s's block of %u",

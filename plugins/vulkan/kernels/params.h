@@ -1,7 +1,15 @@
 // Parameters of the kernels. C++ and GLSL both include this file and lay out its structs in the
 // same way: 64-bit members come first, and there are no vectors. Params of up to 128 bytes are push
-// constants. Larger ones are stored in memory. An address is that of a buffer's first byte. An
-// "offset" or stride counts units of the element (4 bytes for f32 and i32) from there, modulo 2^32.
+// constants. Larger ones are stored in memory.
+//
+// Most tensors are given by three kinds of numbers:
+// - An address (uint64_t): the address of byte 0 of the tensor's buffer. 0: no tensor.
+// - An offset: the place of the tensor's element 0 in the buffer. It counts units.
+// - Strides: the distance of two neighbours in a dimension. They count units, modulo 2^32.
+// A unit is 4 bytes for f32, i32 and u32, 2 bytes for f16, bf16 and blocks, and 1 byte for types of
+// 8 bits. Kernels that only copy bytes may use smaller units (MoveParams).
+// Tensors without an offset are given by the address of their element 0. Comments in the structs
+// name the strides that count bytes.
 #ifndef KEEL_VULKAN_PARAMS_H
 #define KEEL_VULKAN_PARAMS_H
 
@@ -18,23 +26,22 @@ struct Tensor {
     uint n, offset;
 };
 
-// Rows that are addressed by one or two numbers.
+// Rows with one or two indices. Row (i, j) begins at unit offset + i * outer + j * inner.
 struct Rows {
-    uint outer, inner, offset; // strides of the two outer dimensions
+    uint outer, inner, offset;
 };
 
-// x[m, k] * w[n, k]^T. Rows of w are w_stride bytes apart. With the split layout, the scales of a
-// row are scales_stride bytes apart.
+// x[m, k] * w[n, k]^T. `scales` and scales_stride are used only with the split layout.
 struct LinearParams {
     uint64_t x, w, scales, bias, to;                        // addresses of element 0
-    uint64_t x_stride, w_stride, scales_stride, out_stride; // in bytes
+    uint64_t x_stride, w_stride, scales_stride, out_stride; // bytes from one row to the next
     uint m, n, k;
     uint accumulate;
 };
 
 struct EmbedParams {
-    uint64_t ids, w, scales, to;
-    uint64_t w_stride, scales_stride, out_stride;
+    uint64_t ids, w, scales, to;                  // addresses of element 0
+    uint64_t w_stride, scales_stride, out_stride; // bytes from one row to the next
     uint m, rows, cols;
     float factor;
 };
@@ -110,7 +117,7 @@ struct RopeParams {
 struct AppendParams {
     Kv kv;
     Rope rope;
-    // 0: tensor is absent
+    // 0: tensor is absent. q_norm, k_norm: addresses of element 0.
     uint64_t q, k, v, positions, q_norm, k_norm, q_out, q_unrotated, k_unrotated;
     Rows q_at, k_at, v_at, q_out_at, q_unrotated_at, k_unrotated_at;
     Positions positions_at;
@@ -124,7 +131,7 @@ struct GatherParams {
     uint64_t index, count, side; // side 0: move the cache itself
     uint index_stride, index_offset, count_offset;
     uint side_stride, side_offset, side_slots;
-    uint in_place; // source and target may share memory, so slots are moved in order
+    uint in_place; // 1: source and target may share memory, so slots are moved in order
     uint most;     // length of an index list
 };
 
@@ -159,7 +166,7 @@ struct AttentionParams {
 struct KeysParams {
     Kv kv;
     Rope rope;
-    uint64_t to, projection, norms; // projection 0: none. norms: for key_sum, 0: none
+    uint64_t to, projection, norms; // projection 0: none. norms: only for key_sum; 0: none
     Rows out_at;                    // indexed by head and slot, or by head
     uint projection_stride, projection_offset;
     uint r;

@@ -70,8 +70,9 @@ KEEL_SIMD void multiply_tiles(const Rows &rows, int64_t tiles, const uint16_t *w
         });
 }
 
-// Writes a square of complete sums to out. `added`: sums of the last depth. `waiting`: sums of the
-// depths before, or NULL.
+// Writes a square of complete sums to out. A sum is computed in parts, one for each depth (range of
+// `depth` columns). `added`: the parts of the last depth. `waiting`: the sums of the parts of all
+// earlier depths, or NULL if there are none.
 static void write_out(const MatmulTask &t, const Rows &rows, int64_t n, int64_t columns,
                       const float *waiting, const float *added) {
     for (int64_t r = 0; r < rows.count; ++r)
@@ -90,8 +91,8 @@ static void write_out(const MatmulTask &t, const Rows &rows, int64_t n, int64_t 
         }
 }
 
-// Sums are stored from the tiles first, and then added to the waiting sums. So the tiles can begin
-// with zeros without waiting for memory.
+// The sums in the tiles are stored to memory first, and then added to the sums of earlier depths.
+// So the tiles can begin with zeros and need not be loaded from memory.
 template <int M, int N>
 static void multiply(const MatmulTask &t, const Depth &d, const Rows &rows, int64_t square_index,
                      int64_t lines) {

@@ -158,8 +158,9 @@ KEEL_SIMD uint16x8_t join_high(uint16x8_t a, uint16x8_t b) {
     return vreinterpretq_u16_u64(vzip2q_u64(vreinterpretq_u64_u16(a), vreinterpretq_u64_u16(b)));
 }
 
-// Packs rows n..n+7, columns k0..k0+k-1, to packed[k / 8][half of the eight][pair of rows][2][4].
-// Rows beyond `count` repeat the first row.
+// Packs rows n to n + 7, columns k0 to k0 + k - 1. For each eight columns `packed` gets 64 numbers:
+// first columns 0 to 3 of each pair of rows, then columns 4 to 7 of each pair. In a pair, the four
+// numbers of its first row precede those of its second row. Rows from n + count on repeat row n.
 template <WeightType T>
 static void pack_bf16(const WeightView &w, int64_t n, int64_t count, int64_t k0, int64_t k,
                       uint16_t *packed) {

@@ -15,7 +15,7 @@
  *     table->qkv_prepare(ctx, &qkv_args, &caches);              // m = 2, args.kv is NULL
  *     table->attention(ctx, &attention_args, &caches);
  *
- * Everything here exists since the draft. Thread tags are those of abi.h. */
+ * Everything here exists since the draft. The tag [ctx] is explained in abi.h, THREAD TAGS. */
 #ifndef KEEL_EXT_BATCHED_DECODE_H
 #define KEEL_EXT_BATCHED_DECODE_H
 

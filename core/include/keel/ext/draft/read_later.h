@@ -19,7 +19,7 @@
  *     int32_t id;
  *     table->finish(ctx, number, &id);                  // waits for step 0, not for step 1
  *
- * Everything here exists since the draft. Thread tags are those of abi.h. */
+ * Everything here exists since the draft. The tag [ctx] is explained in abi.h, THREAD TAGS. */
 #ifndef KEEL_EXT_READ_LATER_H
 #define KEEL_EXT_READ_LATER_H
 

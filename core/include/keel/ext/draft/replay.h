@@ -33,7 +33,7 @@
  *     }
  *     table->destroy(ctx, step);
  *
- * Everything here exists since the draft. Thread tags are those of abi.h. */
+ * Everything here exists since the draft. The tag [ctx] is explained in abi.h, THREAD TAGS. */
 #ifndef KEEL_EXT_REPLAY_H
 #define KEEL_EXT_REPLAY_H
 

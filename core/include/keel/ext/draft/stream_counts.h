@@ -13,7 +13,7 @@
  *     keel_stream_counts counts = {KEEL_HEADER(keel_stream_counts)};
  *     if (table->read(ctx, &counts) == KEEL_OK) show(counts.submits, counts.waits);
  *
- * Everything here exists since the draft. Thread tags are those of abi.h. */
+ * Everything here exists since the draft. The tag [ctx] is explained in abi.h, THREAD TAGS. */
 #ifndef KEEL_EXT_STREAM_COUNTS_H
 #define KEEL_EXT_STREAM_COUNTS_H
 

@@ -14,7 +14,7 @@
  *     table->read(ctx, number, begin, end, 64, &n);   // op number[i] ran from begin[i] to end[i]
  *     table->enable(ctx, 0);
  *
- * Everything here exists since the draft. Thread tags are those of abi.h. */
+ * Everything here exists since the draft. The tag [ctx] is explained in abi.h, THREAD TAGS. */
 #ifndef KEEL_EXT_TIMESTAMPS_H
 #define KEEL_EXT_TIMESTAMPS_H
 
