@@ -26,6 +26,10 @@ class BootstrapTInference : public Inference {
     std::vector<double> t_; // of the resamples, rising
 };
 
+// The fewest resamples with which intervals of that confidence have ends, each of `contrasts` at
+// its share of 1 - confidence.
+uint64_t resamples_needed(double confidence, uint64_t contrasts);
+
 // Both of two inferences: a value is excluded if both exclude it, so intervals reach to the farther
 // ends.
 class JoinedInference : public Inference {

@@ -2,6 +2,8 @@
 
 #include "eval/stats/interval.hpp"
 
+#include <optional>
+
 namespace keel {
 
 // What a sample says about a true effect: one-sided p-values of every value, and the intervals that
@@ -19,6 +21,8 @@ class Inference {
     virtual Interval at_tail(double tail) const = 0;
 
     Interval interval(double confidence) const { return at_tail(0.5 * (1 - confidence)); }
+    // Nothing if an end is infinite.
+    std::optional<Interval> finite_interval(double confidence) const;
 
     // Two-sided p-values, for tests at 1 - confidence. Each side is tested at half of it.
     // Of "the effect is from low to high": small if it is outside.
