@@ -18,6 +18,9 @@ using AbMargins = std::map<std::string, double>;
 // is compared as a ratio: kld, perplexities, speeds, bytes).
 const char *ab_margin_unit(const AbMetric &metric);
 
+// Is it a margin of the metric: at least 0, and less than 1 for shares and ratios?
+bool is_ab_margin(double margin, const AbMetric &metric);
+
 // "5 points", "0.02 nats", "10%": the unit has to be the metric's. Nothing for anything else, and
 // for 100 points or % and more.
 std::optional<double> parse_ab_margin(std::string_view text, const AbMetric &metric);
