@@ -25,7 +25,7 @@ class AbPlan {
     // Is it in the list as b against a?
     bool is_reversed(const std::string &a, const std::string &b) const;
     // Adds a note for each listed contrast that is not among `contrasts`, and one if the primary
-    // metric has sizes in place of tests.
+    // metric has sizes alone, and no tests.
     void note_missing(const std::vector<AbContrast> &contrasts,
                       std::vector<std::string> &notes) const;
 
