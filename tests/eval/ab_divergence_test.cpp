@@ -65,6 +65,12 @@ TEST_CASE("divergence from the reference is a size with an interval, never a tes
     };
     CHECK(noted("no results for continuation f1"));
     CHECK(noted("continuation/kld against the reference is a size, not a test"));
+    // A primary that is a whole task has tests of nll beside these sizes.
+    AbHeader whole = header;
+    whole.statistics.primary = "continuation";
+    const auto of_task = load_ab(folder, whole, records);
+    for (const std::string &note : of_task->summary.notes)
+        CHECK_FALSE(contains(note, "is a size, not a test"));
     // Two arms are compared by the ratio of their geometric means.
     header.contrasts = {{"snapkv", "window", ""}};
     const auto pairs = load_ab(folder, header, records);
