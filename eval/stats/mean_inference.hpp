@@ -35,11 +35,11 @@ std::shared_ptr<const Inference> mean_of_documents(const ClusterSums &clusters, 
 // "t, bootstrap t", or "t": what mean_of_documents() is for so many clusters.
 const char *mean_method(size_t clusters);
 
-// The mean of differences of shares, each from -1 to 1. Two clusters are added, one that differs
-// by `step` to either side, then Student's t. Without them, a sample in which few clusters differ
-// knows nothing of the ones that it has not seen. (With differences of -1, 0 and 1, and normal
-// quantiles, this is the adjusted Wald interval of Bonett and Price, 2012.) `step` above 0; NULL
-// for no clusters.
-std::shared_ptr<const Inference> share_difference(const ClusterSums &clusters, double step);
+// The mean of differences of shares, each from -1 to 1, by the score test of paired rates. What
+// documents gain and lose counts in steps: the step is the sum of the squares of their differences
+// over the sum of their sizes, with one document more that differs wholly. So the test has the
+// variance of the documents at every difference that it tests, also if few of many documents were
+// seen to differ. With one item a document it is the test of paired rates. NULL for no clusters.
+std::shared_ptr<const Inference> share_difference(const ClusterSums &clusters);
 
 } // namespace keel

@@ -66,8 +66,8 @@ void find_inference(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums
         c.inference = std::make_shared<PairedRateInference>(count_pairs(pairs));
         c.method = "score (McNemar, Tango)";
     } else if (c.bounded) {
-        c.inference = share_difference(sums, ab_step_of_unseen(c));
-        c.method = "t, shares";
+        c.inference = share_difference(sums);
+        c.method = "score, shares";
     } else {
         c.enough =
             sums.size() >= fewest_documents(c.ratio ? MeanScale::logarithms : MeanScale::plain);
@@ -112,8 +112,7 @@ std::optional<Interval> interval_of_effect(const AbContrast &c, double confidenc
     if (!found) return std::nullopt;
     Interval out{ab_effect_of(found->low, c.ratio), ab_effect_of(found->high, c.ratio)};
     if (c.bounded) out = {std::max(out.low, -1.0), std::min(out.high, 1.0)};
-    // The two documents that share_difference() adds may draw a small sample's interval past its
-    // mean.
+    // Of ratios and shares the ends are rounded; the effect is inside.
     return Interval{std::min(out.low, c.effect), std::max(out.high, c.effect)};
 }
 

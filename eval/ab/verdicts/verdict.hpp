@@ -84,7 +84,7 @@ struct AbContrast {
     bool enough = true; // documents for a verdict: the method's intervals hold for so few
     std::optional<Interval> interval_alone; // of this contrast by itself
     std::string
-        method; // of interval and p: "score (McNemar, Tango)", "t, shares", "t", "trimmed t"
+        method; // of interval and p: "score (McNemar, Tango)", "score, shares", "t", "trimmed t"
     // Planned contrasts: the method's p-values and intervals, of the effect's logarithm for a
     // ratio.
     std::shared_ptr<const Inference> inference;
