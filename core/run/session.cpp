@@ -31,7 +31,8 @@ Session::Session(Pipeline &pipeline, PolicySetup &plan, const KvArenas *arenas)
 }
 
 Session::Session(Session &parent, std::vector<Stage> stages)
-    : sequence_(parent.pipeline()), ahead_(sequence_), mover_(sequence_, runner_, ahead_) {
+    : sequence_(parent.pipeline()), ahead_(sequence_), mover_(sequence_, runner_, ahead_),
+      is_behind_prompt_(parent.is_behind_prompt_) {
     sequence_.text.copy(parent.sequence_.text);
     sequence_.results.copy_logits(parent.sequence_.results);
     sequence_.cache.assign(std::move(stages));
@@ -78,7 +79,7 @@ bool Session::prefill(std::span<const int32_t> ids, bool is_prompt_end, uint32_t
 }
 
 bool Session::take_in(std::span<const int32_t> ids, uint32_t rows, const Progress &progress) {
-    is_behind_prompt_ = true;
+    if (!ids.empty()) is_behind_prompt_ = true;
     return prefill_as(StepKind::prefill_chunk, ids, rows, progress);
 }
 

@@ -65,6 +65,11 @@ Interval BootstrapTInference::at_tail(double tail) const {
     return {mean_ - t_[t_.size() - rank] * error_, mean_ - t_[rank - 1] * error_};
 }
 
+uint64_t resamples_needed(double confidence, uint64_t contrasts) {
+    // One more than needed: the product is rounded.
+    return static_cast<uint64_t>(2 * static_cast<double>(contrasts) / (1 - confidence)) + 1;
+}
+
 double JoinedInference::above(double value) const {
     return std::max(first_->above(value), second_->above(value));
 }

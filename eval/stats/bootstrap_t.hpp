@@ -27,6 +27,10 @@ class BootstrapTInference : public Inference {
     std::vector<double> t_; // of the resamples, in rising order
 };
 
+// The fewest resamples with which intervals of that confidence have ends, each of `contrasts` at
+// its share of 1 - confidence.
+uint64_t resamples_needed(double confidence, uint64_t contrasts);
+
 // Joins two inferences: a value is excluded if both exclude it. So its intervals reach to the
 // farther ends.
 class JoinedInference : public Inference {

@@ -7,6 +7,12 @@
 
 namespace keel {
 
+std::optional<Interval> Inference::finite_interval(double confidence) const {
+    const Interval found = interval(confidence);
+    if (!std::isfinite(found.low) || !std::isfinite(found.high)) return std::nullopt;
+    return found;
+}
+
 double Inference::p_outside(double low, double high) const {
     return std::min(1.0, 2 * std::min(above(high), below(low)));
 }

@@ -2,6 +2,8 @@
 
 #include "eval/stats/interval.hpp"
 
+#include <optional>
+
 namespace keel {
 
 // The conclusions from a sample about a true effect: one-sided p-values for every value, and the
@@ -20,6 +22,8 @@ class Inference {
     virtual Interval at_tail(double tail) const = 0;
 
     Interval interval(double confidence) const { return at_tail(0.5 * (1 - confidence)); }
+    // Nothing if an end is infinite.
+    std::optional<Interval> finite_interval(double confidence) const;
 
     // Two-sided p-values, to be compared with 1 - confidence. Each side is tested at half of this
     // level.

@@ -1,8 +1,10 @@
 #include "eval/stats/mean_inference.hpp"
 
 #include "eval/stats/bootstrap_t.hpp"
+#include "eval/stats/paired_rates.hpp"
 
 #include <cmath>
+#include <numeric>
 
 namespace keel {
 
@@ -28,17 +30,17 @@ const char *mean_method(size_t clusters) {
     return clusters > most_resampled_documents ? "t" : "t, bootstrap t";
 }
 
-std::shared_ptr<const Inference> share_difference(const ClusterSums &clusters, double step) {
+std::shared_ptr<const Inference> share_difference(const ClusterSums &clusters) {
     if (clusters.size() == 0) return nullptr;
-    const auto n = static_cast<double>(clusters.size()) + 2;
-    double sum = 0, squares = 2 * step * step;
-    for (const double v : clusters.linearized()) {
-        sum += v;
-        squares += v * v;
+    const auto n = static_cast<double>(clusters.size());
+    const double weight = n / std::accumulate(clusters.counts.begin(), clusters.counts.end(), 0.0);
+    double gain = 0, loss = 0, squares = 1;
+    for (const double sum : clusters.sums) {
+        const double part = sum * weight;
+        (part > 0 ? gain : loss) += std::abs(part);
+        squares += part * part;
     }
-    const double centre = sum / n;
-    return std::make_shared<StudentInference>(
-        centre, std::sqrt((squares / n - centre * centre) / n), n - 1);
+    return PairedRateInference::of_shares(gain, loss, n, squares / (gain + loss + 1));
 }
 
 } // namespace keel

@@ -36,11 +36,11 @@ std::shared_ptr<const Inference> mean_of_documents(const ClusterSums &clusters, 
 // The method of mean_of_documents() for `clusters` clusters: "t, bootstrap t" or "t".
 const char *mean_method(size_t clusters);
 
-// The mean of differences of shares, each from -1 to 1. Two clusters are added, one that differs by
-// +`step` and one by -`step`. Then Student's t is used. Without these clusters, a sample in which
-// few clusters differ would give too narrow intervals. (For differences of -1, 0 and 1, and with
-// normal quantiles, this is the adjusted Wald interval of Bonett and Price, 2012.) `step` is above
-// 0. NULL for no clusters.
-std::shared_ptr<const Inference> share_difference(const ClusterSums &clusters, double step);
+// The mean of differences of shares, each from -1 to 1, by the score test of paired rates. What
+// documents gain and lose counts in steps: the step is the sum of the squares of their differences
+// over the sum of their sizes, with one document more that differs wholly. So the test has the
+// variance of the documents at every difference that it tests, also if few of many documents were
+// seen to differ. With one item a document it is the test of paired rates. NULL for no clusters.
+std::shared_ptr<const Inference> share_difference(const ClusterSums &clusters);
 
 } // namespace keel

@@ -11,7 +11,19 @@ PairedRateInference::PairedRateInference(const PairedCounts &c)
     : first_only_(static_cast<double>(c.first_only)),
       second_only_(static_cast<double>(c.second_only)), total_(static_cast<double>(c.total())) {}
 
-double PairedRateInference::score(double d) const {
+std::shared_ptr<const PairedRateInference>
+PairedRateInference::of_shares(double gain, double loss, double documents, double step) {
+    auto out = std::make_shared<PairedRateInference>(PairedCounts{});
+    out->first_only_ = gain / step;
+    out->second_only_ = loss / step;
+    out->total_ = documents;
+    out->step_ = step;
+    return out;
+}
+
+double PairedRateInference::score(double difference) const {
+    const double d = difference / step_;
+    if (std::abs(d) > 1) return std::copysign(HUGE_VAL, -d); // more than all documents
     const double n = total_, b = first_only_, c = second_only_;
     // The maximum-likelihood rate of "second only", if the difference is d.
     const double linear = (2 * n - b + c) * d - b - c;
@@ -28,7 +40,8 @@ double PairedRateInference::above(double value) const { return normal_cdf(-score
 double PairedRateInference::below(double value) const { return normal_cdf(score(value)); }
 
 Interval PairedRateInference::at_tail(double tail) const {
-    const double effect = (first_only_ - second_only_) / total_, reach = -normal_quantile(tail);
+    const double effect = step_ * (first_only_ - second_only_) / total_,
+                 reach = -normal_quantile(tail);
     // Bisects between a difference inside the interval and one that may be outside.
     const auto end = [&](double far) {
         double inside = effect, outside = far;
@@ -40,7 +53,7 @@ Interval PairedRateInference::at_tail(double tail) const {
         }
         return inside;
     };
-    return {end(-1), end(1)};
+    return {end(-step_), end(step_)};
 }
 
 } // namespace keel

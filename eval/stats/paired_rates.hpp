@@ -3,6 +3,7 @@
 #include "eval/stats/inference.hpp"
 
 #include <cstdint>
+#include <memory>
 
 namespace keel {
 
@@ -18,6 +19,10 @@ struct PairedCounts {
 class PairedRateInference : public Inference {
   public:
     explicit PairedRateInference(const PairedCounts &counts); // needs at least one pair
+    // Shares: documents differ by parts, `gain` and `loss` in sum, of `documents`. A part of `step`
+    // counts as a pair that differs.
+    static std::shared_ptr<const PairedRateInference> of_shares(double gain, double loss,
+                                                                double documents, double step);
     double above(double value) const override;
     double below(double value) const override;
     Interval at_tail(double tail) const override;
@@ -26,6 +31,7 @@ class PairedRateInference : public Inference {
     // Nearly normal if `difference` is true; it falls as `difference` rises.
     double score(double difference) const;
     double first_only_, second_only_, total_;
+    double step_ = 1;
 };
 
 } // namespace keel

@@ -180,3 +180,57 @@ TEST_CASE("merged results take the place of their own experiment's alone") {
                    }),
                    "policy snapkv (snapkv.so)"));
 }
+
+TEST_CASE("a loss is seen among hundreds of contrasts, whatever the resamples of the first run") {
+    const test::TempFolder folder;
+    const auto results = [&](const std::string &name, double loss) {
+        std::vector<AbRecord> records;
+        for (int arm = 0; arm < 40; ++arm)
+            for (int i = 0; i < 20; ++i)
+                records.emplace_back(ab_item(fmt::format("a{}", arm), "full", fmt::format("i{}", i),
+                                             3 + 0.1 * i + loss * (1 + 0.01 * ((i * 7 + arm) % 20)),
+                                             "nll"));
+        return write_ab(folder / name, ab_header(), records);
+    };
+    const auto first = results("first", 0), second = results("second", 1);
+    const AbComparison c = compare_ab(first, second, {});
+    CHECK(c.decided == 40);
+    CHECK(c.worse == 40);
+    CHECK_FALSE(c.passed());
+}
+
+TEST_CASE("contrasts without an interval do not pass in silence") {
+    const test::TempFolder folder;
+    const auto results = [&](const std::string &name, double loss) {
+        std::vector<AbRecord> records;
+        for (int i = 0; i < 20; ++i)
+            records.emplace_back(
+                ab_item("a", "full", fmt::format("i{}", i), i == 0 ? 3 + loss : 3, "nll"));
+        return write_ab(folder / name, ab_header(), records);
+    };
+    const AbComparison c = compare_ab(results("first", 0), results("second", 1), {});
+    CHECK(c.passed());
+    CHECK(contains(ab_comparison_text(c), "1 of the contrasts that decide have no interval"));
+}
+
+TEST_CASE("what the reference is by definition does not decide") {
+    const test::TempFolder folder;
+    const auto results = [&](const std::string &name, double shift) {
+        std::vector<AbRecord> records;
+        for (int i = 0; i < 40; ++i) {
+            const std::string item = fmt::format("i{}", i);
+            records.emplace_back(
+                ab_item("full", "full", item, 3 + 0.1 * i + shift * (i % 5), "nll"));
+            records.emplace_back(ab_item("full", "full", item, 0, "kld"));
+            records.emplace_back(ab_item("full", "full", item, 1, "top1"));
+        }
+        return write_ab(folder / name, ab_header(), records);
+    };
+    AbCompareOptions strict;
+    strict.strict = true;
+    const AbComparison c = compare_ab(results("first", 0), results("second", 1e-6), strict);
+    CHECK(c.contrasts.size() == 3);
+    CHECK(c.decided == 1);
+    CHECK(c.unproven == 0);
+    CHECK(c.passed());
+}

@@ -154,6 +154,8 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
          "'statistics.primary', found 'passkay/hit'; did you mean 'passkey'?",
          {"passkey/hit", "passkay/hit"}},
         {"expected a confidence from 0.5 to 0.9999", {"confidence: 0.9", "confidence: 95"}},
+        {"2000 resamples are too few for intervals of 99.99%",
+         {"confidence: 0.9,", "confidence: 0.9999,"}},
         {"the arm 'window' against itself", {"[window, q4cache]", "[window, window]"}},
         {"expected an arm, found 'none'", {"[window, q4cache]", "[window, none]"}},
         {"expected a metric of the task 'passkey' (hit) for 'statistics.primary', found "

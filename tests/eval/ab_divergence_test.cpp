@@ -65,6 +65,12 @@ TEST_CASE("divergence from the reference is a size with an interval, never a tes
     };
     CHECK(noted("no results for continuation f1"));
     CHECK(noted("continuation/kld against the reference is a size, not a test"));
+    // A primary that is a whole task has tests of nll beside these sizes.
+    AbHeader whole = header;
+    whole.statistics.primary = "continuation";
+    const auto of_task = load_ab(folder, whole, records);
+    for (const std::string &note : of_task->summary.notes)
+        CHECK_FALSE(contains(note, "is a size, not a test"));
     // Two arms are compared by the ratio of their geometric means.
     header.contrasts = {{"snapkv", "window", ""}};
     const auto pairs = load_ab(folder, header, records);
@@ -119,4 +125,64 @@ TEST_CASE("nll asks for 100 documents, warns of fewer, and says nothing of fewer
     CHECK_FALSE(crowd[0].interval);
     CHECK(crowd[0].verdict == AbVerdict::not_distinguishable);
     CHECK_FALSE(crowd[0].detectable);
+}
+
+TEST_CASE("too few resamples for a confidence leave no interval instead of an endless one") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 40; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        records.emplace_back(ab_item("full", "full", name, 3 + 0.1 * i, "nll"));
+        records.emplace_back(ab_item("window", "tokens:128", name, 0.1 + 0.01 * i, "kld"));
+    }
+    AbHeader header = ab_header();
+    header.statistics.confidence = 0.9999;
+    const auto loaded = load_ab(folder, header, records);
+    const AbContrast *size = find_contrast(loaded->summary.contrasts, "window", "full", "kld");
+    REQUIRE(size != nullptr);
+    CHECK(size->is_size);
+    CHECK_FALSE(size->interval);
+    for (const AbCellSummary &cell : loaded->summary.cells) CHECK_FALSE(cell.interval);
+}
+
+TEST_CASE("where only a few documents differ, the missing interval is explained") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 40; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        records.emplace_back(ab_item("full", "full", name, 3, "nll"));
+        records.emplace_back(ab_item("window", "tokens:128", name, i == 0 ? 4 : 3, "nll"));
+    }
+    AbHeader header = ab_header();
+    header.statistics.primary = "continuation/nll";
+    const auto loaded = load_ab(folder, header, records);
+    const AbContrast *c = find_contrast(loaded->summary.contrasts, "window", "full", "nll");
+    REQUIRE(c != nullptr);
+    CHECK_FALSE(c->interval);
+    CHECK(c->verdict == AbVerdict::not_distinguishable);
+    CHECK(warned(loaded->summary, "differs from that of full in so few of 40 documents"));
+    CHECK_FALSE(warned(loaded->summary, "resamples"));
+}
+
+TEST_CASE("the noise of kld is a difference, and counts against a ratio in its unit") {
+    const test::TempFolder folder;
+    std::vector<AbRecord> records;
+    for (int i = 0; i < 40; ++i) {
+        const std::string name = fmt::format("i{}", i);
+        records.emplace_back(ab_item("full", "full", name, 0, "kld"));
+        records.emplace_back(ab_item("full#again", "full", name, 0.01, "kld"));
+        const double kld = 0.02 + 0.0001 * (i % 7);
+        records.emplace_back(ab_item("window", "tokens:128", name, kld, "kld"));
+        records.emplace_back(
+            ab_item("snapkv", "tokens:128", name, 1.3 * kld + 0.0001 * (i % 3), "kld"));
+    }
+    AbHeader header = ab_header();
+    header.statistics.primary = "continuation/kld";
+    header.contrasts = {{"snapkv", "window", ""}};
+    const auto loaded = load_ab(folder, header, records);
+    const AbContrast *c = find_contrast(loaded->summary.contrasts, "snapkv", "window", "kld");
+    REQUIRE(c != nullptr);
+    CHECK(c->ratio);
+    CHECK(c->noise == Approx(0.01 / c->mean_b)); // about 50%, not 1%
+    CHECK(c->verdict == AbVerdict::not_distinguishable);
 }

@@ -293,7 +293,7 @@ TEST_CASE("the noise floor is the distance between two runs, not what few docume
         b.points.push_back({i, i, i % 2 == 0 ? 1.0 : 0.0, 0, -1, 1});
         names.number(fmt::format("{}", i));
     }
-    CHECK(ab_mean_distance(a, b, names) == 0.5);
+    CHECK(ab_mean_distance(a, b, names).size == 0.5);
 }
 
 TEST_CASE("an arm of a smaller type that evicts and frees nothing is warned of") {

@@ -103,3 +103,22 @@ TEST_CASE("the form of prompts is the model's template, one that is named, or pl
     CHECK(contains(error_text([&] { AbPromptForm::choose({}, folder / ""); }),
                    "writes turns as none that Keel knows"));
 }
+
+TEST_CASE("a question that a template trims to nothing is refused with its file and line") {
+    const test::TempFolder folder;
+    AbTask task;
+    task.kind = AbTaskKind::jsonl;
+    task.name = "mine";
+    task.max_tokens = 8;
+    task.prompt = "{context}\n{input}";
+    task.path = folder.write("blank.jsonl",
+                             R"({"context": "Some context.", "input": " ", "answers": ["x"]})"
+                             "\n");
+    AbChat chat;
+    chat.template_name = "gemma";
+    const auto items =
+        make_task_items(task, form_tokenizer(), form_model, AbPromptForm::choose(chat, form_model));
+    const std::string found = error_text([&] { items->longest(1); });
+    INFO(found);
+    CHECK(contains(found, "blank.jsonl:1: "));
+}

@@ -1,4 +1,5 @@
 #include "eval/ab/records/record.hpp"
+#include "eval/ab/records/table.hpp"
 #include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
@@ -286,4 +287,30 @@ TEST_CASE("a file that is no experiment's results says so") {
     CHECK(contains(test::error_text([&] { read_ab_header(folder / "none.jsonl"); }),
                    "found nothing"));
     CHECK(contains(test::error_text([&] { read_ab_header(folder.path()); }), "not a file"));
+}
+
+TEST_CASE("results from before each metric had its own margin keep the meaning of their protocol") {
+    const test::TempFolder folder;
+    const auto file = folder / "results.jsonl";
+    const auto write = [&](const std::string &statistics) {
+        AbItem asked = item("i1", 1);
+        asked.protocol = "query_aware";
+        std::ofstream(file) << R"({"keel_ab":1,"config_hash":"0123","statistics":)" << statistics
+                            << "}\n"
+                            << ab_record_line(asked) << "\n";
+    };
+    AbReadResult result;
+    write(R"({"primary":"passkey","margin":0.01})");
+    CHECK(std::get<AbItem>(read(file, &result)[0]).protocol == "whole_prompt");
+    CHECK(result.header.old_margin == 0.01);
+    AbNames names;
+    const AbTable table = load_ab_table(file, names);
+    REQUIRE(table.notes.size() == 1);
+    CHECK(contains(table.notes[0], "'query_aware' is called 'whole_prompt' now"));
+    write(R"({"primary":"passkey/hit","margins":{"hit":0.01}})");
+    CHECK(std::get<AbItem>(read(file, &result)[0]).protocol == "query_aware");
+    CHECK_FALSE(result.header.old_margin);
+    // A ratio has no logarithm from 100% on.
+    write(R"({"margins":{"decode_tokens_per_second":1.5}})");
+    CHECK(contains(test::error_text([&] { read(file); }), "a margin below 1, which is 100 %"));
 }

@@ -280,6 +280,7 @@ TEST_CASE("what an experiment will take is measured in every arm, and nothing is
     AbRunOptions options;
     options.host = lab.host;
     options.cost_only = true;
+    options.shard = {1, 2}; // arms and tasks have the shard's part of the time, as the sum has
     const AbCost cost = AbRunner(e, options).cost();
     CHECK_FALSE(fs::exists(lab.folder / "out"));
     REQUIRE(cost.rows.size() == 4);

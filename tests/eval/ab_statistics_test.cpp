@@ -111,7 +111,7 @@ TEST_CASE("an interval excludes a value exactly if its p is at most the level") 
     const std::vector<std::shared_ptr<const Inference>> all{
         std::make_shared<PairedRateInference>(PairedCounts{30, 12, 3, 5}),
         std::make_shared<StudentInference>(0.3, 0.1, 9),
-        share_difference(singles(shares), 0.5),
+        share_difference(singles(shares)),
         student_of_mean(singles(shares)),
         std::make_shared<BootstrapTInference>(shares, 3999, 1),
         mean_of_documents(singles(shares), 3999, 1)};
@@ -131,21 +131,23 @@ TEST_CASE("an interval excludes a value exactly if its p is at most the level") 
         }
 }
 
-TEST_CASE("differences of shares: two documents more, one that differs to either side") {
-    // With one item a document: Bonett and Price (2012), (b + 1 - c - 1) / (n + 2) with Wald's
-    // error.
+TEST_CASE("differences of shares: the score test of paired rates, in steps") {
+    // Whole differences are paired rates.
     std::vector<double> values(40, 0.0);
     std::fill_n(values.begin(), 10, -1.0);
     values.back() = 1;
-    const auto found = share_difference(singles(values), 1);
-    const double lost = 11.0 / 42, won = 2.0 / 42;
-    const double error = std::sqrt((lost + won - (lost - won) * (lost - won)) / 42);
-    const Interval i = found->interval(0.95);
-    CHECK(0.5 * (i.low + i.high) == Approx(won - lost));
-    CHECK(0.5 * (i.high - i.low) == Approx(student_quantile(0.975, 41) * error));
-    CHECK(share_difference(ClusterSums{}, 1) == nullptr);
+    const Interval whole = share_difference(singles(values))->interval(0.95),
+                   pairs = PairedRateInference({20, 1, 10, 9}).interval(0.95);
+    CHECK(whole.low == Approx(pairs.low));
+    CHECK(whole.high == Approx(pairs.high));
+    CHECK(share_difference(ClusterSums{}) == nullptr);
     // No spread was seen: it is not taken for none.
-    CHECK(share_difference(singles(std::vector<double>(20, 0.0)), 1)->interval(0.95).high > 0.1);
+    CHECK(share_difference(singles(std::vector<double>(60, 0.0)))->interval(0.95).high > 0.05);
+    // Parts count less.
+    for (double &v : values) v *= 0.25;
+    const Interval parts = share_difference(singles(values))->interval(0.95);
+    CHECK(parts.low > 0.6 * whole.low);
+    CHECK(parts.low < 0.25 * whole.low);
 }
 
 TEST_CASE("documents of several items: one number each, with the mean and its error") {

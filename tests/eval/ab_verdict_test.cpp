@@ -222,7 +222,7 @@ TEST_CASE("seeds are averaged before items are paired, and a record that comes t
     CHECK(c->mean_a == Approx(0.25));
     CHECK(c->mean_b == 1);
     CHECK_FALSE(c->yes_no);
-    CHECK(c->method == "t, shares");
+    CHECK(c->method == "score, shares");
     CHECK(warned(loaded->summary, "recorded twice with different hit (item 'i0')"));
 }
 

@@ -280,6 +280,8 @@ TEST_CASE("tokens behind a prompt keep no queries for another eviction") {
     CHECK(session.policy_bytes() == at_end);
     CHECK_THAT(error_text([&] { session.end_prompt(); }, ErrorKind::usage),
                Contains("end_prompt() after take_in()"));
+    CHECK_THAT(error_text([&] { session.fork()->end_prompt(); }, ErrorKind::usage),
+               Contains("end_prompt() after take_in()"));
     session.prefill(prompt(p, 20), false); // more of another prompt, which may end now
     CHECK(session.policy_bytes() > at_end);
     session.end_prompt();

@@ -2,6 +2,7 @@
 
 #include "base/suggest.hpp"
 #include "config/yaml_reader.hpp"
+#include "eval/stats/bootstrap_t.hpp"
 #include "run/pipeline.hpp"
 
 #include <algorithm>
@@ -114,6 +115,12 @@ void read_ab_statistics(const YamlNode &root, AbConfig &c) {
         c.statistics.confidence = number(*v, "a confidence", 0.5, 0.9999);
     if (const YamlNode *v = value("resamples"))
         c.statistics.resamples = static_cast<uint64_t>(integer(*v, "resamples", 100, 1'000'000));
+    const uint64_t fewest = resamples_needed(c.statistics.confidence, 1);
+    if (c.statistics.resamples < fewest)
+        yaml::fail(node.where(),
+                   fmt::format("{} resamples are too few for intervals of {:g}%; expected "
+                               "'resamples' of at least {}",
+                               c.statistics.resamples, 100 * c.statistics.confidence, fewest));
     if (const YamlNode *v = value("seed"))
         c.statistics.seed = static_cast<uint64_t>(integer(*v, "a seed", 0, most_statistics_seed));
     if (const YamlNode *v = value("margins")) read_margins(*v, c);

@@ -22,6 +22,14 @@ std::vector<AbPlannedContrast> read_contrasts(const JsonNode &node) {
     return out;
 }
 
+double read_margin(const std::string &metric, const JsonNode &value) {
+    const double margin = value.number(0, 1e6);
+    const AbMetric meaning = ab_metric(metric);
+    if (!is_ab_margin(margin, meaning))
+        value.expected(fmt::format("a margin below 1, which is 100 {}", ab_margin_unit(meaning)));
+    return margin;
+}
+
 AbStatistics read_statistics(const JsonNode &node) {
     AbStatistics s;
     s.confidence = number(node, "confidence", s.confidence, 0.5, 0.9999);
@@ -30,7 +38,7 @@ AbStatistics read_statistics(const JsonNode &node) {
     s.primary = text_or_none(node, "primary", 2 * ab_longest_name + 1);
     if (const auto margins = node.find("margins"))
         for (const auto &[metric, value] : margins->members())
-            s.margins[std::string(metric)] = value.number(0, 1e6);
+            s.margins[std::string(metric)] = read_margin(std::string(metric), value);
     return s;
 }
 
@@ -59,7 +67,11 @@ AbHeader parse_ab_header(std::string_view line, const std::string &file) {
     for (auto &[name, text] : read_pairs(r, "arms", most_arms, ab_longest_text))
         h.arms.push_back({std::move(name), std::move(text)});
     h.contrasts = read_contrasts(r);
-    if (const auto statistics = r.find("statistics")) h.statistics = read_statistics(*statistics);
+    if (const auto statistics = r.find("statistics")) {
+        h.statistics = read_statistics(*statistics);
+        if (statistics->find("margin") && !statistics->find("margins"))
+            h.old_margin = number(*statistics, "margin", 0, 0, 1e6);
+    }
     const auto sweeps = r.find("sweeps");
     for (size_t i = 0; sweeps && i < sweeps->size(most_arms); ++i)
         h.sweeps.push_back(sweeps->element(i).text(ab_longest_name));

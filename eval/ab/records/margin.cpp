@@ -19,18 +19,22 @@ const char *ab_margin_unit(const AbMetric &metric) {
     return metric.ratio ? "%" : is_in_nats(metric) ? "nats" : "points";
 }
 
+bool is_ab_margin(double margin, const AbMetric &metric) {
+    return margin >= 0 && margin < (is_in_nats(metric) ? largest_nats : 1);
+}
+
 std::optional<double> parse_ab_margin(std::string_view text, const AbMetric &metric) {
     double value = 0;
     const char *end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc() || !std::isfinite(value) || value < 0) return std::nullopt;
+    if (error != std::errc()) return std::nullopt;
     std::string_view unit(rest, static_cast<size_t>(end - rest));
     while (unit.starts_with(' ')) unit.remove_prefix(1);
     const std::string_view wanted = ab_margin_unit(metric);
     const bool is_singular = wanted == "points" && unit == "point";
     if (unit != wanted && !is_singular) return std::nullopt;
     if (!is_in_nats(metric)) value /= 100;
-    if (value >= (is_in_nats(metric) ? largest_nats : 1)) return std::nullopt;
+    if (!is_ab_margin(value, metric)) return std::nullopt;
     return value;
 }
 

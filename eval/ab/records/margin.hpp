@@ -19,6 +19,9 @@ using AbMargins = std::map<std::string, double>;
 // perplexities, speeds, bytes.
 const char *ab_margin_unit(const AbMetric &metric);
 
+// Is it a margin of the metric: at least 0, and less than 1 for shares and ratios?
+bool is_ab_margin(double margin, const AbMetric &metric);
+
 // Reads "5 points", "0.02 nats" or "10%". The unit must be the metric's unit. Returns nothing for
 // any other text, and for 100 points, 100% or more.
 std::optional<double> parse_ab_margin(std::string_view text, const AbMetric &metric);

@@ -28,4 +28,6 @@ AbMetric ab_metric(std::string_view name) {
     return {};
 }
 
+bool ab_is_distance(std::string_view name) { return name == "kld" || name == "top1"; }
+
 } // namespace keel

@@ -26,4 +26,8 @@ struct AbMetric {
 // "bytes", "kib" or "mib": memory. All other names: scores, higher is better.
 AbMetric ab_metric(std::string_view name);
 
+// Is it a distance from the reference ("kld", "top1")? The reference's own is 0, or 1 of top1, by
+// definition.
+bool ab_is_distance(std::string_view name);
+
 } // namespace keel

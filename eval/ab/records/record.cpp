@@ -131,6 +131,15 @@ void check_same(const fs::path &path, const AbHeader &there, const AbHeader &wan
                     shown(path), there.shard, there.shards, wanted.shard, wanted.shards);
 }
 
+// Older results have this name for what is called "whole_prompt" now.
+void rename_old_protocol(AbRecord &record) {
+    std::visit(
+        [](auto &one) {
+            if (one.protocol == "query_aware") one.protocol = "whole_prompt";
+        },
+        record);
+}
+
 // Rewrites the file with another header and the same records.
 void replace_header(const fs::path &path, const std::string &header) {
     const fs::path half = path.string() + ".part";
@@ -160,7 +169,9 @@ AbReadResult read_ab_records(const fs::path &path,
         if (++result.records > ab_most_records)
             throw_error(ErrorKind::input, "{}:{}: more than {} records", lines.name(),
                         lines.number(), ab_most_records);
-        take(parse_ab_record(line, lines.name(), lines.number()), lines.number());
+        AbRecord record = parse_ab_record(line, lines.name(), lines.number());
+        if (result.header.old_margin) rename_old_protocol(record);
+        take(std::move(record), lines.number());
     }
     result.bytes = lines.bytes();
     result.dropped_tail = lines.tail();

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,6 +66,9 @@ struct AbHeader {
     // Arm and budget of each cell that reads every prompt itself. All other cells share prefills.
     std::vector<std::pair<std::string, std::string>> own_prefills;
     AbStatistics statistics;
+    // Of results from before each metric had its own margin: that of all metrics. It is not used.
+    // Their "query_aware" is called "whole_prompt" now, and read as that. Never written.
+    std::optional<double> old_margin;
     uint32_t shard = 1, shards = 1; // this file holds shard `shard` of `shards`
     // The most documents of each task, from the last run that wrote this file. 0: all.
     uint64_t items = 0;

@@ -259,6 +259,11 @@ AbTable load_ab_table(const fs::path &path, AbNames &names) {
     if (result.dropped_tail)
         table.notes.push_back(
             "the last line of the results was half-written and left out: the run was cut off");
+    if (table.header.old_margin)
+        table.notes.push_back(fmt::format(
+            "these results are from before each metric had its own margin: theirs ({:g} of all "
+            "metrics) is not used, and their 'query_aware' is called 'whole_prompt' now",
+            *table.header.old_margin));
     if (table.header.shards > 1)
         table.notes.push_back(
             fmt::format("these are the results of shard {} of {} alone; `keel ab merge` puts "

@@ -523,8 +523,8 @@ function showHelp() {
     "Items are paired: both arms answered the same question of the same document. Items of one " +
     "document are not independent, so intervals and tests count documents.",
     "Interval and p come from one method. Hits (0 or 1), one item a document: the score test " +
-    "of McNemar and Tango. Other shares: Student's t over documents, with two documents added " +
-    "that differ to either side. Other numbers: Student's t joined with bootstrap-t over " +
+    "of McNemar and Tango. Other shares: the same test, in steps of as much as documents differ. " +
+    "Other numbers: Student's t joined with bootstrap-t over " +
     "documents; kld of two arms on logarithms, as the ratio of geometric means. kld and top1 " +
     "against the reference are sizes with an interval: they are never 0, so no test is made.",
     "“Not distinguishable” is not “equal”: “could see” is the least effect that so many items " +

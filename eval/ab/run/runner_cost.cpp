@@ -134,7 +134,10 @@ AbCost AbRunner::cost() {
     cost.run_seconds.front() += cost.run_seconds.back();
     cost.run_seconds.pop_back();
     cost.measured_seconds = ab_seconds() - begin;
+    // A shard takes its share of the documents, of all arms and tasks.
     cost.seconds /= options_.shard.count;
+    for (double &seconds : cost.run_seconds) seconds /= options_.shard.count;
+    for (AbCost::Row &row : cost.rows) row.seconds /= options_.shard.count;
     return cost;
 }
 

@@ -68,8 +68,7 @@ class JsonlItems : public AbTaskItems {
         asked.expected = line.expected;
         asked.max_tokens = task_.max_tokens;
         std::vector<AbUnit> units;
-        ab_add_question(form_.tokens(tokenizer_, line.text), protocol, unit, std::move(asked),
-                        units);
+        ab_add_question(tokens_of(line), protocol, unit, std::move(asked), units);
         if (!unit.questions.empty()) units.push_back(std::move(unit));
         return units;
     }
@@ -78,6 +77,15 @@ class JsonlItems : public AbTaskItems {
     [[noreturn]] void refuse(size_t number, const std::string &what) const {
         throw_error(ErrorKind::input, "{}:{}: {}", printable(task_.path.string(), 200), number,
                     what);
+    }
+
+    AbPromptTokens tokens_of(const Line &line) const {
+        try {
+            return form_.tokens(tokenizer_, line.text);
+        } catch (const Error &e) {
+            if (e.kind() != ErrorKind::input) throw;
+            refuse(line.number, e.what());
+        }
     }
 
     void read(const std::string &text) {

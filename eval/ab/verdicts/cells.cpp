@@ -42,7 +42,7 @@ AbCellSummary summarize_ab_cell(const AbCell &cell, const AbStatistics &s) {
     if (yes_no) {
         out.interval = rate_interval(sums, s);
     } else if (sums.size() >= fewest_documents(MeanScale::plain)) {
-        out.interval = mean_of_documents(sums, s.resamples, s.seed)->interval(s.confidence);
+        out.interval = mean_of_documents(sums, s.resamples, s.seed)->finite_interval(s.confidence);
     }
     return out;
 }

@@ -5,6 +5,7 @@
 #include "base/suggest.hpp"
 #include "eval/ab/verdicts/noise.hpp"
 #include "eval/ab/verdicts/summary.hpp"
+#include "eval/stats/bootstrap_t.hpp"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -147,6 +148,55 @@ uint64_t check_items(const AbCell &first, const AbCell &second, bool same_model,
     return other_lengths;
 }
 
+// Which cells of the first experiment are compared, and which of them decide.
+class CellChoice {
+  public:
+    CellChoice(const AbTable &before, const Cells &after, const AbCompareOptions &options)
+        : before_(before), after_(after), options_(options) {}
+
+    bool is_chosen(const AbCell &cell) const {
+        return is_wanted(options_.arms, cell.arm) && is_wanted(options_.tasks, cell.task) &&
+               is_wanted(options_.metrics, cell.metric) && !cell.arm.ends_with(ab_rerun_suffix);
+    }
+
+    bool decides(const AbCell &cell) const {
+        const bool is_definition =
+            cell.arm == before_.header.reference && ab_is_distance(cell.metric);
+        return !is_definition && (cell.kind.is_quality() || options_.speed);
+    }
+
+    // How many contrasts decide.
+    uint64_t deciding() const {
+        uint64_t found = 0;
+        for (const AbCell &cell : before_.cells) {
+            if (!is_chosen(cell) || !decides(cell) || find(after_, cell) == nullptr) continue;
+            std::set<int64_t> lengths;
+            if (cell.kind.kind == AbMetric::Kind::speed)
+                for (const AbPoint &point : cell.points) lengths.insert(point.length);
+            found += std::max<size_t>(lengths.size(), 1);
+        }
+        return found;
+    }
+
+  private:
+    const AbTable &before_;
+    const Cells &after_;
+    const AbCompareOptions &options_;
+};
+
+// Without an interval no loss can be shown: such a contrast does not pass in silence.
+void note_undecided(AbComparison &comparison) {
+    uint64_t undecided = 0;
+    for (const AbContrast &c : comparison.contrasts)
+        undecided +=
+            c.family == "decides" && c.items > 0 && !c.interval && !c.is_equal_rerun ? 1 : 0;
+    if (undecided > 0)
+        comparison.notes.push_back(
+            fmt::format("{} of the contrasts that decide have no interval: there are too few "
+                        "documents, or too few that differ, for any loss to be shown",
+                        undecided));
+}
+
 } // namespace
 
 AbComparison compare_ab(const fs::path &first, const fs::path &second,
@@ -178,18 +228,22 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
         for (const std::string &note : table->notes)
             out.notes.push_back(fmt::format("{}: {}", table == &before ? "first" : "second", note));
 
-    const AbNoise first_noise(before, names, out.statistics),
-        second_noise(after, names, out.statistics);
     Cells cells;
     for (const AbCell &cell : after.cells) cells[cell] = &cell;
+    const CellChoice choice(before, cells, options);
+    // With hundreds of contrasts intervals reach farther into the tails than with the planned ones.
+    constexpr uint64_t most_resamples = 1'000'000;
+    out.statistics.resamples = std::max(
+        out.statistics.resamples,
+        std::min(most_resamples, resamples_needed(out.statistics.confidence, choice.deciding())));
+    const AbNoise first_noise(before, names, out.statistics),
+        second_noise(after, names, out.statistics);
     std::string lost;
     uint64_t added = 0, other_lengths = 0;
     for (const AbCell &cell : before.cells) {
-        if (!is_wanted(options.arms, cell.arm) || !is_wanted(options.tasks, cell.task) ||
-            !is_wanted(options.metrics, cell.metric) || cell.arm.ends_with(ab_rerun_suffix))
-            continue;
+        if (!choice.is_chosen(cell)) continue;
         const AbCell *found = find(cells, cell);
-        const bool decides = cell.kind.is_quality() || options.speed;
+        const bool decides = choice.decides(cell);
         if (found == nullptr) {
             if (out.lost++ == 0) lost = cell_name(cell);
             continue;
@@ -224,6 +278,7 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
         out.worse += c.beyond_margin ? 1 : 0;
         out.unproven += !c.beyond_margin && !c.non_inferior ? 1 : 0;
     }
+    note_undecided(out);
     if (out.lost > 0)
         out.notes.push_back(
             fmt::format("{} of the first experiment's cells are not in the second ({} for one)",

@@ -1,8 +1,6 @@
 // Families of planned contrasts: adjustment, simultaneous intervals, verdicts.
 #include "eval/ab/verdicts/verdict.hpp"
 
-#include "eval/stats/clusters.hpp"
-#include "eval/stats/mean_inference.hpp"
 #include "eval/stats/multiplicity.hpp"
 #include "eval/stats/paired_rates.hpp"
 #include "eval/stats/power.hpp"
@@ -16,14 +14,7 @@ namespace {
 
 // The inference for a sample of c.clusters documents, of which k lose as much as a document can.
 std::shared_ptr<const Inference> if_documents_lose(const AbContrast &c, uint64_t k) {
-    if (c.yes_no && c.clusters == c.items)
-        return std::make_shared<PairedRateInference>(PairedCounts{c.clusters - k, 0, k, 0});
-    ClusterSums sums;
-    sums.items = c.clusters;
-    sums.counts.assign(c.clusters, 1);
-    sums.sums.assign(c.clusters, 0);
-    std::fill_n(sums.sums.begin(), k, -1.0);
-    return share_difference(sums, 1);
+    return std::make_shared<PairedRateInference>(PairedCounts{c.clusters - k, 0, k, 0});
 }
 
 // `level`: p is significant up to this level.

@@ -66,8 +66,8 @@ void find_inference(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums
         c.inference = std::make_shared<PairedRateInference>(count_pairs(pairs));
         c.method = "score (McNemar, Tango)";
     } else if (c.bounded) {
-        c.inference = share_difference(sums, ab_step_of_unseen(c));
-        c.method = "t, shares";
+        c.inference = share_difference(sums);
+        c.method = "score, shares";
     } else {
         c.enough =
             sums.size() >= fewest_documents(c.ratio ? MeanScale::logarithms : MeanScale::plain);
@@ -94,8 +94,8 @@ void measure_size(AbContrast &c, const AbPairs &pairs, const AbStatistics &s) {
     c.enough = c.clusters >= fewest_documents(MeanScale::logarithms);
     const auto inference = mean_of_documents(sums, s.resamples, s.seed);
     if (!inference || !c.enough) return;
-    const Interval found = inference->interval(s.confidence);
-    c.interval = c.interval_alone = Interval{std::exp(found.low), std::exp(found.high)};
+    if (const auto found = inference->finite_interval(s.confidence))
+        c.interval = c.interval_alone = Interval{std::exp(found->low), std::exp(found->high)};
 }
 
 } // namespace
@@ -108,12 +108,11 @@ double ab_step_of_unseen(const AbContrast &c) {
 }
 
 std::optional<Interval> interval_of_effect(const AbContrast &c, double confidence) {
-    const Interval found = c.inference->interval(confidence);
-    if (!std::isfinite(found.low) || !std::isfinite(found.high)) return std::nullopt;
-    Interval out{ab_effect_of(found.low, c.ratio), ab_effect_of(found.high, c.ratio)};
+    const auto found = c.inference->finite_interval(confidence);
+    if (!found) return std::nullopt;
+    Interval out{ab_effect_of(found->low, c.ratio), ab_effect_of(found->high, c.ratio)};
     if (c.bounded) out = {std::max(out.low, -1.0), std::min(out.high, 1.0)};
-    // In a small sample, the two documents that share_difference() adds may move the interval so
-    // far that it does not contain the mean.
+    // The ends of ratios and shares are rounded. The effect itself is inside.
     return Interval{std::min(out.low, c.effect), std::max(out.high, c.effect)};
 }
 

@@ -5,7 +5,14 @@
 
 namespace keel {
 
-double ab_mean_distance(const AbCell &a, const AbCell &b, const AbNames &names) {
+double AbFloor::of(const AbContrast &c) const {
+    if (size == 0 || is_ratio == c.ratio) return size;
+    // A kld of the reference is 0 in one run, so its floor is a difference; two arms have a ratio.
+    const double low = std::min(c.mean_a, c.mean_b), high = std::max(c.mean_a, c.mean_b);
+    return c.ratio ? size / low : size * high;
+}
+
+AbFloor ab_mean_distance(const AbCell &a, const AbCell &b, const AbNames &names) {
     const AbPairs pairs = pair_points(a.points, b.points, names);
     const auto positive = [](double v) { return v > 0; };
     const bool ratio = a.kind.ratio && std::all_of(pairs.a.begin(), pairs.a.end(), positive) &&
@@ -14,7 +21,7 @@ double ab_mean_distance(const AbCell &a, const AbCell &b, const AbNames &names) 
     for (size_t i = 0; i < pairs.a.size(); ++i)
         sum += std::abs(ratio ? std::log(pairs.a[i] / pairs.b[i]) : pairs.a[i] - pairs.b[i]);
     const double mean = pairs.a.empty() ? 0 : sum / static_cast<double>(pairs.a.size());
-    return ratio ? std::expm1(mean) : mean;
+    return {ratio ? std::expm1(mean) : mean, ratio};
 }
 
 AbNoise::AbNoise(const AbTable &table, const AbNames &names, const AbStatistics &statistics) {
@@ -36,15 +43,16 @@ AbNoise::AbNoise(const AbTable &table, const AbNames &names, const AbStatistics 
             cells.find({named.b, cell.budget, cell.protocol, cell.task, cell.metric});
         if (first == cells.end()) continue;
         for (AbContrast &c : contrast_cells(named, cell, *first->second, names, statistics)) {
-            double floor = std::abs(c.effect);
+            AbFloor floor{std::abs(c.effect), c.ratio};
             if (cell.kind.kind != AbMetric::Kind::speed) {
                 floor = ab_mean_distance(cell, *first->second, names);
             } else if (c.identical < c.items) {
                 if (const auto &range = c.interval)
-                    floor = std::max({floor, std::abs(range->low), std::abs(range->high)});
+                    floor.size =
+                        std::max({floor.size, std::abs(range->low), std::abs(range->high)});
             }
-            double &known = floors_[{c.protocol, c.task, c.metric, c.length}];
-            known = std::max(known, floor);
+            AbFloor &known = floors_[{c.protocol, c.task, c.metric, c.length}];
+            if (floor.size >= known.size) known = floor;
             contrasts_.push_back(std::move(c));
         }
     }
@@ -52,7 +60,7 @@ AbNoise::AbNoise(const AbTable &table, const AbNames &names, const AbStatistics 
 
 double AbNoise::of(const AbContrast &c) const {
     const auto found = floors_.find({c.protocol, c.task, c.metric, c.length});
-    return found == floors_.end() ? 0 : found->second;
+    return found == floors_.end() ? 0 : found->second.of(c);
 }
 
 } // namespace keel

@@ -10,6 +10,15 @@
 
 namespace keel {
 
+// A noise floor: a difference, or a ratio A / B - 1.
+struct AbFloor {
+    double size = 0;
+    bool is_ratio = false;
+
+    // In units of the contrast's effect.
+    double of(const AbContrast &contrast) const;
+};
+
 // The noise floor: the distance of the reference's second run from its first. No verdict may rest
 // on effects below it.
 class AbNoise {
@@ -29,11 +38,11 @@ class AbNoise {
   private:
     std::vector<AbContrast> contrasts_;
     // By protocol, task, metric, length.
-    std::map<std::tuple<std::string, std::string, std::string, int64_t>, double> floors_;
+    std::map<std::tuple<std::string, std::string, std::string, int64_t>, AbFloor> floors_;
 };
 
-// The mean of |A - B| over the items that both have, in the units of the metric's effect
-// (logarithms for ratios).
-double ab_mean_distance(const AbCell &a, const AbCell &b, const AbNames &names);
+// The mean of |A - B| over the items that both have; if the metric is compared as a ratio and all
+// numbers are above 0: by logarithms, as a ratio.
+AbFloor ab_mean_distance(const AbCell &a, const AbCell &b, const AbNames &names);
 
 } // namespace keel

@@ -70,10 +70,14 @@ void AbPlan::note_missing(const std::vector<AbContrast> &contrasts,
                 "the planned contrast of {} and {} on {} has no results of both at one budget",
                 printable(one.a, 60), printable(one.b, 60), printable(on, 120)));
     }
-    const bool is_size = std::any_of(contrasts.begin(), contrasts.end(), [&](const auto &c) {
-        return c.is_size && is_primary(c.task, c.metric);
-    });
-    if (is_size)
+    // A primary that is a whole task (older results) has tests beside sizes.
+    bool is_size = false, is_test = false;
+    for (const AbContrast &c : contrasts) {
+        if (!is_primary(c.task, c.metric)) continue;
+        is_size = is_size || c.is_size;
+        is_test = is_test || c.planned;
+    }
+    if (is_size && !is_test)
         notes.push_back(fmt::format(
             "{} against the reference is a size, not a test: plan pairs of arms for verdicts on it",
             printable(primary_, 120)));

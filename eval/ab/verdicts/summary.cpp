@@ -21,10 +21,6 @@ namespace {
 constexpr size_t most_pair_contrasts = 3000;
 constexpr size_t most_equal_bytes_arms = 8;
 
-// Is the metric a distance from the reference? By definition the reference's own is 0 (kld) or 1
-// (top1).
-bool is_distance(const std::string &metric) { return metric == "kld" || metric == "top1"; }
-
 bool is_rerun(const AbCell &cell) { return cell.arm.ends_with(ab_rerun_suffix); }
 
 class Builder {
@@ -81,7 +77,7 @@ class Builder {
         c.metric = a.metric;
         c.meaning = a.kind;
         c.implied = implied;
-        c.is_size = kind == AbContrast::Kind::reference && is_distance(a.metric);
+        c.is_size = kind == AbContrast::Kind::reference && ab_is_distance(a.metric);
         c.planned = plan_.has(c);
         c.family = c.planned ? "planned" : "exploratory";
         std::vector<AbContrast> out = contrast_cells(c, a, b, names_, statistics());
@@ -101,7 +97,7 @@ class Builder {
 
     // The reference's distance from itself, if it was not measured.
     std::optional<AbCell> implied_reference(const AbCell &cell) const {
-        if (!is_distance(cell.metric)) return std::nullopt;
+        if (!ab_is_distance(cell.metric)) return std::nullopt;
         const bool known =
             std::any_of(table_.cells.begin(), table_.cells.end(), [&](const AbCell &other) {
                 return other.arm == reference() && other.task == cell.task &&

@@ -85,7 +85,8 @@ struct AbContrast {
     bool low_is_open = false, high_is_open = false;
     bool enough = true; // there are enough documents for the method's intervals to hold
     std::optional<Interval> interval_alone; // as if this contrast were the only one
-    // The method of the interval and p: "score (McNemar, Tango)", "t, shares", "t", "trimmed t".
+    // The method of the interval and p: "score (McNemar, Tango)", "score, shares", "t", "trimmed
+    // t".
     std::string method;
     // Planned contrasts: p-values and intervals by the method. For a ratio they are of the effect's
     // logarithm.

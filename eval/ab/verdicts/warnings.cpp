@@ -1,6 +1,7 @@
 #include "eval/ab/verdicts/warnings.hpp"
 
 #include "base/display.hpp"
+#include "eval/stats/bootstrap_t.hpp"
 #include "eval/stats/mean_inference.hpp"
 
 #include <algorithm>
@@ -13,6 +14,7 @@ namespace keel {
 namespace {
 
 constexpr double saves_nothing = 0.99, much_more = 1.1;
+constexpr uint64_t most_resamples = 1'000'000; // that an experiment may ask for
 class Finder {
   public:
     explicit Finder(AbSummary &summary) : out_(summary) {}
@@ -137,17 +139,28 @@ class Finder {
                     "{} are asked for",
                     c.clusters, metric, asked_documents));
         }
-        if (c.planned && c.enough && !c.is_size && !c.interval)
-            add({}, {}, c.protocol, c.task,
-                fmt::format("statistics.resamples is too small for {} planned contrasts: give at "
-                            "least {}",
-                            c.family_size,
-                            static_cast<uint64_t>(40 * static_cast<double>(c.family_size) /
-                                                  (1 - out_.header.statistics.confidence))));
+        if (c.planned && c.enough && !c.is_size && !c.interval) look_at_missing_interval(c, metric);
         if (c.planned && c.meaning.ratio && !c.ratio)
             add(c.a, c.a_budget, c.protocol, c.task,
                 fmt::format("{} is 0 in a document: compared as differences, without a margin",
                             metric));
+    }
+
+    void look_at_missing_interval(const AbContrast &c, const std::string &metric) {
+        const AbStatistics &s = out_.header.statistics;
+        const uint64_t fewest = resamples_needed(s.confidence, c.family_size);
+        if (s.resamples < fewest) {
+            add({}, {}, c.protocol, c.task,
+                fmt::format("statistics.resamples is too small for {} planned contrasts: give at "
+                            "least {}",
+                            c.family_size,
+                            std::max(fewest, std::min(20 * fewest, most_resamples))));
+        } else {
+            add(c.a, c.a_budget, c.protocol, c.task,
+                fmt::format("{} differs from that of {} in so few of {} documents that there is "
+                            "no interval and no verdict",
+                            metric, printable(c.b, 60), c.clusters));
+        }
     }
 
     void look_at_noise() {
