@@ -161,7 +161,8 @@ TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
     Vocab vocab = tiny_vocab();
     vocab.pre = "bloom";
     CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.pre") &&
-                                   Contains("'bloom' is not known; Keel knows default, gpt-2"));
+                                   Contains("'bloom' to split text into words is not supported; "
+                                            "Keel supports default, gpt-2"));
     vocab.pre.clear();
     CHECK(refusal(vocab) == "accepted"); // as "default"
     vocab = tiny_vocab();
