@@ -140,8 +140,10 @@ TEMPLATE_TEST_CASE("submits and waits of the backend's own accord are counted", 
     stream.wait();
     const Stream::Counters used = stream.counters() - before;
     CHECK(used.writes == 1);
-    CHECK(used.submits > 1);
-    CHECK(used.waits >= 1); // how many depends on how fast the device is
+    // OpenCL submits and waits only while an earlier piece is still being copied, so a fast device
+    // may need one of each. Vulkan always submits its staging memory before it is used again.
+    CHECK(used.submits >= (backend == "vulkan" ? 2u : 1u));
+    CHECK(used.waits >= 1);
     std::vector<unsigned char> back(bytes.size());
     buffer->read(0, back.data(), back.size());
     CHECK((back == bytes));
