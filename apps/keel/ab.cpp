@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct AbArguments {
+struct RunArguments {
     std::string file, output, shard;
     std::vector<std::string> sets;
     int64_t items = 0;
@@ -54,11 +54,11 @@ std::string machine_text() {
                        format_bytes(memory_info().total));
 }
 
-AbShard shard_of(const AbArguments &a) {
-    const std::optional<AbShard> told =
-        ab_shard_from_environment([](const char *name) { return std::getenv(name); });
-    if (a.shard.empty()) return told.value_or(AbShard{});
-    const AbShard asked = parse_ab_shard(a.shard);
+ab::Shard shard_of(const RunArguments &a) {
+    const std::optional<ab::Shard> told =
+        ab::shard_from_environment([](const char *name) { return std::getenv(name); });
+    if (a.shard.empty()) return told.value_or(ab::Shard{});
+    const ab::Shard asked = ab::parse_shard(a.shard);
     if (told && !(*told == asked))
         throw_error(ErrorKind::usage,
                     "--shard {}: mpirun has made this process {}/{} already; leave --shard out",
@@ -93,8 +93,8 @@ class Steps {
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-void print_results(const AbArguments &a, const fs::path &folder) {
-    const std::string text = write_ab_report(folder);
+void print_results(const RunArguments &a, const fs::path &folder) {
+    const std::string text = ab::write_report(folder);
     if (!a.json) {
         console().out(text);
         return;
@@ -103,21 +103,21 @@ void print_results(const AbArguments &a, const fs::path &folder) {
     console().out(std::string(std::istreambuf_iterator<char>(in), {}));
 }
 
-int run_ab(const AbArguments &a, const Program &program) {
+int run_ab(const RunArguments &a, const Program &program) {
     pipeline::require_path(a.file, "an experiment (.yaml)");
-    AbConfig config = load_ab_config(a.file);
+    ab::Config config = ab::load_config(a.file);
     if (!a.output.empty()) config.output = absolute_path(a.output);
     if (a.batch > 0) config.batch = a.batch;
-    const AbShard shard = shard_of(a);
+    const ab::Shard shard = shard_of(a);
     const auto host = std::make_shared<HostServices>();
     const InterruptGuard guard(*host);
-    AbResolveOptions resolve;
+    ab::ResolveOptions resolve;
     resolve.sets = a.sets;
     resolve.circumstances = circumstances();
     resolve.host = host;
-    const AbExperiment experiment = resolve_ab(std::move(config), resolve);
+    const ab::Experiment experiment = ab::resolve_experiment(std::move(config), resolve);
 
-    AbRunOptions options;
+    ab::RunOptions options;
     options.shard = shard;
     options.items = a.items;
     options.resume = !a.again;
@@ -138,14 +138,14 @@ int run_ab(const AbArguments &a, const Program &program) {
     options.header.commit = build_commit();
     options.header.date = utc_text(std::chrono::system_clock::now());
     options.header.machine = machine_text();
-    AbRunner runner(experiment, options);
+    ab::Runner runner(experiment, options);
     console().clear_progress();
     if (a.dry_run) {
-        const AbCost cost = runner.cost();
+        const ab::Cost cost = runner.cost();
         if (a.json) {
-            print_json(ab_cost_json(experiment, cost));
+            print_json(ab::cost_json(experiment, cost));
         } else {
-            console().out(ab_cost_text(experiment, cost));
+            console().out(ab::cost_text(experiment, cost));
         }
         return 0;
     }
@@ -157,13 +157,14 @@ int run_ab(const AbArguments &a, const Program &program) {
         return 0;
     }
     const std::string key = fmt::format("{} items {}", experiment.hash, a.items);
-    const bool last = finish_ab_shard(folder, shard, key, [&](const std::vector<fs::path> &shards) {
-        // excludes a run of the whole experiment
-        const AbFileLock lock(folder / ".results.jsonl.lock", false);
-        merge_ab_shards(shards, folder,
-                        true); // the old result may come from fewer shards or fewer items
-        print_results(a, folder);
-    });
+    const bool last =
+        ab::finish_shard(folder, shard, key, [&](const std::vector<fs::path> &shards) {
+            // excludes a run of the whole experiment
+            const ab::FileLock lock(folder / ".results.jsonl.lock", false);
+            ab::merge_shards(shards, folder,
+                             true); // the old result may come from fewer shards or fewer items
+            print_results(a, folder);
+        });
     if (!last && !program.quiet)
         console().message("keel: ", fmt::format("shard {} of {} is done; the last one merges them",
                                                 shard.index, shard.count));
@@ -183,7 +184,7 @@ void add_ab(Command &keel, Program &program) {
          {"keel ab my.yaml --shard 1/2", "half of the documents; the last shard merges"},
          {"mpirun -n 2 keel ab my.yaml", "the same on two processes"}});
     ab.standard = &command;
-    auto a = std::make_shared<AbArguments>();
+    auto a = std::make_shared<RunArguments>();
     command.argument("FILE", a->file,
                      "The experiment, a YAML file; see docs/reference/experiments.md");
     command.option("-o,--output DIR", a->output, "Folder for the results, in place of the file's");

@@ -22,21 +22,21 @@ namespace {
 // request (2).
 constexpr int found_worse = 3;
 
-struct AbCompareArguments {
+struct ExperimentCompareArguments {
     std::string first, second;
     std::vector<std::string> margins; // "METRIC=VALUE"
     double confidence = -1;           // below 0: the value of the first experiment
-    AbCompareOptions options;
+    ab::CompareOptions options;
     bool json = false;
 };
 
 // "hit=5 points"
-void add_margin(const std::string &text, AbMargins &margins) {
+void add_margin(const std::string &text, ab::Margins &margins) {
     const size_t equals = text.find('=');
     const std::string metric = text.substr(0, equals);
     const auto margin = equals == std::string::npos
                             ? std::nullopt
-                            : parse_ab_margin(text.substr(equals + 1), ab_metric(metric));
+                            : ab::parse_margin(text.substr(equals + 1), ab::metric_named(metric));
     if (!margin)
         throw_error(ErrorKind::usage,
                     "--margin: expected METRIC=MARGIN with the metric's unit, such as 'hit=5 "
@@ -45,15 +45,15 @@ void add_margin(const std::string &text, AbMargins &margins) {
     margins[metric] = *margin;
 }
 
-int run_compare(const AbCompareArguments &a) {
-    AbCompareOptions options = a.options;
+int run_compare(const ExperimentCompareArguments &a) {
+    ab::CompareOptions options = a.options;
     for (const std::string &text : a.margins) add_margin(text, options.margins);
     if (a.confidence >= 0) options.confidence = a.confidence;
-    const AbComparison comparison = compare_ab(a.first, a.second, options);
+    const ab::Comparison comparison = ab::compare_results(a.first, a.second, options);
     if (a.json) {
-        print_json(ab_comparison_json(comparison));
+        print_json(ab::comparison_json(comparison));
     } else {
-        console().out(ab_comparison_text(comparison));
+        console().out(ab::text_of_comparison(comparison));
     }
     return comparison.passed() ? 0 : found_worse;
 }
@@ -64,7 +64,7 @@ void add_ab_compare(Command &ab, Program &program) {
         {{"keel ab compare out/main out/branch", "exit code 0: no worse than the margin, 3: worse"},
          {"keel ab compare out/main out/branch --task passkey --margin 'hit=2 points' --strict",
           "pass only what is shown to be non-inferior"}});
-    auto a = std::make_shared<AbCompareArguments>();
+    auto a = std::make_shared<ExperimentCompareArguments>();
     command.argument("FIRST", a->first,
                      "What is compared against: a folder of 'keel ab', or its results.jsonl");
     command.argument("SECOND", a->second, "What is judged");
@@ -93,13 +93,13 @@ struct MergeArguments {
 };
 
 int run_merge(const MergeArguments &a, const Program &program) {
-    const AbMergeResult result = merge_ab_shards({a.shards.begin(), a.shards.end()}, a.output);
+    const ab::MergeResult result = ab::merge_shards({a.shards.begin(), a.shards.end()}, a.output);
     if (!program.quiet)
         console().message(
             "keel: ",
             fmt::format("{} records of {} shards merged, {} that several had written once",
                         result.records, a.shards.size(), result.duplicates));
-    console().out(write_ab_report(a.output));
+    console().out(ab::write_report(a.output));
     return 0;
 }
 
@@ -113,7 +113,7 @@ void add_ab_merge(Command &ab, Program &program) {
     command.action = [a, &program] { return run_merge(*a, program); };
 }
 
-struct AbReportArguments {
+struct ReportArguments {
     std::string folder;
 };
 
@@ -121,10 +121,10 @@ void add_ab_report(Command &ab, Program &program) {
     Command &command = add_command(
         ab, program, "report", "Work out verdicts and report.html again from the records",
         {{"keel ab report out/my-experiment", "of a run that still goes on, too"}});
-    auto a = std::make_shared<AbReportArguments>();
+    auto a = std::make_shared<ReportArguments>();
     command.argument("DIR", a->folder, "A folder of 'keel ab'");
     command.action = [a] {
-        console().out(write_ab_report(a->folder));
+        console().out(ab::write_report(a->folder));
         return 0;
     };
 }

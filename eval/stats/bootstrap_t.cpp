@@ -13,7 +13,7 @@ constexpr double endless = std::numeric_limits<double>::infinity();
 
 // (mean of the resample - mean) / standard error of the resample. Infinite if all its numbers are
 // equal.
-double t_of_resample(std::span<const double> values, double mean, AbRandom &random) {
+double t_of_resample(std::span<const double> values, double mean, Xoshiro256 &random) {
     const auto n = static_cast<uint32_t>(values.size());
     double sum = 0, squares = 0;
     for (uint32_t i = 0; i < n; ++i) {
@@ -40,7 +40,7 @@ BootstrapTInference::BootstrapTInference(std::span<const double> values, uint64_
     error_ = std::sqrt(squares / (n * (n - 1)));
     if (error_ < 1e-14 * std::abs(mean_)) error_ = 0; // the numbers are equal, up to rounding
     if (error_ == 0) return;
-    AbRandom random(seed);
+    Xoshiro256 random(seed);
     t_.resize(resamples);
     for (double &t : t_) t = t_of_resample(values, mean_, random);
     std::sort(t_.begin(), t_.end());

@@ -62,7 +62,7 @@ std::optional<BootstrapInterval> cluster_bootstrap(const ClusterSums &c, double 
                                                    uint64_t resamples, uint64_t seed) {
     check_finite(c.sums);
     if (c.sums.size() < 2 || resamples == 0) return std::nullopt;
-    AbRandom random(seed);
+    Xoshiro256 random(seed);
     const auto mean_of = [&](const std::vector<size_t> &chosen) {
         double sum = 0, count = 0;
         for (const size_t i : chosen) {

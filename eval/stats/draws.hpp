@@ -8,9 +8,9 @@ namespace keel {
 
 // SplitMix64. It gives the same numbers on every machine and with every standard library, so an
 // experiment's items are the same everywhere.
-class AbDraws {
+class SplitMix64 {
   public:
-    explicit AbDraws(uint64_t seed) : state_(seed) {}
+    explicit SplitMix64(uint64_t seed) : state_(seed) {}
 
     uint64_t next() {
         uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
@@ -34,9 +34,9 @@ class AbDraws {
 };
 
 // Mixes two numbers into one seed, for example the seed of a task with the number of a document.
-inline uint64_t ab_mix(uint64_t a, uint64_t b) {
-    AbDraws first(a);
-    return AbDraws(first.next() ^ (b * 0xd6e8feb86659fd93U + 0x2545f4914f6cdd1dU)).next();
+inline uint64_t mixed_seed(uint64_t a, uint64_t b) {
+    SplitMix64 first(a);
+    return SplitMix64(first.next() ^ (b * 0xd6e8feb86659fd93U + 0x2545f4914f6cdd1dU)).next();
 }
 
 } // namespace keel

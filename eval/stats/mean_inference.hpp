@@ -19,7 +19,7 @@ enum class MeanScale {
 };
 
 // The fewest documents with which an inference of a mean holds. With fewer no method holds, and
-// nothing is decided. tests/eval/coverage_test.cpp measures how often the 95% intervals of each
+// nothing is decided. tests/eval/ab/coverage_test.cpp measures how often the 95% intervals of each
 // method hold for 8 to 200 documents. docs/explain/intervals-and-verdicts.md has the table.
 size_t fewest_documents(MeanScale scale);
 // From this number on, the chosen method holds for all distributions that were measured.

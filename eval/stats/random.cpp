@@ -2,7 +2,7 @@
 
 namespace keel {
 
-AbRandom::AbRandom(uint64_t seed) {
+Xoshiro256::Xoshiro256(uint64_t seed) {
     for (uint64_t &word : state_) {
         seed += 0x9e3779b97f4a7c15;
         uint64_t z = seed;
@@ -12,7 +12,7 @@ AbRandom::AbRandom(uint64_t seed) {
     }
 }
 
-uint64_t AbRandom::next() {
+uint64_t Xoshiro256::next() {
     const auto rotate = [](uint64_t x, int by) { return (x << by) | (x >> (64 - by)); };
     const uint64_t result = rotate(state_[1] * 5, 7) * 9, shifted = state_[1] << 17;
     state_[2] ^= state_[0];

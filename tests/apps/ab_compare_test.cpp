@@ -1,13 +1,13 @@
 // keel ab compare, merge and report from outside.
 #include "apps/keel_process.hpp"
-#include "eval/ab_results.hpp"
+#include "eval/ab/results.hpp"
 
 #include <fmt/format.h>
 
 using namespace keel;
-using test::ab_header;
-using test::ab_item;
 using test::contains;
+using test::made_header;
+using test::made_item;
 using test::ProcessResult;
 using test::write_ab;
 
@@ -18,12 +18,12 @@ ProcessResult keel_ab(std::vector<std::string> arguments) {
     return test::run_keel(std::move(arguments));
 }
 
-std::vector<AbRecord> hits(int of_window) {
-    std::vector<AbRecord> records;
+std::vector<ab::Record> hits(int of_window) {
+    std::vector<ab::Record> records;
     for (int i = 0; i < 40; ++i) {
-        records.emplace_back(ab_item("full", "full", fmt::format("i{}", i), 1));
+        records.emplace_back(made_item("full", "full", fmt::format("i{}", i), 1));
         records.emplace_back(
-            ab_item("window", "tokens:128", fmt::format("i{}", i), i < of_window ? 1 : 0));
+            made_item("window", "tokens:128", fmt::format("i{}", i), i < of_window ? 1 : 0));
     }
     return records;
 }
@@ -32,9 +32,9 @@ std::vector<AbRecord> hits(int of_window) {
 
 TEST_CASE("keel ab compare tells a gate by its exit code: 0 no worse, 3 worse, 2 a wrong request") {
     const test::TempFolder folder;
-    const std::string good = write_ab(folder / "good", ab_header(), hits(30)).string();
-    const std::string bad = write_ab(folder / "bad", ab_header(), hits(10)).string();
-    const std::string near = write_ab(folder / "near", ab_header(), hits(29)).string();
+    const std::string good = write_ab(folder / "good", made_header(), hits(30)).string();
+    const std::string bad = write_ab(folder / "bad", made_header(), hits(10)).string();
+    const std::string near = write_ab(folder / "near", made_header(), hits(29)).string();
     const ProcessResult same = keel_ab({"compare", good, good});
     INFO(same.out << same.err);
     CHECK(same.code == 0);
@@ -66,14 +66,14 @@ TEST_CASE("keel ab compare tells a gate by its exit code: 0 no worse, 3 worse, 2
 TEST_CASE("keel ab merge and report work on folders of results") {
     const test::TempFolder folder;
     for (uint32_t i = 1; i <= 2; ++i) {
-        AbHeader header = ab_header();
+        ab::Header header = made_header();
         header.shard = i;
         header.shards = 3;
-        std::vector<AbRecord> records;
+        std::vector<ab::Record> records;
         for (int k = 0; k < 20; ++k) {
             const std::string name = fmt::format("{}/{}", i, k);
-            records.emplace_back(ab_item("full", "full", name, 1));
-            records.emplace_back(ab_item("window", "tokens:128", name, 0));
+            records.emplace_back(made_item("full", "full", name, 1));
+            records.emplace_back(made_item("window", "tokens:128", name, 0));
         }
         write_ab(folder / (fmt::format("s{}", i)), header, records);
     }

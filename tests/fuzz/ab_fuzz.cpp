@@ -9,14 +9,14 @@
 #include <string_view>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    using keel::AbConfig;
+    using keel::ab::Config;
     try {
-        const AbConfig c = keel::parse_ab_config({reinterpret_cast<const char *>(data), size},
-                                                 "fuzz.yaml", "/folder");
-        const bool sound = !c.arms.empty() && c.arms.size() <= AbConfig::most_arms &&
-                           !c.tasks.empty() && c.tasks.size() <= AbConfig::most_tasks &&
-                           c.budgets.size() <= AbConfig::most_budgets && !c.seeds.empty() &&
-                           c.seeds.size() <= AbConfig::most_seeds && !c.protocols.empty() &&
+        const ab::Config c = keel::ab::parse_config({reinterpret_cast<const char *>(data), size},
+                                                    "fuzz.yaml", "/folder");
+        const bool sound = !c.arms.empty() && c.arms.size() <= ab::Config::most_arms &&
+                           !c.tasks.empty() && c.tasks.size() <= ab::Config::most_tasks &&
+                           c.budgets.size() <= ab::Config::most_budgets && !c.seeds.empty() &&
+                           c.seeds.size() <= ab::Config::most_seeds && !c.protocols.empty() &&
                            c.base.is_absolute() && c.output.is_absolute() && !c.reference.empty();
         if (!sound) std::abort();
     } catch (const keel::Error &error) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes ab_statistics.json: what scipy and numpy say about small samples, for tests/eval/ab_statistics_test.cpp.
+"""Writes ab_statistics.json: what scipy and numpy say about small samples, for tests/eval/stats/statistics_test.cpp.
 
 Needs scipy and numpy. The generator of random numbers (xoshiro256**) is written again here, so that resamples are the same ones.
 """

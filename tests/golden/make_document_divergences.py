@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes document_divergences.json: nll and kld of each document of models/tiny under five caches, for tests/eval/coverage_test.cpp.
+"""Writes document_divergences.json: nll and kld of each document of models/tiny under five caches, for tests/eval/ab/coverage_test.cpp.
 
 make_document_divergences.py KEEL: runs the experiment document_divergences.yaml with the program KEEL, ten seconds.
 """

@@ -67,9 +67,9 @@ TEST_CASE("under a policy that keeps all, by whatever name, budget, trigger and 
 
 TEST_CASE("allocator auto: kvzip shares one budget out over all heads, others give each the same") {
     const Mini mini;
-    const auto allocator = [&](const std::string &policy, const std::string &allocator) {
+    const auto allocator = [&](const std::string &policy, const std::string &value) {
         const auto pipeline = mini.open("policy: {plugin: " + policy +
-                                        ", budget: {tokens: 64}, allocator: " + allocator + "}\n");
+                                        ", budget: {tokens: 64}, allocator: " + value + "}\n");
         const BoundPlugin &bound = pipeline->policies().own().allocator;
         std::string text = bound.library->id();
         for (const char *key : {"scope", "floor"}) {

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <set>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 using pipeline::describe;
@@ -54,7 +54,7 @@ std::vector<int64_t> integers(const YamlNode &node, std::string_view what, int64
 
 // ---- arms, budgets, protocol -------------------------------------------------------------------
 
-AbBudget read_budget(const YamlNode &node) {
+Budget read_budget(const YamlNode &node) {
     static const std::vector<std::string> units = {"tokens", "ratio", "mib"};
     if (!node.is_map() || node.entries.size() != 1)
         fail(node.where(),
@@ -63,25 +63,25 @@ AbBudget read_budget(const YamlNode &node) {
                  describe(node)));
     check_keys(node, "a budget", units);
     const YamlEntry &entry = node.entries.front();
-    AbBudget b;
+    Budget b;
     b.where = entry.value.where();
     if (entry.key == "tokens") {
-        b.unit = AbBudgetUnit::tokens;
+        b.unit = BudgetUnit::tokens;
         b.value = static_cast<double>(integer(entry.value, "tokens of a budget", 1, most_tokens));
     } else {
         const bool ratio = entry.key == "ratio";
-        b.unit = ratio ? AbBudgetUnit::ratio : AbBudgetUnit::mib;
+        b.unit = ratio ? BudgetUnit::ratio : BudgetUnit::mib;
         b.value = ratio ? number(entry.value, "a ratio", 0.001, 1)
                         : number(entry.value, "MiB of a budget", 0.001, 16777216);
     }
     return b;
 }
 
-std::vector<AbBudget> read_budget_list(const YamlNode &node) {
-    std::vector<AbBudget> budgets;
-    for (const YamlNode *item : items(node, "budgets", AbConfig::most_budgets)) {
-        AbBudget budget = read_budget(*item);
-        for (const AbBudget &other : budgets) {
+std::vector<Budget> read_budget_list(const YamlNode &node) {
+    std::vector<Budget> budgets;
+    for (const YamlNode *item : items(node, "budgets", Config::most_budgets)) {
+        Budget budget = read_budget(*item);
+        for (const Budget &other : budgets) {
             if (other.label() == budget.label())
                 fail(item->where(), fmt::format("the budget {} twice", budget.label()));
         }
@@ -90,22 +90,22 @@ std::vector<AbBudget> read_budget_list(const YamlNode &node) {
     return budgets;
 }
 
-void read_arms(const YamlNode &root, AbConfig &c) {
+void read_arms(const YamlNode &root, Config &c) {
     const YamlEntry &arms = required(root, "arms", "an experiment", "arms: {full: {policy: none}}");
     if (!arms.value.is_map() || arms.value.entries.empty())
         fail(arms.value.where(),
              fmt::format("expected a map of names and what they change for 'arms', found {}",
                          describe(arms.value)));
-    if (arms.value.entries.size() > AbConfig::most_arms)
+    if (arms.value.entries.size() > Config::most_arms)
         fail(arms.value.where(), fmt::format("{} arms, at most {} are compared",
-                                             arms.value.entries.size(), AbConfig::most_arms));
+                                             arms.value.entries.size(), Config::most_arms));
     for (const YamlEntry &entry : arms.value.entries) {
         check_name(entry.key, entry.where, "an arm's name");
         if (!entry.value.is_map() && !entry.value.is_null())
             fail(entry.value.where(),
                  fmt::format("expected keys of a pipeline for the arm '{}', found {}", entry.key,
                              describe(entry.value)));
-        AbArmEntry arm = {entry.key, entry.value, {}, entry.where};
+        ArmEntry arm = {entry.key, entry.value, {}, entry.where};
         if (const YamlEntry *budgets = arm.overrides.find("budgets")) {
             arm.budgets = read_budget_list(budgets->value);
             arm.overrides.erase("budgets");
@@ -114,22 +114,22 @@ void read_arms(const YamlNode &root, AbConfig &c) {
     }
 }
 
-void read_protocols(const YamlNode &root, AbConfig &c) {
+void read_protocols(const YamlNode &root, Config &c) {
     const YamlEntry *entry = root.find("protocol");
     if (entry == nullptr) {
-        c.protocols = {AbProtocol::question_blind};
+        c.protocols = {Protocol::question_blind};
         return;
     }
     for (const YamlNode *item : items(entry->value, "protocol", 3)) {
-        const auto p = static_cast<AbProtocol>(
+        const auto p = static_cast<Protocol>(
             choice(*item, "a protocol", {"question_blind", "query_aware", "whole_prompt"}));
         if (std::count(c.protocols.begin(), c.protocols.end(), p) != 0)
-            fail(item->where(), fmt::format("the protocol {} twice", ab_protocol_name(p)));
+            fail(item->where(), fmt::format("the protocol {} twice", protocol_name(p)));
         c.protocols.push_back(p);
     }
 }
 
-void read_chat(const YamlNode &root, AbConfig &c) {
+void read_chat(const YamlNode &root, Config &c) {
     const YamlEntry *entry = root.find("chat");
     if (entry == nullptr || entry->value.is_null()) return;
     const YamlNode &node = entry->value;
@@ -143,7 +143,7 @@ void read_chat(const YamlNode &root, AbConfig &c) {
     if (const YamlEntry *e = node.find("template")) c.chat.template_name = scalar(e->value, what);
     if (const YamlEntry *e = node.find("system"); e != nullptr && !e->value.is_null()) {
         c.chat.system = scalar(e->value, "a system prompt, or none");
-        if (c.chat.template_name == AbChat::no_template)
+        if (c.chat.template_name == Chat::no_template)
             fail(e->where, "'chat.system' has no effect under 'template: none': prompts are plain "
                            "text then; leave one of them out");
     }
@@ -192,31 +192,31 @@ class TaskReader {
     std::vector<std::string> known_ = {"kind", "name"};
 };
 
-void read_continuation(TaskReader &r, AbTask &t) {
+void read_continuation(TaskReader &r, Task &t) {
     t.text = r.path_of("text");
     t.prefix = r.integer_of("prefix", "tokens of a prefix", 1, most_tokens);
     t.score = r.integer_of("score", "tokens to score", 1, most_tokens);
     t.documents = r.integer_or("documents", "documents", 1, most_items, 20);
 }
 
-void read_generated(TaskReader &r, AbTask &t) {
+void read_generated(TaskReader &r, Task &t) {
     t.lengths = r.integers_of("lengths", "a length in tokens", 1, most_tokens);
     t.items = r.integer_or("items", "items", 1, most_items, 10);
     t.filler = r.path_or_none("filler");
     t.seed = static_cast<uint64_t>(r.integer_or("seed", "a seed", 0, most_seed, 1));
-    if (t.kind == AbTaskKind::passkey) {
+    if (t.kind == TaskKind::passkey) {
         t.depths = r.integer_or("depths", "places of the needle", 1, 1000, 5);
     } else {
         t.questions = r.integer_or("questions", "questions of a document", 1, 6, 0);
     }
 }
 
-void read_jsonl(TaskReader &r, AbTask &t) {
+void read_jsonl(TaskReader &r, Task &t) {
     t.path = r.path_of("path");
     t.items = r.integer_or("items", "lines", 1, most_items, 0);
     t.max_tokens = r.integer_or("max_tokens", "tokens of an answer", 1, 65536, 64);
     if (const YamlEntry *entry = r.take("metric"))
-        t.metric = static_cast<AbAnswerMetric>(
+        t.metric = static_cast<AnswerMetric>(
             choice(entry->value, "a metric", {"substring_all", "substring_any", "exact", "f1"}));
     t.prompt = "{context}\n{input}";
     if (const YamlEntry *entry = r.take("prompt")) {
@@ -230,44 +230,44 @@ void read_jsonl(TaskReader &r, AbTask &t) {
     }
 }
 
-void read_speed(TaskReader &r, AbTask &t) {
+void read_speed(TaskReader &r, Task &t) {
     t.at = r.integers_of("depths", "a depth in tokens", 0, most_tokens);
     t.repeats = r.integer_or("repeats", "repeats", 1, 10000, 10);
     t.decode = r.integer_or("decode", "tokens to decode", 1, 1'000'000, 64);
     t.seed = static_cast<uint64_t>(r.integer_or("seed", "a seed", 0, most_seed, 1));
 }
 
-AbTask read_task(const YamlNode &node) {
+Task read_task(const YamlNode &node) {
     if (!node.is_map())
         fail(node.where(),
              fmt::format("expected a task, as {{kind: passkey, lengths: [512]}}, found {}",
                          describe(node)));
     const YamlEntry &kind = required(node, "kind", "a task", "kind: passkey");
-    AbTask t;
+    Task t;
     t.where = node.where();
-    t.kind = static_cast<AbTaskKind>(choice(
-        kind.value, "a task's kind", {"continuation", "passkey", "facts", "jsonl", "speed"}));
-    t.name = ab_task_kind_name(t.kind);
+    t.kind = static_cast<TaskKind>(choice(kind.value, "a task's kind",
+                                          {"continuation", "passkey", "facts", "jsonl", "speed"}));
+    t.name = task_kind_name(t.kind);
     if (const YamlEntry *name = node.find("name")) {
         t.name = scalar(name->value, "a task's name");
         check_name(t.name, name->value.where(), "a task's name");
     }
     TaskReader r(node);
     switch (t.kind) {
-    case AbTaskKind::continuation: read_continuation(r, t); break;
-    case AbTaskKind::passkey:
-    case AbTaskKind::facts: read_generated(r, t); break;
-    case AbTaskKind::jsonl: read_jsonl(r, t); break;
-    case AbTaskKind::speed: read_speed(r, t); break;
+    case TaskKind::continuation: read_continuation(r, t); break;
+    case TaskKind::passkey:
+    case TaskKind::facts: read_generated(r, t); break;
+    case TaskKind::jsonl: read_jsonl(r, t); break;
+    case TaskKind::speed: read_speed(r, t); break;
     }
-    r.finish(ab_task_kind_name(t.kind));
+    r.finish(task_kind_name(t.kind));
     return t;
 }
 
-void read_tasks(const YamlNode &root, AbConfig &c) {
+void read_tasks(const YamlNode &root, Config &c) {
     const YamlEntry &entry =
         required(root, "tasks", "an experiment", "tasks: [{kind: passkey, lengths: [512]}]");
-    for (const YamlNode *item : items(entry.value, "tasks", AbConfig::most_tasks)) {
+    for (const YamlNode *item : items(entry.value, "tasks", Config::most_tasks)) {
         c.tasks.push_back(read_task(*item));
         for (size_t i = 0; i + 1 < c.tasks.size(); ++i) {
             if (c.tasks[i].name == c.tasks.back().name)
@@ -279,7 +279,7 @@ void read_tasks(const YamlNode &root, AbConfig &c) {
 
 // ---- the rest ----------------------------------------------------------------------------------
 
-void read_seeds(const YamlNode &root, AbConfig &c) {
+void read_seeds(const YamlNode &root, Config &c) {
     c.seeds = {1};
     const YamlEntry *entry = root.find("seeds");
     if (entry == nullptr) return;
@@ -287,11 +287,11 @@ void read_seeds(const YamlNode &root, AbConfig &c) {
     if (entry->value.items.empty() && entry->value.kind == YamlNode::Kind::sequence)
         fail(entry->value.where(),
              "expected at least one seed in 'seeds', found an empty list; without the key it is 1");
-    for (const int64_t seed : integers(entry->value, "a seed", 0, most_seed, AbConfig::most_seeds))
+    for (const int64_t seed : integers(entry->value, "a seed", 0, most_seed, Config::most_seeds))
         c.seeds.push_back(static_cast<uint64_t>(seed));
 }
 
-void read_output(const YamlNode &root, const std::string &name, AbConfig &c) {
+void read_output(const YamlNode &root, const std::string &name, Config &c) {
     const std::string stem = std::filesystem::path(name).stem().string();
     c.output = absolute_path((stem.empty() ? std::string("ab") : stem) + "-results");
     const YamlEntry *entry = root.find("output");
@@ -309,14 +309,14 @@ void read_output(const YamlNode &root, const std::string &name, AbConfig &c) {
         c.maps = integer(e->value, "items with maps", 0, 1000);
 }
 
-AbConfig read_config(const YamlNode &root, const std::string &name) {
+Config read_config(const YamlNode &root, const std::string &name) {
     if (!root.is_map())
         throw_error(ErrorKind::input,
                     "{}: expected an experiment (base, arms, tasks; see "
                     "docs/reference/experiments.md), found {}",
                     name, describe(root));
     check_keys(root, "an experiment", top_keys);
-    AbConfig c;
+    Config c;
     if (const YamlEntry *title = root.find("title"))
         c.title = printable(scalar(title->value, "a title"), 200);
     const YamlEntry &base = required(root, "base", "an experiment", "base: pipeline.yaml");
@@ -334,62 +334,62 @@ AbConfig read_config(const YamlNode &root, const std::string &name) {
     if (const YamlEntry *entry = root.find("batch"))
         c.batch = static_cast<uint32_t>(
             integer(entry->value, "documents at once for 'batch'", 1, Pipeline::most_batch));
-    read_ab_statistics(root, c);
-    read_ab_contrasts(root, c);
+    read_statistics(root, c);
+    read_contrasts(root, c);
     read_output(root, name, c);
     return c;
 }
 
 } // namespace
 
-std::string AbBudget::key() const {
-    return unit == AbBudgetUnit::tokens ? "tokens" : unit == AbBudgetUnit::ratio ? "ratio" : "mib";
+std::string Budget::key() const {
+    return unit == BudgetUnit::tokens ? "tokens" : unit == BudgetUnit::ratio ? "ratio" : "mib";
 }
 
-std::string AbBudget::text() const {
-    return unit == AbBudgetUnit::tokens ? fmt::format("{}", static_cast<int64_t>(value))
-                                        : fmt::format("{}", value);
+std::string Budget::text() const {
+    return unit == BudgetUnit::tokens ? fmt::format("{}", static_cast<int64_t>(value))
+                                      : fmt::format("{}", value);
 }
 
-std::string AbBudget::label() const { return key() + ":" + text(); }
+std::string Budget::label() const { return key() + ":" + text(); }
 
-const char *ab_protocol_name(AbProtocol protocol) {
+const char *protocol_name(Protocol protocol) {
     static constexpr const char *names[] = {"question_blind", "query_aware", "whole_prompt"};
     return names[static_cast<size_t>(protocol)];
 }
 
-const char *ab_task_kind_name(AbTaskKind kind) {
+const char *task_kind_name(TaskKind kind) {
     static constexpr const char *names[] = {"continuation", "passkey", "facts", "jsonl", "speed"};
     return names[static_cast<size_t>(kind)];
 }
 
-const char *ab_answer_metric_name(AbAnswerMetric metric) {
+const char *answer_metric_name(AnswerMetric metric) {
     static constexpr const char *names[] = {"substring_all", "substring_any", "exact", "f1"};
     return names[static_cast<size_t>(metric)];
 }
 
-std::vector<std::string> ab_task_metrics(const AbTask &task) {
+std::vector<std::string> task_metrics(const Task &task) {
     switch (task.kind) {
-    case AbTaskKind::continuation: return {"nll", "kld", "top1"};
-    case AbTaskKind::jsonl: return {ab_answer_metric_name(task.metric)};
-    case AbTaskKind::speed:
+    case TaskKind::continuation: return {"nll", "kld", "top1"};
+    case TaskKind::jsonl: return {answer_metric_name(task.metric)};
+    case TaskKind::speed:
         return {"decode_tokens_per_second", "prefill_tokens_per_second", "ttft_ms", "decode_ms_p50",
                 "decode_ms_p99"};
-    case AbTaskKind::passkey:
-    case AbTaskKind::facts: break;
+    case TaskKind::passkey:
+    case TaskKind::facts: break;
     }
     return {"hit"};
 }
 
-AbConfig load_ab_config(const std::filesystem::path &file) {
-    AbConfig c = read_config(pipeline::load_yaml(file), file.string());
+Config load_config(const std::filesystem::path &file) {
+    Config c = read_config(pipeline::load_yaml(file), file.string());
     c.file = file;
     return c;
 }
 
-AbConfig parse_ab_config(std::string_view text, const std::string &name,
-                         const std::filesystem::path &folder) {
+Config parse_config(std::string_view text, const std::string &name,
+                    const std::filesystem::path &folder) {
     return read_config(pipeline::parse_yaml(text, {name, folder}), name);
 }
 
-} // namespace keel
+} // namespace keel::ab

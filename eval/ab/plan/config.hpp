@@ -13,13 +13,13 @@
 
 // An experiment's YAML file, checked as far as is possible without a model.
 // docs/reference/experiments.md describes the file.
-namespace keel {
+namespace keel::ab {
 
-enum class AbBudgetUnit { tokens, ratio, mib };
+enum class BudgetUnit { tokens, ratio, mib };
 
 // One entry of `budgets`.
-struct AbBudget {
-    AbBudgetUnit unit = AbBudgetUnit::tokens;
+struct Budget {
+    BudgetUnit unit = BudgetUnit::tokens;
     double value = 0;
     SourceLocation where;
 
@@ -29,29 +29,29 @@ struct AbBudget {
 };
 
 // A named change of the base pipeline.
-struct AbArmEntry {
+struct ArmEntry {
     std::string name;
-    pipeline::YamlNode overrides;  // keys of a pipeline; null: no change
-    std::vector<AbBudget> budgets; // the arm's own budgets; empty: the experiment's
+    pipeline::YamlNode overrides; // keys of a pipeline; null: no change
+    std::vector<Budget> budgets;  // the arm's own budgets; empty: the experiment's
     SourceLocation where;
 };
 
 // The place in a prompt at which the policy is told that the prompt has ended. The tokens after
 // this place are read on the evicted cache.
-enum class AbProtocol {
+enum class Protocol {
     question_blind, // after the context
     // After the question. The opening of the answer is read after the eviction.
     query_aware,
     // At the end of the prompt. The answer's first token is computed with the whole cache.
     whole_prompt,
 };
-const char *ab_protocol_name(AbProtocol protocol);
+const char *protocol_name(Protocol protocol);
 
-enum class AbTaskKind { continuation, passkey, facts, jsonl, speed };
-const char *ab_task_kind_name(AbTaskKind kind);
+enum class TaskKind { continuation, passkey, facts, jsonl, speed };
+const char *task_kind_name(TaskKind kind);
 
 // How an answer is compared with the expected answers.
-enum class AbAnswerMetric {
+enum class AnswerMetric {
     // Share of the expected answers that the answer contains, ignoring case (RULER).
     substring_all,
     substring_any, // 1 if it contains one of the expected answers
@@ -60,10 +60,10 @@ enum class AbAnswerMetric {
     // The highest F1 over words of the answer and an expected answer (LongBench's QA).
     f1,
 };
-const char *ab_answer_metric_name(AbAnswerMetric metric);
+const char *answer_metric_name(AnswerMetric metric);
 
 // `chat`: the form of the prompts of tasks with questions.
-struct AbChat {
+struct Chat {
     static constexpr std::string_view models_template = "auto", no_template = "none",
                                       no_system = "none";
     // The name of a template, or models_template.
@@ -73,8 +73,8 @@ struct AbChat {
 };
 
 // One entry of `tasks`. The kind decides which members are used.
-struct AbTask {
-    AbTaskKind kind = AbTaskKind::passkey;
+struct Task {
+    TaskKind kind = TaskKind::passkey;
     std::string name; // unique; default: the kind
     SourceLocation where;
     uint64_t seed = 1; // seed of the random items
@@ -91,9 +91,9 @@ struct AbTask {
     // continuation: `prefix` tokens are read before the eviction, `score` tokens are scored after
     // it.
     int64_t prefix = 0, score = 0;
-    int64_t documents = 0;                                 // continuation: stretches of the text
-    std::filesystem::path path;                            // jsonl
-    AbAnswerMetric metric = AbAnswerMetric::substring_all; // jsonl
+    int64_t documents = 0;                             // continuation: stretches of the text
+    std::filesystem::path path;                        // jsonl
+    AnswerMetric metric = AnswerMetric::substring_all; // jsonl
     // Jsonl lines with a context: "{context}...{input}...".
     std::string prompt;
     int64_t max_tokens = 0;  // jsonl: the most tokens of an answer
@@ -102,27 +102,27 @@ struct AbTask {
 };
 
 // The metrics that a task measures. The first is its main metric.
-std::vector<std::string> ab_task_metrics(const AbTask &task);
+std::vector<std::string> task_metrics(const Task &task);
 
-struct AbConfig {
+struct Config {
     std::filesystem::path file; // for messages and defaults; empty: read from memory
     std::string title;
     std::filesystem::path base; // absolute path of a pipeline file
     SourceLocation base_where;
-    std::vector<AbArmEntry> arms;
+    std::vector<ArmEntry> arms;
     std::string reference;
-    std::vector<AbBudget> budgets;
-    std::vector<AbProtocol> protocols;
-    AbChat chat;
-    std::vector<AbTask> tasks;
+    std::vector<Budget> budgets;
+    std::vector<Protocol> protocols;
+    Chat chat;
+    std::vector<Task> tasks;
     std::vector<uint64_t> seeds;
     // The number of documents that take decode steps together in every arm. It changes the results,
     // because a matmul of several rows may round differently.
     uint32_t batch = 1;
-    AbStatistics statistics;
+    Statistics statistics;
     // The planned contrasts. Empty: each arm but the sweeps, against the reference, on the primary
     // metric.
-    std::vector<AbPlannedContrast> contrasts;
+    std::vector<PlannedContrast> contrasts;
     std::filesystem::path output; // absolute path of a folder
     bool eviction_logs = false;   // write a log for each arm and budget
     // Items of each task for which keep maps, cache timelines and curves are recorded.
@@ -133,8 +133,8 @@ struct AbConfig {
 
 // Throws Error(input) "FILE:LINE:COLUMN: ..." for a file that does not have the form of
 // docs/reference/experiments.md, for example for an unknown key.
-AbConfig load_ab_config(const std::filesystem::path &file);
-AbConfig parse_ab_config(std::string_view text, const std::string &name,
-                         const std::filesystem::path &folder);
+Config load_config(const std::filesystem::path &file);
+Config parse_config(std::string_view text, const std::string &name,
+                    const std::filesystem::path &folder);
 
-} // namespace keel
+} // namespace keel::ab

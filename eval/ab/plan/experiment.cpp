@@ -16,7 +16,7 @@
 #include <map>
 #include <system_error>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,7 +27,7 @@ using pipeline::YamlNode;
     throw_at(where, ErrorKind::input, "{}", what);
 }
 
-PipelineConfig arm_config(const YamlNode &base, const AbArmEntry &arm) {
+PipelineConfig arm_config(const YamlNode &base, const ArmEntry &arm) {
     YamlNode tree = base;
     pipeline::merge_overrides(tree, arm.overrides);
     PipelineConfig config = pipeline::make_config(tree);
@@ -40,7 +40,7 @@ PipelineConfig arm_config(const YamlNode &base, const AbArmEntry &arm) {
     return config;
 }
 
-PipelineConfig with_budget(PipelineConfig config, const AbBudget &budget) {
+PipelineConfig with_budget(PipelineConfig config, const Budget &budget) {
     pipeline::BudgetSection &b = config.policy.budget;
     const pipeline::Setting<std::optional<int64_t>> slack = b.slack;
     b = {};
@@ -50,22 +50,22 @@ PipelineConfig with_budget(PipelineConfig config, const AbBudget &budget) {
         setting.where = budget.where;
     };
     switch (budget.unit) {
-    case AbBudgetUnit::tokens: set(b.tokens, static_cast<int64_t>(budget.value)); break;
-    case AbBudgetUnit::ratio: set(b.ratio, budget.value); break;
-    case AbBudgetUnit::mib: set(b.mib, budget.value); break;
+    case BudgetUnit::tokens: set(b.tokens, static_cast<int64_t>(budget.value)); break;
+    case BudgetUnit::ratio: set(b.ratio, budget.value); break;
+    case BudgetUnit::mib: set(b.mib, budget.value); break;
     }
     return config;
 }
 
 // The label of a budget that is set in the arm itself, or in the base.
 std::string own_label(const pipeline::BudgetSection &b) {
-    AbBudget budget;
+    Budget budget;
     switch (b.kind()) {
     case pipeline::BudgetKind::tokens:
-        budget = {AbBudgetUnit::tokens, static_cast<double>(b.tokens->value()), {}};
+        budget = {BudgetUnit::tokens, static_cast<double>(b.tokens->value()), {}};
         break;
-    case pipeline::BudgetKind::ratio: budget = {AbBudgetUnit::ratio, b.ratio->value(), {}}; break;
-    case pipeline::BudgetKind::mib: budget = {AbBudgetUnit::mib, b.mib->value(), {}}; break;
+    case pipeline::BudgetKind::ratio: budget = {BudgetUnit::ratio, b.ratio->value(), {}}; break;
+    case pipeline::BudgetKind::mib: budget = {BudgetUnit::mib, b.mib->value(), {}}; break;
     // The policy's own, for example a window in its params.
     case pipeline::BudgetKind::none: return "own";
     }
@@ -79,7 +79,7 @@ bool acts_again(const pipeline::TriggerSection &trigger) {
 }
 
 // Does the arm set a budget itself?
-bool fixes_budget(const AbArmEntry &arm) {
+bool fixes_budget(const ArmEntry &arm) {
     const pipeline::YamlEntry *policy = arm.overrides.find("policy");
     if (policy == nullptr || !policy->value.is_map()) return false;
     const pipeline::YamlEntry *budget = policy->value.find("budget");
@@ -91,28 +91,28 @@ bool fixes_budget(const AbArmEntry &arm) {
 
 class Resolver {
   public:
-    Resolver(AbConfig config, const AbResolveOptions &options) : options_(options) {
+    Resolver(Config config, const ResolveOptions &options) : options_(options) {
         e_.config = std::move(config);
     }
 
-    AbExperiment run() {
+    Experiment run() {
         read_base();
-        for (const AbArmEntry &arm : e_.config.arms) add_arm(arm);
-        for (AbRun &run : e_.runs) path_params_of(run.config); // makes the paths absolute
-        const auto is_reference = [&](const AbRun &run) { return run.arm == e_.config.reference; };
+        for (const ArmEntry &arm : e_.config.arms) add_arm(arm);
+        for (Run &run : e_.runs) path_params_of(run.config); // makes the paths absolute
+        const auto is_reference = [&](const Run &run) { return run.arm == e_.config.reference; };
         std::stable_partition(e_.runs.begin(), e_.runs.end(), is_reference);
         if (!e_.reference().keeps_all)
             fail(reference_entry().where,
                  fmt::format("the reference '{}' evicts; expected an arm that keeps "
                              "all (policy: none): distances are measured from it",
                              e_.config.reference));
-        AbRun again = e_.reference();
-        again.arm += ab_rerun_suffix;
+        Run again = e_.reference();
+        again.arm += rerun_suffix;
         again.is_rerun = true;
         e_.runs.push_back(std::move(again));
-        e_.form = AbPromptForm::choose(e_.config.chat, *e_.reference().config.model.path);
-        e_.model_hash = ab_model_hash(*e_.reference().config.model.path);
-        e_.resolved = ab_resolved_yaml(e_);
+        e_.form = PromptForm::choose(e_.config.chat, *e_.reference().config.model.path);
+        e_.model_hash = hash_of_model(*e_.reference().config.model.path);
+        e_.resolved = yaml_of(e_);
         const std::string text = hashed_text();
         e_.experiment_hash = fingerprint(text);
         std::string circumstances = options_.circumstances;
@@ -160,7 +160,7 @@ class Resolver {
 
     // Refuses an arm's changes of keys that an experiment does not use. `generation.pin` is refused
     // in the base too, because an experiment does not do what it promises.
-    void check_used(const PipelineConfig &config, const AbArmEntry &arm) const {
+    void check_used(const PipelineConfig &config, const ArmEntry &arm) const {
         const std::string who = fmt::format("arm '{}': ", arm.name);
         if (!config.generation.pin->empty())
             refuse_unused(config.generation.pin.where, who, "generation.pin");
@@ -176,13 +176,12 @@ class Resolver {
         }
     }
 
-    const AbArmEntry &reference_entry() const {
-        return *std::find_if(
-            e_.config.arms.begin(), e_.config.arms.end(),
-            [&](const AbArmEntry &arm) { return arm.name == e_.config.reference; });
+    const ArmEntry &reference_entry() const {
+        return *std::find_if(e_.config.arms.begin(), e_.config.arms.end(),
+                             [&](const ArmEntry &arm) { return arm.name == e_.config.reference; });
     }
 
-    void add_arm(const AbArmEntry &arm) {
+    void add_arm(const ArmEntry &arm) {
         const PipelineConfig config = arm_config(base_, arm);
         check_used(config, arm);
         describe(config);
@@ -190,15 +189,15 @@ class Resolver {
         if (fixes_budget(arm) && !arm.budgets.empty())
             fail(arm.where, fmt::format("arm '{}' has both 'budgets' and 'policy.budget'; keep one",
                                         arm.name));
-        const std::vector<AbBudget> &list = arm.budgets.empty() ? e_.config.budgets : arm.budgets;
+        const std::vector<Budget> &list = arm.budgets.empty() ? e_.config.budgets : arm.budgets;
         if (fixes_budget(arm) || list.empty()) {
             budgets.emplace_back(own_label(config.policy.budget), config);
         } else {
-            for (const AbBudget &budget : list)
+            for (const Budget &budget : list)
                 budgets.emplace_back(budget.label(), with_budget(config, budget));
         }
         for (auto &[label, complete] : budgets) {
-            AbRun run;
+            Run run;
             run.arm = arm.name;
             run.budget = label;
             run.config = std::move(complete);
@@ -214,7 +213,7 @@ class Resolver {
         }
     }
 
-    static void refuse_hybrid(const AbRun &run, const AbArmEntry &arm) {
+    static void refuse_hybrid(const Run &run, const ArmEntry &arm) {
         const auto &backends = run.config.hybrid.backends;
         if (!run.config.hybrid.is_given()) return;
         fail(backends.where.file.empty() ? arm.where : backends.where,
@@ -226,7 +225,7 @@ class Resolver {
     }
 
     // Asks the policy for its properties. Returns false if the arm cannot run.
-    bool ask(AbRun &run, const AbArmEntry &arm) {
+    bool ask(Run &run, const ArmEntry &arm) {
         refuse_hybrid(run, arm);
         try {
             PipelineOptions options;
@@ -307,7 +306,7 @@ class Resolver {
     std::string hashed_text() const {
         std::string text = fmt::format("reference {}\n", e_.config.reference);
         if (e_.config.batch > 1) text += fmt::format("batch {}\n", e_.config.batch);
-        for (const AbRun &run : e_.runs) {
+        for (const Run &run : e_.runs) {
             PipelineConfig config = run.config;
             config.sampling = base_config_.sampling;
             config.generation = base_config_.generation;
@@ -321,38 +320,38 @@ class Resolver {
             }
             text += fmt::format("{} {} {}\n{}\n", run.arm, run.budget,
                                 model == *e_.reference().config.model.path ? e_.model_hash
-                                                                           : ab_model_hash(model),
+                                                                           : hash_of_model(model),
                                 pipeline::to_yaml(config) + files);
             for (const uint64_t seed : run.seeds) text += fmt::format("seed {}\n", seed);
         }
-        for (const AbProtocol protocol : e_.config.protocols)
-            text += fmt::format("{}\n", ab_protocol_name(protocol));
+        for (const Protocol protocol : e_.config.protocols)
+            text += fmt::format("{}\n", protocol_name(protocol));
         text += fmt::format("prompts {}\n", e_.form.description());
-        for (const AbTask &task : e_.config.tasks) {
-            AbTask plain = task;
+        for (const Task &task : e_.config.tasks) {
+            Task plain = task;
             plain.text = plain.path = plain.filler = fs::path{};
-            text += ab_task_yaml(plain) + "\n";
+            text += task_yaml(plain) + "\n";
             for (const fs::path &file : task_files(task, *e_.reference().config.model.path))
                 text += fingerprint(read_text_file(file, uint64_t{1} << 30)) + "\n";
         }
         return text;
     }
 
-    const AbResolveOptions &options_;
-    AbExperiment e_;
+    const ResolveOptions &options_;
+    Experiment e_;
     YamlNode base_;
     PipelineConfig base_config_;
-    // As in AbExperiment::libraries.
+    // As in Experiment::libraries.
     std::map<fs::path, std::pair<std::string, std::string>> libraries_;
 };
 
 } // namespace
 
-AbExperiment resolve_ab(AbConfig config, const AbResolveOptions &options) {
+Experiment resolve_experiment(Config config, const ResolveOptions &options) {
     return Resolver(std::move(config), options).run();
 }
 
-std::string ab_model_hash(const fs::path &model) {
+std::string hash_of_model(const fs::path &model) {
     std::error_code error;
     std::vector<fs::path> files{model};
     if (fs::is_directory(model, error)) {
@@ -385,4 +384,4 @@ std::string ab_model_hash(const fs::path &model) {
     return fingerprint(text);
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-namespace keel {
+namespace keel::ab {
 
 // One arm at one budget. It runs on every item.
-struct AbRun {
+struct Run {
     std::string arm, budget; // as in the records
     pipeline::PipelineConfig config;
     std::vector<uint64_t> seeds;  // one, unless the policy draws random numbers
@@ -30,14 +30,14 @@ struct AbRun {
 
 // An experiment's file together with its base pipeline. Every arm's pipeline is complete, and was
 // checked against the model.
-struct AbExperiment {
-    AbConfig config;
-    AbPromptForm form;       // form of the prompts of tasks with questions
-    std::vector<AbRun> runs; // the reference is the first
+struct Experiment {
+    Config config;
+    PromptForm form;       // form of the prompts of tasks with questions
+    std::vector<Run> runs; // the reference is the first
     // [arms] The differences of each arm from the base, as text for people.
     std::vector<std::string> differences;
     std::string hash; // 16 hex digits, over everything that decides the numbers
-    // As `hash`, but without AbResolveOptions::circumstances and libraries.
+    // As `hash`, but without ResolveOptions::circumstances and libraries.
     std::string experiment_hash;
     // The plugin files that the runs use, sorted. Each has a name ("policy snapkv") and its file
     // name with a hash of the contents ("snapkv.so ...").
@@ -47,10 +47,10 @@ struct AbExperiment {
     // experiment.
     std::string resolved;
 
-    const AbRun &reference() const { return runs.front(); }
+    const Run &reference() const { return runs.front(); }
 };
 
-struct AbResolveOptions {
+struct ResolveOptions {
     // Changes of the base pipeline, as --set takes them. The arms are merged over the changed base.
     std::vector<std::string> sets;
     std::string circumstances; // version and commit of the program; a part of `hash`
@@ -60,9 +60,9 @@ struct AbResolveOptions {
 // Reads the base, merges each arm over it, asks each policy for its properties, and gives each
 // budget to every arm that evicts. Opens models and plugins, but reads no weights. Throws
 // Error(input) with file, line and column for an invalid experiment.
-AbExperiment resolve_ab(AbConfig config, const AbResolveOptions &options);
+Experiment resolve_experiment(Config config, const ResolveOptions &options);
 
 // 16 hex digits over a model's files: their names, sizes and samples of their contents.
-std::string ab_model_hash(const std::filesystem::path &model);
+std::string hash_of_model(const std::filesystem::path &model);
 
-} // namespace keel
+} // namespace keel::ab

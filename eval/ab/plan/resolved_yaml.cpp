@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 using pipeline::yaml_scalar;
@@ -37,17 +37,16 @@ std::string indented(const std::string &text, const std::string &by) {
     return out;
 }
 
-std::string budgets_yaml(const std::vector<AbBudget> &budgets) {
+std::string budgets_yaml(const std::vector<Budget> &budgets) {
     std::vector<std::string> entries;
-    for (const AbBudget &b : budgets)
-        entries.push_back(fmt::format("{{{}: {}}}", b.key(), b.text()));
+    for (const Budget &b : budgets) entries.push_back(fmt::format("{{{}: {}}}", b.key(), b.text()));
     return fmt::format("budgets: [{}]\n", fmt::join(entries, ", "));
 }
 
 // The arm's pipeline without the budget that comes from the list of budgets.
-std::string arm_yaml(const AbExperiment &e, const AbArmEntry &arm) {
-    const auto run = std::find_if(e.runs.begin(), e.runs.end(),
-                                  [&](const AbRun &r) { return r.arm == arm.name; });
+std::string arm_yaml(const Experiment &e, const ArmEntry &arm) {
+    const auto run =
+        std::find_if(e.runs.begin(), e.runs.end(), [&](const Run &r) { return r.arm == arm.name; });
     pipeline::PipelineConfig config = run->config;
     if (run->is_spread) {
         const auto slack = config.policy.budget.slack;
@@ -60,32 +59,32 @@ std::string arm_yaml(const AbExperiment &e, const AbArmEntry &arm) {
 
 } // namespace
 
-std::string ab_task_yaml(const AbTask &t) {
-    std::string out = fmt::format("{{kind: {}, name: {}", ab_task_kind_name(t.kind), t.name);
+std::string task_yaml(const Task &t) {
+    std::string out = fmt::format("{{kind: {}, name: {}", task_kind_name(t.kind), t.name);
     const auto path = [&](const char *key, const std::filesystem::path &value) {
         if (!value.empty()) out += fmt::format(", {}: {}", key, quoted(value.string()));
     };
     switch (t.kind) {
-    case AbTaskKind::continuation:
+    case TaskKind::continuation:
         path("text", t.text);
         out +=
             fmt::format(", prefix: {}, score: {}, documents: {}", t.prefix, t.score, t.documents);
         break;
-    case AbTaskKind::passkey:
-    case AbTaskKind::facts:
+    case TaskKind::passkey:
+    case TaskKind::facts:
         out += fmt::format(", lengths: [{}], items: {}, seed: {}", fmt::join(t.lengths, ", "),
                            t.items, t.seed);
-        if (t.kind == AbTaskKind::passkey) out += fmt::format(", depths: {}", t.depths);
+        if (t.kind == TaskKind::passkey) out += fmt::format(", depths: {}", t.depths);
         if (t.questions > 0) out += fmt::format(", questions: {}", t.questions);
         path("filler", t.filler);
         break;
-    case AbTaskKind::jsonl:
+    case TaskKind::jsonl:
         path("path", t.path);
-        out += fmt::format(", metric: {}, max_tokens: {}, prompt: {}",
-                           ab_answer_metric_name(t.metric), t.max_tokens, quoted(t.prompt));
+        out += fmt::format(", metric: {}, max_tokens: {}, prompt: {}", answer_metric_name(t.metric),
+                           t.max_tokens, quoted(t.prompt));
         if (t.items > 0) out += fmt::format(", items: {}", t.items);
         break;
-    case AbTaskKind::speed:
+    case TaskKind::speed:
         out += fmt::format(", depths: [{}], repeats: {}, decode: {}, seed: {}",
                            fmt::join(t.at, ", "), t.repeats, t.decode, t.seed);
         break;
@@ -93,41 +92,40 @@ std::string ab_task_yaml(const AbTask &t) {
     return out + "}";
 }
 
-std::string ab_resolved_yaml(const AbExperiment &e) {
-    const AbConfig &c = e.config;
+std::string yaml_of(const Experiment &e) {
+    const Config &c = e.config;
     std::string out = fmt::format(
         "# The experiment as it was run: every key, absolute paths. 'keel ab' reads it again.\n"
         "base: {}\n",
         yaml_scalar(c.base.string()));
     if (!c.title.empty()) out += fmt::format("title: {}\n", yaml_scalar(c.title));
     out += "arms:\n";
-    for (const AbArmEntry &arm : c.arms)
+    for (const ArmEntry &arm : c.arms)
         out += fmt::format("  {}:\n{}", arm.name, indented(arm_yaml(e, arm), "    "));
     out += fmt::format("reference: {}\n", c.reference);
     if (!c.budgets.empty()) out += budgets_yaml(c.budgets);
     std::vector<std::string> protocols;
-    for (const AbProtocol protocol : c.protocols)
-        protocols.emplace_back(ab_protocol_name(protocol));
+    for (const Protocol protocol : c.protocols) protocols.emplace_back(protocol_name(protocol));
     out += fmt::format("protocol: [{}]\n", fmt::join(protocols, ", "));
     out += fmt::format("chat: {{template: {}", quoted(c.chat.template_name));
     if (c.chat.system) out += fmt::format(", system: {}", quoted(*c.chat.system));
     out += "}\ntasks:\n";
-    for (const AbTask &task : c.tasks) out += fmt::format("  - {}\n", ab_task_yaml(task));
+    for (const Task &task : c.tasks) out += fmt::format("  - {}\n", task_yaml(task));
     out += fmt::format("seeds: [{}]\n", fmt::join(c.seeds, ", "));
     if (c.batch > 1) out += fmt::format("batch: {}\n", c.batch);
-    const AbStatistics &s = c.statistics;
+    const Statistics &s = c.statistics;
     out += fmt::format("statistics: {{confidence: {}, resamples: {}, seed: {}", s.confidence,
                        s.resamples, s.seed);
     std::vector<std::string> margins;
     for (const auto &[metric, margin] : s.margins)
         margins.push_back(
-            fmt::format("{}: {}", metric, quoted(ab_margin_text(margin, ab_metric(metric)))));
+            fmt::format("{}: {}", metric, quoted(margin_text(margin, metric_named(metric)))));
     if (!margins.empty()) out += fmt::format(", margins: {{{}}}", fmt::join(margins, ", "));
     if (!s.primary.empty()) out += fmt::format(", primary: {}", quoted(s.primary));
     out += "}\n";
     if (!c.contrasts.empty()) {
         out += "contrasts:\n";
-        for (const AbPlannedContrast &one : c.contrasts)
+        for (const PlannedContrast &one : c.contrasts)
             out += fmt::format("  - [{}, {}{}]\n", one.a, one.b,
                                one.on.empty() ? "" : ", " + quoted(one.on));
     }
@@ -135,4 +133,4 @@ std::string ab_resolved_yaml(const AbExperiment &e) {
                              quoted(c.output.string()), c.eviction_logs, c.maps);
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -2,12 +2,12 @@
 
 #include "eval/ab/plan/experiment.hpp"
 
-namespace keel {
+namespace keel::ab {
 
 // One task in flow style, with every key: "{kind: passkey, name: passkey, ...}".
-std::string ab_task_yaml(const AbTask &task);
+std::string task_yaml(const Task &task);
 
 // The whole experiment, with the complete pipeline of every arm.
-std::string ab_resolved_yaml(const AbExperiment &experiment);
+std::string yaml_of(const Experiment &experiment);
 
-} // namespace keel
+} // namespace keel::ab

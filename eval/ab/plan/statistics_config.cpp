@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 using pipeline::describe;
@@ -21,21 +21,21 @@ constexpr int64_t most_statistics_seed = int64_t{1} << 53; // larger integers ar
 
 // Reads TASK or TASK/METRIC and returns "task/metric". `key`: the key's name for messages, for
 // example "statistics.primary".
-std::string read_metric(const YamlNode &node, const AbConfig &c, std::string_view key) {
+std::string read_metric(const YamlNode &node, const Config &c, std::string_view key) {
     const std::string &text = scalar(node, "the name of a task");
     const size_t slash = text.find('/');
     const std::string name = text.substr(0, slash);
     std::vector<std::string> names;
-    for (const AbTask &task : c.tasks) names.push_back(task.name);
+    for (const Task &task : c.tasks) names.push_back(task.name);
     const auto task = std::find_if(c.tasks.begin(), c.tasks.end(),
-                                   [&](const AbTask &one) { return one.name == name; });
+                                   [&](const Task &one) { return one.name == name; });
     if (task == c.tasks.end())
         yaml::fail(node.where(),
                    fmt::format("expected the name of a task ({}), or TASK/METRIC, for "
                                "'{}', found {}",
                                fmt::join(names, ", "), key, describe(node)) +
                        did_you_mean(name, names));
-    const std::vector<std::string> metrics = ab_task_metrics(*task);
+    const std::vector<std::string> metrics = task_metrics(*task);
     if (slash == std::string::npos) return name + "/" + metrics.front();
     const std::string metric = text.substr(slash + 1);
     if (std::find(metrics.begin(), metrics.end(), metric) == metrics.end())
@@ -46,59 +46,58 @@ std::string read_metric(const YamlNode &node, const AbConfig &c, std::string_vie
     return text;
 }
 
-void read_margins(const YamlNode &node, AbConfig &c) {
+void read_margins(const YamlNode &node, Config &c) {
     if (!node.is_map())
         yaml::fail(node.where(),
                    fmt::format("expected a map for 'statistics.margins', such as {{hit: 5 points, "
                                "nll: 0.02 nats, kld: 10%}}, found {}",
                                describe(node)));
     std::vector<std::string> metrics;
-    for (const AbTask &task : c.tasks)
-        for (const std::string &metric : ab_task_metrics(task)) metrics.push_back(metric);
+    for (const Task &task : c.tasks)
+        for (const std::string &metric : task_metrics(task)) metrics.push_back(metric);
     check_keys(node, "'statistics.margins'", metrics);
     for (const YamlEntry &entry : node.entries) {
-        const AbMetric metric = ab_metric(entry.key);
-        const auto margin = parse_ab_margin(scalar(entry.value, "a margin"), metric);
+        const Metric metric = metric_named(entry.key);
+        const auto margin = parse_margin(scalar(entry.value, "a margin"), metric);
         if (!margin)
             yaml::fail(entry.value.where(),
                        fmt::format("expected a margin of '{}' in {}, such as '{}', found {}",
-                                   entry.key, ab_margin_unit(metric),
-                                   ab_margin_text(ab_margin_of({}, entry.key), metric),
+                                   entry.key, margin_unit(metric),
+                                   margin_text(margin_of({}, entry.key), metric),
                                    describe(entry.value)));
         c.statistics.margins[entry.key] = *margin;
     }
 }
 
 // The first task that measures quality. If none does, the first task.
-std::string default_primary(const AbConfig &c) {
-    const auto found = std::find_if(c.tasks.begin(), c.tasks.end(), [](const AbTask &task) {
-        return task.kind != AbTaskKind::speed;
-    });
-    const AbTask &task = found == c.tasks.end() ? c.tasks.front() : *found;
-    return task.name + "/" + ab_task_metrics(task).front();
+std::string default_primary(const Config &c) {
+    const auto found = std::find_if(c.tasks.begin(), c.tasks.end(),
+                                    [](const Task &task) { return task.kind != TaskKind::speed; });
+    const Task &task = found == c.tasks.end() ? c.tasks.front() : *found;
+    return task.name + "/" + task_metrics(task).front();
 }
 
 // The word `reference`: adds each arm against the reference. Sweeps are left out, because they are
 // there to draw a curve.
-void add_reference_contrasts(AbConfig &c) {
-    for (const AbArmEntry &arm : c.arms)
+void add_reference_contrasts(Config &c) {
+    for (const ArmEntry &arm : c.arms)
         if (arm.name != c.reference && arm.budgets.size() <= 1)
             c.contrasts.push_back({arm.name, c.reference, ""});
 }
 
 } // namespace
 
-std::string read_arm_name(const YamlNode &node, const AbConfig &c, std::string_view what) {
+std::string read_arm_name(const YamlNode &node, const Config &c, std::string_view what) {
     const std::string &name = scalar(node, what);
     std::vector<std::string> names;
-    for (const AbArmEntry &arm : c.arms) names.push_back(arm.name);
+    for (const ArmEntry &arm : c.arms) names.push_back(arm.name);
     if (std::find(names.begin(), names.end(), name) == names.end())
         yaml::fail(node.where(), fmt::format("expected {}, found {}{}", what, describe(node),
                                              did_you_mean(name, names)));
     return name;
 }
 
-void read_ab_statistics(const YamlNode &root, AbConfig &c) {
+void read_statistics(const YamlNode &root, Config &c) {
     c.statistics.primary = default_primary(c);
     const YamlEntry *entry = root.find("statistics");
     if (entry == nullptr || entry->value.is_null()) return;
@@ -128,7 +127,7 @@ void read_ab_statistics(const YamlNode &root, AbConfig &c) {
         c.statistics.primary = read_metric(*v, c, "statistics.primary");
 }
 
-void read_ab_contrasts(const YamlNode &root, AbConfig &c) {
+void read_contrasts(const YamlNode &root, Config &c) {
     const YamlEntry *entry = root.find("contrasts");
     if (entry == nullptr || entry->value.is_null()) return;
     for (const YamlNode *item : items(entry->value, "contrasts", 10'000)) {
@@ -143,8 +142,8 @@ void read_ab_contrasts(const YamlNode &root, AbConfig &c) {
                                    "[one, other, TASK/METRIC], or the word 'reference', "
                                    "found {}",
                                    describe(*item)));
-        AbPlannedContrast planned = {read_arm_name(item->items[0], c, "an arm"),
-                                     read_arm_name(item->items[1], c, "an arm"), ""};
+        PlannedContrast planned = {read_arm_name(item->items[0], c, "an arm"),
+                                   read_arm_name(item->items[1], c, "an arm"), ""};
         if (planned.a == planned.b)
             yaml::fail(item->where(), fmt::format("the arm '{}' against itself", planned.a));
         if (item->items.size() == 3) planned.on = read_metric(item->items[2], c, "contrasts");
@@ -152,4 +151,4 @@ void read_ab_contrasts(const YamlNode &root, AbConfig &c) {
     }
 }
 
-} // namespace keel
+} // namespace keel::ab

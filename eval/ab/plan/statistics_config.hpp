@@ -8,16 +8,16 @@
 
 // Reads the keys `statistics` and `contrasts` of an experiment's file. Both need the arms, the
 // reference and the tasks in `config`. All functions throw Error(input) "FILE:LINE:COLUMN: ...".
-namespace keel {
+namespace keel::ab {
 
 // Fills config.statistics. Then its `primary` is always "task/metric".
-void read_ab_statistics(const pipeline::YamlNode &root, AbConfig &config);
+void read_statistics(const pipeline::YamlNode &root, Config &config);
 
-void read_ab_contrasts(const pipeline::YamlNode &root, AbConfig &config);
+void read_contrasts(const pipeline::YamlNode &root, Config &config);
 
 // Reads the name of an arm of `config`. `what`: the expected thing in messages, for example "an
 // arm".
-std::string read_arm_name(const pipeline::YamlNode &node, const AbConfig &config,
+std::string read_arm_name(const pipeline::YamlNode &node, const Config &config,
                           std::string_view what);
 
-} // namespace keel
+} // namespace keel::ab

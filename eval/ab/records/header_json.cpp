@@ -1,41 +1,41 @@
 #include "eval/ab/records/json_fields.hpp"
 #include "eval/ab/records/record_json.hpp"
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
-using namespace ab_json;
+using namespace fields;
 
 constexpr int format_version = 1;
 
 // Each contrast is [a, b], or [a, b, "task/metric"].
-std::vector<AbPlannedContrast> read_contrasts(const JsonNode &node) {
-    std::vector<AbPlannedContrast> out;
+std::vector<PlannedContrast> read_contrasts(const JsonNode &node) {
+    std::vector<PlannedContrast> out;
     const auto list = node.find("contrasts");
     for (size_t i = 0; list && i < list->size(most_contrasts); ++i) {
         const JsonNode one = list->element(i);
         if (one.size() != 2 && one.size() != 3)
             one.expected("two arms, with a task and metric behind them or not");
-        out.push_back({one.element(0).text(ab_longest_name), one.element(1).text(ab_longest_name),
-                       one.size() == 3 ? one.element(2).text(2 * ab_longest_name + 1) : ""});
+        out.push_back({one.element(0).text(longest_name), one.element(1).text(longest_name),
+                       one.size() == 3 ? one.element(2).text(2 * longest_name + 1) : ""});
     }
     return out;
 }
 
 double read_margin(const std::string &metric, const JsonNode &value) {
     const double margin = value.number(0, 1e6);
-    const AbMetric meaning = ab_metric(metric);
-    if (!is_ab_margin(margin, meaning))
-        value.expected(fmt::format("a margin below 1, which is 100 {}", ab_margin_unit(meaning)));
+    const Metric meaning = metric_named(metric);
+    if (!is_margin(margin, meaning))
+        value.expected(fmt::format("a margin below 1, which is 100 {}", margin_unit(meaning)));
     return margin;
 }
 
-AbStatistics read_statistics(const JsonNode &node) {
-    AbStatistics s;
+Statistics read_statistics(const JsonNode &node) {
+    Statistics s;
     s.confidence = number(node, "confidence", s.confidence, 0.5, 0.9999);
     s.resamples = count(node, "resamples", s.resamples, 100, 1'000'000);
     s.seed = count(node, "seed", s.seed);
-    s.primary = text_or_none(node, "primary", 2 * ab_longest_name + 1);
+    s.primary = text_or_none(node, "primary", 2 * longest_name + 1);
     if (const auto margins = node.find("margins"))
         for (const auto &[metric, value] : margins->members())
             s.margins[std::string(metric)] = read_margin(std::string(metric), value);
@@ -44,7 +44,7 @@ AbStatistics read_statistics(const JsonNode &node) {
 
 } // namespace
 
-AbHeader parse_ab_header(std::string_view line, const std::string &file) {
+Header parse_header(std::string_view line, const std::string &file) {
     const JsonDocument document(line, file, limits);
     const JsonNode r = document.object();
     if (!r.find("keel_ab"))
@@ -53,18 +53,18 @@ AbHeader parse_ab_header(std::string_view line, const std::string &file) {
     if (version != format_version)
         r.fail(fmt::format("results of version {}, this program reads version {}", version,
                            format_version));
-    AbHeader h;
+    Header h;
     h.config_hash = needed_name(r, "config_hash");
     h.experiment_hash = name_or_none(r, "experiment_hash");
     h.version = name_or_none(r, "version");
     h.commit = name_or_none(r, "commit");
-    h.libraries = read_pairs(r, "libraries", most_facts, ab_longest_text);
+    h.libraries = read_pairs(r, "libraries", most_facts, longest_text);
     h.date = name_or_none(r, "date");
-    h.model = text_or_none(r, "model", ab_longest_text);
-    h.machine = text_or_none(r, "machine", ab_longest_text);
-    h.title = text_or_none(r, "title", ab_longest_text);
+    h.model = text_or_none(r, "model", longest_text);
+    h.machine = text_or_none(r, "machine", longest_text);
+    h.title = text_or_none(r, "title", longest_text);
     h.reference = name_or_none(r, "reference");
-    for (auto &[name, text] : read_pairs(r, "arms", most_arms, ab_longest_text))
+    for (auto &[name, text] : read_pairs(r, "arms", most_arms, longest_text))
         h.arms.push_back({std::move(name), std::move(text)});
     h.contrasts = read_contrasts(r);
     if (const auto statistics = r.find("statistics")) {
@@ -74,20 +74,20 @@ AbHeader parse_ab_header(std::string_view line, const std::string &file) {
     }
     const auto sweeps = r.find("sweeps");
     for (size_t i = 0; sweeps && i < sweeps->size(most_arms); ++i)
-        h.sweeps.push_back(sweeps->element(i).text(ab_longest_name));
-    h.own_prefills = read_pairs(r, "own_prefills", most_contrasts, ab_longest_name);
+        h.sweeps.push_back(sweeps->element(i).text(longest_name));
+    h.own_prefills = read_pairs(r, "own_prefills", most_contrasts, longest_name);
     h.items = count(r, "items");
     h.batch = static_cast<uint32_t>(count(r, "batch", 1, 1, most_batch));
     h.shards = static_cast<uint32_t>(count(r, "shards", 1, 1, most_shards));
     h.shard = static_cast<uint32_t>(count(r, "shard", 1, 1, h.shards));
-    h.facts = read_pairs(r, "facts", most_facts, ab_longest_text);
+    h.facts = read_pairs(r, "facts", most_facts, longest_text);
     return h;
 }
 
-std::string ab_header_line(const AbHeader &h) {
+std::string header_line(const Header &h) {
     JsonWriter json;
     const auto text = [&](const char *key, const std::string &value) {
-        json.member(key, cut(value, ab_longest_text / 3));
+        json.member(key, cut(value, longest_text / 3));
     };
     json.begin_object().member("keel_ab", format_version);
     json.member("config_hash", checked_name(h.config_hash, "config hash", true));
@@ -98,7 +98,7 @@ std::string ab_header_line(const AbHeader &h) {
     if (!h.libraries.empty()) {
         json.key("libraries").begin_array();
         for (const auto &[name, file] : h.libraries)
-            write_pair(json, checked_name(name, "library", true), cut(file, ab_longest_text / 3));
+            write_pair(json, checked_name(name, "library", true), cut(file, longest_text / 3));
         json.end_array();
     }
     text("model", h.model);
@@ -106,13 +106,13 @@ std::string ab_header_line(const AbHeader &h) {
     text("title", h.title);
     json.member("reference", checked_name(h.reference, "reference", false));
     json.key("arms").begin_array();
-    for (const AbArm &arm : h.arms)
-        write_pair(json, checked_name(arm.name, "arm", true), cut(arm.text, ab_longest_text / 3));
+    for (const Arm &arm : h.arms)
+        write_pair(json, checked_name(arm.name, "arm", true), cut(arm.text, longest_text / 3));
     json.end_array().key("contrasts").begin_array();
-    for (const AbPlannedContrast &c : h.contrasts) {
+    for (const PlannedContrast &c : h.contrasts) {
         json.begin_array().value(checked_name(c.a, "arm", true));
         json.value(checked_name(c.b, "arm", true));
-        if (!c.on.empty()) json.value(cut(c.on, 2 * ab_longest_name + 1));
+        if (!c.on.empty()) json.value(cut(c.on, 2 * longest_name + 1));
         json.end_array();
     }
     json.end_array().key("sweeps").begin_array();
@@ -124,7 +124,7 @@ std::string ab_header_line(const AbHeader &h) {
             write_pair(json, checked_name(arm, "arm", true), checked_name(budget, "budget", true));
         json.end_array();
     }
-    const AbStatistics &s = h.statistics;
+    const Statistics &s = h.statistics;
     json.key("statistics").begin_object().member("confidence", s.confidence);
     json.member("resamples", s.resamples).member("seed", s.seed).member("primary", s.primary);
     json.key("margins").begin_object();
@@ -134,9 +134,9 @@ std::string ab_header_line(const AbHeader &h) {
     if (h.batch > 1) json.member("batch", h.batch);
     json.member("shard", h.shard).member("shards", h.shards).key("facts").begin_array();
     for (const auto &[name, fact] : h.facts)
-        write_pair(json, checked_name(name, "fact", true), cut(fact, ab_longest_text / 3));
+        write_pair(json, checked_name(name, "fact", true), cut(fact, longest_text / 3));
     json.end_array().end_object();
     return line_of(json);
 }
 
-} // namespace keel
+} // namespace keel::ab

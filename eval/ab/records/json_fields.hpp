@@ -7,7 +7,7 @@
 #include "eval/ab/records/record.hpp"
 
 // Bounds and fields that the header and the records of a results file have in common.
-namespace keel::ab_json {
+namespace keel::ab::fields {
 
 inline constexpr size_t most_arms = 1000, most_contrasts = 100'000, most_facts = 1000;
 inline constexpr size_t most_points = 100'000, most_values = 100'000;
@@ -15,14 +15,14 @@ inline constexpr uint32_t most_layers = 1024, most_heads = 1024, most_shards = 1
                           most_batch = 65536;
 inline constexpr uint64_t most_bins = 1'000'000, most_count = uint64_t{1} << 62;
 inline constexpr double largest_number = 1e300;
-inline constexpr JsonLimits limits{ab_longest_line, 8, 1'100'000};
+inline constexpr JsonLimits limits{most_line_bytes, 8, 1'100'000};
 
 inline std::string text_or_none(const JsonNode &node, const char *key, size_t longest) {
     const auto value = node.find(key);
     return value ? value->text(longest) : std::string();
 }
 inline std::string name_or_none(const JsonNode &node, const char *key) {
-    return text_or_none(node, key, ab_longest_name);
+    return text_or_none(node, key, longest_name);
 }
 inline const std::string &needed_text(const JsonNode &node, const char *key, size_t longest) {
     const std::string &found = node.at(key).text(longest);
@@ -30,7 +30,7 @@ inline const std::string &needed_text(const JsonNode &node, const char *key, siz
     return found;
 }
 inline const std::string &needed_name(const JsonNode &node, const char *key) {
-    return needed_text(node, key, ab_longest_name);
+    return needed_text(node, key, longest_name);
 }
 inline uint64_t count(const JsonNode &node, const char *key, uint64_t otherwise = 0,
                       uint64_t low = 0, uint64_t high = most_count) {
@@ -50,15 +50,15 @@ read_pairs(const JsonNode &node, const char *key, size_t most, size_t longest) {
     for (size_t i = 0; list && i < list->size(most); ++i) {
         const JsonNode pair = list->element(i);
         if (pair.size() != 2) pair.expected("a pair of texts");
-        out.emplace_back(pair.element(0).text(ab_longest_name), pair.element(1).text(longest));
+        out.emplace_back(pair.element(0).text(longest_name), pair.element(1).text(longest));
     }
     return out;
 }
 
 inline const std::string &checked_name(const std::string &name, const char *what, bool needed) {
-    if (name.size() > ab_longest_name)
+    if (name.size() > longest_name)
         throw_error(ErrorKind::usage, "a result's {} of {} bytes, at most {} are taken: '{}'", what,
-                    name.size(), ab_longest_name, printable(name, 60));
+                    name.size(), longest_name, printable(name, 60));
     if (needed && name.empty()) throw_error(ErrorKind::usage, "a result without its {}", what);
     return name;
 }
@@ -77,10 +77,10 @@ inline void write_pair(JsonWriter &json, const std::string &name, const std::str
 
 inline std::string line_of(JsonWriter &json) {
     std::string line = json.take();
-    if (line.size() > ab_longest_line)
+    if (line.size() > most_line_bytes)
         throw_error(ErrorKind::usage, "a record of {} bytes, at most {} are written", line.size(),
-                    ab_longest_line);
+                    most_line_bytes);
     return line;
 }
 
-} // namespace keel::ab_json
+} // namespace keel::ab::fields

@@ -4,41 +4,41 @@
 #include <cmath>
 #include <fmt/format.h>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 constexpr double largest_nats = 1e6;
 
-bool is_in_nats(const AbMetric &metric) {
-    return metric.kind == AbMetric::Kind::divergence && !metric.ratio;
+bool is_in_nats(const Metric &metric) {
+    return metric.kind == Metric::Kind::divergence && !metric.ratio;
 }
 
 } // namespace
 
-const char *ab_margin_unit(const AbMetric &metric) {
+const char *margin_unit(const Metric &metric) {
     return metric.ratio ? "%" : is_in_nats(metric) ? "nats" : "points";
 }
 
-bool is_ab_margin(double margin, const AbMetric &metric) {
+bool is_margin(double margin, const Metric &metric) {
     return margin >= 0 && margin < (is_in_nats(metric) ? largest_nats : 1);
 }
 
-std::optional<double> parse_ab_margin(std::string_view text, const AbMetric &metric) {
+std::optional<double> parse_margin(std::string_view text, const Metric &metric) {
     double value = 0;
     const char *end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, value);
     if (error != std::errc()) return std::nullopt;
     std::string_view unit(rest, static_cast<size_t>(end - rest));
     while (unit.starts_with(' ')) unit.remove_prefix(1);
-    const std::string_view wanted = ab_margin_unit(metric);
+    const std::string_view wanted = margin_unit(metric);
     const bool is_singular = wanted == "points" && unit == "point";
     if (unit != wanted && !is_singular) return std::nullopt;
     if (!is_in_nats(metric)) value /= 100;
-    if (!is_ab_margin(value, metric)) return std::nullopt;
+    if (!is_margin(value, metric)) return std::nullopt;
     return value;
 }
 
-std::string ab_margin_text(double margin, const AbMetric &metric) {
+std::string margin_text(double margin, const Metric &metric) {
     if (is_in_nats(metric)) return fmt::format("{:g} nats", margin);
     // So 0.07 gives 7, not 7.000000000000001.
     const double percent = std::round(margin * 1e10) / 1e8;
@@ -46,13 +46,13 @@ std::string ab_margin_text(double margin, const AbMetric &metric) {
     return fmt::format("{:g} {}", percent, percent == 1 ? "point" : "points");
 }
 
-double ab_margin_of(const AbMargins &margins, const std::string &name) {
+double margin_of(const Margins &margins, const std::string &name) {
     if (const auto found = margins.find(name); found != margins.end()) return found->second;
-    const AbMetric metric = ab_metric(name);
-    if (metric.kind == AbMetric::Kind::speed) return 0.05;
-    const bool is_kld = metric.kind == AbMetric::Kind::divergence && metric.ratio &&
+    const Metric metric = metric_named(name);
+    if (metric.kind == Metric::Kind::speed) return 0.05;
+    const bool is_kld = metric.kind == Metric::Kind::divergence && metric.ratio &&
                         name.find("kld") != std::string::npos;
     return is_kld ? 0.1 : 0.01;
 }
 
-} // namespace keel
+} // namespace keel::ab

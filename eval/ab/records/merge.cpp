@@ -13,14 +13,14 @@
 #include <system_error>
 #include <unordered_map>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Shard {
+struct ShardFile {
     fs::path file;
-    AbHeader header;
+    Header header;
 };
 
 uint64_t hash_of(std::string_view text, uint64_t hash = 0xcbf29ce484222325) {
@@ -30,24 +30,24 @@ uint64_t hash_of(std::string_view text, uint64_t hash = 0xcbf29ce484222325) {
 
 std::string path_text(const fs::path &path) { return printable(path.string(), 200); }
 
-std::string items_text(const AbHeader &header) {
+std::string items_text(const Header &header) {
     return header.items == 0 ? "all documents" : fmt::format("--items {}", header.items);
 }
 
-std::vector<Shard> open_shards(const std::vector<fs::path> &paths) {
-    std::vector<Shard> shards;
+std::vector<ShardFile> open_shards(const std::vector<fs::path> &paths) {
+    std::vector<ShardFile> shards;
     for (const fs::path &path : paths) {
-        Shard shard;
-        shard.file = ab_results_file(path);
-        shard.header = read_ab_header(shard.file);
+        ShardFile shard;
+        shard.file = results_file(path);
+        shard.header = read_header(shard.file);
         shards.push_back(std::move(shard));
     }
-    std::stable_sort(shards.begin(), shards.end(), [](const Shard &a, const Shard &b) {
+    std::stable_sort(shards.begin(), shards.end(), [](const ShardFile &a, const ShardFile &b) {
         return a.header.shard < b.header.shard;
     });
     for (size_t i = 1; i < shards.size(); ++i) {
-        const AbHeader &a = shards[0].header, &b = shards[i].header, &before = shards[i - 1].header;
-        const std::string library = ab_other_library(a, b);
+        const Header &a = shards[0].header, &b = shards[i].header, &before = shards[i - 1].header;
+        const std::string library = other_library(a, b);
         if (a.config_hash != b.config_hash)
             throw_error(ErrorKind::input,
                         "{} and {} are not of one experiment: their config hashes are {} and {}{}; "
@@ -80,25 +80,25 @@ struct Identity {
     uint64_t key = 0, value = 0;
 };
 
-std::string place_key(const AbPlace &p) {
+std::string place_key(const Place &p) {
     return fmt::format("{}\n{}\n{}\n{}\n{}\n", p.arm, p.budget, p.protocol, p.task, p.seed);
 }
 
-std::optional<Identity> identity(const AbRecord &record) {
-    const auto of = [](const AbPlace &place, const std::string &rest, const AbRecord &whole) {
+std::optional<Identity> identity(const Record &record) {
+    const auto of = [](const Place &place, const std::string &rest, const Record &whole) {
         return Identity{
             hash_of(rest, hash_of(place_key(place), 0xcbf29ce484222325 + whole.index())),
-            hash_of(ab_record_line(whole))};
+            hash_of(record_line(whole))};
     };
-    if (const auto *i = std::get_if<AbItem>(&record)) {
+    if (const auto *i = std::get_if<Item>(&record)) {
         // The times of evictions differ from run to run. The measured value may not.
         return Identity{
             hash_of(i->metric + "\n" + i->item, hash_of(place_key(*i))),
             hash_of(fmt::format("{} {} {} {}", i->value, i->length, i->depth, i->document))};
     }
-    if (const auto *m = std::get_if<AbKeepMap>(&record)) return of(*m, m->item, record);
-    if (const auto *t = std::get_if<AbTimeline>(&record)) return of(*t, t->item, record);
-    if (const auto *c = std::get_if<AbCurve>(&record))
+    if (const auto *m = std::get_if<KeepMap>(&record)) return of(*m, m->item, record);
+    if (const auto *t = std::get_if<Timeline>(&record)) return of(*t, t->item, record);
+    if (const auto *c = std::get_if<Curve>(&record))
         return of(*c, c->metric + "\n" + c->item, record);
     return std::nullopt;
 }
@@ -111,11 +111,11 @@ std::string list_of(const std::vector<uint32_t> &numbers) {
     return numbers.size() > most ? out + fmt::format(" and {} more", numbers.size() - most) : out;
 }
 
-AbHeader merged_header(const std::vector<Shard> &shards, const std::vector<uint32_t> &missing) {
-    AbHeader header = shards[0].header;
+Header merged_header(const std::vector<ShardFile> &shards, const std::vector<uint32_t> &missing) {
+    Header header = shards[0].header;
     header.shard = header.shards = 1;
     std::set<std::string> machines, commits;
-    for (const Shard &shard : shards) {
+    for (const ShardFile &shard : shards) {
         machines.insert(shard.header.machine);
         commits.insert(shard.header.commit);
     }
@@ -139,15 +139,14 @@ AbHeader merged_header(const std::vector<Shard> &shards, const std::vector<uint3
 
 } // namespace
 
-AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path &folder,
-                              bool replace) {
+MergeResult merge_shards(const std::vector<fs::path> &paths, const fs::path &folder, bool replace) {
     if (paths.empty())
         throw_error(ErrorKind::usage, "nothing to merge: name the folders of the shards");
-    const std::vector<Shard> shards = open_shards(paths);
-    AbMergeResult result;
+    const std::vector<ShardFile> shards = open_shards(paths);
+    MergeResult result;
     constexpr size_t most_missing = 1000;
     std::set<uint32_t> there;
-    for (const Shard &shard : shards) there.insert(shard.header.shard);
+    for (const ShardFile &shard : shards) there.insert(shard.header.shard);
     for (uint32_t i = 1; i <= shards[0].header.shards && result.missing.size() < most_missing; ++i)
         if (!there.contains(i)) result.missing.push_back(i);
     result.header = merged_header(shards, result.missing);
@@ -160,14 +159,14 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
         if (!replace)
             throw_error(ErrorKind::input, "{}: is there already; merge into another folder",
                         path_text(target));
-        require_same_experiment(target, read_ab_header(target), result.header);
+        require_same_experiment(target, read_header(target), result.header);
     }
     fs::remove(half, error);
     try {
-        AbWriter writer(half, result.header, AbWriter::Mode::create);
+        Writer writer(half, result.header, Writer::Mode::create);
         std::unordered_map<uint64_t, uint64_t> known; // from Identity::key to Identity::value
         if (!result.missing.empty()) {
-            AbWarning warning;
+            Warning warning;
             warning.text = fmt::format(
                 "of {} shards {} missing: {}; what they hold is not in these results",
                 shards[0].header.shards,
@@ -177,9 +176,8 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
             writer.write(warning);
             ++result.records;
         }
-        for (const Shard &shard : shards) {
-            const AbReadResult read = read_ab_records(shard.file, [&](AbRecord &&record,
-                                                                      uint64_t line) {
+        for (const ShardFile &shard : shards) {
+            const ReadResult read = read_records(shard.file, [&](Record &&record, uint64_t line) {
                 if (const auto id = identity(record)) {
                     const auto [at, is_new] = known.try_emplace(id->key, id->value);
                     if (!is_new && at->second != id->value)
@@ -198,7 +196,7 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
                 ++result.records;
             });
             if (read.dropped_tail) {
-                AbWarning warning;
+                Warning warning;
                 warning.text = fmt::format(
                     "shard {} of {} ends in half a line: its run was cut off, and the rest of "
                     "its items may be missing",
@@ -217,4 +215,4 @@ AbMergeResult merge_ab_shards(const std::vector<fs::path> &paths, const fs::path
     return result;
 }
 
-} // namespace keel
+} // namespace keel::ab

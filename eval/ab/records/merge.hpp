@@ -8,10 +8,10 @@
 #include <vector>
 
 // Merges the shards of an experiment that ran separately.
-namespace keel {
+namespace keel::ab {
 
-struct AbMergeResult {
-    AbHeader header; // as written; shard 1 of 1 if no shard is missing
+struct MergeResult {
+    Header header; // as written; shard 1 of 1 if no shard is missing
     uint64_t records = 0;
     uint64_t duplicates = 0;       // records that several shards hold equally; each is written once
     std::vector<uint32_t> missing; // numbers of the shards that were not given
@@ -25,7 +25,7 @@ struct AbMergeResult {
 // Throws Error(input) for shards of different experiments, for a shard that is given twice, and for
 // an item that has different values in two shards. Throws Error(runtime) if the system refuses to
 // write.
-AbMergeResult merge_ab_shards(const std::vector<std::filesystem::path> &shards,
-                              const std::filesystem::path &folder, bool replace = false);
+MergeResult merge_shards(const std::vector<std::filesystem::path> &shards,
+                         const std::filesystem::path &folder, bool replace = false);
 
-} // namespace keel
+} // namespace keel::ab

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 // Is one of `words` a part of the name, between underscores?
@@ -18,16 +18,16 @@ bool has_word(std::string_view name, std::initializer_list<std::string_view> wor
 
 } // namespace
 
-AbMetric ab_metric(std::string_view name) {
-    if (name.ends_with("_per_second")) return {AbMetric::Kind::speed, true, true};
-    if (has_word(name, {"ms", "us", "ns", "seconds"})) return {AbMetric::Kind::speed, false, true};
-    if (has_word(name, {"bytes", "kib", "mib"})) return {AbMetric::Kind::memory, false, true};
+Metric metric_named(std::string_view name) {
+    if (name.ends_with("_per_second")) return {Metric::Kind::speed, true, true};
+    if (has_word(name, {"ms", "us", "ns", "seconds"})) return {Metric::Kind::speed, false, true};
+    if (has_word(name, {"bytes", "kib", "mib"})) return {Metric::Kind::memory, false, true};
     if (has_word(name, {"kld", "ppl", "perplexity"}))
-        return {AbMetric::Kind::divergence, false, true};
-    if (has_word(name, {"nll"})) return {AbMetric::Kind::divergence, false, false};
+        return {Metric::Kind::divergence, false, true};
+    if (has_word(name, {"nll"})) return {Metric::Kind::divergence, false, false};
     return {};
 }
 
-bool ab_is_distance(std::string_view name) { return name == "kld" || name == "top1"; }
+bool is_distance(std::string_view name) { return name == "kld" || name == "top1"; }
 
-} // namespace keel
+} // namespace keel::ab

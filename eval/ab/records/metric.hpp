@@ -3,11 +3,11 @@
 #include <string>
 #include <string_view>
 
-namespace keel {
+namespace keel::ab {
 
 // The meaning of a metric. It follows from the metric's name alone, so records need no table of
 // metrics.
-struct AbMetric {
+struct Metric {
     enum class Kind {
         quality,    // hits, shares, scores
         divergence, // nll, kld: the distance from a text or from the reference
@@ -24,10 +24,10 @@ struct AbMetric {
 // Names "ppl" and "perplexity", and names that begin with "nll" or "kld": lower is better. Names
 // with "..._per_second": speeds. Names with a word "ms", "us", "ns" or "seconds": times. Names with
 // "bytes", "kib" or "mib": memory. All other names: scores, higher is better.
-AbMetric ab_metric(std::string_view name);
+Metric metric_named(std::string_view name);
 
 // Is it a distance from the reference ("kld", "top1")? The reference's own is 0, or 1 of top1, by
 // definition.
-bool ab_is_distance(std::string_view name);
+bool is_distance(std::string_view name);
 
-} // namespace keel
+} // namespace keel::ab

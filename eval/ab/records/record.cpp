@@ -8,7 +8,7 @@
 #include <cstring>
 #include <system_error>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,9 +52,9 @@ class Lines {
             const char *from = chunk_.data() + at_;
             const auto *stop = static_cast<const char *>(std::memchr(from, '\n', end_ - at_));
             const size_t count = stop == nullptr ? end_ - at_ : static_cast<size_t>(stop - from);
-            if (line.size() + count > ab_longest_line)
+            if (line.size() + count > most_line_bytes)
                 throw_error(ErrorKind::input, "{}:{}: a line of more than {} bytes", name_,
-                            number_ + 1, ab_longest_line);
+                            number_ + 1, most_line_bytes);
             line.append(from, count);
             at_ += count;
             if (stop == nullptr) continue;
@@ -80,7 +80,7 @@ class Lines {
     bool tail_ = false;
 };
 
-AbHeader header_of(Lines &lines) {
+Header header_of(Lines &lines) {
     std::string line;
     if (!lines.next(line))
         throw_error(
@@ -88,7 +88,7 @@ AbHeader header_of(Lines &lines) {
             "{}: expected the header of an experiment's results, found {}; the run that wrote it "
             "may have ended early",
             lines.name(), lines.tail() ? "half a line" : "an empty file");
-    return parse_ab_header(line, lines.name());
+    return parse_header(line, lines.name());
 }
 
 void append_line(std::FILE *file, const fs::path &path, std::string line) {
@@ -99,7 +99,7 @@ void append_line(std::FILE *file, const fs::path &path, std::string line) {
 }
 
 // Says how two experiments differ, as far as their headers show it.
-std::string difference(const AbHeader &there, const AbHeader &wanted) {
+std::string difference(const Header &there, const Header &wanted) {
     const std::string builds[] = {there.version + " " + there.commit,
                                   wanted.version + " " + wanted.commit};
     if (there.model != wanted.model)
@@ -112,7 +112,7 @@ std::string difference(const AbHeader &there, const AbHeader &wanted) {
         return fmt::format(
             "made with batch {}, this is {}; a step of several documents may round otherwise",
             there.batch, wanted.batch);
-    const std::string library = ab_other_library(there, wanted);
+    const std::string library = other_library(there, wanted);
     if (!library.empty())
         return fmt::format("made with another {}, which was built anew or exchanged since",
                            library);
@@ -122,7 +122,7 @@ std::string difference(const AbHeader &there, const AbHeader &wanted) {
         printable(there.config_hash, 40), printable(wanted.config_hash, 40));
 }
 
-void check_same(const fs::path &path, const AbHeader &there, const AbHeader &wanted) {
+void check_same(const fs::path &path, const Header &there, const Header &wanted) {
     require_same_experiment(path, there, wanted);
     if (there.shard != wanted.shard || there.shards != wanted.shards)
         throw_error(ErrorKind::input,
@@ -132,7 +132,7 @@ void check_same(const fs::path &path, const AbHeader &there, const AbHeader &wan
 }
 
 // Older results have this name for what is called "whole_prompt" now.
-void rename_old_protocol(AbRecord &record) {
+void rename_old_protocol(Record &record) {
     std::visit(
         [](auto &one) {
             if (one.protocol == "query_aware") one.protocol = "whole_prompt";
@@ -159,17 +159,17 @@ void replace_header(const fs::path &path, const std::string &header) {
 
 } // namespace
 
-AbReadResult read_ab_records(const fs::path &path,
-                             const std::function<void(AbRecord &&, uint64_t line)> &take) {
+ReadResult read_records(const fs::path &path,
+                        const std::function<void(Record &&, uint64_t line)> &take) {
     Lines lines(path);
-    AbReadResult result;
+    ReadResult result;
     result.header = header_of(lines);
     std::string line;
     while (lines.next(line)) {
-        if (++result.records > ab_most_records)
+        if (++result.records > most_records)
             throw_error(ErrorKind::input, "{}:{}: more than {} records", lines.name(),
-                        lines.number(), ab_most_records);
-        AbRecord record = parse_ab_record(line, lines.name(), lines.number());
+                        lines.number(), most_records);
+        Record record = parse_record(line, lines.name(), lines.number());
         if (result.header.old_margin) rename_old_protocol(record);
         take(std::move(record), lines.number());
     }
@@ -178,7 +178,7 @@ AbReadResult read_ab_records(const fs::path &path,
     return result;
 }
 
-std::string ab_other_library(const AbHeader &a, const AbHeader &b) {
+std::string other_library(const Header &a, const Header &b) {
     for (const auto &[name, file] : b.libraries) {
         bool is_there = false, is_same = false;
         for (const auto &[other_name, other_file] : a.libraries) {
@@ -192,7 +192,7 @@ std::string ab_other_library(const AbHeader &a, const AbHeader &b) {
     return {};
 }
 
-void require_same_experiment(const fs::path &path, const AbHeader &there, const AbHeader &wanted) {
+void require_same_experiment(const fs::path &path, const Header &there, const Header &wanted) {
     if (there.config_hash != wanted.config_hash)
         throw_error(
             ErrorKind::input,
@@ -200,17 +200,17 @@ void require_same_experiment(const fs::path &path, const AbHeader &there, const 
             shown(path), difference(there, wanted));
 }
 
-AbHeader read_ab_header(const fs::path &path) {
+Header read_header(const fs::path &path) {
     Lines lines(path);
     return header_of(lines);
 }
 
-void AbWriter::Close::operator()(std::FILE *file) const noexcept {
+void Writer::Close::operator()(std::FILE *file) const noexcept {
     if (file != nullptr) std::fclose(file);
 }
 
-AbWriter::AbWriter(const fs::path &path, const AbHeader &header, Mode mode) : path_(path) {
-    const std::string line = ab_header_line(header);
+Writer::Writer(const fs::path &path, const Header &header, Mode mode) : path_(path) {
+    const std::string line = header_line(header);
     std::error_code error;
     if (fs::exists(path, error) && mode == Mode::create)
         throw_error(ErrorKind::input, "{}: is there already; resume it or choose another output",
@@ -223,15 +223,15 @@ AbWriter::AbWriter(const fs::path &path, const AbHeader &header, Mode mode) : pa
         uint64_t whole = 0;
         Lines lines(path);
         if (lines.next(first)) {
-            const AbReadResult there = read_ab_records(path, [](AbRecord &&, uint64_t) {});
+            const ReadResult there = read_records(path, [](Record &&, uint64_t) {});
             check_same(path, there.header, header);
             whole = there.bytes;
             has_header = true;
-            AbHeader wanted = header;
+            Header wanted = header;
             wanted.date = there.header.date; // keeps the date on which the experiment began
-            if (ab_header_line(wanted) != ab_header_line(there.header)) {
-                replace_header(path, ab_header_line(wanted));
-                whole = whole - first.size() + ab_header_line(wanted).size();
+            if (header_line(wanted) != header_line(there.header)) {
+                replace_header(path, header_line(wanted));
+                whole = whole - first.size() + header_line(wanted).size();
             }
         }
         if (whole != fs::file_size(path)) {
@@ -244,12 +244,12 @@ AbWriter::AbWriter(const fs::path &path, const AbHeader &header, Mode mode) : pa
     if (!has_header) append_line(file_.get(), path_, line);
 }
 
-AbWriter::~AbWriter() = default;
+Writer::~Writer() = default;
 
-void AbWriter::write(const AbRecord &record) {
-    const std::string line = ab_record_line(record);
+void Writer::write(const Record &record) {
+    const std::string line = record_line(record);
     const std::lock_guard lock(mutex_);
     append_line(file_.get(), path_, line);
 }
 
-} // namespace keel
+} // namespace keel::ab

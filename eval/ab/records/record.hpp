@@ -19,34 +19,34 @@
 // The records of an experiment: results.jsonl, with one JSON object on each line. The first line is
 // the header. Every other line has a "kind": "item", "keep_map", "timeline", "curve" or "warning".
 // docs/reference/experiments.md lists the keys.
-namespace keel {
+namespace keel::ab {
 
 // How an experiment is judged. This is declared before the run, so nobody can choose it by the
 // outcome.
-struct AbStatistics {
+struct Statistics {
     double confidence = 0.95;   // of intervals, and for Holm's adjustment
     uint64_t resamples = 10000; // number of resamples of each bootstrap
     uint64_t seed = 1;          // seed of the bootstrap
     // "task/metric". In older results it may be the name of a task, for all its metrics. Empty: the
     // first quality metric of the results.
     std::string primary;
-    AbMargins margins; // the declared margins; ab_margin_of() adds the defaults
+    Margins margins; // the declared margins; margin_of() adds the defaults
 };
 
 // A contrast that was declared before the run: arm a against arm b at equal budgets.
-struct AbPlannedContrast {
+struct PlannedContrast {
     std::string a, b;
     std::string on; // "task/metric"; empty: the primary metric
-    bool operator==(const AbPlannedContrast &) const = default;
+    bool operator==(const PlannedContrast &) const = default;
 };
 
-struct AbArm {
+struct Arm {
     std::string name;
     std::string text; // the differences from the base pipeline, as text
 };
 
 // The first line of a results file.
-struct AbHeader {
+struct Header {
     // Hash over everything that decides the numbers. It is equal in all shards of an experiment.
     std::string config_hash;
     // The same hash without the program's version. Empty in results of older programs.
@@ -58,14 +58,14 @@ struct AbHeader {
     std::string machine; // processor, cores, memory
     std::string title;
     std::string reference; // the arm with which the others are compared
-    std::vector<AbArm> arms;
+    std::vector<Arm> arms;
     // Empty: each arm but the sweeps, against the reference, on the primary metric.
-    std::vector<AbPlannedContrast> contrasts;
+    std::vector<PlannedContrast> contrasts;
     // Arms that run at several budgets of their own, to draw a curve.
     std::vector<std::string> sweeps;
     // Arm and budget of each cell that reads every prompt itself. All other cells share prefills.
     std::vector<std::pair<std::string, std::string>> own_prefills;
-    AbStatistics statistics;
+    Statistics statistics;
     // Of results from before each metric had its own margin: that of all metrics. It is not used.
     // Their "query_aware" is called "whole_prompt" now, and read as that. Never written.
     std::optional<double> old_margin;
@@ -79,10 +79,10 @@ struct AbHeader {
 };
 
 // Suffix of the arm that runs the reference again to find the noise floor: "full#again".
-inline constexpr std::string_view ab_rerun_suffix = "#again";
+inline constexpr std::string_view rerun_suffix = "#again";
 
 // The place of a record in the experiment.
-struct AbPlace {
+struct Place {
     std::string arm;
     std::string budget = "full"; // "full" | "tokens:128" | "ratio:0.25" | "mib:8"
     // "question_blind" | "query_aware" | "whole_prompt"; "" without a question
@@ -94,7 +94,7 @@ struct AbPlace {
 // One number of one item. Arms are paired by (protocol, task, metric, item), so `item` must name
 // the same content in every arm and under every seed. The numbers of several seeds are averaged
 // before arms are compared.
-struct AbItem : AbPlace {
+struct Item : Place {
     std::string metric; // "hit", "top1", "nll", "kld", "ttft_ms", "decode_ms_p99" ...
     // The cluster. Items of one document are not independent. Empty: the item is a cluster of its
     // own.
@@ -118,7 +118,7 @@ struct AbItem : AbPlace {
 
 // The positions of a prompt that a policy kept. For each layer and head: the share of kept
 // positions in each of 64 equal stretches of the prompt.
-struct AbKeepMap : AbPlace {
+struct KeepMap : Place {
     static constexpr uint32_t bin_count = 64;
     std::string item;
     uint32_t layers = 0, kv_heads = 0;
@@ -126,37 +126,37 @@ struct AbKeepMap : AbPlace {
 };
 
 // The size of the cache while tokens were taken in.
-struct AbTimeline : AbPlace {
+struct Timeline : Place {
     std::string item;
     // Each point: tokens so far, KV bytes, slots evicted since the point before.
     std::vector<std::array<uint64_t, 3>> points;
 };
 
 // A metric by the number of tokens since the eviction: values[i] is for token i after it.
-struct AbCurve : AbPlace {
+struct Curve : Place {
     std::string metric, item;
     std::vector<double> values; // finite
 };
 
 // A warning for readers of the verdicts. An empty name means that the warning is about all arms,
 // budgets, protocols or tasks.
-struct AbWarning {
+struct Warning {
     std::string arm, budget, protocol, task;
     std::string text;
 };
 
-using AbRecord = std::variant<AbItem, AbKeepMap, AbTimeline, AbCurve, AbWarning>;
+using Record = std::variant<Item, KeepMap, Timeline, Curve, Warning>;
 
 // Bounds on everything that is read and written.
-inline constexpr size_t ab_longest_line = size_t{4} << 20;
-inline constexpr size_t ab_longest_name = 200; // bytes of the name of an arm, a task, an item ...
+inline constexpr size_t most_line_bytes = size_t{4} << 20;
+inline constexpr size_t longest_name = 200; // bytes of the name of an arm, a task, an item ...
 // Bytes of an answer or a warning. Longer texts are cut when they are written.
-inline constexpr size_t ab_longest_text = 4000;
-inline constexpr uint64_t ab_most_records = 20'000'000;
+inline constexpr size_t longest_text = 4000;
+inline constexpr uint64_t most_records = 20'000'000;
 
 // Appends records, each on a line of its own. write() returns after the system has the line, so a
 // killed run loses at most half a line. Thread-safe.
-class AbWriter {
+class Writer {
   public:
     enum class Mode {
         create, // the file must not exist
@@ -167,15 +167,15 @@ class AbWriter {
     };
     // Throws Error(input) if the file exists and does not fit, Error(runtime) if the system
     // refuses.
-    AbWriter(const std::filesystem::path &path, const AbHeader &header, Mode mode);
-    ~AbWriter();
-    AbWriter(const AbWriter &) = delete;
-    AbWriter &operator=(const AbWriter &) = delete;
+    Writer(const std::filesystem::path &path, const Header &header, Mode mode);
+    ~Writer();
+    Writer(const Writer &) = delete;
+    Writer &operator=(const Writer &) = delete;
 
     // Throws Error(usage) for names that are too long and for wrong shapes. Throws Error(runtime)
     // for numbers that are not finite or out of range, and if the system refuses, for example when
     // the disk is full.
-    void write(const AbRecord &record);
+    void write(const Record &record);
 
   private:
     struct Close {
@@ -186,8 +186,8 @@ class AbWriter {
     std::mutex mutex_;
 };
 
-struct AbReadResult {
-    AbHeader header;
+struct ReadResult {
+    Header header;
     uint64_t records = 0;
     uint64_t bytes = 0;        // up to the end of the last complete line
     bool dropped_tail = false; // the last line had no end and was left out
@@ -196,23 +196,23 @@ struct AbReadResult {
 // Reads a results file line by line. `take` gets each record with its line number; the header is
 // line 1. Memory does not grow with the file. Throws Error(input) "file:line: ...". A last line
 // without a line end is left out, whatever it contains.
-AbReadResult read_ab_records(const std::filesystem::path &path,
-                             const std::function<void(AbRecord &&, uint64_t line)> &take);
+ReadResult read_records(const std::filesystem::path &path,
+                        const std::function<void(Record &&, uint64_t line)> &take);
 
 // Reads only the header.
-AbHeader read_ab_header(const std::filesystem::path &path);
+Header read_header(const std::filesystem::path &path);
 
 // Throws Error(input) if the results in `path`, whose header is `there`, are of another experiment
 // than `wanted`. The message says how they differ.
-void require_same_experiment(const std::filesystem::path &path, const AbHeader &there,
-                             const AbHeader &wanted);
+void require_same_experiment(const std::filesystem::path &path, const Header &there,
+                             const Header &wanted);
 
 // A plugin whose files differ between two experiments: "policy snapkv (snapkv.so)". Empty: no such
 // plugin is known.
-std::string ab_other_library(const AbHeader &a, const AbHeader &b);
+std::string other_library(const Header &a, const Header &b);
 
 // The lines as in the file, without line ends.
-std::string ab_header_line(const AbHeader &header);
-std::string ab_record_line(const AbRecord &record);
+std::string header_line(const Header &header);
+std::string record_line(const Record &record);
 
-} // namespace keel
+} // namespace keel::ab

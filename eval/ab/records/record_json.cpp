@@ -4,13 +4,13 @@
 
 #include <cmath>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
-using namespace ab_json;
+using namespace fields;
 
-AbPlace read_place(const JsonNode &node) {
-    AbPlace p;
+Place read_place(const JsonNode &node) {
+    Place p;
     p.arm = needed_name(node, "arm");
     p.budget = needed_name(node, "budget");
     p.protocol = name_or_none(node, "protocol");
@@ -19,9 +19,9 @@ AbPlace read_place(const JsonNode &node) {
     return p;
 }
 
-AbRecord read_item(const JsonNode &node) {
-    AbItem i;
-    static_cast<AbPlace &>(i) = read_place(node);
+Record read_item(const JsonNode &node) {
+    Item i;
+    static_cast<Place &>(i) = read_place(node);
     i.metric = needed_name(node, "metric");
     i.document = name_or_none(node, "document");
     i.item = needed_name(node, "item");
@@ -37,31 +37,31 @@ AbRecord read_item(const JsonNode &node) {
     i.seen = count(node, "seen");
     i.evictions = count(node, "evictions");
     i.eviction_us = number(node, "eviction_us", 0, 0, 1e18);
-    i.answer = text_or_none(node, "answer", ab_longest_text);
-    i.expected = text_or_none(node, "expected", ab_longest_text);
+    i.answer = text_or_none(node, "answer", longest_text);
+    i.expected = text_or_none(node, "expected", longest_text);
     return i;
 }
 
-AbRecord read_keep_map(const JsonNode &node) {
-    AbKeepMap m;
-    static_cast<AbPlace &>(m) = read_place(node);
+Record read_keep_map(const JsonNode &node) {
+    KeepMap m;
+    static_cast<Place &>(m) = read_place(node);
     m.item = name_or_none(node, "item");
     m.layers = static_cast<uint32_t>(node.at("layers").natural(1, most_layers));
     m.kv_heads = static_cast<uint32_t>(node.at("kv_heads").natural(1, most_heads));
-    const uint64_t expected = uint64_t{m.layers} * m.kv_heads * AbKeepMap::bin_count;
+    const uint64_t expected = uint64_t{m.layers} * m.kv_heads * KeepMap::bin_count;
     const JsonNode bins = node.at("bins");
     if (bins.size(most_bins) != expected)
         bins.expected(
-            fmt::format("{} x {} x {} numbers", m.layers, m.kv_heads, AbKeepMap::bin_count));
+            fmt::format("{} x {} x {} numbers", m.layers, m.kv_heads, KeepMap::bin_count));
     m.bins.reserve(expected);
     for (size_t i = 0; i < expected; ++i)
         m.bins.push_back(static_cast<float>(bins.element(i).number(0, 1)));
     return m;
 }
 
-AbRecord read_timeline(const JsonNode &node) {
-    AbTimeline t;
-    static_cast<AbPlace &>(t) = read_place(node);
+Record read_timeline(const JsonNode &node) {
+    Timeline t;
+    static_cast<Place &>(t) = read_place(node);
     t.item = name_or_none(node, "item");
     const JsonNode points = node.at("points");
     for (size_t i = 0; i < points.size(most_points); ++i) {
@@ -74,9 +74,9 @@ AbRecord read_timeline(const JsonNode &node) {
     return t;
 }
 
-AbRecord read_curve(const JsonNode &node) {
-    AbCurve c;
-    static_cast<AbPlace &>(c) = read_place(node);
+Record read_curve(const JsonNode &node) {
+    Curve c;
+    static_cast<Place &>(c) = read_place(node);
     c.metric = needed_name(node, "metric");
     c.item = name_or_none(node, "item");
     const JsonNode values = node.at("values");
@@ -85,18 +85,18 @@ AbRecord read_curve(const JsonNode &node) {
     return c;
 }
 
-AbRecord read_warning(const JsonNode &node) {
-    AbWarning w;
+Record read_warning(const JsonNode &node) {
+    Warning w;
     w.arm = name_or_none(node, "arm");
     w.budget = name_or_none(node, "budget");
     w.protocol = name_or_none(node, "protocol");
     w.task = name_or_none(node, "task");
-    w.text = needed_text(node, "text", ab_longest_text);
+    w.text = needed_text(node, "text", longest_text);
     return w;
 }
 
 // Numbers are checked against the same bounds when they are written as when they are read.
-double checked_number(double value, const char *what, const AbPlace &place,
+double checked_number(double value, const char *what, const Place &place,
                       double low = -largest_number, double high = largest_number) {
     if (!(value >= low && value <= high))
         throw_error(ErrorKind::runtime,
@@ -109,7 +109,7 @@ void write_if_given(JsonWriter &json, const char *key, const std::string &name) 
     if (!name.empty()) json.member(key, checked_name(name, key, false));
 }
 
-void write_place(JsonWriter &json, const char *kind, const AbPlace &p) {
+void write_place(JsonWriter &json, const char *kind, const Place &p) {
     json.member("kind", kind);
     json.member("arm", checked_name(p.arm, "arm", true));
     json.member("budget", checked_name(p.budget, "budget", true));
@@ -118,7 +118,7 @@ void write_place(JsonWriter &json, const char *kind, const AbPlace &p) {
     json.member("seed", p.seed);
 }
 
-void write(JsonWriter &json, const AbItem &i) {
+void write(JsonWriter &json, const Item &i) {
     write_place(json, "item", i);
     json.member("metric", checked_name(i.metric, "metric", true));
     write_if_given(json, "document", i.document);
@@ -138,15 +138,15 @@ void write(JsonWriter &json, const AbItem &i) {
         json.member("eviction_us", checked_number(i.eviction_us, "eviction_us", i, 0, 1e18));
     // Bytes that are not UTF-8 become U+FFFD, which has three bytes. So a third of the bound is
     // used.
-    if (!i.answer.empty()) json.member("answer", cut(i.answer, ab_longest_text / 3));
-    if (!i.expected.empty()) json.member("expected", cut(i.expected, ab_longest_text / 3));
+    if (!i.answer.empty()) json.member("answer", cut(i.answer, longest_text / 3));
+    if (!i.expected.empty()) json.member("expected", cut(i.expected, longest_text / 3));
 }
 
-void write(JsonWriter &json, const AbKeepMap &m) {
+void write(JsonWriter &json, const KeepMap &m) {
     write_place(json, "keep_map", m);
     write_if_given(json, "item", m.item);
     if (m.layers == 0 || m.layers > most_layers || m.kv_heads == 0 || m.kv_heads > most_heads ||
-        m.bins.size() != uint64_t{m.layers} * m.kv_heads * AbKeepMap::bin_count ||
+        m.bins.size() != uint64_t{m.layers} * m.kv_heads * KeepMap::bin_count ||
         m.bins.size() > most_bins)
         throw_error(ErrorKind::usage, "a keep map of {} layers and {} heads with {} numbers",
                     m.layers, m.kv_heads, m.bins.size());
@@ -156,7 +156,7 @@ void write(JsonWriter &json, const AbKeepMap &m) {
     json.end_array();
 }
 
-void write(JsonWriter &json, const AbTimeline &t) {
+void write(JsonWriter &json, const Timeline &t) {
     write_place(json, "timeline", t);
     write_if_given(json, "item", t.item);
     if (t.points.size() > most_points)
@@ -168,7 +168,7 @@ void write(JsonWriter &json, const AbTimeline &t) {
     json.end_array();
 }
 
-void write(JsonWriter &json, const AbCurve &c) {
+void write(JsonWriter &json, const Curve &c) {
     write_place(json, "curve", c);
     json.member("metric", checked_name(c.metric, "metric", true));
     write_if_given(json, "item", c.item);
@@ -180,19 +180,19 @@ void write(JsonWriter &json, const AbCurve &c) {
     json.end_array();
 }
 
-void write(JsonWriter &json, const AbWarning &w) {
+void write(JsonWriter &json, const Warning &w) {
     json.member("kind", "warning");
     write_if_given(json, "arm", w.arm);
     write_if_given(json, "budget", w.budget);
     write_if_given(json, "protocol", w.protocol);
     write_if_given(json, "task", w.task);
     if (w.text.empty()) throw_error(ErrorKind::usage, "a warning without a text");
-    json.member("text", cut(w.text, ab_longest_text / 3));
+    json.member("text", cut(w.text, longest_text / 3));
 }
 
 } // namespace
 
-AbRecord parse_ab_record(std::string_view line, const std::string &file, uint64_t number) {
+Record parse_record(std::string_view line, const std::string &file, uint64_t number) {
     const JsonDocument document(line, file, limits, number);
     const JsonNode r = document.object();
     const std::string &kind = needed_name(r, "kind");
@@ -204,7 +204,7 @@ AbRecord parse_ab_record(std::string_view line, const std::string &file, uint64_
     r.at("kind").expected("item, keep_map, timeline, curve or warning");
 }
 
-std::string ab_record_line(const AbRecord &record) {
+std::string record_line(const Record &record) {
     JsonWriter json;
     json.begin_object();
     std::visit([&](const auto &one) { write(json, one); }, record);
@@ -212,4 +212,4 @@ std::string ab_record_line(const AbRecord &record) {
     return line_of(json);
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -6,10 +6,10 @@
 #include <string_view>
 
 // Converts between records and the lines of a results file.
-namespace keel {
+namespace keel::ab {
 
 // Reads the first line of `file`.
-AbHeader parse_ab_header(std::string_view line, const std::string &file);
-AbRecord parse_ab_record(std::string_view line, const std::string &file, uint64_t number);
+Header parse_header(std::string_view line, const std::string &file);
+Record parse_record(std::string_view line, const std::string &file, uint64_t number);
 
-} // namespace keel
+} // namespace keel::ab

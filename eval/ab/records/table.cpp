@@ -9,7 +9,7 @@
 #include <set>
 #include <system_error>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,9 +28,9 @@ struct Row {
 
 class Loader {
   public:
-    Loader(AbTable &table, AbNames &names) : table_(table), names_(names) {}
+    Loader(Table &table, Names &names) : table_(table), names_(names) {}
 
-    void take(AbRecord &&record) {
+    void take(Record &&record) {
         std::visit([this](auto &&one) { add(std::move(one)); }, std::move(record));
     }
 
@@ -42,20 +42,20 @@ class Loader {
     }
 
   private:
-    static AbPlaceKey place_of(const AbPlace &p) { return {p.arm, p.budget, p.protocol, p.task}; }
+    static PlaceKey place_of(const Place &p) { return {p.arm, p.budget, p.protocol, p.task}; }
 
-    size_t cell_of(const AbItem &i) {
+    size_t cell_of(const Item &i) {
         // Neighbouring records are of the same cell, except for the metric.
-        AbCellKey key{i.arm, i.budget, i.protocol, i.task, i.metric};
+        CellKey key{i.arm, i.budget, i.protocol, i.task, i.metric};
         const auto [at, is_new] = places_.try_emplace(key, table_.cells.size());
         if (is_new) {
             if (table_.cells.size() == most_cells)
                 throw_error(ErrorKind::input,
                             "more than {} combinations of arm, budget, protocol, task and metric",
                             most_cells);
-            AbCell cell;
-            static_cast<AbCellKey &>(cell) = std::move(key);
-            cell.kind = ab_metric(cell.metric);
+            Cell cell;
+            static_cast<CellKey &>(cell) = std::move(key);
+            cell.kind = metric_named(cell.metric);
             table_.cells.push_back(std::move(cell));
             rows_.emplace_back();
             tasks_.try_emplace(i.task, tasks_.size());
@@ -63,9 +63,9 @@ class Loader {
         return at->second;
     }
 
-    void add(AbItem &&i) {
+    void add(Item &&i) {
         const size_t at = cell_of(i);
-        AbCell &cell = table_.cells[at];
+        Cell &cell = table_.cells[at];
         Row row;
         row.item = names_.number(i.item);
         // An item without a document is a cluster of its own. The prefixes keep item names and
@@ -94,8 +94,8 @@ class Loader {
         cell.without_eviction += i.evictions == 0 ? 1 : 0;
     }
 
-    void add(AbKeepMap &&m) {
-        AbMeanMap &mean = table_.keep_maps[place_of(m)];
+    void add(KeepMap &&m) {
+        MeanMap &mean = table_.keep_maps[place_of(m)];
         if (mean.items == 0) {
             mean.layers = m.layers;
             mean.kv_heads = m.kv_heads;
@@ -111,13 +111,13 @@ class Loader {
         for (size_t i = 0; i < m.bins.size(); ++i) mean.bins[i] += m.bins[i];
     }
 
-    void add(AbTimeline &&t) {
-        AbPlaceKey key = place_of(t);
+    void add(Timeline &&t) {
+        PlaceKey key = place_of(t);
         table_.timelines.try_emplace(std::move(key), std::move(t));
     }
 
-    void add(AbCurve &&c) {
-        AbMeanCurve &mean = table_.curves[{place_of(c), c.metric}];
+    void add(Curve &&c) {
+        MeanCurve &mean = table_.curves[{place_of(c), c.metric}];
         if (mean.mean.size() < c.values.size()) {
             mean.items.resize(c.values.size());
             mean.mean.resize(c.values.size());
@@ -130,7 +130,7 @@ class Loader {
         }
     }
 
-    void add(AbWarning &&w) {
+    void add(Warning &&w) {
         if (!seen_warnings_.emplace(w.arm, w.budget, w.protocol, w.task, w.text).second) return;
         if (table_.warnings.size() == most_warnings)
             note(fmt::format("more than {} warnings: the rest stands in the results file alone",
@@ -145,7 +145,7 @@ class Loader {
 
     // Makes one point of each item: the mean over its seeds. If a seed was recorded twice, the
     // first record counts.
-    void settle(AbCell &cell, std::vector<Row> &rows) {
+    void settle(Cell &cell, std::vector<Row> &rows) {
         std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) {
             return std::tie(a.item, a.seed) < std::tie(b.item, b.seed);
         });
@@ -163,7 +163,7 @@ class Loader {
             if (cell.points.empty() || cell.points.back().item != row.item)
                 cell.points.push_back(
                     {row.item, row.cluster, 0, row.length, row.depth, 0, row.expected});
-            AbPoint &point = cell.points.back();
+            Point &point = cell.points.back();
             ++point.seeds;
             point.value += (row.value - point.value) / point.seeds;
         }
@@ -172,13 +172,13 @@ class Loader {
 
     void sort_cells() {
         std::map<std::string, size_t> arms;
-        for (const AbArm &arm : table_.header.arms) arms.try_emplace(arm.name, arms.size());
-        const auto order = [&](const AbCell &c) {
+        for (const Arm &arm : table_.header.arms) arms.try_emplace(arm.name, arms.size());
+        const auto order = [&](const Cell &c) {
             const auto at = arms.find(c.arm);
             return std::pair(at == arms.end() ? arms.size() : at->second, std::cref(c.arm));
         };
         std::stable_sort(
-            table_.cells.begin(), table_.cells.end(), [&](const AbCell &a, const AbCell &b) {
+            table_.cells.begin(), table_.cells.end(), [&](const Cell &a, const Cell &b) {
                 if (a.task != b.task) return tasks_.at(a.task) < tasks_.at(b.task);
                 if (a.metric != b.metric) return a.metric < b.metric;
                 if (a.protocol != b.protocol) return a.protocol < b.protocol;
@@ -186,13 +186,13 @@ class Loader {
                     const auto first = order(a), second = order(b);
                     return first.first != second.first ? first.first < second.first : a.arm < b.arm;
                 }
-                return ab_budget_before(a.budget, b.budget);
+                return budget_before(a.budget, b.budget);
             });
     }
 
-    AbTable &table_;
-    AbNames &names_;
-    std::map<AbCellKey, size_t> places_;
+    Table &table_;
+    Names &names_;
+    std::map<CellKey, size_t> places_;
     std::vector<std::vector<Row>> rows_;
     std::map<std::string, size_t> tasks_;
     std::set<std::tuple<std::string, std::string, std::string, std::string, std::string>>
@@ -201,7 +201,7 @@ class Loader {
 
 } // namespace
 
-uint32_t AbNames::number(std::string_view text) {
+uint32_t Names::number(std::string_view text) {
     const auto found = numbers_.find(text);
     if (found != numbers_.end()) return found->second;
     const std::string &kept = texts_.emplace_back(text);
@@ -210,7 +210,7 @@ uint32_t AbNames::number(std::string_view text) {
     return number;
 }
 
-bool ab_budget_before(const std::string &a, const std::string &b) {
+bool budget_before(const std::string &a, const std::string &b) {
     const auto key = [](const std::string &budget) {
         const size_t colon = budget.find(':');
         const std::string unit = budget.substr(0, colon);
@@ -226,13 +226,13 @@ bool ab_budget_before(const std::string &a, const std::string &b) {
     return key(a) < key(b);
 }
 
-const AbCell *AbTable::find(const AbCellKey &key) const {
-    for (const AbCell &cell : cells)
-        if (static_cast<const AbCellKey &>(cell) == key) return &cell;
+const Cell *Table::find(const CellKey &key) const {
+    for (const Cell &cell : cells)
+        if (static_cast<const CellKey &>(cell) == key) return &cell;
     return nullptr;
 }
 
-fs::path ab_results_file(const fs::path &path) {
+fs::path results_file(const fs::path &path) {
     std::error_code error;
     if (!fs::exists(path, error))
         throw_error(ErrorKind::input,
@@ -247,13 +247,13 @@ fs::path ab_results_file(const fs::path &path) {
     return file;
 }
 
-AbTable load_ab_table(const fs::path &path, AbNames &names) {
-    const fs::path file = ab_results_file(path);
-    AbTable table;
-    table.header = read_ab_header(file);
+Table load_table(const fs::path &path, Names &names) {
+    const fs::path file = results_file(path);
+    Table table;
+    table.header = read_header(file);
     Loader loader(table, names);
-    const AbReadResult result =
-        read_ab_records(file, [&](AbRecord &&record, uint64_t) { loader.take(std::move(record)); });
+    const ReadResult result =
+        read_records(file, [&](Record &&record, uint64_t) { loader.take(std::move(record)); });
     loader.finish();
     table.records = result.records;
     if (result.dropped_tail)
@@ -272,4 +272,4 @@ AbTable load_ab_table(const fs::path &path, AbNames &names) {
     return table;
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -15,10 +15,10 @@
 
 // An experiment's records, prepared for statistics: seeds are averaged, texts become numbers, and
 // maps and curves become means.
-namespace keel {
+namespace keel::ab {
 
-// Numbers for texts. Two tables whose items are paired must share one AbNames.
-class AbNames {
+// Numbers for texts. Two tables whose items are paired must share one Names.
+class Names {
   public:
     uint32_t number(std::string_view text);
     const std::string &text(uint32_t number) const { return texts_[number]; }
@@ -29,24 +29,24 @@ class AbNames {
 };
 
 // One item of a cell.
-struct AbPoint {
+struct Point {
     uint32_t item = 0, cluster = 0;
     double value = 0; // mean over the seeds
     int64_t length = 0;
     float depth = -1;
     uint32_t seeds = 0;
-    uint32_t expected = 0; // the expected answer, as a number of AbNames
+    uint32_t expected = 0; // the expected answer, as a number of Names
 };
 
-struct AbCellKey {
+struct CellKey {
     std::string arm, budget, protocol, task, metric;
-    auto operator<=>(const AbCellKey &) const = default;
+    auto operator<=>(const CellKey &) const = default;
 };
 
 // All items of an arm at a budget, for one metric of one task.
-struct AbCell : AbCellKey {
-    AbMetric kind;
-    std::vector<AbPoint> points; // sorted by item
+struct Cell : CellKey {
+    Metric kind;
+    std::vector<Point> points; // sorted by item
     // Means over the records; the peak is the maximum.
     double kv_bytes = 0, full_kv_bytes = 0, own_full_kv_bytes = 0, policy_bytes = 0, kept_slots = 0,
            seen = 0, evictions = 0, eviction_us = 0;
@@ -57,45 +57,45 @@ struct AbCell : AbCellKey {
     std::string contradiction; // the name of one item with contradicting records
 };
 
-using AbPlaceKey =
+using PlaceKey =
     std::tuple<std::string, std::string, std::string, std::string>; // arm, budget, protocol, task
 
-struct AbMeanMap {
+struct MeanMap {
     uint32_t layers = 0, kv_heads = 0;
     uint64_t items = 0;
-    // The mean of the items' maps, [layers][kv_heads][AbKeepMap::bin_count].
+    // The mean of the items' maps, [layers][kv_heads][KeepMap::bin_count].
     std::vector<float> bins;
 };
 
-struct AbMeanCurve {
+struct MeanCurve {
     // For each position: the number of items that reach it, their mean, and the sum of squared
     // distances from the mean.
     std::vector<uint32_t> items;
     std::vector<double> mean, squares;
 };
 
-struct AbTable {
-    AbHeader header;
-    std::vector<AbCell> cells; // ordered by task, metric, protocol, arm, budget
-    std::map<AbPlaceKey, AbMeanMap> keep_maps;
-    std::map<AbPlaceKey, AbTimeline> timelines;                       // of the first item
-    std::map<std::pair<AbPlaceKey, std::string>, AbMeanCurve> curves; // by metric
-    std::vector<AbWarning> warnings; // the recorded warnings, each once
-    std::vector<std::string> notes;  // remarks on the file
+struct Table {
+    Header header;
+    std::vector<Cell> cells; // ordered by task, metric, protocol, arm, budget
+    std::map<PlaceKey, MeanMap> keep_maps;
+    std::map<PlaceKey, Timeline> timelines;                       // of the first item
+    std::map<std::pair<PlaceKey, std::string>, MeanCurve> curves; // by metric
+    std::vector<Warning> warnings;  // the recorded warnings, each once
+    std::vector<std::string> notes; // remarks on the file
     uint64_t records = 0;
 
-    const AbCell *find(const AbCellKey &key) const;
+    const Cell *find(const CellKey &key) const;
 };
 
 // Reads `path`: a results file, or a folder with results.jsonl. Memory never grows beyond the size
 // of the file.
-AbTable load_ab_table(const std::filesystem::path &path, AbNames &names);
+Table load_table(const std::filesystem::path &path, Names &names);
 
 // The results file that `path` names: `path` itself, or results.jsonl in it. Throws Error(input) if
 // there is none.
-std::filesystem::path ab_results_file(const std::filesystem::path &path);
+std::filesystem::path results_file(const std::filesystem::path &path);
 
 // The order in which budgets are listed: "full" first, then tokens, ratio and mib, each by size.
-bool ab_budget_before(const std::string &a, const std::string &b);
+bool budget_before(const std::string &a, const std::string &b);
 
-} // namespace keel
+} // namespace keel::ab

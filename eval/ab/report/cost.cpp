@@ -6,21 +6,21 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-namespace keel {
+namespace keel::ab {
 
 using Json = nlohmann::ordered_json;
 
-Json ab_cost_json(const AbExperiment &e, const AbCost &cost) {
+Json cost_json(const Experiment &e, const Cost &cost) {
     Json arms = Json::array(), tasks = Json::array();
     for (size_t r = 0; r < e.runs.size(); ++r) {
-        const AbRun &run = e.runs[r];
+        const Run &run = e.runs[r];
         if (!run.is_rerun)
             arms.push_back({{"arm", run.arm},
                             {"budget", run.budget},
                             {"seeds", run.seeds},
                             {"estimated_seconds", cost.run_seconds[r]}});
     }
-    for (const AbCost::Row &row : cost.rows) {
+    for (const Cost::Row &row : cost.rows) {
         tasks.push_back({{"task", row.task},
                          {"protocol", row.protocol},
                          {"documents", row.documents},
@@ -44,10 +44,10 @@ Json ab_cost_json(const AbExperiment &e, const AbCost &cost) {
             {"output", e.config.output.string()}};
 }
 
-std::string ab_cost_text(const AbExperiment &e, const AbCost &cost) {
+std::string cost_text(const Experiment &e, const Cost &cost) {
     TableRows rows = {{"arm", "budget", "seeds", "about", "differs from the base by"}};
     for (size_t r = 0; r < e.runs.size(); ++r) {
-        const AbRun &run = e.runs[r];
+        const Run &run = e.runs[r];
         if (run.is_rerun) continue;
         std::string difference;
         for (size_t i = 0; i < e.config.arms.size(); ++i) {
@@ -59,7 +59,7 @@ std::string ab_cost_text(const AbExperiment &e, const AbCost &cost) {
     std::string out = left_table(rows) + "\n";
     rows = {{"task", "protocol", "documents", "questions", "runs of each", "tokens to prefill",
              "to decode", "in steps", "about"}};
-    for (const AbCost::Row &row : cost.rows) {
+    for (const Cost::Row &row : cost.rows) {
         rows.push_back({row.task, row.protocol.empty() ? "-" : row.protocol,
                         fmt::format("{}", row.documents), fmt::format("{}", row.questions),
                         fmt::format("{}", row.runs), fmt::format("{}", row.prefill_tokens),
@@ -80,4 +80,4 @@ std::string ab_cost_text(const AbExperiment &e, const AbCost &cost) {
                e.form.description(), e.config.reference, e.config.output.string());
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -5,10 +5,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-namespace keel {
+namespace keel::ab {
 
 // The planned runs of an experiment and their expected cost, as text and as JSON.
-std::string ab_cost_text(const AbExperiment &experiment, const AbCost &cost);
-nlohmann::ordered_json ab_cost_json(const AbExperiment &experiment, const AbCost &cost);
+std::string cost_text(const Experiment &experiment, const Cost &cost);
+nlohmann::ordered_json cost_json(const Experiment &experiment, const Cost &cost);
 
-} // namespace keel
+} // namespace keel::ab

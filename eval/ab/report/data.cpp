@@ -10,7 +10,7 @@
 #include <map>
 #include <set>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 constexpr size_t most_curve_points = 64, timeline_points = 40'000, map_characters = 1'200'000;
@@ -43,21 +43,21 @@ class Texts {
     std::vector<std::string> list_;
 };
 
-class Writer {
+class DataWriter {
   public:
-    Writer(const AbTable &table, const AbSummary &summary, int level)
+    DataWriter(const Table &table, const Summary &summary, int level)
         : table_(table), summary_(summary), level_(level) {}
 
     std::string write() {
         notes_ = summary_.notes;
-        out_.begin_object().key("header").raw(ab_header_line(summary_.header));
+        out_.begin_object().key("header").raw(header_line(summary_.header));
         out_.member("primary", summary_.primary);
-        out_.member("margins", ab_margins_text(summary_.contrasts));
+        out_.member("margins", margins_text(summary_.contrasts));
         out_.member("records", summary_.records);
         write_cells();
         write_contrasts();
         list("apart", true, [&] {
-            for (const AbApart &one : summary_.apart) out_.value(apart_text(one));
+            for (const Apart &one : summary_.apart) out_.value(apart_text(one));
         });
         write_speeds();
         list("heat", level_ < 3, [&] { write_heat(); });
@@ -68,7 +68,7 @@ class Writer {
         if (level_ >= 2 && !table_.timelines.empty()) left_out("the caches' sizes over time");
         if (level_ >= 3) left_out("heat maps and curves");
         list("warnings", true, [&] {
-            for (const AbWarning &w : summary_.warnings)
+            for (const Warning &w : summary_.warnings)
                 row(w.arm, w.budget, w.protocol, w.task, w.text);
         });
         list("notes", true, [&] { put(notes_); });
@@ -102,11 +102,11 @@ class Writer {
     void put(const std::vector<std::string> &texts) {
         for (const std::string &text : texts) out_.value(text);
     }
-    void put(const AbCellKey &key) {
+    void put(const CellKey &key) {
         out_.value(texts_(key.arm)).value(texts_(key.budget)).value(texts_(key.protocol));
         out_.value(texts_(key.task)).value(texts_(key.metric));
     }
-    void put(const AbPlaceKey &key) {
+    void put(const PlaceKey &key) {
         const auto &[arm, budget, protocol, task] = key;
         out_.value(texts_(arm)).value(texts_(budget)).value(texts_(protocol)).value(texts_(task));
     }
@@ -128,9 +128,9 @@ class Writer {
                "docs", "mean",   "low",      "high", "bytes",  "full",     "policyBytes", "peak",
                "kept", "seen",   "evicts",   "us",   "front",  "peakFront"},
               5, [&] {
-                  for (const AbCellSummary &one : summary_.cells) {
-                      const AbCell &c = *one.cell;
-                      row(static_cast<const AbCellKey &>(c), c.kind.higher_is_better,
+                  for (const CellSummary &one : summary_.cells) {
+                      const Cell &c = *one.cell;
+                      row(static_cast<const CellKey &>(c), c.kind.higher_is_better,
                           static_cast<int>(c.kind.kind), one.items, one.clusters, number(one.mean),
                           end(one.interval, &Interval::low), end(one.interval, &Interval::high),
                           number(c.kv_bytes), number(c.full_kv_bytes), number(c.policy_bytes),
@@ -145,7 +145,7 @@ class Writer {
         return interval ? number((*interval).*end) : Short{"null"};
     }
 
-    void write_contrast(const AbContrast &c) {
+    void write_contrast(const Contrast &c) {
         const auto mean = [&](double value) { return c.items > 0 ? number(value) : Short{"null"}; };
         row(texts_(c.a), texts_(c.a_budget), texts_(c.b), texts_(c.b_budget), texts_(c.protocol),
             texts_(c.task), texts_(c.metric), texts_(c.family), texts_(c.method),
@@ -180,16 +180,16 @@ class Writer {
                             "length"},
               9, [&] {
                   bool cut = false;
-                  for (const AbContrast &c : summary_.contrasts) {
+                  for (const Contrast &c : summary_.contrasts) {
                       const bool is_left_out =
-                          level_ >= 4 && c.kind == AbContrast::Kind::pair && !c.planned;
+                          level_ >= 4 && c.kind == Contrast::Kind::pair && !c.planned;
                       cut = cut || is_left_out;
                       if (!is_left_out) write_contrast(c);
                   }
                   if (cut)
                       left_out("exploratory contrasts between two arms that are not the reference");
-                  for (const AbContrast &c : summary_.equal_bytes) write_contrast(c);
-                  for (const AbContrast &c : summary_.noise) write_contrast(c);
+                  for (const Contrast &c : summary_.equal_bytes) write_contrast(c);
+                  for (const Contrast &c : summary_.noise) write_contrast(c);
               });
     }
 
@@ -198,7 +198,7 @@ class Writer {
               {"arm", "budget", "protocol", "task", "metric", "length", "n", "median", "p25", "p75",
                "p99"},
               5, [&] {
-                  for (const AbSpeedRow &s : summary_.speeds)
+                  for (const SpeedRow &s : summary_.speeds)
                       row(s.key, s.length, s.items, number(s.median), number(s.p25), number(s.p75),
                           number(s.p99));
               });
@@ -248,14 +248,14 @@ class Writer {
         std::vector<double> values;
     };
 
-    static bool has_depth(const AbPoint &p) { return p.depth >= 0 && p.length > 0; }
+    static bool has_depth(const Point &p) { return p.depth >= 0 && p.length > 0; }
 
     // The items of one task that have a depth: their means by length and depth.
     void write_heat() {
         std::map<std::string, std::pair<std::set<int64_t>, std::set<float>>> axes;
-        for (const AbCell &cell : table_.cells) {
+        for (const Cell &cell : table_.cells) {
             if (!cell.kind.is_quality()) continue;
-            for (const AbPoint &point : cell.points) {
+            for (const Point &point : cell.points) {
                 if (!has_depth(point)) continue;
                 axes[cell.task].first.insert(point.length);
                 axes[cell.task].second.insert(point.depth);
@@ -273,7 +273,7 @@ class Writer {
                 for (const double depth : depths.values) put(number(depth));
             });
             list("cells", true, [&] {
-                for (const AbCell &cell : table_.cells) {
+                for (const Cell &cell : table_.cells) {
                     if (cell.task == task && cell.kind.is_quality())
                         write_heat_cell(cell, lengths, depths);
                 }
@@ -282,12 +282,12 @@ class Writer {
         }
     }
 
-    void write_heat_cell(const AbCell &cell, const std::vector<int64_t> &lengths,
+    void write_heat_cell(const Cell &cell, const std::vector<int64_t> &lengths,
                          const Depths &depths) {
         std::vector<double> sums(lengths.size() * depths.values.size());
         std::vector<uint32_t> counts(sums.size());
         bool any = false;
-        for (const AbPoint &point : cell.points) {
+        for (const Point &point : cell.points) {
             if (!has_depth(point)) continue;
             const size_t at =
                 depths.index(point.depth) * lengths.size() + group_of(lengths, point.length);
@@ -297,7 +297,7 @@ class Writer {
         }
         if (!any) return;
         out_.begin_array();
-        row(static_cast<const AbCellKey &>(cell));
+        row(static_cast<const CellKey &>(cell));
         out_.begin_array();
         for (size_t i = 0; i < sums.size(); ++i) {
             if (counts[i] == 0) {
@@ -383,8 +383,8 @@ class Writer {
                 skipped, table_.keep_maps.size()));
     }
 
-    const AbTable &table_;
-    const AbSummary &summary_;
+    const Table &table_;
+    const Summary &summary_;
     int level_;
     JsonWriter out_;
     Texts texts_;
@@ -393,8 +393,8 @@ class Writer {
 
 } // namespace
 
-std::string ab_report_data(const AbTable &table, const AbSummary &summary, int level) {
-    return Writer(table, summary, level).write();
+std::string report_data(const Table &table, const Summary &summary, int level) {
+    return DataWriter(table, summary, level).write();
 }
 
-} // namespace keel
+} // namespace keel::ab

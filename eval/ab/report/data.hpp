@@ -4,12 +4,12 @@
 
 #include <string>
 
-namespace keel {
+namespace keel::ab {
 
 // The data of the page, as JSON. A higher `level` makes it smaller by leaving more out. 0: nothing;
 // 1: keep maps; 2: also timelines; 3: also curves and heat maps; 4: also pairs of arms. Notes in
 // the data name the parts that are left out.
-std::string ab_report_data(const AbTable &table, const AbSummary &summary, int level);
-inline constexpr int ab_report_levels = 5;
+std::string report_data(const Table &table, const Summary &summary, int level);
+inline constexpr int report_levels = 5;
 
-} // namespace keel
+} // namespace keel::ab

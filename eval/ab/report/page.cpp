@@ -9,40 +9,40 @@
 
 #include <nlohmann/json.hpp>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 namespace fs = std::filesystem;
 
 } // namespace
 
-std::string ab_report_html(const AbTable &table, const AbSummary &summary, size_t largest) {
+std::string report_html(const Table &table, const Summary &summary, size_t largest) {
     Page page;
     page.title = printable(summary.header.title.empty() ? "keel ab" : summary.header.title, 200);
     page.mark = "<meta name=generator content=\"keel ab\">";
     page.script = page_js;
-    page.text = ab_summary_text(summary);
+    page.text = summary_text(summary);
     std::string out;
-    for (int level = 0; level < ab_report_levels; ++level) {
-        page.data = ab_report_data(table, summary, level);
+    for (int level = 0; level < report_levels; ++level) {
+        page.data = report_data(table, summary, level);
         out = page_html(page);
         if (out.size() < largest) break;
     }
     return out;
 }
 
-std::string write_ab_report(const fs::path &folder) {
-    AbNames names;
-    const AbTable table = load_ab_table(folder, names);
-    const AbSummary summary = summarize_ab(table, names);
+std::string write_report(const fs::path &folder) {
+    Names names;
+    const Table table = load_table(folder, names);
+    const Summary summary = summarize(table, names);
     const fs::path place = fs::is_directory(folder) ? folder : folder.parent_path();
     write_whole_file(place / "summary.json",
-                     ab_summary_json(summary).dump(
-                         1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                     summary_json(summary).dump(1, ' ', false,
+                                                nlohmann::ordered_json::error_handler_t::replace) +
                          "\n");
-    write_whole_file(place / "report.html", ab_report_html(table, summary));
-    return ab_summary_text(summary) +
-           "\nreport: " + printable((place / "report.html").string(), 300) + "\n";
+    write_whole_file(place / "report.html", report_html(table, summary));
+    return summary_text(summary) + "\nreport: " + printable((place / "report.html").string(), 300) +
+           "\n";
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -6,18 +6,17 @@
 #include <filesystem>
 #include <string>
 
-namespace keel {
+namespace keel::ab {
 
 // One HTML page without external files: tables, and plots that its script draws from data in the
 // page. It has fewer than `largest` bytes. Parts that do not fit are left out, keep maps first, and
 // the page names them.
-std::string ab_report_html(const AbTable &table, const AbSummary &summary,
-                           size_t largest = 5'000'000);
+std::string report_html(const Table &table, const Summary &summary, size_t largest = 5'000'000);
 
 // Reads FOLDER/results.jsonl. Writes FOLDER/summary.json and FOLDER/report.html, each either
 // complete or not at all. Returns the text for the terminal: verdicts, warnings, and the path of
 // the report. `keel ab` calls it at the end, and `keel ab report` calls it again. Throws
 // Error(input) for records that cannot be read, and Error(runtime) if the system refuses to write.
-std::string write_ab_report(const std::filesystem::path &folder);
+std::string write_report(const std::filesystem::path &folder);
 
-} // namespace keel
+} // namespace keel::ab

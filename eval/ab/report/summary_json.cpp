@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -13,18 +13,18 @@ Json or_null(const std::optional<Interval> &i) {
     return i ? Json::array({i->low, i->high}) : Json();
 }
 
-const char *kind_name(AbContrast::Kind kind) {
+const char *kind_name(Contrast::Kind kind) {
     switch (kind) {
-    case AbContrast::Kind::reference: return "reference";
-    case AbContrast::Kind::pair: return "pair";
-    case AbContrast::Kind::equal_bytes: return "equal_bytes";
-    case AbContrast::Kind::rerun: return "rerun";
-    case AbContrast::Kind::runs: break;
+    case Contrast::Kind::reference: return "reference";
+    case Contrast::Kind::pair: return "pair";
+    case Contrast::Kind::equal_bytes: return "equal_bytes";
+    case Contrast::Kind::rerun: return "rerun";
+    case Contrast::Kind::runs: break;
     }
     return "runs";
 }
 
-Json key_json(const AbCellKey &key) {
+Json key_json(const CellKey &key) {
     Json j;
     j["arm"] = key.arm;
     j["budget"] = key.budget;
@@ -34,8 +34,8 @@ Json key_json(const AbCellKey &key) {
     return j;
 }
 
-Json cell_json(const AbCellSummary &one) {
-    const AbCell &cell = *one.cell;
+Json cell_json(const CellSummary &one) {
+    const Cell &cell = *one.cell;
     Json j = key_json(cell);
     j["higher_is_better"] = cell.kind.higher_is_better;
     j["items"] = one.items;
@@ -61,14 +61,14 @@ Json cell_json(const AbCellSummary &one) {
     return j;
 }
 
-Json contrast_json(const AbContrast &c) {
+Json contrast_json(const Contrast &c) {
     Json j;
     j["kind"] = kind_name(c.kind);
     j["a"] = c.a;
     j["a_budget"] = c.a_budget;
     j["b"] = c.b;
     j["b_budget"] = c.b_budget;
-    if (c.kind == AbContrast::Kind::equal_bytes) {
+    if (c.kind == Contrast::Kind::equal_bytes) {
         j["kv_bytes"] = c.at_bytes;
         j["a_peak_bytes"] = c.a_peak_bytes;
         j["b_peak_bytes"] = c.b_peak_bytes;
@@ -79,10 +79,10 @@ Json contrast_json(const AbContrast &c) {
     if (c.length >= 0) j["length"] = c.length;
     j["higher_is_better"] = c.meaning.higher_is_better;
     j["planned"] = c.planned;
-    j["verdict"] = ab_verdict_name(c.verdict);
+    j["verdict"] = verdict_name(c.verdict);
     j["within_margin"] = c.within_margin;
     j["non_inferior"] = c.non_inferior;
-    if (c.kind == AbContrast::Kind::runs) j["equal_rerun"] = c.is_equal_rerun;
+    if (c.kind == Contrast::Kind::runs) j["equal_rerun"] = c.is_equal_rerun;
     j["beyond_margin"] = c.beyond_margin;
     j["effect"] = c.items > 0 ? Json(c.effect) : Json();
     j["effect_is"] = c.is_size ? "size" : c.ratio ? "ratio" : "difference";
@@ -118,42 +118,40 @@ Json contrast_json(const AbContrast &c) {
     return j;
 }
 
-Json contrasts_json(const std::vector<AbContrast> &contrasts) {
+Json contrasts_json(const std::vector<Contrast> &contrasts) {
     Json list = Json::array();
-    for (const AbContrast &c : contrasts) list.push_back(contrast_json(c));
+    for (const Contrast &c : contrasts) list.push_back(contrast_json(c));
     return list;
 }
 
 } // namespace
 
-Json ab_contrasts_json(const std::vector<AbContrast> &contrasts) {
-    return contrasts_json(contrasts);
-}
+Json json_of_contrasts(const std::vector<Contrast> &contrasts) { return contrasts_json(contrasts); }
 
-Json ab_margins_json(const std::vector<AbContrast> &contrasts) {
+Json margins_json(const std::vector<Contrast> &contrasts) {
     Json all = Json::object();
-    for (const AbContrast &c : contrasts)
+    for (const Contrast &c : contrasts)
         if (c.margin)
             all[c.metric] = {{"margin", *c.margin},
-                             {"unit", ab_margin_unit(c.meaning)},
-                             {"text", ab_margin_text(*c.margin, c.meaning)}};
+                             {"unit", margin_unit(c.meaning)},
+                             {"text", margin_text(*c.margin, c.meaning)}};
     return all;
 }
 
-Json ab_summary_json(const AbSummary &s) {
+Json summary_json(const Summary &s) {
     Json j;
     j["format"] = "keel-ab-summary/1";
     // The same header as in the results.
-    j["header"] = Json::parse(ab_header_line(s.header));
+    j["header"] = Json::parse(header_line(s.header));
     j["primary"] = s.primary;
-    j["margins"] = ab_margins_json(s.contrasts);
+    j["margins"] = margins_json(s.contrasts);
     j["records"] = s.records;
     j["cells"] = Json::array();
-    for (const AbCellSummary &cell : s.cells) j["cells"].push_back(cell_json(cell));
+    for (const CellSummary &cell : s.cells) j["cells"].push_back(cell_json(cell));
     j["contrasts"] = contrasts_json(s.contrasts);
     j["equal_bytes"] = contrasts_json(s.equal_bytes);
     j["bytes_apart"] = Json::array();
-    for (const AbApart &one : s.apart)
+    for (const Apart &one : s.apart)
         j["bytes_apart"].push_back({{"a", one.a},
                                     {"a_budget", one.a_budget},
                                     {"b", one.b},
@@ -166,7 +164,7 @@ Json ab_summary_json(const AbSummary &s) {
                                     {"text", apart_text(one)}});
     j["noise"] = contrasts_json(s.noise);
     j["speeds"] = Json::array();
-    for (const AbSpeedRow &row : s.speeds) {
+    for (const SpeedRow &row : s.speeds) {
         Json one = key_json(row.key);
         one["length"] = row.length;
         one["items"] = row.items;
@@ -177,7 +175,7 @@ Json ab_summary_json(const AbSummary &s) {
         j["speeds"].push_back(std::move(one));
     }
     j["warnings"] = Json::array();
-    for (const AbWarning &w : s.warnings)
+    for (const Warning &w : s.warnings)
         j["warnings"].push_back({{"arm", w.arm},
                                  {"budget", w.budget},
                                  {"protocol", w.protocol},
@@ -187,4 +185,4 @@ Json ab_summary_json(const AbSummary &s) {
     return j;
 }
 
-} // namespace keel
+} // namespace keel::ab

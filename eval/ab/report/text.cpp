@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 using Row = std::vector<std::string>;
@@ -36,9 +36,9 @@ std::string aligned(const std::vector<Row> &rows, const std::vector<bool> &right
     return out;
 }
 
-std::string verdict_cell(const AbContrast &c) {
-    std::string out = ab_verdict_name(c.verdict);
-    if (c.verdict == AbVerdict::not_distinguishable) {
+std::string verdict_cell(const Contrast &c) {
+    std::string out = verdict_name(c.verdict);
+    if (c.verdict == Verdict::not_distinguishable) {
         if (!c.detectable) {
             out += " (too few documents)";
         } else {
@@ -47,17 +47,17 @@ std::string verdict_cell(const AbContrast &c) {
     }
     if (c.within_margin) {
         out += ", within the margin";
-    } else if (c.non_inferior && c.verdict != AbVerdict::better) {
+    } else if (c.non_inferior && c.verdict != Verdict::better) {
         out += ", non-inferior";
     }
     return out;
 }
 
-using Choice = std::vector<const AbContrast *>;
+using Choice = std::vector<const Contrast *>;
 
-template <typename Wanted> Choice chosen(const std::vector<AbContrast> &all, Wanted wanted) {
+template <typename Wanted> Choice chosen(const std::vector<Contrast> &all, Wanted wanted) {
     Choice out;
-    for (const AbContrast &c : all)
+    for (const Contrast &c : all)
         if (wanted(c)) out.push_back(&c);
     return out;
 }
@@ -66,11 +66,11 @@ void add_section(std::string &out, const std::string &title, Choice contrasts, s
     if (contrasts.empty()) return;
     const size_t all = contrasts.size();
     contrasts.resize(std::min(all, most));
-    out += fmt::format("\n{}\n{}", title, ab_contrast_table(contrasts));
+    out += fmt::format("\n{}\n{}", title, contrast_table(contrasts));
     if (all > most) out += fmt::format("... and {} more: see report.html\n", all - most);
 }
 
-std::string place_text(const AbWarning &w) {
+std::string place_text(const Warning &w) {
     std::string out;
     for (const std::string *part : {&w.arm, &w.budget, &w.protocol, &w.task})
         if (!part->empty())
@@ -80,12 +80,12 @@ std::string place_text(const AbWarning &w) {
 
 } // namespace
 
-std::string ab_contrast_table(const Choice &contrasts) {
+std::string contrast_table(const Choice &contrasts) {
     const auto any = [&](auto has) { return std::any_of(contrasts.begin(), contrasts.end(), has); };
-    const bool protocols = any([](const AbContrast *c) { return !c->protocol.empty(); });
+    const bool protocols = any([](const Contrast *c) { return !c->protocol.empty(); });
     const bool bytes =
-        any([](const AbContrast *c) { return c->kind == AbContrast::Kind::equal_bytes; });
-    const bool planned = any([](const AbContrast *c) { return c->planned; });
+        any([](const Contrast *c) { return c->kind == Contrast::Kind::equal_bytes; });
+    const bool planned = any([](const Contrast *c) { return c->planned; });
     std::vector<Row> rows;
     std::vector<bool> right;
     const auto column = [&](bool wanted, const char *title, bool to_right, auto text) {
@@ -95,70 +95,70 @@ std::string ab_contrast_table(const Choice &contrasts) {
         right.push_back(to_right);
         for (size_t i = 0; i < contrasts.size(); ++i) rows[i + 1].push_back(text(*contrasts[i]));
     };
-    const auto number = [](const AbContrast &c, double value) {
-        return c.items > 0 ? ab_number_text(value) : "-";
+    const auto number = [](const Contrast &c, double value) {
+        return c.items > 0 ? number_text(value) : "-";
     };
     const auto arm = [&](const std::string &name, const std::string &budget) {
-        return bytes ? ab_arm_text(name, budget) : printable(name, 30);
+        return bytes ? arm_text(name, budget) : printable(name, 30);
     };
-    column(true, "arm", false, [&](const AbContrast &c) { return arm(c.a, c.a_budget); });
-    column(true, bytes ? "held" : "budget", bytes, [&](const AbContrast &c) {
-        return bytes ? ab_bytes_text(c.at_bytes) : printable(c.a_budget, 20);
+    column(true, "arm", false, [&](const Contrast &c) { return arm(c.a, c.a_budget); });
+    column(true, bytes ? "held" : "budget", bytes, [&](const Contrast &c) {
+        return bytes ? bytes_text(c.at_bytes) : printable(c.a_budget, 20);
     });
-    column(true, "against", false, [&](const AbContrast &c) { return arm(c.b, c.b_budget); });
-    column(bytes, "peaks", false, [](const AbContrast &c) {
-        return ab_bytes_text(c.a_peak_bytes) + ", " + ab_bytes_text(c.b_peak_bytes);
+    column(true, "against", false, [&](const Contrast &c) { return arm(c.b, c.b_budget); });
+    column(bytes, "peaks", false, [](const Contrast &c) {
+        return bytes_text(c.a_peak_bytes) + ", " + bytes_text(c.b_peak_bytes);
     });
-    column(true, "on", false, [](const AbContrast &c) {
+    column(true, "on", false, [](const Contrast &c) {
         return printable(c.task + " " + c.metric, 50) +
                (c.length < 0 ? "" : fmt::format(" @{}", c.length));
     });
     column(protocols, "protocol", false,
-           [](const AbContrast &c) { return printable(c.protocol, 20); });
-    column(true, "A", true, [&](const AbContrast &c) { return number(c, c.mean_a); });
-    column(true, "B", true, [&](const AbContrast &c) { return number(c, c.mean_b); });
+           [](const Contrast &c) { return printable(c.protocol, 20); });
+    column(true, "A", true, [&](const Contrast &c) { return number(c, c.mean_a); });
+    column(true, "B", true, [&](const Contrast &c) { return number(c, c.mean_b); });
     column(true, "effect", true,
-           [](const AbContrast &c) { return c.items > 0 ? effect_text(c, c.effect) : "-"; });
-    column(true, "interval", false, [](const AbContrast &c) { return interval_text(c); });
-    column(planned, "p", true, [](const AbContrast &c) {
+           [](const Contrast &c) { return c.items > 0 ? effect_text(c, c.effect) : "-"; });
+    column(true, "interval", false, [](const Contrast &c) { return interval_text(c); });
+    column(planned, "p", true, [](const Contrast &c) {
         return p_text(c.p ? std::optional(c.p_adjusted) : std::nullopt);
     });
-    column(true, "n", true, [](const AbContrast &c) { return std::to_string(c.items); });
+    column(true, "n", true, [](const Contrast &c) { return std::to_string(c.items); });
     column(planned, "verdict", false, verdict_cell);
     return aligned(rows, right);
 }
 
-std::string ab_summary_text(const AbSummary &s) {
-    const AbStatistics &how = s.header.statistics;
-    using Kind = AbContrast::Kind;
-    const Choice planned = chosen(s.contrasts, [](const AbContrast &c) { return c.planned; });
+std::string summary_text(const Summary &s) {
+    const Statistics &how = s.header.statistics;
+    using Kind = Contrast::Kind;
+    const Choice planned = chosen(s.contrasts, [](const Contrast &c) { return c.planned; });
     std::string out = fmt::format(
         "{}{} records; reference {}; primary {}; margins: {}\n",
         s.header.title.empty() ? "" : printable(s.header.title, 100) + ": ", s.records,
         s.header.reference.empty() ? "none" : printable(s.header.reference, 60),
-        s.primary.empty() ? "none" : printable(s.primary, 120), ab_margins_text(s.contrasts));
+        s.primary.empty() ? "none" : printable(s.primary, 120), margins_text(s.contrasts));
     out +=
         fmt::format("Planned contrasts: {}. Their intervals of {:g}% hold together, p is adjusted "
                     "by Holm's method, and a verdict agrees with its interval. All others are "
                     "exploratory: each interval is of {:g}% by itself, and there is no verdict.\n",
                     planned.size(), 100 * how.confidence, 100 * how.confidence);
     const auto other = [](Kind kind, bool is_quality) {
-        return [=](const AbContrast &c) {
+        return [=](const Contrast &c) {
             return c.kind == kind && !c.planned && !c.is_size &&
                    c.meaning.is_quality() == is_quality;
         };
     };
-    const auto on_primary = [&](const AbContrast &c) {
+    const auto on_primary = [&](const Contrast &c) {
         return !c.planned && c.meaning.is_quality() &&
                (c.task == s.primary || c.task + "/" + c.metric == s.primary);
     };
-    const auto pair_on_primary = [&](const AbContrast &c) {
+    const auto pair_on_primary = [&](const Contrast &c) {
         return c.kind == Kind::pair && on_primary(c);
     };
     constexpr size_t first = 40, further = 16, last = 12;
     add_section(out, "Planned contrasts", planned, first);
     add_section(out, "Sizes: distance from the reference; kld as geometric mean over documents",
-                chosen(s.contrasts, [](const AbContrast &c) { return c.is_size; }), further);
+                chosen(s.contrasts, [](const Contrast &c) { return c.is_size; }), further);
     add_section(out, "Exploratory: against the reference",
                 chosen(s.contrasts, other(Kind::reference, true)), further);
     add_section(out, "Exploratory: between arms at the same budget, on the primary metric",
@@ -186,4 +186,4 @@ std::string ab_summary_text(const AbSummary &s) {
     return out;
 }
 
-} // namespace keel
+} // namespace keel::ab

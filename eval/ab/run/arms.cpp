@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <system_error>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,11 +28,11 @@ PipelineConfig base_config(const PipelineConfig &arm) {
 
 } // namespace
 
-AbArms::AbArms(const AbExperiment &experiment, Options options)
+Arms::Arms(const Experiment &experiment, Options options)
     : experiment_(experiment), options_(std::move(options)),
       group_of_(experiment.runs.size(), alone) {
     std::vector<PipelineConfig> configs;
-    for (const AbRun &run : experiment.runs) {
+    for (const Run &run : experiment.runs) {
         const PipelineConfig config = base_config(run.config);
         const auto same = std::find(configs.begin(), configs.end(), config);
         base_of_.push_back(static_cast<size_t>(same - configs.begin()));
@@ -41,7 +41,7 @@ AbArms::AbArms(const AbExperiment &experiment, Options options)
     bases_.resize(configs.size());
 }
 
-AbArms::~AbArms() {
+Arms::~Arms() {
     bases_.clear();
     std::error_code error; // an empty part of a log is deleted
     for (const fs::path &log : further_logs_) {
@@ -52,7 +52,7 @@ AbArms::~AbArms() {
 
 // ---- pipelines and plans -----------------------------------------------------------------------
 
-AbArms::Base &AbArms::base(size_t run) {
+Arms::Base &Arms::base(size_t run) {
     std::unique_ptr<Base> &made = bases_[base_of_[run]];
     if (!made) {
         made = make_base(base_config(experiment_.runs[run].config));
@@ -61,7 +61,7 @@ AbArms::Base &AbArms::base(size_t run) {
     return *made;
 }
 
-std::unique_ptr<AbArms::Base> AbArms::make_base(const PipelineConfig &config) {
+std::unique_ptr<Arms::Base> Arms::make_base(const PipelineConfig &config) {
     auto base = std::make_unique<Base>();
     PipelineOptions options;
     options.host = options_.host;
@@ -78,8 +78,8 @@ std::unique_ptr<AbArms::Base> AbArms::make_base(const PipelineConfig &config) {
     return base;
 }
 
-bool AbArms::may_share(size_t run) const {
-    const AbRun &r = experiment_.runs[run];
+bool Arms::may_share(size_t run) const {
+    const Run &r = experiment_.runs[run];
     // An arm with kv.max_mib does not share, because copies would count against one limit. An arm
     // with an eviction log does not share either: a slot that a copy evicts is still held by its
     // parent, so the eviction in the log would free no memory.
@@ -90,7 +90,7 @@ bool AbArms::may_share(size_t run) const {
 
 // Puts the runs of a base into as few groups as possible. The runs of a group share a prefill, so
 // the data that their policies collect must have the same form.
-void AbArms::group_runs(size_t number, Base &base) {
+void Arms::group_runs(size_t number, Base &base) {
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         if (base_of_[r] != number || !may_share(r)) continue;
         PolicySetup &mine = plan(r, experiment_.runs[r].seeds.front());
@@ -107,8 +107,8 @@ void AbArms::group_runs(size_t number, Base &base) {
         group.plan = &base.pipeline->policies().add_shared_prefill(group.members);
 }
 
-PolicySetup &AbArms::plan(size_t run, uint64_t seed) {
-    const AbRun &r = experiment_.runs[run];
+PolicySetup &Arms::plan(size_t run, uint64_t seed) {
+    const Run &r = experiment_.runs[run];
     Pipeline &p = *bases_[base_of_[run]]->pipeline;
     if (r.keeps_all) return p.policy_setup();
     PolicySetup *&made = plans_[{run, r.is_seeded ? seed : 0}];
@@ -125,14 +125,15 @@ PolicySetup &AbArms::plan(size_t run, uint64_t seed) {
 
 // Mixes the document into the seed. Otherwise a policy that draws slots at random would draw the
 // same slots in every document.
-void AbArms::draw_anew(Session &session, size_t run, uint64_t seed, uint64_t document) const {
-    const AbRun &r = experiment_.runs[run];
-    if (r.is_seeded && r.draws_slots) session.cache().reseed(ab_mix(seed, document) % largest_seed);
+void Arms::draw_anew(Session &session, size_t run, uint64_t seed, uint64_t document) const {
+    const Run &r = experiment_.runs[run];
+    if (r.is_seeded && r.draws_slots)
+        session.cache().reseed(mixed_seed(seed, document) % largest_seed);
 }
 
 // The path of a run's log. Opening a log empties it, and its sequences are numbered from 0. So a
 // log of an earlier process stays as it is, and this process writes the next part.
-fs::path AbArms::log_path(const AbRun &run, uint64_t seed) {
+fs::path Arms::log_path(const Run &run, uint64_t seed) {
     std::string stem =
         fmt::format("evictions-{}-{}-{}{}", run.arm, run.budget, seed, options_.log_suffix);
     std::replace(stem.begin(), stem.end(), ':', '-');
@@ -153,18 +154,18 @@ fs::path AbArms::log_path(const AbRun &run, uint64_t seed) {
     return log_part(stem, number);
 }
 
-fs::path AbArms::log_part(const std::string &stem, int number) const {
+fs::path Arms::log_part(const std::string &stem, int number) const {
     return options_.log_folder /
            (stem + (number == 1 ? "" : fmt::format("-part-{}", number)) + ".jsonl");
 }
 
-void AbArms::remove_log(const std::string &stem) const {
+void Arms::remove_log(const std::string &stem) const {
     std::error_code error;
     for (int number = 1; fs::exists(log_part(stem, number), error); ++number)
         fs::remove(log_part(stem, number), error);
 }
 
-void AbArms::begin_logs() {
+void Arms::begin_logs() {
     has_begun_ = true;
     for (const auto &[log, stem] : new_logs_) {
         remove_log(stem);
@@ -177,11 +178,11 @@ void AbArms::begin_logs() {
     new_logs_.clear();
 }
 
-void AbArms::keep_prompts(size_t count) {
+void Arms::keep_prompts(size_t count) {
     kept_prompts_ = std::clamp<size_t>(count, 1, experiment_.config.batch);
 }
 
-SessionBatch *AbArms::batch(size_t run) {
+SessionBatch *Arms::batch(size_t run) {
     if (experiment_.config.batch == 1) return nullptr;
     Base &b = base(run);
     const size_t group = group_of_[run];
@@ -193,18 +194,18 @@ SessionBatch *AbArms::batch(size_t run) {
     return made.get();
 }
 
-uint64_t AbArms::full_bytes(size_t run, int64_t tokens) {
+uint64_t Arms::full_bytes(size_t run, int64_t tokens) {
     const KvShape &s = pipeline(run).policy_setup().shape(),
                   &w = pipeline(run).engine().windowed.shape;
     return s.bytes_of(s.held_slots(tokens)) + w.bytes_of(w.held_slots(tokens));
 }
 
-bool AbArms::shares(size_t run) {
+bool Arms::shares(size_t run) {
     base(run);
     return group_of_[run] != alone;
 }
 
-uint64_t AbArms::prefills() {
+uint64_t Arms::prefills() {
     uint64_t count = 0;
     for (size_t r = 0; r < experiment_.runs.size(); ++r)
         count += shares(r) || experiment_.runs[r].is_rerun ? 0 : experiment_.runs[r].seeds.size();
@@ -212,7 +213,7 @@ uint64_t AbArms::prefills() {
     return count;
 }
 
-void AbArms::check_prompt(size_t run, int64_t tokens, bool with_answer) {
+void Arms::check_prompt(size_t run, int64_t tokens, bool with_answer) {
     const uint64_t seed = experiment_.runs[run].seeds.front();
     Base &b = base(run);
     std::string why;
@@ -222,14 +223,14 @@ void AbArms::check_prompt(size_t run, int64_t tokens, bool with_answer) {
 
 // ---- sessions ----------------------------------------------------------------------------------
 
-void AbArms::blame(size_t run, size_t tokens, const Error &error, bool with_answer) const {
-    const AbRun &r = experiment_.runs[run];
+void Arms::blame(size_t run, size_t tokens, const Error &error, bool with_answer) const {
+    const Run &r = experiment_.runs[run];
     throw Error(error.kind(),
                 fmt::format("arm '{}' at {}, a prompt {}of {} tokens: {}", r.arm, r.budget,
                             with_answer ? "with its answer " : "", tokens, error.what()));
 }
 
-AbArms::Parent &AbArms::parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt) {
+Arms::Parent &Arms::parent(Group &group, Pipeline &pipeline, std::span<const int32_t> prompt) {
     for (Parent &one : group.parents) {
         if (std::equal(prompt.begin(), prompt.end(), one.prompt.begin(), one.prompt.end()))
             return one;
@@ -248,8 +249,8 @@ AbArms::Parent &AbArms::parent(Group &group, Pipeline &pipeline, std::span<const
     return group.parents.emplace_back(std::move(read));
 }
 
-AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document,
-                            std::span<const int32_t> prompt) {
+Arms::Opened Arms::open(size_t run, uint64_t seed, uint64_t document,
+                        std::span<const int32_t> prompt) {
     batch(run); // the batch must exist before its sessions
     if (!shares(run)) return open_by_itself(run, seed, document, prompt, true);
     Base &b = base(run);
@@ -270,14 +271,14 @@ AbArms::Opened AbArms::open(size_t run, uint64_t seed, uint64_t document,
     }
     Session &s = *opened.session;
     opened.notes.push_back(
-        {static_cast<uint64_t>(s.tokens()), ab_held_bytes(s), s.cache().evicted_slots()});
+        {static_cast<uint64_t>(s.tokens()), held_bytes_of(s), s.cache().evicted_slots()});
     opened.policy_bytes = s.policy_bytes();
     opened.peak_bytes = std::max(opened.peak_bytes, s.held_peak_bytes());
     return opened;
 }
 
-AbArms::Opened AbArms::open_by_itself(size_t run, uint64_t seed, uint64_t document,
-                                      std::span<const int32_t> prompt, bool in_batch) {
+Arms::Opened Arms::open_by_itself(size_t run, uint64_t seed, uint64_t document,
+                                  std::span<const int32_t> prompt, bool in_batch) {
     Base &b = base(run);
     PolicySetup &its = plan(run, seed);
     SessionBatch *together = in_batch ? batch(run) : nullptr;
@@ -289,7 +290,7 @@ AbArms::Opened AbArms::open_by_itself(size_t run, uint64_t seed, uint64_t docume
     uint64_t evicted = 0;
     const auto note = [&](const char *, uint64_t tokens, uint64_t) {
         const uint64_t gone = s.cache().evicted_slots();
-        opened.notes.push_back({tokens, ab_held_bytes(s), gone - evicted});
+        opened.notes.push_back({tokens, held_bytes_of(s), gone - evicted});
         evicted = gone;
     };
     try {
@@ -303,4 +304,4 @@ AbArms::Opened AbArms::open_by_itself(size_t run, uint64_t seed, uint64_t docume
     return opened;
 }
 
-} // namespace keel
+} // namespace keel::ab

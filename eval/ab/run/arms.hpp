@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-namespace keel {
+namespace keel::ab {
 
 // The pipelines of an experiment's runs, and sessions that have read a prompt. Arms that differ
 // only in their policy share a pipeline. If such arms evict nothing while a prompt is read, they
 // also share its prefill: the session is forked for each arm. If the experiment has a `batch`, the
 // sessions of a run may take steps together.
-class AbArms {
+class Arms {
   public:
     struct Options {
         std::shared_ptr<HostServices> host;
@@ -49,10 +49,10 @@ class AbArms {
     };
 
     // `experiment` must outlive this object.
-    AbArms(const AbExperiment &experiment, Options options);
-    ~AbArms();
-    AbArms(const AbArms &) = delete;
-    AbArms &operator=(const AbArms &) = delete;
+    Arms(const Experiment &experiment, Options options);
+    ~Arms();
+    Arms(const Arms &) = delete;
+    Arms &operator=(const Arms &) = delete;
 
     // Opens a session for a run and one of its seeds. `document`: policies that choose slots at
     // random choose differently for each document. Throws Error(resource) with the arm's name if
@@ -118,7 +118,7 @@ class AbArms {
     void group_runs(size_t number, Base &base);
     PolicySetup &plan(size_t run, uint64_t seed);
     void draw_anew(Session &session, size_t run, uint64_t seed, uint64_t document) const;
-    std::filesystem::path log_path(const AbRun &run, uint64_t seed);
+    std::filesystem::path log_path(const Run &run, uint64_t seed);
     std::filesystem::path log_part(const std::string &stem, int number) const;
     void remove_log(const std::string &stem) const;
     bool may_share(size_t run) const;
@@ -128,7 +128,7 @@ class AbArms {
     [[noreturn]] void blame(size_t run, size_t tokens, const Error &error,
                             bool with_answer = false) const;
 
-    const AbExperiment &experiment_;
+    const Experiment &experiment_;
     Options options_;
     std::vector<size_t> base_of_; // [runs]
     // [runs] The index of the run's group in its base; `alone` if it shares no prefill.
@@ -146,6 +146,6 @@ class AbArms {
 // Bytes that a sequence holds: its keys and values, the copies of quantized keys that were rotated
 // again, and the data that the core collects and keeps for the policy. All numbers of bytes in an
 // experiment come from this function.
-inline uint64_t ab_held_bytes(const Session &session) { return session.held_bytes(); }
+inline uint64_t held_bytes_of(const Session &session) { return session.held_bytes(); }
 
-} // namespace keel
+} // namespace keel::ab

@@ -5,36 +5,36 @@
 
 #include <algorithm>
 
-namespace keel {
+namespace keel::ab {
 
-AbRunner::AbRunner(const AbExperiment &experiment, const AbRunOptions &options)
+Runner::Runner(const Experiment &experiment, const RunOptions &options)
     : experiment_(experiment), options_(options), paces_(experiment.runs.size()) {
-    const AbConfig &c = experiment.config;
+    const Config &c = experiment.config;
     const bool logs = c.eviction_logs && !options.cost_only;
     if (logs) lock_folder(); // before the arms check whether their logs can be written
-    AbArms::Options of_arms;
+    Arms::Options of_arms;
     of_arms.host = options.host;
     of_arms.progress = options.loading;
     if (logs) of_arms.log_folder = c.output;
-    const AbShard &shard = options.shard;
+    const Shard &shard = options.shard;
     if (shard.count > 1)
         of_arms.log_suffix = fmt::format("-shard-{}-of-{}", shard.index, shard.count);
     of_arms.resume = options.resume;
     of_arms.share_prefill = options.share_prefill;
-    arms_ = std::make_unique<AbArms>(experiment, std::move(of_arms));
+    arms_ = std::make_unique<Arms>(experiment, std::move(of_arms));
     plan();
 }
 
-AbRunner::~AbRunner() = default;
+Runner::~Runner() = default;
 
-void AbRunner::plan() {
-    const AbConfig &c = experiment_.config;
+void Runner::plan() {
+    const Config &c = experiment_.config;
     const bool one_by_one = std::any_of(experiment_.runs.begin(), experiment_.runs.end(),
-                                        [](const AbRun &run) { return run.acts_in_decode; });
-    for (const AbTask &task : c.tasks) {
-        Task t;
+                                        [](const Run &run) { return run.acts_in_decode; });
+    for (const Task &task : c.tasks) {
+        PlannedTask t;
         t.task = &task;
-        if (task.kind != AbTaskKind::speed) {
+        if (task.kind != TaskKind::speed) {
             t.items = make_task_items(task, arms_->tokenizer(),
                                       *experiment_.reference().config.model.path, experiment_.form);
             t.documents = t.items->documents();
@@ -64,11 +64,11 @@ void AbRunner::plan() {
 
 // A batch is for tokens that are taken in one by one. Throws if no task has such tokens. Names the
 // tasks that do not have them.
-void AbRunner::plan_batch() {
-    const AbConfig &c = experiment_.config;
+void Runner::plan_batch() {
+    const Config &c = experiment_.config;
     if (c.batch == 1) return;
     std::vector<std::string> others;
-    for (const Task &t : tasks_) {
+    for (const PlannedTask &t : tasks_) {
         if (t.at_once > 1) continue;
         others.push_back(
             t.items ? fmt::format("'{}' takes in many tokens at a time, which reads the weights "
@@ -90,7 +90,7 @@ void AbRunner::plan_batch() {
 }
 
 // Reports progress: `runs` runs of the current part are done.
-void AbRunner::step(uint64_t runs) {
+void Runner::step(uint64_t runs) {
     if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
     const uint64_t here = share_.documents * (share_.part * per_document_ + runs) / share_.parts;
     if (!options_.steps || !writer_) return;
@@ -100,8 +100,8 @@ void AbRunner::step(uint64_t runs) {
 
 // Finds before the first item prompts that are too long for an arm. An arm that keeps all must also
 // hold the answer.
-void AbRunner::check_lengths() {
-    for (const Task &task : tasks_) {
+void Runner::check_lengths() {
+    for (const PlannedTask &task : tasks_) {
         if (task.items && !task.items->has_question())
             at_task(*task.task, [&] { check_logits(task); });
         const int64_t at =
@@ -123,12 +123,12 @@ void AbRunner::check_lengths() {
     }
 }
 
-void AbRunner::run() {
+void Runner::run() {
     lock_folder();
     check_lengths();
     open_results();
-    for (const AbRun &run : experiment_.runs) per_document_ += run.seeds.size();
-    for (const Task &task : tasks_) {
+    for (const Run &run : experiment_.runs) per_document_ += run.seeds.size();
+    for (const PlannedTask &task : tasks_) {
         const uint64_t protocols =
             task.items && task.items->has_question() ? experiment_.config.protocols.size() : 1;
         if (task.items) {
@@ -138,7 +138,7 @@ void AbRunner::run() {
             total_ += task.documents * per_document_;
         }
     }
-    for (const Task &task : tasks_) {
+    for (const PlannedTask &task : tasks_) {
         if (task.items) {
             run_task(task);
             // Arms take turns on one machine. Times of two machines could not be compared.
@@ -148,12 +148,12 @@ void AbRunner::run() {
     }
 }
 
-void AbRunner::run_task(const Task &task) {
+void Runner::run_task(const PlannedTask &task) {
     const bool asks = task.items->has_question();
     arms_->keep_prompts(task.at_once);
-    const std::vector<AbProtocol> one = {AbProtocol::question_blind};
-    for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
-        if (asks && protocol == AbProtocol::whole_prompt && options_.shard.takes(0))
+    const std::vector<Protocol> one = {Protocol::question_blind};
+    for (const Protocol protocol : asks ? experiment_.config.protocols : one) {
+        if (asks && protocol == Protocol::whole_prompt && options_.shard.takes(0))
             warn_of_short_answers(task);
         for (size_t first = 0; first < task.documents; first += task.at_once) {
             if (options_.shard.takes(first / task.at_once))
@@ -162,18 +162,18 @@ void AbRunner::run_task(const Task &task) {
         }
         if (options_.say)
             options_.say(fmt::format("{}{}: {} documents", task.task->name,
-                                     asks ? fmt::format(" ({})", ab_protocol_name(protocol)) : "",
+                                     asks ? fmt::format(" ({})", protocol_name(protocol)) : "",
                                      task.documents));
     }
 }
 
 // Runs `count` documents from `first` on. Each step takes at most task.at_once of their units.
-void AbRunner::run_documents(const Task &task, AbProtocol protocol, size_t first, size_t count) {
-    const std::string name = task.items->has_question() ? ab_protocol_name(protocol) : "";
+void Runner::run_documents(const PlannedTask &task, Protocol protocol, size_t first, size_t count) {
+    const std::string name = task.items->has_question() ? protocol_name(protocol) : "";
     const uint64_t before = done_;
     std::vector<Member> members;
     for (size_t d = first; d < first + count; ++d) {
-        for (AbUnit &unit : task.items->units(d, protocol))
+        for (Unit &unit : task.items->units(d, protocol))
             members.push_back({members.size() % task.at_once, d, first, std::move(unit)});
     }
     const size_t parts = (members.size() + task.at_once - 1) / task.at_once;
@@ -187,31 +187,31 @@ void AbRunner::run_documents(const Task &task, AbProtocol protocol, size_t first
     done_ = before + count * per_document_;
 }
 
-void AbRunner::run_members(const Task &task, const std::string &protocol,
-                           std::span<const Member> members) {
+void Runner::run_members(const PlannedTask &task, const std::string &protocol,
+                         std::span<const Member> members) {
     for (const Member &member : members) {
         if (member.unit.split_changes_tokens && member.document == 0)
             write_once(
-                AbWarning{"", "", protocol, task.task->name,
-                          "context and question have other tokens apart than together; they are "
-                          "taken apart"});
+                Warning{"", "", protocol, task.task->name,
+                        "context and question have other tokens apart than together; they are "
+                        "taken apart"});
     }
     reference_logits_.clear();
     uint64_t done = 0;
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
-        const AbRun &run = experiment_.runs[r];
+        const Run &run = experiment_.runs[r];
         for (const uint64_t seed : run.seeds) {
             if (!writer_ && seed != run.seeds.front()) continue; // all seeds take the same time
-            const AbPlace place = {run.arm, run.budget, protocol, task.task->name, seed};
+            const Place place = {run.arm, run.budget, protocol, task.task->name, seed};
             if (run.is_rerun && !reruns(place, members.front().first)) continue;
             const uint64_t written = written_;
-            const double begin = ab_seconds();
+            const double begin = steady_seconds();
             if (task.items->has_question()) {
                 ask_questions(task, place, r, members);
             } else {
                 score_continuations(task, place, r, members);
             }
-            paces_[r].all += ab_seconds() - begin;
+            paces_[r].all += steady_seconds() - begin;
             if (written_ == written)
                 found_ += static_cast<double>(share_.documents) / static_cast<double>(share_.parts);
             step(++done);
@@ -219,29 +219,29 @@ void AbRunner::run_members(const Task &task, const std::string &protocol,
     }
 }
 
-AbArms::Opened AbRunner::open(size_t run, uint64_t seed, const Member &member) {
-    const double begin = ab_seconds();
-    AbArms::Opened opened = arms_->open(run, seed, member.document, member.unit.prompt);
-    paces_[run].reading += ab_seconds() - begin;
+Arms::Opened Runner::open(size_t run, uint64_t seed, const Member &member) {
+    const double begin = steady_seconds();
+    Arms::Opened opened = arms_->open(run, seed, member.document, member.unit.prompt);
+    paces_[run].reading += steady_seconds() - begin;
     return opened;
 }
 
 // Under whole_prompt, the only token of a one-token answer is computed before the eviction.
-void AbRunner::warn_of_short_answers(const Task &task) {
+void Runner::warn_of_short_answers(const PlannedTask &task) {
     constexpr size_t sampled = 8;
     const Tokenizer &tokenizer = arms_->tokenizer();
     const EncodeOptions plain{.add_special = false, .parse_special = false, .continues = true};
-    const auto is_short = [&](const AbQuestion &q) {
+    const auto is_short = [&](const Question &q) {
         return q.max_tokens == 1 ||
                std::any_of(q.expected.begin(), q.expected.end(), [&](const std::string &e) {
                    return tokenizer.encode(" " + e, plain).size() <= 1;
                });
     };
     for (size_t d = 0; d < std::min(task.documents, sampled); ++d) {
-        for (const AbUnit &unit : task.items->units(d, AbProtocol::whole_prompt)) {
+        for (const Unit &unit : task.items->units(d, Protocol::whole_prompt)) {
             if (std::none_of(unit.questions.begin(), unit.questions.end(), is_short)) continue;
-            write_once(AbWarning{
-                "", "", ab_protocol_name(AbProtocol::whole_prompt), task.task->name,
+            write_once(Warning{
+                "", "", protocol_name(Protocol::whole_prompt), task.task->name,
                 "there are expected answers of one token: under whole_prompt the first token was "
                 "read before anything was evicted, so these say nothing about a policy; ask them "
                 "under question_blind or query_aware"});
@@ -250,4 +250,4 @@ void AbRunner::warn_of_short_answers(const Task &task) {
     }
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-namespace keel {
+namespace keel::ab {
 
-struct AbRunOptions {
-    AbShard shard;
+struct RunOptions {
+    Shard shard;
     int64_t items = 0;         // the most documents of each task; 0: the file decides
     bool resume = true;        // true: continue existing results; false: start again
     bool share_prefill = true; // among arms that can share it
@@ -30,11 +30,11 @@ struct AbRunOptions {
     std::function<void(uint64_t done, uint64_t total, uint64_t found)> steps;
     std::function<void(const std::string &)> say; // gets a line of text when a cell is finished
     // The caller fills in version, commit, date and machine. The runner fills in the rest.
-    AbHeader header;
+    Header header;
 };
 
 // The work in an experiment, before it starts.
-struct AbCost {
+struct Cost {
     struct Row {
         std::string task, protocol;
         uint64_t documents = 0, questions = 0, runs = 0; // runs: arms x budgets x seeds
@@ -61,22 +61,22 @@ struct AbCost {
 // item do not depend on earlier items, on the shard, or on interruptions. If documents take steps
 // together, the numbers depend on the documents in the batch. So the documents' numbers decide the
 // batches, shards take whole batches, and an interrupted batch is computed again as a whole.
-class AbRunner {
+class Runner {
   public:
     // Loads the reference and creates the output folder.
-    AbRunner(const AbExperiment &experiment, const AbRunOptions &options);
-    ~AbRunner();
+    Runner(const Experiment &experiment, const RunOptions &options);
+    ~Runner();
 
     // Measures on some documents, so it takes as long as they do. Writes nothing. Call it on a
-    // runner with AbRunOptions::cost_only.
-    AbCost cost();
+    // runner with RunOptions::cost_only.
+    Cost cost();
     // Throws the errors of callbacks, and Error(runtime) "cancelled" after
     // HostServices::request_cancel. Finished results stay on disk.
     void run();
     std::filesystem::path results() const; // the file that this process writes
 
   private:
-    struct Task;
+    struct PlannedTask;
     struct Member;
     struct Asked;
     struct Scored;
@@ -94,57 +94,57 @@ class AbRunner {
     void fill_header();
     void open_results();
     uint64_t check_items() const;
-    AbCost::Row count(const Task &task, AbProtocol protocol, size_t sampled) const;
+    Cost::Row count(const PlannedTask &task, Protocol protocol, size_t sampled) const;
     void warm_up();
-    std::vector<Sample> samples(const Task &task, AbProtocol protocol, size_t documents) const;
-    void measure(const Task &task, AbProtocol protocol, Sample &sample);
-    std::vector<double> estimate(const Task &task, AbProtocol protocol, size_t documents);
-    std::vector<double> estimate_speed(const Task &task);
-    AbArms::Opened open(size_t run, uint64_t seed, const Member &member);
+    std::vector<Sample> samples(const PlannedTask &task, Protocol protocol, size_t documents) const;
+    void measure(const PlannedTask &task, Protocol protocol, Sample &sample);
+    std::vector<double> estimate(const PlannedTask &task, Protocol protocol, size_t documents);
+    std::vector<double> estimate_speed(const PlannedTask &task);
+    Arms::Opened open(size_t run, uint64_t seed, const Member &member);
     std::set<std::string> finished_items(uint64_t items_before);
     std::set<std::string> cut_short(uint64_t items_before) const;
-    void run_task(const Task &task);
-    void run_documents(const Task &task, AbProtocol protocol, size_t first, size_t count);
-    void run_members(const Task &task, const std::string &protocol,
+    void run_task(const PlannedTask &task);
+    void run_documents(const PlannedTask &task, Protocol protocol, size_t first, size_t count);
+    void run_members(const PlannedTask &task, const std::string &protocol,
                      std::span<const Member> members);
-    void ask_questions(const Task &task, const AbPlace &place, size_t run,
+    void ask_questions(const PlannedTask &task, const Place &place, size_t run,
                        std::span<const Member> members);
-    std::unique_ptr<Asked> ask(const AbPlace &place, size_t run, const Member &member,
-                               const AbQuestion &question,
-                               const std::shared_ptr<AbArms::Opened> &opened, bool copy);
-    bool look_at_answer(const Task &task, Asked &asked) const;
-    void write_answer(const Task &task, const AbPlace &place, const Asked &asked);
-    void score_continuations(const Task &task, const AbPlace &place, size_t run,
+    std::unique_ptr<Asked> ask(const Place &place, size_t run, const Member &member,
+                               const Question &question,
+                               const std::shared_ptr<Arms::Opened> &opened, bool copy);
+    bool look_at_answer(const PlannedTask &task, Asked &asked) const;
+    void write_answer(const PlannedTask &task, const Place &place, const Asked &asked);
+    void score_continuations(const PlannedTask &task, const Place &place, size_t run,
                              std::span<const Member> members);
-    void check_logits(const Task &task) const;
-    void make_room_for_logits(const AbPlace &place, size_t run, std::span<const Member> members);
+    void check_logits(const PlannedTask &task) const;
+    void make_room_for_logits(const Place &place, size_t run, std::span<const Member> members);
     void take_rows(Scored &scored, size_t tokens, bool is_reference);
-    void write_scores(const AbPlace &place, Scored &scored);
-    void take_in(const Task &task, const AbPlace &place, size_t run,
+    void write_scores(const Place &place, Scored &scored);
+    void take_in(const PlannedTask &task, const Place &place, size_t run,
                  std::span<Session *const> sessions, std::span<const int32_t> ids,
                  std::span<const std::string *const> items, SessionBatch::Read read);
-    bool wants_logits(const AbPlace &place, std::span<const Member> members) const;
-    bool draws(const AbPlace &place, size_t run, size_t document) const;
-    void run_speed(const Task &task);
-    bool is_finished(const AbPlace &place, const std::string &item) const;
-    bool reruns(const AbPlace &place, size_t document) const;
-    void note_value(const AbItem &item);
+    bool wants_logits(const Place &place, std::span<const Member> members) const;
+    bool draws(const Place &place, size_t run, size_t document) const;
+    void run_speed(const PlannedTask &task);
+    bool is_finished(const Place &place, const std::string &item) const;
+    bool reruns(const Place &place, size_t document) const;
+    void note_value(const Item &item);
     template <typename Record> void write(const Record &record) {
         if (writer_) writer_->write(record);
     }
-    void write_item(const AbItem &item);
-    void write_once(const AbWarning &warning);
-    void warn_of_short_answers(const Task &task);
+    void write_item(const Item &item);
+    void write_once(const Warning &warning);
+    void warn_of_short_answers(const PlannedTask &task);
     void step(uint64_t runs);
 
-    const AbExperiment &experiment_;
-    AbRunOptions options_;
+    const Experiment &experiment_;
+    RunOptions options_;
     // Held while results are written. It is destroyed after arms_, because arms delete files.
-    std::unique_ptr<AbFileLock> lock_;
-    std::unique_ptr<AbArms> arms_;
-    std::vector<Task> tasks_;
-    std::unique_ptr<AbWriter> writer_; // NULL if only the cost is measured
-    std::vector<Pace> paces_;          // [runs]
+    std::unique_ptr<FileLock> lock_;
+    std::unique_ptr<Arms> arms_;
+    std::vector<PlannedTask> tasks_;
+    std::unique_ptr<Writer> writer_; // NULL if only the cost is measured
+    std::vector<Pace> paces_;        // [runs]
     std::set<std::string> finished_;
     std::set<std::string> warnings_;                 // lines that are in the results already
     std::map<std::string, double> reference_values_; // of the reference's items
@@ -162,4 +162,4 @@ class AbRunner {
     } share_;
 };
 
-} // namespace keel
+} // namespace keel::ab

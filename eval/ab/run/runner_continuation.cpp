@@ -4,7 +4,7 @@
 
 #include "eval/scoring/logits.hpp"
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 constexpr uint64_t most_logits = uint64_t{1} << 30; // bytes of reference logits at a time
@@ -26,35 +26,35 @@ void require_room_for_logits(const std::string &task, size_t tokens, size_t voca
 }
 
 // All tokens but the last, because the token after the last one is not known.
-std::span<const int32_t> feed_of(const AbUnit &unit) {
+std::span<const int32_t> feed_of(const Unit &unit) {
     return std::span(unit.continuation).first(unit.continuation.size() - 1);
 }
 
 } // namespace
 
 // A text during its scoring.
-struct AbRunner::Scored {
-    Scored(AbArms &arms, size_t run, const Member &of, AbArms::Opened behind)
+struct Runner::Scored {
+    Scored(Arms &arms, size_t run, const Member &of, Arms::Opened behind)
         : member(of), opened(std::move(behind)), session(*opened.session), feed(feed_of(of.unit)),
           notes(opened.notes, session), measured(arms, run, session, opened) {}
 
     const Member &member;
-    AbArms::Opened opened;
+    Arms::Opened opened;
     Session &session;
     std::span<const int32_t> feed;
     size_t at = 0; // tokens of `feed` that were taken in
     bool draws = false;
-    std::optional<AbKeepMap> map;
-    AbTimelineNotes notes;
+    std::optional<KeepMap> map;
+    TimelineNotes notes;
     Measured measured;
     std::vector<double> nll, kld, top1;
 };
 
 // Does a later run need the reference's logits?
-bool AbRunner::wants_logits(const AbPlace &place, std::span<const Member> members) const {
-    return std::any_of(experiment_.runs.begin(), experiment_.runs.end(), [&](const AbRun &other) {
+bool Runner::wants_logits(const Place &place, std::span<const Member> members) const {
+    return std::any_of(experiment_.runs.begin(), experiment_.runs.end(), [&](const Run &other) {
         return std::any_of(other.seeds.begin(), other.seeds.end(), [&](uint64_t seed) {
-            const AbPlace there = {other.arm, other.budget, place.protocol, place.task, seed};
+            const Place there = {other.arm, other.budget, place.protocol, place.task, seed};
             if (other.is_rerun && !reruns(there, members.front().first)) return false;
             return std::any_of(members.begin(), members.end(), [&](const Member &member) {
                 return !is_finished(there, member.unit.document);
@@ -65,20 +65,19 @@ bool AbRunner::wants_logits(const AbPlace &place, std::span<const Member> member
 
 // Checks the room for logits before the first measurement. Otherwise a later batch could end an
 // experiment after hours, and its results could not be continued with another 'batch'.
-void AbRunner::check_logits(const Task &task) const {
+void Runner::check_logits(const PlannedTask &task) const {
     const auto vocab = static_cast<size_t>(arms_->pipeline(0).model().vocab_size);
     for (size_t first = 0; first < task.documents; first += task.at_once) {
         size_t tokens = 0;
         for (size_t d = first; d < std::min<size_t>(first + task.at_once, task.documents); ++d)
-            for (const AbUnit &unit : task.items->units(d, AbProtocol::question_blind))
+            for (const Unit &unit : task.items->units(d, Protocol::question_blind))
                 tokens += feed_of(unit).size();
         require_room_for_logits(task.task->name, tokens, vocab, task.at_once);
     }
 }
 
 // For the reference: makes room for its logits. For another run: checks that their shape fits.
-void AbRunner::make_room_for_logits(const AbPlace &place, size_t run,
-                                    std::span<const Member> members) {
+void Runner::make_room_for_logits(const Place &place, size_t run, std::span<const Member> members) {
     const auto vocab = static_cast<size_t>(arms_->pipeline(run).model().vocab_size);
     size_t tokens = 0;
     for (const Member &member : members) {
@@ -94,8 +93,8 @@ void AbRunner::make_room_for_logits(const AbPlace &place, size_t run,
     if (run == 0) reference_logits_.assign(members.size(), {});
 }
 
-void AbRunner::score_continuations(const Task &task, const AbPlace &place, size_t run,
-                                   std::span<const Member> members) {
+void Runner::score_continuations(const PlannedTask &task, const Place &place, size_t run,
+                                 std::span<const Member> members) {
     const bool is_reference = run == 0;
     const bool finished = std::all_of(members.begin(), members.end(), [&](const Member &member) {
         return is_finished(place, member.unit.document);
@@ -109,7 +108,7 @@ void AbRunner::score_continuations(const Task &task, const AbPlace &place, size_
         Scored &text = *texts.back();
         text.draws = draws(place, run, member.document);
         if (text.draws && text.session.cache().evictions() > 0)
-            text.map = ab_keep_map(text.session, std::ssize(member.unit.prompt));
+            text.map = read_keep_map(text.session, std::ssize(member.unit.prompt));
     }
     std::vector<Session *> sessions;
     std::vector<int32_t> ids;
@@ -134,8 +133,8 @@ void AbRunner::score_continuations(const Task &task, const AbPlace &place, size_
             Scored &text = *taking.front();
             n = std::min<size_t>(
                 text.feed.size() - text.at,
-                std::min<size_t>(AbArms::logit_rows, text.session.pipeline().graph().max_tokens()));
-            ab_at_arm(place, text.member.unit.document, [&] {
+                std::min<size_t>(Arms::logit_rows, text.session.pipeline().graph().max_tokens()));
+            at_arm(place, text.member.unit.document, [&] {
                 if (!text.session.take_in(text.feed.subspan(text.at, n), static_cast<uint32_t>(n)))
                     throw_error(ErrorKind::runtime, "cancelled");
             });
@@ -148,7 +147,7 @@ void AbRunner::score_continuations(const Task &task, const AbPlace &place, size_
 }
 
 // Takes the logits of the last n tokens.
-void AbRunner::take_rows(Scored &s, size_t n, bool is_reference) {
+void Runner::take_rows(Scored &s, size_t n, bool is_reference) {
     const auto vocab = static_cast<size_t>(s.session.pipeline().model().vocab_size);
     const std::span<const float> rows = s.session.logits();
     if (rows.size() != n * vocab)
@@ -176,10 +175,10 @@ void AbRunner::take_rows(Scored &s, size_t n, bool is_reference) {
     s.at += n;
 }
 
-void AbRunner::write_scores(const AbPlace &place, Scored &s) {
-    const AbUnit &unit = s.member.unit;
+void Runner::write_scores(const Place &place, Scored &s) {
+    const Unit &unit = s.member.unit;
     if (s.map) {
-        static_cast<AbPlace &>(*s.map) = place;
+        static_cast<Place &>(*s.map) = place;
         s.map->item = unit.document;
         write(*s.map);
     }
@@ -188,8 +187,8 @@ void AbRunner::write_scores(const AbPlace &place, Scored &s) {
         {"nll", &s.nll}, {"kld", &s.kld}, {"top1", &s.top1}};
     for (const auto &[name, values] : metrics) {
         if (name != std::string_view("top1")) {
-            AbCurve curve;
-            static_cast<AbPlace &>(curve) = place;
+            Curve curve;
+            static_cast<Place &>(curve) = place;
             curve.metric = name;
             curve.item = unit.document;
             curve.values = *values;
@@ -197,8 +196,8 @@ void AbRunner::write_scores(const AbPlace &place, Scored &s) {
         }
     }
     for (const auto &[name, values] : metrics) {
-        AbItem item;
-        static_cast<AbPlace &>(item) = place;
+        Item item;
+        static_cast<Place &>(item) = place;
         item.metric = name;
         item.document = unit.document;
         item.item = unit.document;
@@ -209,4 +208,4 @@ void AbRunner::write_scores(const AbPlace &place, Scored &s) {
     }
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <system_error>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 // `each`: tokens in the sampled documents, which are scaled to all documents. `once`: tokens of the
@@ -25,15 +25,15 @@ struct Sum {
 
 // Counts the work of a task under all runs. If the task has items, `sampled` documents are counted,
 // and the result is scaled to all documents.
-AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sampled) const {
+Cost::Row Runner::count(const PlannedTask &task, Protocol protocol, size_t sampled) const {
     uint64_t per_document = 0, capped = 0; // capped: runs with kv.max_mib
-    for (const AbRun &run : experiment_.runs) {
+    for (const Run &run : experiment_.runs) {
         per_document += run.is_rerun ? 0 : run.seeds.size();
         capped += run.is_rerun || !run.config.kv.max_bytes() ? 0 : run.seeds.size();
     }
-    AbCost::Row row;
+    Cost::Row row;
     row.task = task.task->name;
-    row.protocol = task.items && task.items->has_question() ? ab_protocol_name(protocol) : "";
+    row.protocol = task.items && task.items->has_question() ? protocol_name(protocol) : "";
     row.documents = task.documents;
     row.runs = per_document;
     if (!task.items) {
@@ -50,7 +50,7 @@ AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sample
     size_t members = 0;
     const auto runs = static_cast<double>(per_document);
     for (size_t d = 0; d < sampled; ++d) {
-        const double again = d / task.at_once * task.at_once < ab_first_reruns ? 1 : 0;
+        const double again = d / task.at_once * task.at_once < first_reruns ? 1 : 0;
         // When an answer ends, the next one takes its seat. At the end the longest answer may run
         // alone.
         const auto part = [&] {
@@ -60,7 +60,7 @@ AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sample
             together = longest = 0;
             members = 0;
         };
-        for (const AbUnit &unit : task.items->units(d, protocol)) {
+        for (const Unit &unit : task.items->units(d, protocol)) {
             // With kv.max_mib the session cannot be copied. Then each further question reads the
             // prompt again.
             const uint64_t further = unit.questions.size() > 1 ? unit.questions.size() - 1 : 0;
@@ -73,7 +73,7 @@ AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sample
                 decode.add(tokens * runs, tokens * again);
             };
             answer(static_cast<double>(unit.continuation.size()));
-            for (const AbQuestion &q : unit.questions) {
+            for (const Question &q : unit.questions) {
                 const auto ask = static_cast<double>(q.ask.size());
                 prefill.add(ask * runs, ask * again);
                 answer(static_cast<double>(q.max_tokens));
@@ -92,33 +92,33 @@ AbCost::Row AbRunner::count(const Task &task, AbProtocol protocol, size_t sample
     return row;
 }
 
-AbCost AbRunner::cost() {
+Cost Runner::cost() {
     constexpr size_t few = 8;
-    AbCost cost;
+    Cost cost;
     cost.batch = experiment_.config.batch;
     cost.run_seconds.resize(experiment_.runs.size());
     fill_header();
     if (std::error_code error;
         // Throws the error that a run would throw.
         options_.resume && std::filesystem::exists(results(), error))
-        require_same_experiment(results(), read_ab_header(results()), options_.header);
+        require_same_experiment(results(), read_header(results()), options_.header);
     check_items();
     check_lengths();
-    const double begin = ab_seconds();
+    const double begin = steady_seconds();
     warm_up();
-    for (const Task &task : tasks_) {
+    for (const PlannedTask &task : tasks_) {
         // `whole`: at least `few` documents, in whole batches.
         const size_t whole = (few + task.at_once - 1) / task.at_once * task.at_once,
                      sampled = std::min(task.documents, whole);
         cost.counted_by_sample = cost.counted_by_sample || (task.items && sampled < task.documents);
         const bool asks = task.items && task.items->has_question();
-        const std::vector<AbProtocol> one = {AbProtocol::question_blind};
-        for (const AbProtocol protocol : asks ? experiment_.config.protocols : one) {
+        const std::vector<Protocol> one = {Protocol::question_blind};
+        for (const Protocol protocol : asks ? experiment_.config.protocols : one) {
             if (options_.say)
                 options_.say(
                     fmt::format("measuring {}{}", task.task->name,
-                                asks ? fmt::format(" ({})", ab_protocol_name(protocol)) : ""));
-            AbCost::Row row = count(task, protocol, sampled);
+                                asks ? fmt::format(" ({})", protocol_name(protocol)) : ""));
+            Cost::Row row = count(task, protocol, sampled);
             const std::vector<double> seconds =
                 task.items ? estimate(task, protocol, sampled) : estimate_speed(task);
             for (size_t r = 0; r < seconds.size(); ++r) {
@@ -133,12 +133,12 @@ AbCost AbRunner::cost() {
     }
     cost.run_seconds.front() += cost.run_seconds.back();
     cost.run_seconds.pop_back();
-    cost.measured_seconds = ab_seconds() - begin;
+    cost.measured_seconds = steady_seconds() - begin;
     // A shard takes its share of the documents, of all arms and tasks.
     cost.seconds /= options_.shard.count;
     for (double &seconds : cost.run_seconds) seconds /= options_.shard.count;
-    for (AbCost::Row &row : cost.rows) row.seconds /= options_.shard.count;
+    for (Cost::Row &row : cost.rows) row.seconds /= options_.shard.count;
     return cost;
 }
 
-} // namespace keel
+} // namespace keel::ab

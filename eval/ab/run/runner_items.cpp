@@ -1,7 +1,7 @@
 // Questions: an arm's answers. Documents run one after the other, or several side by side.
 #include "eval/ab/run/runner_parts.hpp"
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 // Returns the most likely token after the question.
@@ -12,14 +12,14 @@ int32_t read_question(Session &session, std::span<const int32_t> ids) {
 
 } // namespace
 
-std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens) {
+std::optional<KeepMap> read_keep_map(Session &session, int64_t prompt_tokens) {
     const PolicySetup &plan = session.cache().setup();
     if (plan.may_move_keys() || prompt_tokens < 1) return std::nullopt;
     const KvCache &cache = session.cache().cache();
-    AbKeepMap map;
+    KeepMap map;
     map.layers = cache.shape().layers;
     map.kv_heads = cache.shape().kv_heads;
-    constexpr int64_t n = AbKeepMap::bin_count;
+    constexpr int64_t n = KeepMap::bin_count;
     for (uint32_t l = 0; l < map.layers; ++l) {
         for (uint32_t h = 0; h < map.kv_heads; ++h) {
             std::array<double, n> kept{};
@@ -42,45 +42,45 @@ std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens) {
 }
 
 // Are maps and timelines recorded for this document?
-bool AbRunner::draws(const AbPlace &place, size_t run, size_t document) const {
-    const AbRun &r = experiment_.runs[run];
+bool Runner::draws(const Place &place, size_t run, size_t document) const {
+    const Run &r = experiment_.runs[run];
     return static_cast<int64_t>(document) < experiment_.config.maps &&
            place.seed == r.seeds.front() && !r.is_rerun;
 }
 
 // One decode step of each session. `items`: the names of their items, for messages.
-void AbRunner::take_in(const Task &task, const AbPlace &place, size_t run,
-                       std::span<Session *const> sessions, std::span<const int32_t> ids,
-                       std::span<const std::string *const> items, SessionBatch::Read read) {
+void Runner::take_in(const PlannedTask &task, const Place &place, size_t run,
+                     std::span<Session *const> sessions, std::span<const int32_t> ids,
+                     std::span<const std::string *const> items, SessionBatch::Read read) {
     if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
     if (task.at_once == 1) {
-        ab_at_arm(place, *items.front(), [&] { sessions.front()->decode(ids.front()); });
+        at_arm(place, *items.front(), [&] { sessions.front()->decode(ids.front()); });
         return;
     }
     const auto outcomes = arms_->batch(run)->decode(sessions, ids, read);
     for (size_t i = 0; i < outcomes.size(); ++i) {
         const SessionBatch::Outcome &outcome = outcomes[i];
         if (outcome.kind == SessionBatch::Outcome::Kind::done) continue;
-        throw ab_error_at(place, *items[i], outcome.error().kind(), outcome.detail);
+        throw error_at(place, *items[i], outcome.error().kind(), outcome.detail);
     }
 }
 
 // A question during its answer.
-struct AbRunner::Asked {
-    Asked(AbArms &arms, size_t run, const Member &of, const AbQuestion &asked,
-          const std::shared_ptr<AbArms::Opened> &opened, std::unique_ptr<Session> own)
+struct Runner::Asked {
+    Asked(Arms &arms, size_t run, const Member &of, const Question &asked,
+          const std::shared_ptr<Arms::Opened> &opened, std::unique_ptr<Session> own)
         : member(of), question(asked), original(own ? nullptr : opened), copy(std::move(own)),
           session(copy ? *copy : *opened->session), notes(opened->notes, session),
           measured(arms, run, session, *opened), id(opened->next) {}
 
     const Member &member;
-    const AbQuestion &question;
+    const Question &question;
     // NULL if the question is asked in a copy, which does not need the original.
-    std::shared_ptr<AbArms::Opened> original;
+    std::shared_ptr<Arms::Opened> original;
     std::unique_ptr<Session> copy;
     Session &session;
-    std::optional<AbKeepMap> map;
-    AbTimelineNotes notes;
+    std::optional<KeepMap> map;
+    TimelineNotes notes;
     Measured measured;
     bool draws = false;
     int32_t id; // the most likely next token
@@ -91,16 +91,16 @@ struct AbRunner::Asked {
 // Each question finds the cache as it was after the prompt. It is asked in a copy of the session.
 // With kv.max_mib copies would share one limit, so the prompt is read again for each question. If
 // documents run side by side, task.at_once questions are answered together.
-void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
-                             std::span<const Member> members) {
+void Runner::ask_questions(const PlannedTask &task, const Place &place, size_t run,
+                           std::span<const Member> members) {
     struct Wanted {
         const Member *member;
-        const AbQuestion *question;
+        const Question *question;
     };
     std::vector<Wanted> wanted;
     bool is_pending = false;
     for (const Member &member : members) {
-        for (const AbQuestion &question : member.unit.questions) {
+        for (const Question &question : member.unit.questions) {
             const bool finished = is_finished(place, question.item);
             is_pending = is_pending || !finished;
             // Side by side, finished questions are answered again too, because the rows beside an
@@ -110,13 +110,13 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
     }
     if (!is_pending) return;
     const bool copies = !experiment_.runs[run].config.kv.max_bytes();
-    std::shared_ptr<AbArms::Opened> opened;
+    std::shared_ptr<Arms::Opened> opened;
     size_t next = 0;
     const auto begin = [&] {
         const Wanted w = wanted[next++];
         const bool more = next < wanted.size() && wanted[next].member == w.member;
         if (!copies) opened.reset();
-        if (!opened) opened = std::make_shared<AbArms::Opened>(open(run, place.seed, *w.member));
+        if (!opened) opened = std::make_shared<Arms::Opened>(open(run, place.seed, *w.member));
         std::unique_ptr<Asked> asked =
             ask(place, run, *w.member, *w.question, opened, copies && more);
         if (!more) opened.reset();
@@ -155,24 +155,23 @@ void AbRunner::ask_questions(const Task &task, const AbPlace &place, size_t run,
     }
 }
 
-std::unique_ptr<AbRunner::Asked> AbRunner::ask(const AbPlace &place, size_t run,
-                                               const Member &member, const AbQuestion &question,
-                                               const std::shared_ptr<AbArms::Opened> &opened,
-                                               bool copy) {
+std::unique_ptr<Runner::Asked> Runner::ask(const Place &place, size_t run, const Member &member,
+                                           const Question &question,
+                                           const std::shared_ptr<Arms::Opened> &opened, bool copy) {
     auto asked = std::make_unique<Asked>(*arms_, run, member, question, opened,
                                          copy ? opened->session->fork() : nullptr);
     asked->draws =
         draws(place, run, member.document) && &question == &member.unit.questions.front();
     if (asked->draws && opened->session->cache().evictions() > 0)
-        asked->map = ab_keep_map(asked->session, std::ssize(member.unit.prompt));
+        asked->map = read_keep_map(asked->session, std::ssize(member.unit.prompt));
     if (!question.ask.empty())
-        asked->id = ab_at_arm(place, question.item,
-                              [&] { return read_question(asked->session, question.ask); });
+        asked->id = at_arm(place, question.item,
+                           [&] { return read_question(asked->session, question.ask); });
     return asked;
 }
 
 // Adds the last token to the answer. Returns false if the answer is complete.
-bool AbRunner::look_at_answer(const Task &task, Asked &a) const {
+bool Runner::look_at_answer(const PlannedTask &task, Asked &a) const {
     a.measured.sample();
     if (a.draws) a.notes.add();
     const Tokenizer &tokenizer = arms_->tokenizer();
@@ -186,16 +185,16 @@ bool AbRunner::look_at_answer(const Task &task, Asked &a) const {
     return std::ssize(a.ids) < a.question.max_tokens && !task.items->ends(a.text);
 }
 
-void AbRunner::write_answer(const Task &task, const AbPlace &place, const Asked &a) {
+void Runner::write_answer(const PlannedTask &task, const Place &place, const Asked &a) {
     if (is_finished(place, a.question.item)) return;
     if (a.map) {
-        AbKeepMap map = *a.map;
-        static_cast<AbPlace &>(map) = place;
+        KeepMap map = *a.map;
+        static_cast<Place &>(map) = place;
         map.item = a.question.item;
         write(map);
     }
-    AbItem item;
-    static_cast<AbPlace &>(item) = place;
+    Item item;
+    static_cast<Place &>(item) = place;
     item.metric = task.last_metric;
     item.document = a.member.unit.document;
     item.item = a.question.item;
@@ -209,4 +208,4 @@ void AbRunner::write_answer(const Task &task, const AbPlace &place, const Asked 
     write_item(item);
 }
 
-} // namespace keel
+} // namespace keel::ab

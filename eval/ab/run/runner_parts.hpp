@@ -10,23 +10,23 @@
 #include <optional>
 
 // Internal to the runner's files.
-namespace keel {
+namespace keel::ab {
 
 // The reference's second run takes at least the first documents of each task, this many.
-inline constexpr size_t ab_first_reruns = 8;
+inline constexpr size_t first_reruns = 8;
 
 // Seconds of a monotonic clock.
-inline double ab_seconds() {
+inline double steady_seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
 }
 
 // A task with its items.
-struct AbRunner::Task {
-    const AbTask *task = nullptr;
-    std::unique_ptr<AbTaskItems> items; // NULL for a speed task
-    size_t documents = 0;               // after --items
-    AbLongest longest;                  // of these documents; not set for a speed task
+struct Runner::PlannedTask {
+    const Task *task = nullptr;
+    std::unique_ptr<TaskItems> items; // NULL for a speed task
+    size_t documents = 0;             // after --items
+    Longest longest;                  // of these documents; not set for a speed task
     // continuation: tokens are fed in decode steps, because an arm evicts in decode steps.
     bool one_by_one = true;
     size_t at_once = 1;      // documents that take decode steps together
@@ -34,16 +34,16 @@ struct AbRunner::Task {
 };
 
 // One of the units that run side by side.
-struct AbRunner::Member {
+struct Runner::Member {
     size_t index = 0;               // index among these units
     size_t document = 0, first = 0; // first: the first of the documents that run side by side
-    AbUnit unit;
+    Unit unit;
 };
 
 // The memory of a session while it is measured: means over the steps that give numbers.
-struct AbRunner::Measured {
+struct Runner::Measured {
     // `session` is that of `opened`, or a copy of it.
-    Measured(AbArms &arms, size_t run, Session &session, const AbArms::Opened &opened)
+    Measured(Arms &arms, size_t run, Session &session, const Arms::Opened &opened)
         : arms_(arms), run_(run), session_(session), opened_policy_bytes_(opened.policy_bytes),
           peak_(std::max(opened.peak_bytes, opened.session->held_peak_bytes())) {
         // The counters of a copy begin at 0, so those of the original are added.
@@ -63,7 +63,7 @@ struct AbRunner::Measured {
         peak_ = std::max({peak_, bytes, session_.held_peak_bytes()});
         ++samples_;
     }
-    void fill(AbItem &item) const {
+    void fill(Item &item) const {
         const double n = std::max<double>(1, static_cast<double>(samples_));
         item.kv_bytes = static_cast<uint64_t>(bytes_ / n);
         item.full_kv_bytes = static_cast<uint64_t>(full_ / n);
@@ -90,7 +90,7 @@ struct AbRunner::Measured {
         return std::max(opened_policy_bytes_, session_.policy_bytes());
     }
 
-    AbArms &arms_;
+    Arms &arms_;
     size_t run_;
     Session &session_;
     uint64_t opened_policy_bytes_;
@@ -102,50 +102,50 @@ struct AbRunner::Measured {
 };
 
 // Records a session's cache after each step.
-class AbTimelineNotes {
+class TimelineNotes {
   public:
-    AbTimelineNotes(std::vector<AbArms::Note> notes, Session &session)
+    TimelineNotes(std::vector<Arms::Note> notes, Session &session)
         : notes_(std::move(notes)), session_(session), evicted_(session.cache().evicted_slots()) {}
     void add() {
         const uint64_t gone = session_.cache().evicted_slots();
         notes_.push_back(
-            {static_cast<uint64_t>(session_.tokens()), ab_held_bytes(session_), gone - evicted_});
+            {static_cast<uint64_t>(session_.tokens()), held_bytes_of(session_), gone - evicted_});
         evicted_ = gone;
     }
-    AbTimeline timeline(const AbPlace &place, const std::string &item) const {
-        AbTimeline line;
-        static_cast<AbPlace &>(line) = place;
+    Timeline timeline(const Place &place, const std::string &item) const {
+        Timeline line;
+        static_cast<Place &>(line) = place;
         line.item = item;
-        for (const AbArms::Note &note : notes_)
+        for (const Arms::Note &note : notes_)
             line.points.push_back({note.tokens, note.kv_bytes, note.evicted_slots});
         return line;
     }
 
   private:
-    std::vector<AbArms::Note> notes_;
+    std::vector<Arms::Note> notes_;
     Session &session_;
     uint64_t evicted_;
 };
 
-inline Error ab_error_at(const AbPlace &place, const std::string &item, ErrorKind kind,
-                         const std::string &what) {
+inline Error error_at(const Place &place, const std::string &item, ErrorKind kind,
+                      const std::string &what) {
     return {kind, fmt::format("task '{}': arm '{}' at {}, item {}: {}", place.task, place.arm,
                               place.budget, item, what)};
 }
 
 // After the prompt, an error that memory is full gets the names of the arm and the item.
 template <typename Action>
-auto ab_at_arm(const AbPlace &place, const std::string &item, Action &&action) {
+auto at_arm(const Place &place, const std::string &item, Action &&action) {
     try {
         return action();
     } catch (const Error &e) {
         if (e.kind() != ErrorKind::resource) throw;
-        throw ab_error_at(place, item, e.kind(), e.what());
+        throw error_at(place, item, e.kind(), e.what());
     }
 }
 
 // The positions of the prompt that the cache still holds. Returns nothing if keys were rotated to
 // other positions, because these do not show which tokens stayed.
-std::optional<AbKeepMap> ab_keep_map(Session &session, int64_t prompt_tokens);
+std::optional<KeepMap> read_keep_map(Session &session, int64_t prompt_tokens);
 
-} // namespace keel
+} // namespace keel::ab

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 std::vector<int32_t> any_tokens(int64_t n) {
@@ -13,21 +13,21 @@ std::vector<int32_t> any_tokens(int64_t n) {
 } // namespace
 
 // Documents that run side by side, and the time of each run for them.
-struct AbRunner::Sample {
+struct Runner::Sample {
     size_t first = 0, count = 0;               // documents
     double units = 0, tokens = 0, answers = 0; // tokens: of the units' prompts
     std::vector<Pace> paces;                   // [runs]; empty: not measured
     double length() const { return tokens / std::max(units, 1.0); }
 };
 
-std::vector<AbRunner::Sample> AbRunner::samples(const Task &task, AbProtocol protocol,
-                                                size_t documents) const {
+std::vector<Runner::Sample> Runner::samples(const PlannedTask &task, Protocol protocol,
+                                            size_t documents) const {
     std::vector<Sample> all;
     for (size_t d = 0; d < documents; ++d) {
         if (d % task.at_once == 0) all.push_back({d, 0, 0, 0, 0, {}});
         Sample &sample = all.back();
         ++sample.count;
-        for (const AbUnit &unit : task.items->units(d, protocol)) {
+        for (const Unit &unit : task.items->units(d, protocol)) {
             sample.units += 1;
             sample.tokens += static_cast<double>(unit.prompt.size());
             sample.answers += std::max(1.0, static_cast<double>(unit.questions.size()));
@@ -38,11 +38,11 @@ std::vector<AbRunner::Sample> AbRunner::samples(const Task &task, AbProtocol pro
 
 // Warms up each pipeline. Its first tokens take longer, because weights are read, memory is touched
 // and kernels are compiled.
-void AbRunner::warm_up() {
+void Runner::warm_up() {
     const int64_t tokens = std::min<int64_t>(64, arms_->pipeline(0).context() / 2);
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
-        const AbArms::Opened opened =
+        const Arms::Opened opened =
             arms_->open_alone(r, experiment_.runs[r].seeds.front(), 0, any_tokens(tokens));
         for (int i = 0; i < 2; ++i) {
             opened.session->decode(1);
@@ -51,7 +51,7 @@ void AbRunner::warm_up() {
     }
 }
 
-void AbRunner::measure(const Task &task, AbProtocol protocol, Sample &sample) {
+void Runner::measure(const PlannedTask &task, Protocol protocol, Sample &sample) {
     paces_.assign(experiment_.runs.size(), {});
     run_documents(task, protocol, sample.first, sample.count);
     sample.paces = paces_;
@@ -60,22 +60,22 @@ void AbRunner::measure(const Task &task, AbProtocol protocol, Sample &sample) {
 // Estimates the seconds of each run for a task. The time for reading depends on the length of
 // prompts: it is interpolated between the longest and the shortest of the first documents. The
 // remaining time is proportional to the number of answers.
-std::vector<double> AbRunner::estimate(const Task &task, AbProtocol protocol, size_t documents) {
+std::vector<double> Runner::estimate(const PlannedTask &task, Protocol protocol, size_t documents) {
     // patience: seconds. If the longest prompt took longer, the shortest is not measured.
     constexpr double patience = 30, same_length = 1.05;
     arms_->keep_prompts(task.at_once);
     std::vector<Sample> all = samples(task, protocol, documents);
     const auto shorter = [](const Sample &a, const Sample &b) { return a.length() < b.length(); };
     const auto [low, high] = std::minmax_element(all.begin(), all.end(), shorter);
-    const double begin = ab_seconds();
+    const double begin = steady_seconds();
     measure(task, protocol, *high);
     const bool both =
-        high->length() > same_length * low->length() && (ab_seconds() - begin) < patience;
+        high->length() > same_length * low->length() && (steady_seconds() - begin) < patience;
     if (both) measure(task, protocol, *low);
     const Sample &most = *high, &least = both ? *low : *high;
     std::vector<double> seconds;
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
-        const AbRun &run = experiment_.runs[r];
+        const Run &run = experiment_.runs[r];
         const auto reading = [&](double length) {
             const double at_most = most.paces[r].reading / most.units;
             if (!both) return at_most * length / most.length();
@@ -89,7 +89,7 @@ std::vector<double> AbRunner::estimate(const Task &task, AbProtocol protocol, si
                               answers;
         double sum = 0;
         for (const Sample &sample : all) {
-            if (run.is_rerun && sample.first >= ab_first_reruns) continue;
+            if (run.is_rerun && sample.first >= first_reruns) continue;
             sum += sample.units * reading(sample.length()) + sample.answers * behind;
         }
         // The reference's second run takes only the first documents.
@@ -103,26 +103,26 @@ std::vector<double> AbRunner::estimate(const Task &task, AbProtocol protocol, si
 }
 
 // The same for a speed task: one prompt of each depth, and some steps after it.
-std::vector<double> AbRunner::estimate_speed(const Task &task) {
+std::vector<double> Runner::estimate_speed(const PlannedTask &task) {
     constexpr int64_t few_steps = 8;
     std::vector<double> seconds;
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
-        const AbRun &run = experiment_.runs[r];
+        const Run &run = experiment_.runs[r];
         double sum = 0;
         for (const int64_t depth : task.task->at) {
             if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
-            double begin = ab_seconds();
-            const AbArms::Opened opened =
+            double begin = steady_seconds();
+            const Arms::Opened opened =
                 arms_->open_alone(r, run.seeds.front(), 0, any_tokens(depth));
             opened.session->greedy();
-            sum += (ab_seconds() - begin);
+            sum += (steady_seconds() - begin);
             const int64_t steps = std::min(few_steps, task.task->decode);
-            begin = ab_seconds();
+            begin = steady_seconds();
             for (int64_t i = 0; i < steps; ++i) {
                 opened.session->decode(1);
                 opened.session->greedy();
             }
-            sum += (ab_seconds() - begin) * static_cast<double>(task.task->decode) /
+            sum += (steady_seconds() - begin) * static_cast<double>(task.task->decode) /
                    static_cast<double>(steps);
         }
         const double rounds =
@@ -132,4 +132,4 @@ std::vector<double> AbRunner::estimate_speed(const Task &task) {
     return seconds;
 }
 
-} // namespace keel
+} // namespace keel::ab

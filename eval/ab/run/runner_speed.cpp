@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -18,7 +18,7 @@ double seconds_since(Clock::time_point start) {
 
 // Random tokens, because the time does not depend on their values.
 std::vector<int32_t> random_tokens(uint64_t seed, int64_t n, int64_t vocabulary) {
-    AbDraws draws(seed);
+    SplitMix64 draws(seed);
     std::vector<int32_t> ids;
     for (int64_t i = 0; i < n; ++i)
         ids.push_back(static_cast<int32_t>(draws.below(static_cast<uint64_t>(vocabulary))));
@@ -29,20 +29,20 @@ std::vector<int32_t> random_tokens(uint64_t seed, int64_t n, int64_t vocabulary)
 
 // At each depth all runs are measured once, then again in the opposite order, and so on. So a drift
 // of the machine's speed affects all runs equally.
-void AbRunner::run_speed(const Task &task) {
-    const AbTask &t = *task.task;
+void Runner::run_speed(const PlannedTask &task) {
+    const Task &t = *task.task;
     std::vector<std::pair<size_t, uint64_t>> runs;
     for (size_t r = 0; r < experiment_.runs.size(); ++r) {
         for (const uint64_t seed : experiment_.runs[r].seeds) runs.emplace_back(r, seed);
     }
     const auto measure = [&](size_t run, uint64_t seed, int64_t depth, int64_t decode,
                              const std::string &item_name, const std::string &document) {
-        const AbRun &r = experiment_.runs[run];
+        const Run &r = experiment_.runs[run];
         const int64_t vocabulary = arms_->pipeline(run).model().vocab_size;
         const std::vector<int32_t> prompt =
             random_tokens(t.seed, std::max<int64_t>(depth, 1), vocabulary);
         auto start = Clock::now();
-        AbArms::Opened opened = arms_->open_alone(run, seed, 0, prompt);
+        Arms::Opened opened = arms_->open_alone(run, seed, 0, prompt);
         Session &s = *opened.session;
         int32_t id = s.greedy();
         const double first = seconds_since(start);
@@ -71,7 +71,7 @@ void AbRunner::run_speed(const Task &task) {
         values.emplace_back("decode_ms_p50", 1e3 * quantile(times, 0.5));
         values.emplace_back("decode_ms_p99", 1e3 * quantile(times, 0.99));
         for (const auto &[name, value] : values) {
-            AbItem item;
+            Item item;
             item.arm = r.arm;
             item.budget = r.budget;
             item.task = t.name;
@@ -93,7 +93,7 @@ void AbRunner::run_speed(const Task &task) {
         const std::string item = fmt::format("depth {}, round {}", depth, repeat),
                           document = fmt::format("round {}", repeat);
         const auto done = [&](const std::pair<size_t, uint64_t> &run) {
-            const AbRun &r = experiment_.runs[run.first];
+            const Run &r = experiment_.runs[run.first];
             return is_finished({r.arm, r.budget, "", t.name, run.second}, item);
         };
         if (std::all_of(runs.begin(), runs.end(), done)) {
@@ -119,4 +119,4 @@ void AbRunner::run_speed(const Task &task) {
     if (options_.say) options_.say(fmt::format("{}: {} rounds", t.name, task.documents / depths));
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <unistd.h>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,13 +26,13 @@ std::optional<uint32_t> whole_number(std::string_view text) {
     return value;
 }
 
-fs::path done_file(const fs::path &folder, const AbShard &shard) {
+fs::path done_file(const fs::path &folder, const Shard &shard) {
     return folder / fmt::format("shard-{}-of-{}.done", shard.index, shard.count);
 }
 
 } // namespace
 
-AbFileLock::AbFileLock(const fs::path &path, bool wait)
+FileLock::FileLock(const fs::path &path, bool wait)
     : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
     int result = -1;
     if (fd_ >= 0) {
@@ -50,14 +50,14 @@ AbFileLock::AbFileLock(const fs::path &path, bool wait)
                 std::strerror(error));
 }
 
-AbFileLock::~AbFileLock() { ::close(fd_); }
+FileLock::~FileLock() { ::close(fd_); }
 
-std::string AbShard::file_name() const {
+std::string Shard::file_name() const {
     return count == 1 ? std::string("results.jsonl")
                       : fmt::format("shard-{}-of-{}.jsonl", index, count);
 }
 
-AbShard parse_ab_shard(std::string_view text) {
+Shard parse_shard(std::string_view text) {
     const size_t slash = text.find('/');
     // 0 means that the text is no number, because neither part may be 0.
     const uint32_t index = whole_number(text.substr(0, slash)).value_or(0);
@@ -71,8 +71,7 @@ AbShard parse_ab_shard(std::string_view text) {
     return {index, count};
 }
 
-std::optional<AbShard>
-ab_shard_from_environment(const std::function<const char *(const char *)> &get) {
+std::optional<Shard> shard_from_environment(const std::function<const char *(const char *)> &get) {
     static constexpr const char *names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                                {"PMI_RANK", "PMI_SIZE"}};
     for (const auto &[rank_name, size_name] : names) {
@@ -85,13 +84,13 @@ ab_shard_from_environment(const std::function<const char *(const char *)> &get) 
                 "{}={} and {}={} in the environment: expected a rank below the number of processes",
                 rank_name, printable(rank_text, 40), size_name, printable(size_text, 40));
         if (*size == 1) return std::nullopt;
-        return AbShard{*rank + 1, *size};
+        return Shard{*rank + 1, *size};
     }
     return std::nullopt;
 }
 
-void reopen_ab_shard(const fs::path &folder, const AbShard &shard) {
-    const AbFileLock lock(folder / "merge.lock", true);
+void reopen_shard(const fs::path &folder, const Shard &shard) {
+    const FileLock lock(folder / "merge.lock", true);
     std::error_code error;
     fs::remove(done_file(folder, shard), error);
     if (error)
@@ -99,9 +98,9 @@ void reopen_ab_shard(const fs::path &folder, const AbShard &shard) {
                     done_file(folder, shard).string(), error.message());
 }
 
-bool finish_ab_shard(const fs::path &folder, const AbShard &shard, const std::string &key,
-                     const std::function<void(const std::vector<fs::path> &shards)> &merge) {
-    const AbFileLock lock(folder / "merge.lock", true);
+bool finish_shard(const fs::path &folder, const Shard &shard, const std::string &key,
+                  const std::function<void(const std::vector<fs::path> &shards)> &merge) {
+    const FileLock lock(folder / "merge.lock", true);
     {
         std::ofstream out(done_file(folder, shard), std::ios::trunc);
         out << key << '\n';
@@ -111,7 +110,7 @@ bool finish_ab_shard(const fs::path &folder, const AbShard &shard, const std::st
     }
     std::vector<fs::path> files;
     for (uint32_t i = 1; i <= shard.count; ++i) {
-        const AbShard one{i, shard.count};
+        const Shard one{i, shard.count};
         std::ifstream in(done_file(folder, one));
         std::string theirs;
         if (!std::getline(in, theirs) || theirs != key) return false;
@@ -121,4 +120,4 @@ bool finish_ab_shard(const fs::path &folder, const AbShard &shard, const std::st
     return true;
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <vector>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 bool is_space(char c) {
@@ -52,8 +52,8 @@ double f1(const std::vector<std::string> &answer, const std::vector<std::string>
 
 } // namespace
 
-double ab_answer_score(AbAnswerMetric metric, std::string_view answer,
-                       std::span<const std::string> expected) {
+double answer_score(AnswerMetric metric, std::string_view answer,
+                    std::span<const std::string> expected) {
     if (expected.empty()) return 0;
     const std::string text = lower(answer);
     const std::vector<std::string> words = normal_words(answer);
@@ -62,19 +62,19 @@ double ab_answer_score(AbAnswerMetric metric, std::string_view answer,
         const bool contained = text.find(lower(one)) != std::string::npos;
         found += contained ? 1 : 0;
         switch (metric) {
-        case AbAnswerMetric::substring_all:
-        case AbAnswerMetric::substring_any: best = std::max(best, contained ? 1.0 : 0.0); break;
-        case AbAnswerMetric::exact:
+        case AnswerMetric::substring_all:
+        case AnswerMetric::substring_any: best = std::max(best, contained ? 1.0 : 0.0); break;
+        case AnswerMetric::exact:
             best = std::max(best, words == normal_words(one) ? 1.0 : 0.0);
             break;
-        case AbAnswerMetric::f1: best = std::max(best, f1(words, normal_words(one))); break;
+        case AnswerMetric::f1: best = std::max(best, f1(words, normal_words(one))); break;
         }
     }
-    return metric == AbAnswerMetric::substring_all ? found / static_cast<double>(expected.size())
-                                                   : best;
+    return metric == AnswerMetric::substring_all ? found / static_cast<double>(expected.size())
+                                                 : best;
 }
 
-bool ab_contains_words(std::string_view answer, std::span<const std::string> expected) {
+bool contains_words(std::string_view answer, std::span<const std::string> expected) {
     const std::vector<std::string> words = normal_words(answer);
     return std::any_of(expected.begin(), expected.end(), [&](const std::string &one) {
         const std::vector<std::string> wanted = normal_words(one);
@@ -83,11 +83,11 @@ bool ab_contains_words(std::string_view answer, std::span<const std::string> exp
     });
 }
 
-std::string ab_first_sentence(std::string_view answer) {
+std::string first_sentence(std::string_view answer) {
     while (!answer.empty() && is_space(answer.front())) answer.remove_prefix(1);
     answer = answer.substr(0, answer.find_first_of(".\n"));
     while (!answer.empty() && is_space(answer.back())) answer.remove_suffix(1);
     return std::string(answer);
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 std::vector<std::string> words(std::string_view text) {
@@ -84,7 +84,7 @@ std::string trimmed(std::string_view text) {
 
 } // namespace
 
-AbFiller::AbFiller(std::string_view text, const std::string &name) {
+Filler::Filler(std::string_view text, const std::string &name) {
     constexpr std::string_view mark = "<|endoftext|>";
     const std::string_view separator =
         text.find(mark) == std::string_view::npos ? std::string_view("\n") : mark;
@@ -99,7 +99,7 @@ AbFiller::AbFiller(std::string_view text, const std::string &name) {
                     name);
 }
 
-std::string AbFiller::make(AbDraws &random, size_t bytes) const {
+std::string Filler::make(SplitMix64 &random, size_t bytes) const {
     if (bytes == 0) return {};
     std::string text;
     while (text.size() < bytes) {
@@ -109,7 +109,7 @@ std::string AbFiller::make(AbDraws &random, size_t bytes) const {
     return cut_behind_word(std::move(text), bytes);
 }
 
-AbRecallDocument ab_passkey(AbDraws random, const AbFiller &filler, size_t bytes, double depth) {
+RecallDocument make_passkey(SplitMix64 random, const Filler &filler, size_t bytes, double depth) {
     std::string key;
     for (int i = 0; i < 5; ++i) key += static_cast<char>('0' + random.below(10));
     const std::string needle =
@@ -117,7 +117,7 @@ AbRecallDocument ab_passkey(AbDraws random, const AbFiller &filler, size_t bytes
     const std::string text = filler.make(random, bytes);
     const size_t cut =
         sentence_begin(text, static_cast<size_t>(depth * static_cast<double>(text.size())));
-    AbRecallDocument d;
+    RecallDocument d;
     d.context = "There is a pass key hidden in this text. Find it and remember it.\n" +
                 text.substr(0, cut) + needle + text.substr(cut) + "\n";
     // The space before a digit is a token of its own. With this token the model looks the number
@@ -130,12 +130,12 @@ AbRecallDocument ab_passkey(AbDraws random, const AbFiller &filler, size_t bytes
     return d;
 }
 
-AbRecallDocument ab_facts(AbDraws random, const AbFiller &filler, size_t bytes) {
+RecallDocument make_facts(SplitMix64 random, const Filler &filler, size_t bytes) {
     const size_t n = 2 + random.below(5);
     std::vector<std::string> owners = first_names;
     random.shuffle(owners);
     owners.resize(n);
-    AbRecallDocument d;
+    RecallDocument d;
     d.context = "Remember these facts.\n";
     std::vector<size_t> begins;
     for (const std::string &owner : owners) {
@@ -161,4 +161,4 @@ AbRecallDocument ab_facts(AbDraws random, const AbFiller &filler, size_t bytes) 
     return d;
 }
 
-} // namespace keel
+} // namespace keel::ab

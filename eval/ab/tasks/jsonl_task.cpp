@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <map>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 constexpr uint64_t most_bytes = uint64_t{1} << 30;
@@ -19,24 +19,24 @@ const std::vector<std::string> answer_keys = {"outputs", "answers"};
 constexpr JsonLimits line_limits{most_bytes, 16};
 
 struct Line {
-    AbPromptText text;
+    PromptText text;
     std::string document, item;
     std::vector<std::string> expected;
     size_t number = 0; // line in the file, from 1
 };
 
-class JsonlItems : public AbTaskItems {
+class JsonlItems : public TaskItems {
   public:
-    JsonlItems(const AbTask &task, const Tokenizer &tokenizer, const AbPromptForm &form)
+    JsonlItems(const Task &task, const Tokenizer &tokenizer, const PromptForm &form)
         : task_(task), tokenizer_(tokenizer), form_(form) {
         read(read_text_file(task.path, most_bytes));
     }
     size_t documents() const override { return lines_.size(); }
     bool has_question() const override { return true; }
-    AbLongest longest(size_t documents) const override {
-        AbLongest out;
+    Longest longest(size_t documents) const override {
+        Longest out;
         for (size_t d = 0; d < std::min(documents, lines_.size()); ++d) {
-            for (const AbUnit &unit : units(d, AbProtocol::whole_prompt)) {
+            for (const Unit &unit : units(d, Protocol::whole_prompt)) {
                 const auto prompt = std::ssize(unit.prompt), whole = prompt + task_.max_tokens;
                 const auto at = [&] {
                     return fmt::format("{}:{}", printable(task_.path.string(), 200),
@@ -54,21 +54,21 @@ class JsonlItems : public AbTaskItems {
         }
         return out;
     }
-    std::string score_name() const override { return ab_answer_metric_name(task_.metric); }
+    std::string score_name() const override { return answer_metric_name(task_.metric); }
     double score(const std::string &answer,
                  const std::vector<std::string> &expected) const override {
-        return ab_answer_score(task_.metric, answer, expected);
+        return answer_score(task_.metric, answer, expected);
     }
-    std::vector<AbUnit> units(size_t document, AbProtocol protocol) const override {
+    std::vector<Unit> units(size_t document, Protocol protocol) const override {
         const Line &line = lines_[document];
-        AbUnit unit;
+        Unit unit;
         unit.document = line.document;
-        AbQuestion asked;
+        Question asked;
         asked.item = line.item;
         asked.expected = line.expected;
         asked.max_tokens = task_.max_tokens;
-        std::vector<AbUnit> units;
-        ab_add_question(tokens_of(line), protocol, unit, std::move(asked), units);
+        std::vector<Unit> units;
+        add_question(tokens_of(line), protocol, unit, std::move(asked), units);
         if (!unit.questions.empty()) units.push_back(std::move(unit));
         return units;
     }
@@ -79,7 +79,7 @@ class JsonlItems : public AbTaskItems {
                     what);
     }
 
-    AbPromptTokens tokens_of(const Line &line) const {
+    PromptTokens tokens_of(const Line &line) const {
         try {
             return form_.tokens(tokenizer_, line.text);
         } catch (const Error &e) {
@@ -177,18 +177,18 @@ class JsonlItems : public AbTaskItems {
         line.text.question = input.substr(cut + 1);
     }
 
-    const AbTask task_;
+    const Task task_;
     const Tokenizer &tokenizer_;
-    const AbPromptForm form_;
+    const PromptForm form_;
     std::vector<Line> lines_;
     std::map<std::string, std::string> contexts_; // context to the first item with it
 };
 
 } // namespace
 
-std::unique_ptr<AbTaskItems> make_jsonl_items(const AbTask &task, const Tokenizer &tokenizer,
-                                              const AbPromptForm &form) {
+std::unique_ptr<TaskItems> make_jsonl_items(const Task &task, const Tokenizer &tokenizer,
+                                            const PromptForm &form) {
     return std::make_unique<JsonlItems>(task, tokenizer, form);
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 #include <iterator>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 // The date for templates that print one. It is fixed, so that results do not depend on the day of
@@ -35,11 +35,11 @@ bool begins_with(const std::vector<int32_t> &ids, const std::vector<int32_t> &fr
 
 } // namespace
 
-AbPromptForm AbPromptForm::choose(const AbChat &chat, const std::filesystem::path &model) {
-    if (chat.template_name == AbChat::no_template) return {};
+PromptForm PromptForm::choose(const Chat &chat, const std::filesystem::path &model) {
+    if (chat.template_name == Chat::no_template) return {};
     const std::vector<std::string> names = ChatTemplate::names();
     std::optional<ChatTemplate> found;
-    if (chat.template_name == AbChat::models_template) {
+    if (chat.template_name == Chat::models_template) {
         FoundChatTemplate of_model = load_chat_template(model);
         if (!of_model.known && of_model.jinja.empty()) {
             if (chat.system)
@@ -63,7 +63,7 @@ AbPromptForm AbPromptForm::choose(const AbChat &chat, const std::filesystem::pat
                      printable(chat.template_name, 60), did_you_mean(chat.template_name, names),
                      fmt::join(names, ", "));
     }
-    if (chat.system && *chat.system == AbChat::no_system) {
+    if (chat.system && *chat.system == Chat::no_system) {
         ChatTemplate::Format format = found->format();
         format.default_system.reset();
         return {ChatTemplate(found->name(), std::move(format)), std::nullopt};
@@ -71,7 +71,7 @@ AbPromptForm AbPromptForm::choose(const AbChat &chat, const std::filesystem::pat
     return {*std::move(found), chat.system};
 }
 
-std::string AbPromptForm::description() const {
+std::string PromptForm::description() const {
     if (!chat_) return "plain text";
     std::string system = "no system prompt";
     if (system_) {
@@ -83,7 +83,7 @@ std::string AbPromptForm::description() const {
     return fmt::format("chat template {}, {}", chat_->name(), system);
 }
 
-AbPromptForm::Pieces AbPromptForm::pieces(const AbPromptText &text) const {
+PromptForm::Pieces PromptForm::pieces(const PromptText &text) const {
     const auto plain = [](std::string words) {
         std::vector<ChatPiece> pieces;
         if (!words.empty()) pieces.push_back({std::move(words), false});
@@ -109,9 +109,9 @@ AbPromptForm::Pieces AbPromptForm::pieces(const AbPromptText &text) const {
     return out;
 }
 
-std::vector<int32_t> AbPromptForm::encode(const Tokenizer &tokenizer,
-                                          const std::vector<ChatPiece> &pieces,
-                                          bool continues) const {
+std::vector<int32_t> PromptForm::encode(const Tokenizer &tokenizer,
+                                        const std::vector<ChatPiece> &pieces,
+                                        bool continues) const {
     if (chat_) return chat_->encode(tokenizer, pieces, continues);
     std::vector<TextPart> parts;
     for (const ChatPiece &piece : pieces) parts.push_back({piece.text, false});
@@ -121,13 +121,13 @@ std::vector<int32_t> AbPromptForm::encode(const Tokenizer &tokenizer,
     return ids;
 }
 
-AbPromptTokens AbPromptForm::tokens(const Tokenizer &tokenizer, const AbPromptText &text) const {
+PromptTokens PromptForm::tokens(const Tokenizer &tokenizer, const PromptText &text) const {
     const Pieces parts = pieces(text);
     std::vector<ChatPiece> asked = parts.context;
     append(asked, parts.question);
     std::vector<ChatPiece> all = asked;
     append(all, parts.opening);
-    AbPromptTokens out;
+    PromptTokens out;
     out.context = encode(tokenizer, parts.context, false);
     const std::vector<int32_t> with_question = encode(tokenizer, asked, false),
                                whole = encode(tokenizer, all, false);
@@ -143,14 +143,14 @@ AbPromptTokens AbPromptForm::tokens(const Tokenizer &tokenizer, const AbPromptTe
     return out;
 }
 
-bool AbPromptForm::ends_answer(const Tokenizer &tokenizer, int32_t id) const {
+bool PromptForm::ends_answer(const Tokenizer &tokenizer, int32_t id) const {
     if (!chat_) return tokenizer.ends_generation(id);
     const std::vector<int32_t> ends = chat_->end_ids(tokenizer);
     return std::binary_search(ends.begin(), ends.end(), id);
 }
 
-std::optional<std::string> AbPromptForm::before_end(const Tokenizer &tokenizer,
-                                                    const std::string &answer) const {
+std::optional<std::string> PromptForm::before_end(const Tokenizer &tokenizer,
+                                                  const std::string &answer) const {
     if (!chat_) return std::nullopt;
     size_t end = std::string::npos;
     for (const std::string &mark : chat_->stop_strings(tokenizer))
@@ -159,4 +159,4 @@ std::optional<std::string> AbPromptForm::before_end(const Tokenizer &tokenizer,
     return answer.substr(0, end);
 }
 
-} // namespace keel
+} // namespace keel::ab

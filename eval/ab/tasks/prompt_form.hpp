@@ -11,16 +11,16 @@
 #include <string_view>
 #include <vector>
 
-namespace keel {
+namespace keel::ab {
 
 // The texts of one question about a context. A prompt is made of them.
-struct AbPromptText {
+struct PromptText {
     std::string context, question;
     std::string opening; // the first words of the answer, which the model is given; may be empty
 };
 
 // The tokens of these texts. In this order they are the whole prompt.
-struct AbPromptTokens {
+struct PromptTokens {
     std::vector<int32_t> context;  // with everything before the context
     std::vector<int32_t> question; // at least one token
     std::vector<int32_t> opening;  // the end of the user's turn, and the first words of the answer
@@ -31,24 +31,24 @@ struct AbPromptTokens {
 // Makes the prompts of tasks with questions: as plain text, or as one turn of a user in a chat
 // template. In a chat, the context and the question are the user's text, and the opening begins the
 // model's answer. Only the template's own marks become special tokens.
-class AbPromptForm {
+class PromptForm {
   public:
     // Makes plain text.
-    AbPromptForm() = default;
+    PromptForm() = default;
     // `system`: the system prompt; nullopt: the template's default.
-    AbPromptForm(ChatTemplate chat, std::optional<std::string> system)
+    PromptForm(ChatTemplate chat, std::optional<std::string> system)
         : chat_(std::move(chat)), system_(std::move(system)) {}
 
     // The form that an experiment's file names, with the model's files. Throws Error(input) with
     // the place if the template does not exist, or if Keel does not know the model's template.
-    static AbPromptForm choose(const AbChat &chat, const std::filesystem::path &model);
+    static PromptForm choose(const Chat &chat, const std::filesystem::path &model);
 
     bool is_chat() const { return chat_.has_value(); }
     // "plain text", or "chat template chatml, the template's own system prompt".
     std::string description() const;
 
     // Throws Error(input) if the question has no token.
-    AbPromptTokens tokens(const Tokenizer &tokenizer, const AbPromptText &text) const;
+    PromptTokens tokens(const Tokenizer &tokenizer, const PromptText &text) const;
     // Does this token end an answer?
     bool ends_answer(const Tokenizer &tokenizer, int32_t id) const;
     // The part of the answer before an end mark that is not a single token. Returns nullopt if the
@@ -60,7 +60,7 @@ class AbPromptForm {
     struct Pieces {
         std::vector<ChatPiece> context, question, opening;
     };
-    Pieces pieces(const AbPromptText &text) const;
+    Pieces pieces(const PromptText &text) const;
     std::vector<int32_t> encode(const Tokenizer &tokenizer, const std::vector<ChatPiece> &pieces,
                                 bool continues) const;
 
@@ -68,4 +68,4 @@ class AbPromptForm {
     std::optional<std::string> system_;
 };
 
-} // namespace keel
+} // namespace keel::ab

@@ -11,13 +11,13 @@
 #include <functional>
 #include <system_error>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr uint64_t most_text = uint64_t{256} << 20;
 
-fs::path filler_path(const AbTask &task, const fs::path &model) {
+fs::path filler_path(const Task &task, const fs::path &model) {
     if (!task.filler.empty()) return task.filler;
     std::error_code error;
     const fs::path beside =
@@ -30,9 +30,9 @@ fs::path filler_path(const AbTask &task, const fs::path &model) {
 
 // ---- continuation ------------------------------------------------------------------------------
 
-class Continuation : public AbTaskItems {
+class Continuation : public TaskItems {
   public:
-    Continuation(const AbTask &task, const Tokenizer &tokenizer) : task_(task) {
+    Continuation(const Task &task, const Tokenizer &tokenizer) : task_(task) {
         const std::string text = read_text_file(task.text, most_text);
         ids_ = tokenizer.encode(text, EncodeOptions{.add_special = false, .parse_special = false});
         if (tokenizer.adds_bos()) begin_ = {*tokenizer.bos_id()};
@@ -53,17 +53,17 @@ class Continuation : public AbTaskItems {
     }
     size_t documents() const override { return static_cast<size_t>(task_.documents); }
     bool has_question() const override { return false; }
-    AbLongest longest(size_t) const override {
+    Longest longest(size_t) const override {
         return {task_.prefix, task_.prefix + task_.score, {}, {}};
     }
     std::string score_name() const override { return {}; }
     double score(const std::string &, const std::vector<std::string> &) const override { return 0; }
 
-    std::vector<AbUnit> units(size_t document, AbProtocol) const override {
+    std::vector<Unit> units(size_t document, Protocol) const override {
         const int64_t n = task_.documents, i = static_cast<int64_t>(document);
         const int64_t begin = n == 1 ? 0 : (std::ssize(ids_) - stretch_) * i / (n - 1);
         const auto from = ids_.begin() + begin;
-        AbUnit unit;
+        Unit unit;
         unit.document = fmt::format("{}", document);
         unit.prompt = begin_;
         unit.prompt.insert(unit.prompt.end(), from, from + before_);
@@ -72,17 +72,17 @@ class Continuation : public AbTaskItems {
     }
 
   private:
-    const AbTask task_;
+    const Task task_;
     std::vector<int32_t> ids_, begin_;
     int64_t before_ = 0, stretch_ = 0; // tokens of the text in a prompt, and in a document
 };
 
 // ---- passkey and facts ------------------------------------------------------------------------
 
-class Recall : public AbTaskItems {
+class Recall : public TaskItems {
   public:
-    Recall(const AbTask &task, const Tokenizer &tokenizer, const fs::path &filler,
-           const AbPromptForm &form)
+    Recall(const Task &task, const Tokenizer &tokenizer, const fs::path &filler,
+           const PromptForm &form)
         : task_(task), tokenizer_(tokenizer), form_(form),
           filler_(read_text_file(filler, most_text), filler.string()) {
         for (const int64_t length : task.lengths) {
@@ -98,18 +98,16 @@ class Recall : public AbTaskItems {
                static_cast<size_t>(std::max<int64_t>(task_.depths, 1) * task_.items);
     }
     bool has_question() const override { return true; }
-    AbLongest longest(size_t) const override {
+    Longest longest(size_t) const override {
         const int64_t prompt = *std::max_element(task_.lengths.begin(), task_.lengths.end());
         return {prompt, prompt + answer_room, {}, {}};
     }
     std::string score_name() const override { return "hit"; }
     double score(const std::string &answer,
                  const std::vector<std::string> &expected) const override {
-        return ab_contains_words(answer, expected) ? 1 : 0;
+        return contains_words(answer, expected) ? 1 : 0;
     }
-    std::string clean(const std::string &answer) const override {
-        return ab_first_sentence(answer);
-    }
+    std::string clean(const std::string &answer) const override { return first_sentence(answer); }
     bool ends(const std::string &answer) const override {
         const size_t begin = answer.find_first_not_of(" \t\r\n");
         return begin != std::string::npos &&
@@ -118,20 +116,20 @@ class Recall : public AbTaskItems {
 
     // The document's number decides length and depth: the length changes fastest, then the depth.
     // So the first few documents cover the whole grid.
-    std::vector<AbUnit> units(size_t document, AbProtocol protocol) const override {
+    std::vector<Unit> units(size_t document, Protocol protocol) const override {
         const size_t lengths = task_.lengths.size(),
                      depths = static_cast<size_t>(std::max<int64_t>(task_.depths, 1));
         const int64_t length = task_.lengths[document % lengths];
         const size_t depth = document / lengths % depths;
-        AbRecallDocument made = fitted(document, depth, length);
+        RecallDocument made = fitted(document, depth, length);
         if (task_.questions > 0 && std::ssize(made.questions) > task_.questions)
             made.questions.resize(static_cast<size_t>(task_.questions));
-        std::vector<AbUnit> units;
-        AbUnit unit;
+        std::vector<Unit> units;
+        Unit unit;
         unit.document = fmt::format("{}", document);
         for (size_t q = 0; q < made.questions.size(); ++q) {
-            const AbRecallQuestion &question = made.questions[q];
-            AbQuestion asked;
+            const RecallQuestion &question = made.questions[q];
+            Question asked;
             asked.item =
                 made.questions.size() == 1 ? unit.document : fmt::format("{}.{}", document, q);
             asked.expected = {question.expected};
@@ -141,8 +139,8 @@ class Recall : public AbTaskItems {
                                  " " + question.expected,
                                  EncodeOptions{.add_special = false, .parse_special = false})) +
                                  words_around_answer);
-            ab_add_question(form_.tokens(tokenizer_, text_of(made, question)), protocol, unit,
-                            std::move(asked), units);
+            add_question(form_.tokens(tokenizer_, text_of(made, question)), protocol, unit,
+                         std::move(asked), units);
         }
         if (!unit.questions.empty()) units.push_back(std::move(unit));
         return units;
@@ -151,23 +149,23 @@ class Recall : public AbTaskItems {
   private:
     static constexpr int64_t answer_room = 32, words_around_answer = 12;
 
-    AbPromptText text_of(const AbRecallDocument &d, const AbRecallQuestion &q) const {
-        const AbRecallWords &words = form_.is_chat() ? q.chat : q.plain;
+    PromptText text_of(const RecallDocument &d, const RecallQuestion &q) const {
+        const RecallWords &words = form_.is_chat() ? q.chat : q.plain;
         return {d.context, words.question, words.opening};
     }
-    AbRecallDocument make(size_t document, size_t depth, size_t bytes) const {
-        const AbDraws random(ab_mix(task_.seed, document));
-        if (task_.kind == AbTaskKind::facts) return ab_facts(random, filler_, bytes);
+    RecallDocument make(size_t document, size_t depth, size_t bytes) const {
+        const SplitMix64 random(mixed_seed(task_.seed, document));
+        if (task_.kind == TaskKind::facts) return make_facts(random, filler_, bytes);
         const double at = task_.depths <= 1
                               ? 0.5
                               : static_cast<double>(depth) / static_cast<double>(task_.depths - 1);
-        return ab_passkey(random, filler_, bytes, at);
+        return make_passkey(random, filler_, bytes, at);
     }
     // The tokens of the prompt with its longest question.
-    int64_t tokens_of(const AbRecallDocument &d) const {
+    int64_t tokens_of(const RecallDocument &d) const {
         int64_t longest = 0;
-        for (const AbRecallQuestion &q : d.questions) {
-            const AbPromptTokens t = form_.tokens(tokenizer_, text_of(d, q));
+        for (const RecallQuestion &q : d.questions) {
+            const PromptTokens t = form_.tokens(tokenizer_, text_of(d, q));
             longest = std::max(longest, std::ssize(t.context) + std::ssize(t.question) +
                                             std::ssize(t.opening));
         }
@@ -175,13 +173,13 @@ class Recall : public AbTaskItems {
     }
     // The document with as much filler as fits in `length` tokens, to the word. Found by bisection,
     // because more bytes nearly always give more tokens.
-    AbRecallDocument fitted(size_t document, size_t depth, int64_t length) const {
+    RecallDocument fitted(size_t document, size_t depth, int64_t length) const {
         size_t fits = 0, too_many = static_cast<size_t>(length) * 16;
-        AbRecallDocument best = make(document, depth, 0);
+        RecallDocument best = make(document, depth, 0);
         int64_t most = tokens_of(best);
         for (size_t guess = static_cast<size_t>(length) * 3;
              too_many - fits > 1 && most < length;) {
-            AbRecallDocument d = make(document, depth, guess);
+            RecallDocument d = make(document, depth, guess);
             const int64_t tokens = tokens_of(d);
             if (tokens <= length) {
                 if (tokens > most) best = std::move(d);
@@ -195,16 +193,16 @@ class Recall : public AbTaskItems {
         return best;
     }
 
-    const AbTask task_;
+    const Task task_;
     const Tokenizer &tokenizer_;
-    const AbPromptForm form_;
-    const AbFiller filler_;
+    const PromptForm form_;
+    const Filler filler_;
 };
 
 } // namespace
 
-void ab_add_question(const AbPromptTokens &tokens, AbProtocol protocol, AbUnit &shared,
-                     AbQuestion asked, std::vector<AbUnit> &own) {
+void add_question(const PromptTokens &tokens, Protocol protocol, Unit &shared, Question asked,
+                  std::vector<Unit> &own) {
     const auto append = [](std::vector<int32_t> &to, std::span<const int32_t> ids) {
         to.insert(to.end(), ids.begin(), ids.end());
     };
@@ -215,13 +213,13 @@ void ab_add_question(const AbPromptTokens &tokens, AbProtocol protocol, AbUnit &
     const auto before = question.first(question.size() - held_back),
                last = question.last(held_back);
     std::vector<int32_t> prompt = tokens.context;
-    std::vector<int32_t> &first = protocol == AbProtocol::question_blind ? asked.ask : prompt;
-    std::vector<int32_t> &second = protocol == AbProtocol::whole_prompt ? prompt : asked.ask;
+    std::vector<int32_t> &first = protocol == Protocol::question_blind ? asked.ask : prompt;
+    std::vector<int32_t> &second = protocol == Protocol::whole_prompt ? prompt : asked.ask;
     append(first, before);
     append(second, last);
     append(second, tokens.opening);
-    AbUnit unit;
-    AbUnit &into = protocol == AbProtocol::question_blind ? shared : unit;
+    Unit unit;
+    Unit &into = protocol == Protocol::question_blind ? shared : unit;
     into.document = shared.document;
     into.prompt = std::move(prompt);
     into.split_changes_tokens = into.split_changes_tokens || tokens.split_changes_tokens;
@@ -229,32 +227,32 @@ void ab_add_question(const AbPromptTokens &tokens, AbProtocol protocol, AbUnit &
     if (&into == &unit) own.push_back(std::move(unit));
 }
 
-std::unique_ptr<AbTaskItems> make_task_items(const AbTask &task, const Tokenizer &tokenizer,
-                                             const fs::path &model, const AbPromptForm &form) {
-    return at_task(task, [&]() -> std::unique_ptr<AbTaskItems> {
+std::unique_ptr<TaskItems> make_task_items(const Task &task, const Tokenizer &tokenizer,
+                                           const fs::path &model, const PromptForm &form) {
+    return at_task(task, [&]() -> std::unique_ptr<TaskItems> {
         switch (task.kind) {
-        case AbTaskKind::continuation: return std::make_unique<Continuation>(task, tokenizer);
-        case AbTaskKind::passkey:
-        case AbTaskKind::facts:
+        case TaskKind::continuation: return std::make_unique<Continuation>(task, tokenizer);
+        case TaskKind::passkey:
+        case TaskKind::facts:
             return std::make_unique<Recall>(task, tokenizer, filler_path(task, model), form);
-        case AbTaskKind::jsonl: return make_jsonl_items(task, tokenizer, form);
-        case AbTaskKind::speed: break;
+        case TaskKind::jsonl: return make_jsonl_items(task, tokenizer, form);
+        case TaskKind::speed: break;
         }
         throw_error(ErrorKind::internal, "a speed task has no documents");
     });
 }
 
-std::vector<fs::path> task_files(const AbTask &task, const fs::path &model) {
+std::vector<fs::path> task_files(const Task &task, const fs::path &model) {
     return at_task(task, [&]() -> std::vector<fs::path> {
         switch (task.kind) {
-        case AbTaskKind::continuation: return {task.text};
-        case AbTaskKind::passkey:
-        case AbTaskKind::facts: return {filler_path(task, model)};
-        case AbTaskKind::jsonl: return {task.path};
-        case AbTaskKind::speed: break;
+        case TaskKind::continuation: return {task.text};
+        case TaskKind::passkey:
+        case TaskKind::facts: return {filler_path(task, model)};
+        case TaskKind::jsonl: return {task.path};
+        case TaskKind::speed: break;
         }
         return {};
     });
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-namespace keel {
+namespace keel::ab {
 
 // A question. It is asked after the context was read and the policy has evicted.
-struct AbQuestion {
+struct Question {
     std::string item; // unique within the task
     // Tokens that are read on the evicted cache: the part of the prompt after the eviction.
     std::vector<int32_t> ask;
@@ -24,10 +24,10 @@ struct AbQuestion {
 };
 
 // A prompt, and what is measured after it: answers to questions, or a continuation.
-struct AbUnit {
+struct Unit {
     std::string document;        // the cluster
     std::vector<int32_t> prompt; // the tokens until the policy is told that the prompt has ended
-    std::vector<AbQuestion> questions; // each is asked on the cache as it is after the prompt
+    std::vector<Question> questions; // each is asked on the cache as it is after the prompt
     // Instead of questions: the tokens that follow in the text. All but the last are fed, all but
     // the first are scored.
     std::vector<int32_t> continuation;
@@ -36,7 +36,7 @@ struct AbUnit {
 };
 
 // Upper bounds for the prompts of a task, with their questions.
-struct AbLongest {
+struct Longest {
     // Tokens of the longest prompt without and with its longest possible answer.
     int64_t prompt = 0, whole = 0;
     std::string prompt_at,
@@ -45,16 +45,16 @@ struct AbLongest {
 
 // A task's documents. Each is made when it is needed, with a tokenizer. All arms with this
 // tokenizer get the same documents.
-class AbTaskItems {
+class TaskItems {
   public:
-    virtual ~AbTaskItems() = default;
+    virtual ~TaskItems() = default;
     virtual size_t documents() const = 0;
     virtual bool has_question() const = 0; // true if the protocols differ for this task
     // For the first `documents` documents. It may have to encode all of them.
-    virtual AbLongest longest(size_t documents) const = 0;
+    virtual Longest longest(size_t documents) const = 0;
     // `document` is below documents(). Under question_blind all questions follow one prompt. Under
     // the other protocols each question has a unit of its own.
-    virtual std::vector<AbUnit> units(size_t document, AbProtocol protocol) const = 0;
+    virtual std::vector<Unit> units(size_t document, Protocol protocol) const = 0;
     virtual std::string score_name() const = 0; // the metric of an answer: "hit", "f1"
     virtual double score(const std::string &answer,
                          const std::vector<std::string> &expected) const = 0;
@@ -66,7 +66,7 @@ class AbTaskItems {
 };
 
 // Runs `action`. Errors get the task's place and name in front.
-template <typename Action> auto at_task(const AbTask &task, Action &&action) {
+template <typename Action> auto at_task(const Task &task, Action &&action) {
     try {
         return action();
     } catch (const Error &e) {
@@ -77,12 +77,11 @@ template <typename Action> auto at_task(const AbTask &task, Action &&action) {
 
 // `model`: the model's folder or file; text files are looked for beside it. Throws Error(input)
 // with the task's line for files that do not exist or do not fit. Not for speed tasks.
-std::unique_ptr<AbTaskItems> make_task_items(const AbTask &task, const Tokenizer &tokenizer,
-                                             const std::filesystem::path &model,
-                                             const AbPromptForm &form = {});
+std::unique_ptr<TaskItems> make_task_items(const Task &task, const Tokenizer &tokenizer,
+                                           const std::filesystem::path &model,
+                                           const PromptForm &form = {});
 
 // The files whose contents decide a task's items. Empty for tasks that need no files.
-std::vector<std::filesystem::path> task_files(const AbTask &task,
-                                              const std::filesystem::path &model);
+std::vector<std::filesystem::path> task_files(const Task &task, const std::filesystem::path &model);
 
-} // namespace keel
+} // namespace keel::ab

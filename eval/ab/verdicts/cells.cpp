@@ -4,12 +4,12 @@
 #include "eval/stats/mean_inference.hpp"
 #include "eval/stats/wilson.hpp"
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 // The interval of a rate whose items share documents. It is Wilson's interval for an effective
 // number of items: the number of independent items that would give the same standard error.
-Interval rate_interval(const ClusterSums &sums, const AbStatistics &s) {
+Interval rate_interval(const ClusterSums &sums, const Statistics &s) {
     const auto n = static_cast<double>(sums.items);
     const double rate = sums.mean(), binomial = rate * (1 - rate) / n;
     double effective = n;
@@ -23,13 +23,13 @@ Interval rate_interval(const ClusterSums &sums, const AbStatistics &s) {
 
 } // namespace
 
-AbCellSummary summarize_ab_cell(const AbCell &cell, const AbStatistics &s) {
-    AbCellSummary out;
+CellSummary summarize_cell(const Cell &cell, const Statistics &s) {
+    CellSummary out;
     out.cell = &cell;
     std::vector<double> values;
     std::vector<uint32_t> clusters;
-    bool yes_no = cell.kind.kind == AbMetric::Kind::quality;
-    for (const AbPoint &point : cell.points) {
+    bool yes_no = cell.kind.kind == Metric::Kind::quality;
+    for (const Point &point : cell.points) {
         values.push_back(point.value);
         clusters.push_back(point.cluster);
         yes_no = yes_no && (point.value == 0 || point.value == 1);
@@ -38,7 +38,7 @@ AbCellSummary summarize_ab_cell(const AbCell &cell, const AbStatistics &s) {
     out.items = values.size();
     out.clusters = sums.sums.size();
     out.mean = sums.mean();
-    fill_ab_quantiles(out, values);
+    fill_quantiles(out, values);
     if (yes_no) {
         out.interval = rate_interval(sums, s);
     } else if (sums.size() >= fewest_documents(MeanScale::plain)) {
@@ -47,4 +47,4 @@ AbCellSummary summarize_ab_cell(const AbCell &cell, const AbStatistics &s) {
     return out;
 }
 
-} // namespace keel
+} // namespace keel::ab

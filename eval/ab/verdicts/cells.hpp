@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <vector>
 
-namespace keel {
+namespace keel::ab {
 
 // Mean, interval and quantiles of one cell.
-AbCellSummary summarize_ab_cell(const AbCell &cell, const AbStatistics &statistics);
+CellSummary summarize_cell(const Cell &cell, const Statistics &statistics);
 
 // Fills in the median and quantiles of `values`, which may be in any order.
-template <typename Row> void fill_ab_quantiles(Row &row, std::vector<double> values) {
+template <typename Row> void fill_quantiles(Row &row, std::vector<double> values) {
     std::sort(values.begin(), values.end());
     row.median = quantile(values, 0.5);
     row.p25 = quantile(values, 0.25);
@@ -20,4 +20,4 @@ template <typename Row> void fill_ab_quantiles(Row &row, std::vector<double> val
     row.p99 = quantile(values, 0.99);
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -14,13 +14,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string describe(const AbTable &table, const fs::path &path) {
-    const AbHeader &h = table.header;
+std::string describe(const Table &table, const fs::path &path) {
+    const Header &h = table.header;
     std::string out = printable(path.string(), 100);
     std::string what;
     for (const std::string *part : {&h.title, &h.version, &h.commit, &h.date})
@@ -35,10 +35,10 @@ bool is_wanted(const std::vector<std::string> &list, const std::string &name) {
 
 // Checks the names in an option. A wrong name would select nothing, and then every comparison would
 // pass.
-void check_names(const std::vector<std::string> &wanted, const AbTable &table, const char *option,
-                 std::string AbCellKey::*member) {
+void check_names(const std::vector<std::string> &wanted, const Table &table, const char *option,
+                 std::string CellKey::*member) {
     std::set<std::string> all;
-    for (const AbCell &cell : table.cells) all.insert(cell.*member);
+    for (const Cell &cell : table.cells) all.insert(cell.*member);
     for (const std::string &name : wanted) {
         if (all.contains(name)) continue;
         const std::vector<std::string> names(all.begin(), all.end());
@@ -51,13 +51,13 @@ void check_names(const std::vector<std::string> &wanted, const AbTable &table, c
     }
 }
 
-void check_margins(const AbMargins &margins, const AbTable &table) {
+void check_margins(const Margins &margins, const Table &table) {
     std::vector<std::string> metrics;
     for (const auto &[metric, margin] : margins) metrics.push_back(metric);
-    check_names(metrics, table, "--margin", &AbCellKey::metric);
+    check_names(metrics, table, "--margin", &CellKey::metric);
 }
 
-std::string cell_name(const AbCellKey &key) {
+std::string cell_name(const CellKey &key) {
     std::string out;
     for (const std::string *part : {&key.arm, &key.budget, &key.protocol, &key.task, &key.metric})
         if (!part->empty())
@@ -65,21 +65,21 @@ std::string cell_name(const AbCellKey &key) {
     return out;
 }
 
-bool is_whole(const AbContrast &c) {
+bool is_whole(const Contrast &c) {
     return c.items > 0 && c.identical == c.items && c.only_a + c.only_b == 0;
 }
 
-using Cells = std::map<AbCellKey, const AbCell *>;
+using Cells = std::map<CellKey, const Cell *>;
 
-const AbCell *find(const Cells &cells, const AbCellKey &key) {
+const Cell *find(const Cells &cells, const CellKey &key) {
     const auto at = cells.find(key);
     return at == cells.end() ? nullptr : at->second;
 }
 
 // Do both cells have the same items with the same numbers?
-bool is_same(const AbCell &first, const AbCell *second, const AbNames &names) {
+bool is_same(const Cell &first, const Cell *second, const Names &names) {
     if (second == nullptr) return false;
-    const AbPairs pairs = pair_points(second->points, first.points, names);
+    const Pairs pairs = pair_points(second->points, first.points, names);
     return !pairs.a.empty() && pairs.only_a + pairs.only_b == 0 && pairs.a == pairs.b;
 }
 
@@ -88,27 +88,27 @@ bool is_same(const AbCell &first, const AbCell *second, const AbNames &names) {
 // the computation. If all of these are equal to the bit for an arm at a budget, its other equal
 // contrasts are also equal reruns. If one program ran one experiment twice (same_config), it is
 // enough that all quality numbers of all cells are equal, whether the options select them or not.
-void find_equal_reruns(AbComparison &comparison, const AbTable &before, const Cells &after,
-                       const AbNames &names) {
+void find_equal_reruns(Comparison &comparison, const Table &before, const Cells &after,
+                       const Names &names) {
     if (!comparison.same_experiment) return;
     bool all = comparison.same_config;
     using Arm = std::pair<std::string, std::string>;
     // By arm and budget: are all numbers of the divergence metrics equal?
     std::map<Arm, bool> fine;
-    for (const AbCell &cell : before.cells) {
-        if (!cell.kind.is_quality() || cell.arm.ends_with(ab_rerun_suffix)) continue;
+    for (const Cell &cell : before.cells) {
+        if (!cell.kind.is_quality() || cell.arm.ends_with(rerun_suffix)) continue;
         const bool same = is_same(cell, find(after, cell), names);
         all = all && same;
         // nll, kld and perplexities. Cells in which all are 0 do not count: the reference's kld
         // from itself.
-        if (cell.kind.kind != AbMetric::Kind::divergence ||
+        if (cell.kind.kind != Metric::Kind::divergence ||
             std::all_of(cell.points.begin(), cell.points.end(),
-                        [](const AbPoint &p) { return p.value == 0; }))
+                        [](const Point &p) { return p.value == 0; }))
             continue;
         const auto [at, is_new] = fine.try_emplace({cell.arm, cell.budget}, true);
         at->second = at->second && same;
     }
-    for (AbContrast &c : comparison.contrasts) {
+    for (Contrast &c : comparison.contrasts) {
         const auto arm = fine.find({c.a, c.a_budget});
         c.is_equal_rerun =
             c.meaning.is_quality() && is_whole(c) && (all || (arm != fine.end() && arm->second));
@@ -118,11 +118,10 @@ void find_equal_reruns(AbComparison &comparison, const AbTable &before, const Ce
 // Refuses items that have the same name but different contents. Names of items are mostly numbers,
 // so experiments with other lengths, seeds or texts have the same names. Returns the number of
 // prompts whose lengths differ because another model splits the text into other tokens.
-uint64_t check_items(const AbCell &first, const AbCell &second, bool same_model,
-                     const AbNames &names) {
+uint64_t check_items(const Cell &first, const Cell &second, bool same_model, const Names &names) {
     uint64_t other_lengths = 0;
     for (size_t i = 0, j = 0; i < first.points.size() && j < second.points.size();) {
-        const AbPoint &a = first.points[i], &b = second.points[j];
+        const Point &a = first.points[i], &b = second.points[j];
         i += a.item <= b.item ? 1 : 0;
         j += b.item <= a.item ? 1 : 0;
         if (a.item != b.item) continue;
@@ -151,43 +150,42 @@ uint64_t check_items(const AbCell &first, const AbCell &second, bool same_model,
 // Which cells of the first experiment are compared, and which of them decide.
 class CellChoice {
   public:
-    CellChoice(const AbTable &before, const Cells &after, const AbCompareOptions &options)
+    CellChoice(const Table &before, const Cells &after, const CompareOptions &options)
         : before_(before), after_(after), options_(options) {}
 
-    bool is_chosen(const AbCell &cell) const {
+    bool is_chosen(const Cell &cell) const {
         return is_wanted(options_.arms, cell.arm) && is_wanted(options_.tasks, cell.task) &&
-               is_wanted(options_.metrics, cell.metric) && !cell.arm.ends_with(ab_rerun_suffix);
+               is_wanted(options_.metrics, cell.metric) && !cell.arm.ends_with(rerun_suffix);
     }
 
-    bool decides(const AbCell &cell) const {
-        const bool is_definition =
-            cell.arm == before_.header.reference && ab_is_distance(cell.metric);
+    bool decides(const Cell &cell) const {
+        const bool is_definition = cell.arm == before_.header.reference && is_distance(cell.metric);
         return !is_definition && (cell.kind.is_quality() || options_.speed);
     }
 
     // How many contrasts decide.
     uint64_t deciding() const {
         uint64_t found = 0;
-        for (const AbCell &cell : before_.cells) {
+        for (const Cell &cell : before_.cells) {
             if (!is_chosen(cell) || !decides(cell) || find(after_, cell) == nullptr) continue;
             std::set<int64_t> lengths;
-            if (cell.kind.kind == AbMetric::Kind::speed)
-                for (const AbPoint &point : cell.points) lengths.insert(point.length);
+            if (cell.kind.kind == Metric::Kind::speed)
+                for (const Point &point : cell.points) lengths.insert(point.length);
             found += std::max<size_t>(lengths.size(), 1);
         }
         return found;
     }
 
   private:
-    const AbTable &before_;
+    const Table &before_;
     const Cells &after_;
-    const AbCompareOptions &options_;
+    const CompareOptions &options_;
 };
 
 // Without an interval no loss can be shown: such a contrast does not pass in silence.
-void note_undecided(AbComparison &comparison) {
+void note_undecided(Comparison &comparison) {
     uint64_t undecided = 0;
-    for (const AbContrast &c : comparison.contrasts)
+    for (const Contrast &c : comparison.contrasts)
         undecided +=
             c.family == "decides" && c.items > 0 && !c.interval && !c.is_equal_rerun ? 1 : 0;
     if (undecided > 0)
@@ -199,14 +197,14 @@ void note_undecided(AbComparison &comparison) {
 
 } // namespace
 
-AbComparison compare_ab(const fs::path &first, const fs::path &second,
-                        const AbCompareOptions &options) {
-    AbNames names;
-    const AbTable before = load_ab_table(first, names), after = load_ab_table(second, names);
-    check_names(options.arms, before, "--arm", &AbCellKey::arm);
-    check_names(options.tasks, before, "--task", &AbCellKey::task);
-    check_names(options.metrics, before, "--metric", &AbCellKey::metric);
-    AbComparison out;
+Comparison compare_results(const fs::path &first, const fs::path &second,
+                           const CompareOptions &options) {
+    Names names;
+    const Table before = load_table(first, names), after = load_table(second, names);
+    check_names(options.arms, before, "--arm", &CellKey::arm);
+    check_names(options.tasks, before, "--task", &CellKey::task);
+    check_names(options.metrics, before, "--metric", &CellKey::metric);
+    Comparison out;
     out.strict = options.strict;
     out.statistics = before.header.statistics;
     check_margins(options.margins, before);
@@ -224,25 +222,25 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
         if (*a != *b)
             out.notes.push_back(fmt::format("the {} differ: '{}' and '{}'", what,
                                             printable(*a, 100), printable(*b, 100)));
-    for (const AbTable *table : {&before, &after})
+    for (const Table *table : {&before, &after})
         for (const std::string &note : table->notes)
             out.notes.push_back(fmt::format("{}: {}", table == &before ? "first" : "second", note));
 
     Cells cells;
-    for (const AbCell &cell : after.cells) cells[cell] = &cell;
+    for (const Cell &cell : after.cells) cells[cell] = &cell;
     const CellChoice choice(before, cells, options);
     // With hundreds of contrasts intervals reach farther into the tails than with the planned ones.
     constexpr uint64_t most_resamples = 1'000'000;
     out.statistics.resamples = std::max(
         out.statistics.resamples,
         std::min(most_resamples, resamples_needed(out.statistics.confidence, choice.deciding())));
-    const AbNoise first_noise(before, names, out.statistics),
+    const Noise first_noise(before, names, out.statistics),
         second_noise(after, names, out.statistics);
     std::string lost;
     uint64_t added = 0, other_lengths = 0;
-    for (const AbCell &cell : before.cells) {
+    for (const Cell &cell : before.cells) {
         if (!choice.is_chosen(cell)) continue;
-        const AbCell *found = find(cells, cell);
+        const Cell *found = find(cells, cell);
         const bool decides = choice.decides(cell);
         if (found == nullptr) {
             if (out.lost++ == 0) lost = cell_name(cell);
@@ -250,8 +248,8 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
         }
         other_lengths +=
             check_items(cell, *found, before.header.model == after.header.model, names);
-        AbContrast c;
-        c.kind = AbContrast::Kind::runs;
+        Contrast c;
+        c.kind = Contrast::Kind::runs;
         c.a = c.b = cell.arm;
         c.a_budget = c.b_budget = cell.budget;
         c.protocol = cell.protocol;
@@ -260,7 +258,7 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
         c.meaning = cell.kind;
         c.planned = decides;
         c.family = decides ? "decides" : "shown";
-        for (AbContrast &one : contrast_cells(c, *found, cell, names, out.statistics)) {
+        for (Contrast &one : contrast_cells(c, *found, cell, names, out.statistics)) {
             added += one.only_a;
             out.lost_items += one.only_b;
             one.noise = std::max(first_noise.of(one), second_noise.of(one));
@@ -272,7 +270,7 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
                     printable(first.string(), 200), printable(second.string(), 200));
     find_equal_reruns(out, before, cells, names);
     settle_verdicts(out.contrasts, out.statistics);
-    for (const AbContrast &c : out.contrasts) {
+    for (const Contrast &c : out.contrasts) {
         if (c.family != "decides") continue;
         ++out.decided;
         out.worse += c.beyond_margin ? 1 : 0;
@@ -303,7 +301,7 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
                         "round otherwise than one of another number",
                         before.header.batch, after.header.batch));
     if (!out.same_config) {
-        const std::string library = ab_other_library(before.header, after.header);
+        const std::string library = other_library(before.header, after.header);
         out.notes.push_back(fmt::format(
             "the config hashes differ: {}{}",
             out.same_experiment ? "one experiment, run by two builds"
@@ -313,17 +311,17 @@ AbComparison compare_ab(const fs::path &first, const fs::path &second,
     return out;
 }
 
-std::string ab_comparison_text(const AbComparison &c) {
+std::string text_of_comparison(const Comparison &c) {
     std::string out =
         fmt::format("A: {}\nB: {}\n{} contrasts decide: their intervals of {:g}% hold together, "
                     "and p is adjusted "
                     "by Holm's method.{}\n\n",
                     c.second, c.first, c.decided, 100 * c.statistics.confidence,
                     c.decided == c.contrasts.size() ? "" : " All others are exploratory.");
-    std::vector<const AbContrast *> differing;
+    std::vector<const Contrast *> differing;
     uint64_t equal = 0, reruns = 0, shown = 0;
-    for (const AbContrast &one : c.contrasts) {
-        if (one.verdict == AbVerdict::equal) {
+    for (const Contrast &one : c.contrasts) {
+        if (one.verdict == Verdict::equal) {
             ++equal;
             reruns += one.is_equal_rerun ? 1 : 0;
             shown += one.non_inferior ? 1 : 0;
@@ -333,20 +331,19 @@ std::string ab_comparison_text(const AbComparison &c) {
     }
     constexpr size_t most = 60;
     // Contrasts that decide come first, the worst of them first.
-    std::stable_sort(differing.begin(), differing.end(),
-                     [](const AbContrast *a, const AbContrast *b) {
-                         const auto rank = [](const AbContrast &x) {
-                             return (x.beyond_margin                 ? 0
-                                     : x.verdict == AbVerdict::worse ? 1
-                                     : !x.non_inferior               ? 2
-                                                                     : 3) +
-                                    (x.family == "decides" ? 0 : 4);
-                         };
-                         return rank(*a) < rank(*b);
-                     });
+    std::stable_sort(differing.begin(), differing.end(), [](const Contrast *a, const Contrast *b) {
+        const auto rank = [](const Contrast &x) {
+            return (x.beyond_margin               ? 0
+                    : x.verdict == Verdict::worse ? 1
+                    : !x.non_inferior             ? 2
+                                                  : 3) +
+                   (x.family == "decides" ? 0 : 4);
+        };
+        return rank(*a) < rank(*b);
+    });
     const size_t all = differing.size();
     differing.resize(std::min(all, most));
-    if (!differing.empty()) out += ab_contrast_table(differing);
+    if (!differing.empty()) out += contrast_table(differing);
     if (all > most) out += fmt::format("... and {} more: --json has them\n", all - most);
     if (equal > 0)
         out += fmt::format(
@@ -360,21 +357,21 @@ std::string ab_comparison_text(const AbComparison &c) {
         c.passed()    ? "passed"
         : c.worse > 0 ? "worse"
                       : "not passed",
-        c.decided, c.worse, ab_margins_text(c.contrasts), c.unproven,
+        c.decided, c.worse, margins_text(c.contrasts), c.unproven,
         !c.strict                    ? ""
         : c.lost + c.lost_items == 0 ? " (--strict: these count)"
                                      : " (--strict: these count, and so does what is missing)");
     return out;
 }
 
-nlohmann::ordered_json ab_comparison_json(const AbComparison &c) {
+nlohmann::ordered_json comparison_json(const Comparison &c) {
     nlohmann::ordered_json j;
     j["format"] = "keel-ab-compare/1";
     j["a"] = c.second;
     j["b"] = c.first;
     j["passed"] = c.passed();
     j["strict"] = c.strict;
-    j["margins"] = ab_margins_json(c.contrasts);
+    j["margins"] = margins_json(c.contrasts);
     j["confidence"] = c.statistics.confidence;
     j["same_config"] = c.same_config;
     j["same_experiment"] = c.same_experiment;
@@ -383,9 +380,9 @@ nlohmann::ordered_json ab_comparison_json(const AbComparison &c) {
     j["unproven"] = c.unproven;
     j["lost"] = c.lost;
     j["lost_items"] = c.lost_items;
-    j["contrasts"] = ab_contrasts_json(c.contrasts);
+    j["contrasts"] = json_of_contrasts(c.contrasts);
     j["notes"] = c.notes;
     return j;
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 // Sizes as near as this to each other count as one. Block ends and tables of indices cause such
@@ -16,9 +16,9 @@ bool nearly_equal(double a, double b) {
     return std::abs(a - b) <= same_size * std::max(std::abs(a), std::abs(b));
 }
 
-using Series = std::vector<const AbCell *>;
+using Series = std::vector<const Cell *>;
 
-std::string budgets_text(const AbCell &low, const AbCell &high) {
+std::string budgets_text(const Cell &low, const Cell &high) {
     return low.budget == high.budget ? low.budget : low.budget + " to " + high.budget;
 }
 
@@ -29,7 +29,7 @@ std::vector<double> common_sizes(const Series &a, const Series &b) {
     const Interval x = range_of(a), y = range_of(b);
     std::vector<double> out;
     for (const Series *series : {&a, &b}) {
-        for (const AbCell *cell : *series) {
+        for (const Cell *cell : *series) {
             const double size = cell->kv_bytes;
             const bool inside = size >= std::max(x.low, y.low) * (1 - same_size) &&
                                 size <= std::min(x.high, y.high) * (1 + same_size);
@@ -41,17 +41,17 @@ std::vector<double> common_sizes(const Series &a, const Series &b) {
     return out;
 }
 
-std::vector<AbPoint> mixed(const AbCell &low, const AbCell &high, double weight) {
-    const auto is_ratio = [](const AbCell &cell) {
+std::vector<Point> mixed(const Cell &low, const Cell &high, double weight) {
+    const auto is_ratio = [](const Cell &cell) {
         return cell.kind.ratio && std::all_of(cell.points.begin(), cell.points.end(),
-                                              [](const AbPoint &p) { return p.value > 0; });
+                                              [](const Point &p) { return p.value > 0; });
     };
     const bool ratio = is_ratio(low) && is_ratio(high);
-    std::vector<AbPoint> out;
+    std::vector<Point> out;
     for (size_t i = 0, j = 0; i < low.points.size() && j < high.points.size();) {
-        const AbPoint &a = low.points[i], &b = high.points[j];
+        const Point &a = low.points[i], &b = high.points[j];
         if (a.item == b.item) {
-            AbPoint point = a;
+            Point point = a;
             point.value =
                 ratio ? std::exp(std::log(a.value) * (1 - weight) + std::log(b.value) * weight)
                       : a.value * (1 - weight) + b.value * weight;
@@ -65,21 +65,21 @@ std::vector<AbPoint> mixed(const AbCell &low, const AbCell &high, double weight)
 
 } // namespace
 
-double AbApart::gap_bytes() const {
+double Apart::gap_bytes() const {
     return std::max({0.0, a_bytes.low - b_bytes.high, b_bytes.low - a_bytes.high});
 }
 
-double AbApart::gap_share() const {
+double Apart::gap_share() const {
     return gap_bytes() / std::max(1.0, std::min(a_bytes.high, b_bytes.high));
 }
 
-AbAtBytes arm_at_bytes(const Series &cells, double bytes) {
-    for (const AbCell *cell : cells) {
+AtBytes arm_at_bytes(const Series &cells, double bytes) {
+    for (const Cell *cell : cells) {
         if (nearly_equal(cell->kv_bytes, bytes))
             return {cell->points, cell->budget, static_cast<double>(cell->peak_kv_bytes)};
     }
     for (size_t i = 1; i < cells.size(); ++i) {
-        const AbCell &low = *cells[i - 1], &high = *cells[i];
+        const Cell &low = *cells[i - 1], &high = *cells[i];
         if (bytes < low.kv_bytes || bytes > high.kv_bytes) continue;
         const double weight = (bytes - low.kv_bytes) / (high.kv_bytes - low.kv_bytes);
         return {mixed(low, high, weight), budgets_text(low, high),
@@ -89,17 +89,17 @@ AbAtBytes arm_at_bytes(const Series &cells, double bytes) {
     return {};
 }
 
-AbEqualBytes compare_at_equal_bytes(
-    const AbTable &table, const AbNames &names, const AbStatistics &statistics,
+EqualBytes compare_at_equal_bytes(
+    const Table &table, const Names &names, const Statistics &statistics,
     const std::function<bool(const std::string &, const std::string &)> &wanted) {
-    using Question = std::tuple<std::string, std::string, std::string>; // task, metric, protocol
-    std::vector<Question> order;
-    std::map<Question, std::vector<std::pair<std::string, Series>>> all;
-    for (const AbCell &cell : table.cells) {
+    using Asked = std::tuple<std::string, std::string, std::string>; // task, metric, protocol
+    std::vector<Asked> order;
+    std::map<Asked, std::vector<std::pair<std::string, Series>>> all;
+    for (const Cell &cell : table.cells) {
         if (!cell.kind.is_quality() || cell.points.empty() || cell.kv_bytes <= 0 ||
-            cell.arm.ends_with(ab_rerun_suffix))
+            cell.arm.ends_with(rerun_suffix))
             continue;
-        const Question question{cell.task, cell.metric, cell.protocol};
+        const Asked question{cell.task, cell.metric, cell.protocol};
         if (!all.contains(question)) order.push_back(question);
         auto &arms = all[question];
         auto at = std::find_if(arms.begin(), arms.end(),
@@ -107,11 +107,11 @@ AbEqualBytes compare_at_equal_bytes(
         if (at == arms.end()) at = arms.insert(arms.end(), {cell.arm, {}});
         at->second.push_back(&cell);
     }
-    AbEqualBytes out;
-    for (const Question &question : order) {
+    EqualBytes out;
+    for (const Asked &question : order) {
         auto &arms = all[question];
         for (auto &[arm, series] : arms)
-            std::stable_sort(series.begin(), series.end(), [](const AbCell *a, const AbCell *b) {
+            std::stable_sort(series.begin(), series.end(), [](const Cell *a, const Cell *b) {
                 return a->kv_bytes < b->kv_bytes;
             });
         for (size_t i = 0; i < arms.size(); ++i) {
@@ -124,7 +124,7 @@ AbEqualBytes compare_at_equal_bytes(
                 const auto &[task, metric, protocol] = question;
                 if (sizes.empty()) {
                     const auto same = [&, &task = task, &protocol = protocol, &a = a,
-                                       &b = b](const AbApart &one) {
+                                       &b = b](const Apart &one) {
                         return one.a == a && one.b == b && one.task == task &&
                                one.protocol == protocol;
                     };
@@ -135,10 +135,10 @@ AbEqualBytes compare_at_equal_bytes(
                                              range_of(b_series)});
                 }
                 for (const double size : sizes) {
-                    const AbAtBytes of_a = arm_at_bytes(a_series, size),
-                                    of_b = arm_at_bytes(b_series, size);
-                    AbContrast c;
-                    c.kind = AbContrast::Kind::equal_bytes;
+                    const AtBytes of_a = arm_at_bytes(a_series, size),
+                                  of_b = arm_at_bytes(b_series, size);
+                    Contrast c;
+                    c.kind = Contrast::Kind::equal_bytes;
                     c.a = a;
                     c.a_budget = of_a.budget;
                     c.a_peak_bytes = of_a.peak_bytes;
@@ -176,4 +176,4 @@ std::vector<bool> pareto_front(const std::vector<std::pair<double, double>> &poi
     return out;
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -9,16 +9,16 @@
 #include <cmath>
 #include <map>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 // The inference for a sample of c.clusters documents, of which k lose as much as a document can.
-std::shared_ptr<const Inference> if_documents_lose(const AbContrast &c, uint64_t k) {
+std::shared_ptr<const Inference> if_documents_lose(const Contrast &c, uint64_t k) {
     return std::make_shared<PairedRateInference>(PairedCounts{c.clusters - k, 0, k, 0});
 }
 
 // `level`: p is significant up to this level.
-void find_detectable(AbContrast &c, double level) {
+void find_detectable(Contrast &c, double level) {
     c.detectable.reset();
     if (c.clusters < 2) return;
     double least = 0;
@@ -27,69 +27,66 @@ void find_detectable(AbContrast &c, double level) {
         const auto needed = documents_needed(c.clusters, level,
                                              [&](uint64_t k) { return if_documents_lose(c, k); });
         if (!needed) return;
-        least = share_for(c.clusters, *needed) * ab_step_of_unseen(c);
+        least = share_for(c.clusters, *needed) * step_of_unseen(c);
     }
     if (const double error = c.standard_error.value_or(0); error > 0)
         least = std::max(least, minimal_detectable_effect(error, c.freedom, 1 - level));
     // A detectable ratio of ten or more says nothing. It comes from too few rounds that differ
     // much.
     if (c.ratio && least > std::log(10.0)) return;
-    c.detectable =
-        std::max(c.noise, c.bounded ? std::min(1.0, least) : ab_effect_of(least, c.ratio));
+    c.detectable = std::max(c.noise, c.bounded ? std::min(1.0, least) : effect_of(least, c.ratio));
 }
 
 // Converts an effect to the scale of `inference`.
-double on_scale(const AbContrast &c, double effect) {
-    return c.ratio ? std::log1p(effect) : effect;
-}
+double on_scale(const Contrast &c, double effect) { return c.ratio ? std::log1p(effect) : effect; }
 
 // The noise floor to both sides, in units of the effect.
-Interval noise_band(const AbContrast &c) {
+Interval noise_band(const Contrast &c) {
     return {c.ratio ? 1 / (1 + c.noise) - 1 : -c.noise, c.noise};
 }
 
 // The interval of Holm's procedure. It starts as Bonferroni's interval. If a later step of Holm's
 // procedure excludes a bound that is still inside, the interval ends at this bound.
-void end_above(AbContrast &c, double bound) {
+void end_above(Contrast &c, double bound) {
     if (c.interval->low > bound) return;
     c.interval->low = bound;
     c.low_is_open = true;
 }
-void end_below(AbContrast &c, double bound) {
+void end_below(Contrast &c, double bound) {
     if (c.interval->high < bound) return;
     c.interval->high = bound;
     c.high_is_open = true;
 }
 
-AbVerdict verdict_of(const AbContrast &c, double level) {
-    if (c.items == 0) return AbVerdict::none;
-    if (c.identical == c.items) return AbVerdict::equal;
-    if (c.is_size) return AbVerdict::size;
-    if (!c.planned) return AbVerdict::exploratory;
-    if (!c.enough) return AbVerdict::too_few;
-    if (!c.p || c.p_adjusted > level) return AbVerdict::not_distinguishable;
-    return c.gain() > 0 ? AbVerdict::better : AbVerdict::worse;
+Verdict verdict_of(const Contrast &c, double level) {
+    if (c.items == 0) return Verdict::none;
+    if (c.identical == c.items) return Verdict::equal;
+    if (c.is_size) return Verdict::size;
+    if (!c.planned) return Verdict::exploratory;
+    if (!c.enough) return Verdict::too_few;
+    if (!c.p || c.p_adjusted > level) return Verdict::not_distinguishable;
+    return c.gain() > 0 ? Verdict::better : Verdict::worse;
 }
 
 // Applies Holm's method to one claim about each member. `p_of`: the member's p, if it can have the
 // claim. `claim` gets each such member and its adjusted p. A planned contrast without a p counts in
 // the adjustment with p = 1.
 template <typename Claim>
-void decide(const std::vector<AbContrast *> &members, std::optional<double> AbContrast::*p_of,
+void decide(const std::vector<Contrast *> &members, std::optional<double> Contrast::*p_of,
             const Claim &claim) {
     std::vector<double> p;
-    for (const AbContrast *c : members) p.push_back((c->*p_of).value_or(1));
+    for (const Contrast *c : members) p.push_back((c->*p_of).value_or(1));
     const std::vector<double> adjusted = holm(p);
     for (size_t i = 0; i < members.size(); ++i)
         if (members[i]->*p_of) claim(*members[i], adjusted[i]);
 }
 
-void find_p_values(AbContrast &c, const AbMargins &margins) {
+void find_p_values(Contrast &c, const Margins &margins) {
     const Interval noise = noise_band(c);
     const auto scaled = [&](double effect) { return on_scale(c, effect); };
     c.p = c.inference->p_outside(scaled(noise.low), scaled(noise.high));
     if (c.meaning.ratio && !c.ratio) return;
-    c.margin = ab_margin_of(margins, c.metric);
+    c.margin = margin_of(margins, c.metric);
     const Interval band = c.margin_band();
     const double above = c.inference->p_above(scaled(band.low)),
                  below = c.inference->p_below(scaled(band.high));
@@ -97,7 +94,7 @@ void find_p_values(AbContrast &c, const AbMargins &margins) {
     c.p_non_superior = c.meaning.higher_is_better ? below : above;
 }
 
-void settle_difference(AbContrast &c, double level) {
+void settle_difference(Contrast &c, double level) {
     const Interval noise = noise_band(c);
     if (c.p_adjusted > level) {
         // Except for rounding, both ends reach the noise floor already.
@@ -110,7 +107,7 @@ void settle_difference(AbContrast &c, double level) {
     }
 }
 
-void settle_margin(AbContrast &c, double level) {
+void settle_margin(Contrast &c, double level) {
     if (!c.margin) return;
     // A contrast that is shown to be a gain is no loss, and the reverse.
     double &implied = c.gain() > 0 ? c.p_non_inferior_adjusted : c.p_non_superior_adjusted;
@@ -123,15 +120,15 @@ void settle_margin(AbContrast &c, double level) {
     if (up ? c.non_inferior : non_superior) end_above(c, band.low);
     if (up ? non_superior : c.non_inferior) end_below(c, band.high);
     // The whole interval must be beyond the margin and beyond the noise floor.
-    AbContrast limit = c;
+    Contrast limit = c;
     limit.margin = std::max(*c.margin, c.noise);
     c.beyond_margin = up ? c.interval->high < limit.margin_band().low
                          : c.interval->low > limit.margin_band().high;
 }
 
-void settle_family(const std::vector<AbContrast *> &members, const AbStatistics &s) {
+void settle_family(const std::vector<Contrast *> &members, const Statistics &s) {
     const double level = 1 - s.confidence, each = level / static_cast<double>(members.size());
-    for (AbContrast *c : members) {
+    for (Contrast *c : members) {
         c->family_size = members.size();
         c->low_is_open = c->high_is_open = false;
         if (!c->enough) continue;
@@ -141,30 +138,30 @@ void settle_family(const std::vector<AbContrast *> &members, const AbStatistics 
         // The level of Holm's first step holds whatever the other contrasts show.
         find_detectable(*c, each);
     }
-    decide(members, &AbContrast::p, [&](AbContrast &c, double adjusted) {
+    decide(members, &Contrast::p, [&](Contrast &c, double adjusted) {
         c.p_adjusted = adjusted;
         settle_difference(c, level);
     });
-    decide(members, &AbContrast::p_non_superior,
-           [](AbContrast &c, double adjusted) { c.p_non_superior_adjusted = adjusted; });
-    decide(members, &AbContrast::p_non_inferior,
-           [](AbContrast &c, double adjusted) { c.p_non_inferior_adjusted = adjusted; });
-    for (AbContrast *c : members)
+    decide(members, &Contrast::p_non_superior,
+           [](Contrast &c, double adjusted) { c.p_non_superior_adjusted = adjusted; });
+    decide(members, &Contrast::p_non_inferior,
+           [](Contrast &c, double adjusted) { c.p_non_inferior_adjusted = adjusted; });
+    for (Contrast *c : members)
         if (c->p) settle_margin(*c, level);
 }
 
 } // namespace
 
-std::optional<double> AbContrast::p_within() const {
+std::optional<double> Contrast::p_within() const {
     if (!p_non_inferior || !p_non_superior) return std::nullopt;
     return std::max(*p_non_inferior, *p_non_superior);
 }
 
-double AbContrast::p_within_adjusted() const {
+double Contrast::p_within_adjusted() const {
     return std::max(p_non_inferior_adjusted, p_non_superior_adjusted);
 }
 
-Interval AbContrast::margin_band() const {
+Interval Contrast::margin_band() const {
     if (!margin) return {};
     if (!ratio) return {-*margin, *margin};
     // A loss of 5% is A / B = 0.95 if higher is better, 1.05 if lower is.
@@ -172,18 +169,18 @@ Interval AbContrast::margin_band() const {
     return {1 / (1 + *margin) - 1, *margin};
 }
 
-void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &s) {
-    std::map<std::string, std::vector<AbContrast *>> families;
-    for (AbContrast &c : contrasts)
+void settle_verdicts(std::vector<Contrast> &contrasts, const Statistics &s) {
+    std::map<std::string, std::vector<Contrast *>> families;
+    for (Contrast &c : contrasts)
         if (c.planned && c.inference && !c.is_size) families[c.family].push_back(&c);
     for (const auto &family : families) settle_family(family.second, s);
-    for (AbContrast &c : contrasts) {
+    for (Contrast &c : contrasts) {
         c.verdict = verdict_of(c, 1 - s.confidence);
         // `detectable` is never below an effect that was measured but not shown.
-        if (c.detectable && c.verdict == AbVerdict::not_distinguishable)
+        if (c.detectable && c.verdict == Verdict::not_distinguishable)
             c.detectable = std::max(*c.detectable, std::abs(c.effect));
         if (c.planned && c.is_equal_rerun) c.within_margin = c.non_inferior = true;
     }
 }
 
-} // namespace keel
+} // namespace keel::ab

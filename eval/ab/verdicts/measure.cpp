@@ -10,7 +10,7 @@
 #include <cmath>
 #include <map>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 bool is_yes_no(const std::vector<double> &values) {
@@ -21,7 +21,7 @@ bool are_shares(const std::vector<double> &values) {
     return std::all_of(values.begin(), values.end(), [](double v) { return v >= 0 && v <= 1; });
 }
 
-PairedCounts count_pairs(const AbPairs &pairs) {
+PairedCounts count_pairs(const Pairs &pairs) {
     PairedCounts c;
     for (size_t i = 0; i < pairs.a.size(); ++i) {
         const bool a = pairs.a[i] != 0, b = pairs.b[i] != 0;
@@ -31,7 +31,7 @@ PairedCounts count_pairs(const AbPairs &pairs) {
 }
 
 // Speeds use trimmed means, because there are few rounds, and other programs sometimes disturb one.
-void measure_speed(AbContrast &c, const AbPairs &pairs, const ClusterSums &differences) {
+void measure_speed(Contrast &c, const Pairs &pairs, const ClusterSums &differences) {
     const auto trimmed = [](const ClusterSums &sums) {
         std::vector<double> means;
         for (size_t i = 0; i < sums.sums.size(); ++i)
@@ -48,7 +48,7 @@ void measure_speed(AbContrast &c, const AbPairs &pairs, const ClusterSums &diffe
     c.mean_a = typical(pairs.a);
     c.mean_b = typical(pairs.b);
     const TrimmedMean middle = trimmed(differences);
-    c.effect = ab_effect_of(middle.mean, c.ratio);
+    c.effect = effect_of(middle.mean, c.ratio);
     c.standard_error = middle.error;
     c.freedom = middle.freedom;
     c.method = "trimmed t";
@@ -59,8 +59,7 @@ void measure_speed(AbContrast &c, const AbPairs &pairs, const ClusterSums &diffe
 
 constexpr size_t fewest_for_shares = 10;
 
-void find_inference(AbContrast &c, const AbPairs &pairs, const ClusterSums &sums,
-                    const AbStatistics &s) {
+void find_inference(Contrast &c, const Pairs &pairs, const ClusterSums &sums, const Statistics &s) {
     c.enough = sums.size() >= fewest_for_shares;
     if (c.yes_no && sums.size() == pairs.a.size()) {
         c.inference = std::make_shared<PairedRateInference>(count_pairs(pairs));
@@ -81,7 +80,7 @@ bool are_positive(const std::vector<double> &values) {
 }
 
 // The geometric mean of A, from the logarithms of the documents' numbers.
-void measure_size(AbContrast &c, const AbPairs &pairs, const AbStatistics &s) {
+void measure_size(Contrast &c, const Pairs &pairs, const Statistics &s) {
     std::vector<double> logarithms = pairs.a;
     for (double &v : logarithms) v = std::log(v);
     const ClusterSums sums = ClusterSums::of(logarithms, pairs.clusters);
@@ -100,26 +99,25 @@ void measure_size(AbContrast &c, const AbPairs &pairs, const AbStatistics &s) {
 
 } // namespace
 
-double ab_effect_of(double on_scale, bool ratio) { return ratio ? std::expm1(on_scale) : on_scale; }
+double effect_of(double on_scale, bool ratio) { return ratio ? std::expm1(on_scale) : on_scale; }
 
-double ab_step_of_unseen(const AbContrast &c) {
+double step_of_unseen(const Contrast &c) {
     const auto differ = static_cast<double>(c.gains + c.losses);
     return (differ * c.step + 1) / (differ + 1);
 }
 
-std::optional<Interval> interval_of_effect(const AbContrast &c, double confidence) {
+std::optional<Interval> interval_of_effect(const Contrast &c, double confidence) {
     const auto found = c.inference->finite_interval(confidence);
     if (!found) return std::nullopt;
-    Interval out{ab_effect_of(found->low, c.ratio), ab_effect_of(found->high, c.ratio)};
+    Interval out{effect_of(found->low, c.ratio), effect_of(found->high, c.ratio)};
     if (c.bounded) out = {std::max(out.low, -1.0), std::min(out.high, 1.0)};
     // The ends of ratios and shares are rounded. The effect itself is inside.
     return Interval{std::min(out.low, c.effect), std::max(out.high, c.effect)};
 }
 
-AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b,
-                    const AbNames &names) {
-    AbPairs out;
-    const auto missing = [&](const AbPoint &point, uint64_t &count) {
+Pairs pair_points(const std::vector<Point> &a, const std::vector<Point> &b, const Names &names) {
+    Pairs out;
+    const auto missing = [&](const Point &point, uint64_t &count) {
         if (count++ == 0 && out.example.empty()) out.example = names.text(point.item);
     };
     for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
@@ -138,7 +136,7 @@ AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b
     return out;
 }
 
-void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s) {
+void measure_contrast(Contrast &c, const Pairs &pairs, const Statistics &s) {
     c.items = pairs.a.size();
     c.only_a = pairs.only_a;
     c.only_b = pairs.only_b;
@@ -149,10 +147,9 @@ void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s
         return;
     }
     c.ratio = c.geometric = c.meaning.ratio && are_positive(pairs.a) && are_positive(pairs.b);
-    c.yes_no =
-        c.meaning.kind == AbMetric::Kind::quality && is_yes_no(pairs.a) && is_yes_no(pairs.b);
+    c.yes_no = c.meaning.kind == Metric::Kind::quality && is_yes_no(pairs.a) && is_yes_no(pairs.b);
     c.bounded =
-        c.yes_no || (c.meaning.kind == AbMetric::Kind::quality && c.meaning.higher_is_better &&
+        c.yes_no || (c.meaning.kind == Metric::Kind::quality && c.meaning.higher_is_better &&
                      are_shares(pairs.a) && are_shares(pairs.b));
     const auto scaled = [&](double v) { return c.ratio ? std::log(v) : v; };
     std::vector<double> differences(pairs.a.size());
@@ -170,10 +167,10 @@ void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s
     }
     const ClusterSums sums = ClusterSums::of(differences, pairs.clusters);
     c.clusters = sums.sums.size();
-    if (c.meaning.kind == AbMetric::Kind::speed) {
+    if (c.meaning.kind == Metric::Kind::speed) {
         measure_speed(c, pairs, sums);
     } else {
-        c.effect = ab_effect_of(sums.mean(), c.ratio);
+        c.effect = effect_of(sums.mean(), c.ratio);
         c.standard_error = cluster_error(sums);
         c.freedom = static_cast<double>(c.clusters) - 1;
         double steps = 0;
@@ -191,23 +188,23 @@ void measure_contrast(AbContrast &c, const AbPairs &pairs, const AbStatistics &s
     if (!c.planned) c.inference.reset(); // thousands of contrasts would take much memory
 }
 
-std::vector<AbContrast> contrast_cells(const AbContrast &named, const AbCell &a, const AbCell &b,
-                                       const AbNames &names, const AbStatistics &statistics) {
-    const auto measured = [&](int64_t length, const std::vector<AbPoint> &first,
-                              const std::vector<AbPoint> &second) {
-        AbContrast c = named;
+std::vector<Contrast> contrast_cells(const Contrast &named, const Cell &a, const Cell &b,
+                                     const Names &names, const Statistics &statistics) {
+    const auto measured = [&](int64_t length, const std::vector<Point> &first,
+                              const std::vector<Point> &second) {
+        Contrast c = named;
         c.length = length;
         measure_contrast(c, pair_points(first, second, names), statistics);
         return c;
     };
-    if (a.kind.kind != AbMetric::Kind::speed) return {measured(-1, a.points, b.points)};
-    std::map<int64_t, std::pair<std::vector<AbPoint>, std::vector<AbPoint>>> by_length;
-    for (const AbPoint &point : a.points) by_length[point.length].first.push_back(point);
-    for (const AbPoint &point : b.points) by_length[point.length].second.push_back(point);
-    std::vector<AbContrast> out;
+    if (a.kind.kind != Metric::Kind::speed) return {measured(-1, a.points, b.points)};
+    std::map<int64_t, std::pair<std::vector<Point>, std::vector<Point>>> by_length;
+    for (const Point &point : a.points) by_length[point.length].first.push_back(point);
+    for (const Point &point : b.points) by_length[point.length].second.push_back(point);
+    std::vector<Contrast> out;
     for (const auto &[length, points] : by_length)
         out.push_back(measured(length, points.first, points.second));
     return out;
 }
 
-} // namespace keel
+} // namespace keel::ab

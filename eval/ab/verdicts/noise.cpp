@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
-namespace keel {
+namespace keel::ab {
 
-double AbFloor::of(const AbContrast &c) const {
+double Floor::of(const Contrast &c) const {
     if (size == 0 || is_ratio == c.ratio) return size;
     // A kld of the reference is 0 in one run, so its floor is a difference; two arms have a ratio.
     const double low = std::min(c.mean_a, c.mean_b), high = std::max(c.mean_a, c.mean_b);
     return c.ratio ? size / low : size * high;
 }
 
-AbFloor ab_mean_distance(const AbCell &a, const AbCell &b, const AbNames &names) {
-    const AbPairs pairs = pair_points(a.points, b.points, names);
+Floor mean_distance(const Cell &a, const Cell &b, const Names &names) {
+    const Pairs pairs = pair_points(a.points, b.points, names);
     const auto positive = [](double v) { return v > 0; };
     const bool ratio = a.kind.ratio && std::all_of(pairs.a.begin(), pairs.a.end(), positive) &&
                        std::all_of(pairs.b.begin(), pairs.b.end(), positive);
@@ -24,15 +24,15 @@ AbFloor ab_mean_distance(const AbCell &a, const AbCell &b, const AbNames &names)
     return {ratio ? std::expm1(mean) : mean, ratio};
 }
 
-AbNoise::AbNoise(const AbTable &table, const AbNames &names, const AbStatistics &statistics) {
-    std::map<AbCellKey, const AbCell *> cells;
-    for (const AbCell &cell : table.cells) cells[cell] = &cell;
-    for (const AbCell &cell : table.cells) {
-        if (!cell.arm.ends_with(ab_rerun_suffix)) continue;
-        AbContrast named;
-        named.kind = AbContrast::Kind::rerun;
+Noise::Noise(const Table &table, const Names &names, const Statistics &statistics) {
+    std::map<CellKey, const Cell *> cells;
+    for (const Cell &cell : table.cells) cells[cell] = &cell;
+    for (const Cell &cell : table.cells) {
+        if (!cell.arm.ends_with(rerun_suffix)) continue;
+        Contrast named;
+        named.kind = Contrast::Kind::rerun;
         named.a = cell.arm;
-        named.b = cell.arm.substr(0, cell.arm.size() - ab_rerun_suffix.size());
+        named.b = cell.arm.substr(0, cell.arm.size() - rerun_suffix.size());
         named.a_budget = named.b_budget = cell.budget;
         named.protocol = cell.protocol;
         named.task = cell.task;
@@ -42,25 +42,25 @@ AbNoise::AbNoise(const AbTable &table, const AbNames &names, const AbStatistics 
         const auto first =
             cells.find({named.b, cell.budget, cell.protocol, cell.task, cell.metric});
         if (first == cells.end()) continue;
-        for (AbContrast &c : contrast_cells(named, cell, *first->second, names, statistics)) {
-            AbFloor floor{std::abs(c.effect), c.ratio};
-            if (cell.kind.kind != AbMetric::Kind::speed) {
-                floor = ab_mean_distance(cell, *first->second, names);
+        for (Contrast &c : contrast_cells(named, cell, *first->second, names, statistics)) {
+            Floor floor{std::abs(c.effect), c.ratio};
+            if (cell.kind.kind != Metric::Kind::speed) {
+                floor = mean_distance(cell, *first->second, names);
             } else if (c.identical < c.items) {
                 if (const auto &range = c.interval)
                     floor.size =
                         std::max({floor.size, std::abs(range->low), std::abs(range->high)});
             }
-            AbFloor &known = floors_[{c.protocol, c.task, c.metric, c.length}];
+            Floor &known = floors_[{c.protocol, c.task, c.metric, c.length}];
             if (floor.size >= known.size) known = floor;
             contrasts_.push_back(std::move(c));
         }
     }
 }
 
-double AbNoise::of(const AbContrast &c) const {
+double Noise::of(const Contrast &c) const {
     const auto found = floors_.find({c.protocol, c.task, c.metric, c.length});
     return found == floors_.end() ? 0 : found->second.of(c);
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 // Does `name` ("task/metric", or "task" for all its metrics) name this metric?
@@ -13,53 +13,53 @@ bool is_named(const std::string &name, const std::string &task, const std::strin
     return name == task || name == task + "/" + metric;
 }
 
-bool is_pair(const AbPlannedContrast &planned, const std::string &a, const std::string &b) {
+bool is_pair(const PlannedContrast &planned, const std::string &a, const std::string &b) {
     return (planned.a == a && planned.b == b) || (planned.a == b && planned.b == a);
 }
 
 } // namespace
 
-AbPlan::AbPlan(const AbTable &table)
+Plan::Plan(const Table &table)
     : primary_(table.header.statistics.primary), contrasts_(table.header.contrasts),
       sweeps_(table.header.sweeps) {
     if (!primary_.empty()) return;
     // Older results may name no primary metric.
-    for (const AbCell &cell : table.cells) {
-        if (!cell.kind.is_quality() || cell.arm.ends_with(ab_rerun_suffix)) continue;
+    for (const Cell &cell : table.cells) {
+        if (!cell.kind.is_quality() || cell.arm.ends_with(rerun_suffix)) continue;
         primary_ = cell.task + "/" + cell.metric;
         return;
     }
 }
 
-bool AbPlan::is_primary(const std::string &task, const std::string &metric) const {
+bool Plan::is_primary(const std::string &task, const std::string &metric) const {
     return is_named(primary_, task, metric);
 }
 
-bool AbPlan::has(const AbContrast &c) const {
-    if (c.kind == AbContrast::Kind::equal_bytes || c.is_size) return false;
+bool Plan::has(const Contrast &c) const {
+    if (c.kind == Contrast::Kind::equal_bytes || c.is_size) return false;
     if (is_default())
-        return c.kind == AbContrast::Kind::reference && is_primary(c.task, c.metric) &&
+        return c.kind == Contrast::Kind::reference && is_primary(c.task, c.metric) &&
                std::find(sweeps_.begin(), sweeps_.end(), c.a) == sweeps_.end();
-    return std::any_of(contrasts_.begin(), contrasts_.end(), [&](const AbPlannedContrast &one) {
+    return std::any_of(contrasts_.begin(), contrasts_.end(), [&](const PlannedContrast &one) {
         return is_pair(one, c.a, c.b) &&
                is_named(one.on.empty() ? primary_ : one.on, c.task, c.metric);
     });
 }
 
-bool AbPlan::lists(const std::string &a, const std::string &b) const {
+bool Plan::lists(const std::string &a, const std::string &b) const {
     return is_default() || std::any_of(contrasts_.begin(), contrasts_.end(),
                                        [&](const auto &one) { return is_pair(one, a, b); });
 }
 
-bool AbPlan::is_reversed(const std::string &a, const std::string &b) const {
+bool Plan::is_reversed(const std::string &a, const std::string &b) const {
     const auto first = std::find_if(contrasts_.begin(), contrasts_.end(),
                                     [&](const auto &one) { return is_pair(one, a, b); });
     return first != contrasts_.end() && first->a == b;
 }
 
-void AbPlan::note_missing(const std::vector<AbContrast> &contrasts,
-                          std::vector<std::string> &notes) const {
-    for (const AbPlannedContrast &one : contrasts_) {
+void Plan::note_missing(const std::vector<Contrast> &contrasts,
+                        std::vector<std::string> &notes) const {
+    for (const PlannedContrast &one : contrasts_) {
         const std::string &on = one.on.empty() ? primary_ : one.on;
         const bool found = std::any_of(contrasts.begin(), contrasts.end(), [&](const auto &c) {
             return (c.planned || c.is_size) && is_pair(one, c.a, c.b) &&
@@ -72,7 +72,7 @@ void AbPlan::note_missing(const std::vector<AbContrast> &contrasts,
     }
     // A primary that is a whole task (older results) has tests beside sizes.
     bool is_size = false, is_test = false;
-    for (const AbContrast &c : contrasts) {
+    for (const Contrast &c : contrasts) {
         if (!is_primary(c.task, c.metric)) continue;
         is_size = is_size || c.is_size;
         is_test = is_test || c.planned;
@@ -83,4 +83,4 @@ void AbPlan::note_missing(const std::vector<AbContrast> &contrasts,
             printable(primary_, 120)));
 }
 
-} // namespace keel
+} // namespace keel::ab

@@ -13,7 +13,7 @@
 #include <map>
 #include <set>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 // The most contrasts for pairs of arms at a budget. If there are more, only those of the primary
@@ -21,27 +21,26 @@ namespace {
 constexpr size_t most_pair_contrasts = 3000;
 constexpr size_t most_equal_bytes_arms = 8;
 
-bool is_rerun(const AbCell &cell) { return cell.arm.ends_with(ab_rerun_suffix); }
+bool is_rerun(const Cell &cell) { return cell.arm.ends_with(rerun_suffix); }
 
 class Builder {
   public:
-    Builder(const AbTable &table, const AbNames &names)
-        : table_(table), names_(names), plan_(table) {
+    Builder(const Table &table, const Names &names) : table_(table), names_(names), plan_(table) {
         out_.header = table.header;
         out_.records = table.records;
         out_.notes = table.notes;
-        for (const AbCell &cell : table.cells) by_key_[cell] = &cell;
+        for (const Cell &cell : table.cells) by_key_[cell] = &cell;
     }
 
-    AbSummary build() {
+    Summary build() {
         if (table_.cells.empty())
             throw_error(ErrorKind::input,
                         "the experiment's results hold no item: it ended before its first one");
-        for (const AbCell &cell : table_.cells)
-            out_.cells.push_back(summarize_ab_cell(cell, statistics()));
+        for (const Cell &cell : table_.cells)
+            out_.cells.push_back(summarize_cell(cell, statistics()));
         mark_fronts();
         add_speeds();
-        noise_ = AbNoise(table_, names_, statistics());
+        noise_ = Noise(table_, names_, statistics());
         out_.noise = noise_.contrasts();
         settle_verdicts(out_.noise, statistics());
         add_reference_contrasts();
@@ -51,22 +50,22 @@ class Builder {
         add_equal_bytes();
         out_.warnings = table_.warnings;
         out_.primary = plan_.primary();
-        find_ab_warnings(out_);
+        find_warnings(out_);
         return std::move(out_);
     }
 
   private:
-    const AbStatistics &statistics() const { return table_.header.statistics; }
+    const Statistics &statistics() const { return table_.header.statistics; }
     const std::string &reference() const { return table_.header.reference; }
 
-    const AbCell *find(AbCellKey key) const {
+    const Cell *find(CellKey key) const {
         const auto at = by_key_.find(key);
         return at == by_key_.end() ? nullptr : at->second;
     }
 
-    std::vector<AbContrast> measure(AbContrast::Kind kind, const AbCell &a, const AbCell &b,
-                                    bool implied = false) const {
-        AbContrast c;
+    std::vector<Contrast> measure(Contrast::Kind kind, const Cell &a, const Cell &b,
+                                  bool implied = false) const {
+        Contrast c;
         c.kind = kind;
         c.a = a.arm;
         c.a_budget = a.budget;
@@ -77,55 +76,55 @@ class Builder {
         c.metric = a.metric;
         c.meaning = a.kind;
         c.implied = implied;
-        c.is_size = kind == AbContrast::Kind::reference && ab_is_distance(a.metric);
+        c.is_size = kind == Contrast::Kind::reference && is_distance(a.metric);
         c.planned = plan_.has(c);
         c.family = c.planned ? "planned" : "exploratory";
-        std::vector<AbContrast> out = contrast_cells(c, a, b, names_, statistics());
-        for (AbContrast &one : out) one.noise = noise_.of(one);
+        std::vector<Contrast> out = contrast_cells(c, a, b, names_, statistics());
+        for (Contrast &one : out) one.noise = noise_.of(one);
         return out;
     }
 
     // The reference's cell for the cell of an arm: at the same budget, or else with its whole
     // cache.
-    const AbCell *reference_of(const AbCell &cell) const {
+    const Cell *reference_of(const Cell &cell) const {
         for (const std::string &budget : {cell.budget, std::string("full")})
-            if (const AbCell *found =
+            if (const Cell *found =
                     find({reference(), budget, cell.protocol, cell.task, cell.metric}))
                 return found;
         return nullptr;
     }
 
     // The reference's distance from itself, if it was not measured.
-    std::optional<AbCell> implied_reference(const AbCell &cell) const {
-        if (!ab_is_distance(cell.metric)) return std::nullopt;
+    std::optional<Cell> implied_reference(const Cell &cell) const {
+        if (!is_distance(cell.metric)) return std::nullopt;
         const bool known =
-            std::any_of(table_.cells.begin(), table_.cells.end(), [&](const AbCell &other) {
+            std::any_of(table_.cells.begin(), table_.cells.end(), [&](const Cell &other) {
                 return other.arm == reference() && other.task == cell.task &&
                        other.protocol == cell.protocol;
             });
         if (!known) return std::nullopt;
-        AbCell implied = cell;
+        Cell implied = cell;
         implied.arm = reference();
         implied.budget = "full";
-        for (AbPoint &point : implied.points) point.value = cell.metric == "top1" ? 1 : 0;
+        for (Point &point : implied.points) point.value = cell.metric == "top1" ? 1 : 0;
         return implied;
     }
 
-    void add(std::vector<AbContrast> found) {
+    void add(std::vector<Contrast> found) {
         std::move(found.begin(), found.end(), std::back_inserter(out_.contrasts));
     }
 
     void mark_fronts() {
         std::map<std::tuple<std::string, std::string, std::string>, std::vector<size_t>> groups;
         for (size_t i = 0; i < out_.cells.size(); ++i) {
-            const AbCell &cell = *out_.cells[i].cell;
+            const Cell &cell = *out_.cells[i].cell;
             if (cell.kind.is_quality() && cell.kv_bytes > 0 && !is_rerun(cell))
                 groups[{cell.protocol, cell.task, cell.metric}].push_back(i);
         }
         for (const auto &[key, members] : groups) {
             std::vector<std::pair<double, double>> held, peak;
             for (const size_t i : members) {
-                const AbCell &cell = *out_.cells[i].cell;
+                const Cell &cell = *out_.cells[i].cell;
                 held.emplace_back(cell.kv_bytes, out_.cells[i].mean);
                 peak.emplace_back(static_cast<double>(cell.peak_kv_bytes), out_.cells[i].mean);
             }
@@ -139,16 +138,16 @@ class Builder {
     }
 
     void add_speeds() {
-        for (const AbCell &cell : table_.cells) {
-            if (cell.kind.kind != AbMetric::Kind::speed) continue;
+        for (const Cell &cell : table_.cells) {
+            if (cell.kind.kind != Metric::Kind::speed) continue;
             std::map<int64_t, std::vector<double>> by_length;
-            for (const AbPoint &point : cell.points) by_length[point.length].push_back(point.value);
+            for (const Point &point : cell.points) by_length[point.length].push_back(point.value);
             for (auto &[length, values] : by_length) {
-                AbSpeedRow row;
+                SpeedRow row;
                 row.key = cell;
                 row.length = length;
                 row.items = values.size();
-                fill_ab_quantiles(row, std::move(values));
+                fill_quantiles(row, std::move(values));
                 out_.speeds.push_back(std::move(row));
             }
         }
@@ -161,12 +160,12 @@ class Builder {
             return;
         }
         std::set<std::string> unmatched;
-        for (const AbCell &cell : table_.cells) {
+        for (const Cell &cell : table_.cells) {
             if (cell.arm == reference() || is_rerun(cell)) continue;
-            if (const AbCell *b = reference_of(cell)) {
-                add(measure(AbContrast::Kind::reference, cell, *b));
+            if (const Cell *b = reference_of(cell)) {
+                add(measure(Contrast::Kind::reference, cell, *b));
             } else if (const auto implied = implied_reference(cell)) {
-                add(measure(AbContrast::Kind::reference, cell, *implied, true));
+                add(measure(Contrast::Kind::reference, cell, *implied, true));
             } else {
                 unmatched.insert(
                     cell.protocol.empty()
@@ -183,20 +182,20 @@ class Builder {
     void add_pair_contrasts() {
         // Cells of one question at one budget, in the order of the arms.
         std::map<std::tuple<std::string, std::string, std::string, std::string>,
-                 std::vector<const AbCell *>>
+                 std::vector<const Cell *>>
             groups;
-        std::vector<const std::vector<const AbCell *> *> order;
-        for (const AbCell &cell : table_.cells) {
+        std::vector<const std::vector<const Cell *> *> order;
+        for (const Cell &cell : table_.cells) {
             if (cell.arm == reference() || is_rerun(cell)) continue;
             auto &group = groups[{cell.task, cell.metric, cell.protocol, cell.budget}];
             if (group.empty()) order.push_back(&group);
             group.push_back(&cell);
         }
-        std::vector<std::pair<const AbCell *, const AbCell *>> all;
+        std::vector<std::pair<const Cell *, const Cell *>> all;
         for (const auto *group : order)
             for (size_t i = 0; i < group->size(); ++i)
                 for (size_t j = i + 1; j < group->size(); ++j) {
-                    const AbCell *a = (*group)[j], *b = (*group)[i];
+                    const Cell *a = (*group)[j], *b = (*group)[i];
                     if (!plan_.lists(a->arm, b->arm)) continue;
                     if (plan_.is_reversed(a->arm, b->arm)) std::swap(a, b);
                     all.emplace_back(a, b);
@@ -204,7 +203,7 @@ class Builder {
         if (plan_.is_default() && all.size() > most_pair_contrasts) {
             const size_t before = all.size();
             std::erase_if(all, [&](const auto &pair) {
-                const AbCell &cell = *pair.first;
+                const Cell &cell = *pair.first;
                 return !plan_.is_primary(cell.task, cell.metric);
             });
             if (all.size() > most_pair_contrasts) all.resize(most_pair_contrasts);
@@ -213,12 +212,12 @@ class Builder {
                 "the primary metric; 'contrasts' declares the ones that matter",
                 before, most_pair_contrasts, all.size()));
         }
-        for (const auto &[a, b] : all) add(measure(AbContrast::Kind::pair, *a, *b));
+        for (const auto &[a, b] : all) add(measure(Contrast::Kind::pair, *a, *b));
     }
 
     void add_equal_bytes() {
         std::map<std::string, std::set<std::string>> budgets;
-        for (const AbCell &cell : table_.cells)
+        for (const Cell &cell : table_.cells)
             if (!is_rerun(cell)) budgets[cell.arm].insert(cell.budget);
         const auto is_plain = [&](const std::string &arm) {
             const auto &of = budgets.at(arm);
@@ -237,8 +236,8 @@ class Builder {
                 "at equal bytes, arms are compared with those that evict nothing alone, "
                 "since there are many; "
                 "'contrasts' declares others");
-        AbEqualBytes found = compare_at_equal_bytes(table_, names_, statistics(), wanted);
-        for (AbContrast &c : found.contrasts) {
+        EqualBytes found = compare_at_equal_bytes(table_, names_, statistics(), wanted);
+        for (Contrast &c : found.contrasts) {
             c.family = "exploratory";
             c.noise = noise_.of(c);
         }
@@ -253,7 +252,7 @@ class Builder {
         const auto &own = table_.header.own_prefills;
         const bool is_own =
             std::any_of(own.begin(), own.end(), [&](const auto &one) { return one.first == arm; });
-        return ab_arm_text(arm, budget) + (is_own ? " (prefill of its own)" : "");
+        return arm_text(arm, budget) + (is_own ? " (prefill of its own)" : "");
     }
 
     // Arms that hold the same bytes while items are scored may have had different peaks before.
@@ -261,8 +260,8 @@ class Builder {
     void note_peaks() {
         constexpr double alike = 1.1;
         double most = alike;
-        const AbContrast *farthest = nullptr;
-        for (const AbContrast &c : out_.equal_bytes) {
+        const Contrast *farthest = nullptr;
+        for (const Contrast &c : out_.equal_bytes) {
             const double low = std::min(c.a_peak_bytes, c.b_peak_bytes);
             const double times = std::max(c.a_peak_bytes, c.b_peak_bytes) / std::max(low, 1.0);
             if (times <= most) continue;
@@ -270,30 +269,27 @@ class Builder {
             farthest = &c;
         }
         if (farthest == nullptr) return;
-        const AbContrast &c = *farthest;
+        const Contrast &c = *farthest;
         const bool a_more = c.a_peak_bytes > c.b_peak_bytes;
         const std::string a = prefill_text(c.a, c.a_budget), b = prefill_text(c.b, c.b_budget);
         out_.notes.push_back(fmt::format(
             "arms that hold the same bytes while items are scored can differ at the peak: on "
             "{}{}, where both hold {}, {} held up to {}, {:.0f}% more than {} with {}",
-            printable(c.task, 60), ab_protocol_text(c.protocol), ab_bytes_text(c.at_bytes),
-            a_more ? a : b, ab_bytes_text(std::max(c.a_peak_bytes, c.b_peak_bytes)),
-            100 * (most - 1), a_more ? b : a,
-            ab_bytes_text(std::min(c.a_peak_bytes, c.b_peak_bytes))));
+            printable(c.task, 60), protocol_text(c.protocol), bytes_text(c.at_bytes),
+            a_more ? a : b, bytes_text(std::max(c.a_peak_bytes, c.b_peak_bytes)), 100 * (most - 1),
+            a_more ? b : a, bytes_text(std::min(c.a_peak_bytes, c.b_peak_bytes))));
     }
 
-    const AbTable &table_;
-    const AbNames &names_;
-    AbPlan plan_;
-    AbSummary out_;
-    std::map<AbCellKey, const AbCell *> by_key_;
-    AbNoise noise_;
+    const Table &table_;
+    const Names &names_;
+    Plan plan_;
+    Summary out_;
+    std::map<CellKey, const Cell *> by_key_;
+    Noise noise_;
 };
 
 } // namespace
 
-AbSummary summarize_ab(const AbTable &table, const AbNames &names) {
-    return Builder(table, names).build();
-}
+Summary summarize(const Table &table, const Names &names) { return Builder(table, names).build(); }
 
-} // namespace keel
+} // namespace keel::ab

@@ -12,11 +12,11 @@
 
 // All results of an experiment, computed once from its records. The terminal, summary.json and
 // report.html show them.
-namespace keel {
+namespace keel::ab {
 
 // The numbers of one cell.
-struct AbCellSummary {
-    const AbCell *cell = nullptr;
+struct CellSummary {
+    const Cell *cell = nullptr;
     uint64_t items = 0, clusters = 0;
     double mean = 0;
     // The interval of the mean. If all values are 0 or 1: Wilson's, widened for items that share
@@ -29,49 +29,49 @@ struct AbCellSummary {
 };
 
 // Speeds by the length at which they were measured.
-struct AbSpeedRow {
-    AbCellKey key;
+struct SpeedRow {
+    CellKey key;
     int64_t length = 0;
     uint64_t items = 0;
     double median = 0, p25 = 0, p75 = 0, p99 = 0;
 };
 
-struct AbSummary {
-    AbHeader header;
+struct Summary {
+    Header header;
     std::string primary; // "task/metric"; in older results it may be a task's name
     uint64_t records = 0;
-    std::vector<AbCellSummary> cells;
+    std::vector<CellSummary> cells;
     // Those against the reference come first, then pairs. Each group is in the order of the cells.
-    std::vector<AbContrast> contrasts;
-    std::vector<AbContrast> equal_bytes;
-    std::vector<AbApart> apart;
-    std::vector<AbContrast> noise; // the reference against itself
-    std::vector<AbSpeedRow> speeds;
-    std::vector<AbWarning> warnings; // recorded warnings, and warnings that follow from the numbers
-    std::vector<std::string> notes;  // about the comparisons, and about parts that were left out
+    std::vector<Contrast> contrasts;
+    std::vector<Contrast> equal_bytes;
+    std::vector<Apart> apart;
+    std::vector<Contrast> noise; // the reference against itself
+    std::vector<SpeedRow> speeds;
+    std::vector<Warning> warnings;  // recorded warnings, and warnings that follow from the numbers
+    std::vector<std::string> notes; // about the comparisons, and about parts that were left out
 };
 
 // `table` must outlive the summary. Throws Error(input) if there is nothing to summarize.
-AbSummary summarize_ab(const AbTable &table, const AbNames &names);
+Summary summarize(const Table &table, const Names &names);
 
 // The contents of summary.json. docs/reference/experiments.md describes them.
-nlohmann::ordered_json ab_summary_json(const AbSummary &summary);
+nlohmann::ordered_json summary_json(const Summary &summary);
 
 // The list of contrasts in summary.json.
-nlohmann::ordered_json ab_contrasts_json(const std::vector<AbContrast> &contrasts);
+nlohmann::ordered_json json_of_contrasts(const std::vector<Contrast> &contrasts);
 
 // The margins of the planned contrasts: {"hit": {"margin": 0.05, "unit": "points", "text": "5
 // points"}}.
-nlohmann::ordered_json ab_margins_json(const std::vector<AbContrast> &contrasts);
+nlohmann::ordered_json margins_json(const std::vector<Contrast> &contrasts);
 
 // The text for the terminal: the verdicts of the planned contrasts, then exploratory effects, then
 // notes.
-std::string ab_summary_text(const AbSummary &summary);
+std::string summary_text(const Summary &summary);
 
 // Contrasts as an aligned table. If none is planned, it has no columns for p and verdict.
-std::string ab_contrast_table(const std::vector<const AbContrast *> &contrasts);
+std::string contrast_table(const std::vector<const Contrast *> &contrasts);
 
 // If the full cache has a lower share of hits, the results of policies mean nothing.
-inline constexpr double ab_reference_floor = 0.7;
+inline constexpr double reference_floor = 0.7;
 
-} // namespace keel
+} // namespace keel::ab

@@ -10,36 +10,26 @@
 #include <vector>
 
 // The comparison of two arms, item by item.
-namespace keel {
+namespace keel::ab {
 
 // The pairs of items of two cells.
-struct AbPairs {
+struct Pairs {
     std::vector<double> a, b;
     std::vector<uint32_t> clusters;
     uint64_t only_a = 0, only_b = 0;
     std::string example; // an item that only one of them has
 };
 
-AbPairs pair_points(const std::vector<AbPoint> &a, const std::vector<AbPoint> &b,
-                    const AbNames &names);
+Pairs pair_points(const std::vector<Point> &a, const std::vector<Point> &b, const Names &names);
 
 // The terminal, summary.json and the report use the same words.
-enum class AbVerdict {
-    better,
-    worse,
-    not_distinguishable,
-    equal,
-    none,
-    exploratory,
-    too_few,
-    size
-};
+enum class Verdict { better, worse, not_distinguishable, equal, none, exploratory, too_few, size };
 // "better", "worse", "not distinguishable", "equal in every item", "no item in common",
 // "exploratory", "too few documents", "size"
-const char *ab_verdict_name(AbVerdict verdict);
+const char *verdict_name(Verdict verdict);
 
 // A against B: one metric, item by item.
-struct AbContrast {
+struct Contrast {
     enum class Kind {
         reference,   // an arm against the reference
         pair,        // two arms at the same budget
@@ -50,7 +40,7 @@ struct AbContrast {
     Kind kind = Kind::reference;
     // For equal_bytes a budget may be a range: "tokens:64 to tokens:128".
     std::string a, a_budget, b, b_budget, protocol, task, metric;
-    AbMetric meaning;
+    Metric meaning;
     // One of the planned contrasts. All others are exploratory: they have an effect and an
     // interval, but no p and no verdict.
     bool planned = false;
@@ -99,7 +89,7 @@ struct AbContrast {
     // verdict.
     double noise = 0;
     // Two runs of one experiment with the same bits in all metrics that would show a difference;
-    // see compare_ab().
+    // see compare_results().
     bool is_equal_rerun = false;
 
     // settle_verdicts() sets the members from here on for planned contrasts.
@@ -110,7 +100,7 @@ struct AbContrast {
     // times out of five. It is never below an effect that was measured but not shown. Nothing: it
     // can find none.
     std::optional<double> detectable;
-    AbVerdict verdict = AbVerdict::not_distinguishable;
+    Verdict verdict = Verdict::not_distinguishable;
     // Planned contrasts: the metric's margin, in units of the effect. Nothing if the margin is a
     // ratio and the effect is not.
     std::optional<double> margin;
@@ -137,53 +127,53 @@ struct AbContrast {
 
 // Fills in all numbers of `contrast`. Its names and meaning must be set. Without pairs it sets only
 // counts.
-void measure_contrast(AbContrast &contrast, const AbPairs &pairs, const AbStatistics &statistics);
+void measure_contrast(Contrast &contrast, const Pairs &pairs, const Statistics &statistics);
 
 // The contrasts of two cells. `named` holds their names. For speeds there is one contrast for each
 // length, because lengths differ more than arms do. For other metrics there is one.
-std::vector<AbContrast> contrast_cells(const AbContrast &named, const AbCell &a, const AbCell &b,
-                                       const AbNames &names, const AbStatistics &statistics);
+std::vector<Contrast> contrast_cells(const Contrast &named, const Cell &a, const Cell &b,
+                                     const Names &names, const Statistics &statistics);
 
 // Converts a value from the scale of `inference` to an effect: for a ratio, a difference of
 // logarithms to a ratio.
-double ab_effect_of(double on_scale, bool ratio);
+double effect_of(double on_scale, bool ratio);
 
 // The interval of the effect at `confidence`. contrast.inference must be set. Nothing if the
 // bootstrap has too few resamples for this confidence.
-std::optional<Interval> interval_of_effect(const AbContrast &contrast, double confidence);
+std::optional<Interval> interval_of_effect(const Contrast &contrast, double confidence);
 
 // The size of the difference that is assumed for a document in which no difference was seen: the
 // mean over the documents that differ and one more that differs completely.
-double ab_step_of_unseen(const AbContrast &contrast);
+double step_of_unseen(const Contrast &contrast);
 
 // For planned contrasts: Holm's adjustment in each family, simultaneous intervals, detectable
 // effects and verdicts. A verdict never contradicts its interval.
-void settle_verdicts(std::vector<AbContrast> &contrasts, const AbStatistics &statistics);
+void settle_verdicts(std::vector<Contrast> &contrasts, const Statistics &statistics);
 
 // The verdict as a sentence: "snapkv at tokens:128 is worse than full on passkey hit
 // (question_blind): -0.36 [-0.44, -0.28], p = 2e-09 (McNemar exact, Holm over 12), 200 items in 200
 // documents; an experiment of this size could have seen 0.08"
-std::string verdict_line(const AbContrast &contrast);
+std::string verdict_line(const Contrast &contrast);
 
 // The margins of the planned contrasts: "hit 5 points, nll 0.02 nats"; "none" without any.
-std::string ab_margins_text(const std::vector<AbContrast> &contrasts);
+std::string margins_text(const std::vector<Contrast> &contrasts);
 // "5.9 KiB". `bytes` may be a mean, so it is no integer.
-std::string ab_bytes_text(double bytes);
+std::string bytes_text(double bytes);
 // "snapkv at tokens:128". If the budget is empty or "full", only the arm: "full".
-std::string ab_arm_text(const std::string &arm, const std::string &budget);
+std::string arm_text(const std::string &arm, const std::string &budget);
 // " (question_blind)"; empty without a protocol.
-std::string ab_protocol_text(const std::string &protocol);
+std::string protocol_text(const std::string &protocol);
 // Examples: "0.984", "12.35", "123.4", "1.2e-06".
-std::string ab_number_text(double value);
+std::string number_text(double value);
 // "+0.0123" or "-4.2%", with a useful number of digits.
 std::string effect_text(double effect, bool ratio);
 // `effect` as a value of the contrast's effect. A size has no sign.
-std::string effect_text(const AbContrast &contrast, double effect);
+std::string effect_text(const Contrast &contrast, double effect);
 // The effect that an experiment of this size could have seen: "0.08", "3.1%" or "nothing".
-std::string detectable_text(const AbContrast &contrast);
+std::string detectable_text(const Contrast &contrast);
 // "<0.0001", "0.034", or "-" without a p.
 std::string p_text(const std::optional<double> &p);
 // "[-0.44, -0.28]", "(0, 0.3]" if the low end is excluded, or "-" without an interval.
-std::string interval_text(const AbContrast &contrast);
+std::string interval_text(const Contrast &contrast);
 
-} // namespace keel
+} // namespace keel::ab

@@ -8,23 +8,23 @@
 #include <fmt/format.h>
 #include <map>
 
-namespace keel {
+namespace keel::ab {
 
-const char *ab_verdict_name(AbVerdict verdict) {
+const char *verdict_name(Verdict verdict) {
     switch (verdict) {
-    case AbVerdict::better: return "better";
-    case AbVerdict::worse: return "worse";
-    case AbVerdict::equal: return "equal in every item";
-    case AbVerdict::none: return "no item in common";
-    case AbVerdict::exploratory: return "exploratory";
-    case AbVerdict::too_few: return "too few documents";
-    case AbVerdict::size: return "size";
-    case AbVerdict::not_distinguishable: break;
+    case Verdict::better: return "better";
+    case Verdict::worse: return "worse";
+    case Verdict::equal: return "equal in every item";
+    case Verdict::none: return "no item in common";
+    case Verdict::exploratory: return "exploratory";
+    case Verdict::too_few: return "too few documents";
+    case Verdict::size: return "size";
+    case Verdict::not_distinguishable: break;
     }
     return "not distinguishable";
 }
 
-std::string ab_number_text(double value) {
+std::string number_text(double value) {
     const double size = std::abs(value);
     if (size == 0) return "0";
     if (size >= 100) return fmt::format("{:.1f}", value);
@@ -39,19 +39,19 @@ std::string effect_text(double effect, bool ratio) {
     if (ratio)
         return fmt::format("{}{:.{}f}%", effect > 0 ? "+" : "", 100 * effect,
                            std::abs(effect) < 0.1 ? 2 : 1);
-    return fmt::format("{}{}", effect > 0 ? "+" : "", ab_number_text(effect));
+    return fmt::format("{}{}", effect > 0 ? "+" : "", number_text(effect));
 }
 
-std::string effect_text(const AbContrast &c, double effect) {
+std::string effect_text(const Contrast &c, double effect) {
     // A size has no sign. top1 has one, because its effect is the difference from 1.
-    if (c.is_size && !c.meaning.higher_is_better) return ab_number_text(effect);
+    if (c.is_size && !c.meaning.higher_is_better) return number_text(effect);
     return effect_text(effect, c.ratio);
 }
 
-std::string detectable_text(const AbContrast &c) {
+std::string detectable_text(const Contrast &c) {
     if (!c.detectable) return "nothing";
     return c.ratio ? fmt::format("{:.{}f}%", 100 * *c.detectable, *c.detectable < 0.1 ? 2 : 1)
-                   : ab_number_text(*c.detectable);
+                   : number_text(*c.detectable);
 }
 
 std::string p_text(const std::optional<double> &p) {
@@ -60,66 +60,64 @@ std::string p_text(const std::optional<double> &p) {
     return *p < 0.01 ? fmt::format("{:.4f}", *p) : fmt::format("{:.3f}", *p);
 }
 
-std::string interval_text(const AbContrast &c) {
+std::string interval_text(const Contrast &c) {
     if (!c.interval) return "-";
     return fmt::format("{}{}, {}{}", c.low_is_open ? "(" : "[", effect_text(c, c.interval->low),
                        effect_text(c, c.interval->high), c.high_is_open ? ")" : "]");
 }
 
-std::string ab_margins_text(const std::vector<AbContrast> &contrasts) {
+std::string margins_text(const std::vector<Contrast> &contrasts) {
     std::map<std::string, std::string> margins;
-    for (const AbContrast &c : contrasts)
+    for (const Contrast &c : contrasts)
         if (c.margin)
             margins[c.metric] =
-                fmt::format("{} {}", printable(c.metric, 60), ab_margin_text(*c.margin, c.meaning));
+                fmt::format("{} {}", printable(c.metric, 60), margin_text(*c.margin, c.meaning));
     std::string out;
     for (const auto &[metric, text] : margins) out += (out.empty() ? "" : ", ") + text;
     return out.empty() ? "none" : out;
 }
 
-std::string ab_bytes_text(double bytes) {
+std::string bytes_text(double bytes) {
     return format_bytes(static_cast<uint64_t>(std::clamp(bytes, 0.0, 1e18)));
 }
 
-std::string ab_arm_text(const std::string &arm, const std::string &budget) {
+std::string arm_text(const std::string &arm, const std::string &budget) {
     const std::string shown = printable(arm, 60);
     return budget.empty() || budget == "full"
                ? shown
                : fmt::format("{} at {}", shown, printable(budget, 80));
 }
 
-std::string ab_protocol_text(const std::string &protocol) {
+std::string protocol_text(const std::string &protocol) {
     return protocol.empty() ? "" : fmt::format(" ({})", printable(protocol, 40));
 }
 
-std::string apart_text(const AbApart &apart) {
+std::string apart_text(const Apart &apart) {
     const auto range = [](const Interval &r) {
-        return r.low == r.high
-                   ? ab_bytes_text(r.low)
-                   : fmt::format("{} to {}", ab_bytes_text(r.low), ab_bytes_text(r.high));
+        return r.low == r.high ? bytes_text(r.low)
+                               : fmt::format("{} to {}", bytes_text(r.low), bytes_text(r.high));
     };
     return fmt::format("{} holds {} and {} holds {} on {}{}: {} ({:.0f}%) apart",
-                       ab_arm_text(apart.a, apart.a_budget), range(apart.a_bytes),
-                       ab_arm_text(apart.b, apart.b_budget), range(apart.b_bytes),
-                       printable(apart.task, 60), ab_protocol_text(apart.protocol),
-                       ab_bytes_text(apart.gap_bytes()), 100 * apart.gap_share());
+                       arm_text(apart.a, apart.a_budget), range(apart.a_bytes),
+                       arm_text(apart.b, apart.b_budget), range(apart.b_bytes),
+                       printable(apart.task, 60), protocol_text(apart.protocol),
+                       bytes_text(apart.gap_bytes()), 100 * apart.gap_share());
 }
 
-std::string verdict_line(const AbContrast &c) {
-    std::string a = ab_arm_text(c.a, c.a_budget);
-    const std::string b = ab_arm_text(c.b, c.b_budget);
-    if (c.kind == AbContrast::Kind::equal_bytes)
-        a += fmt::format(" where both hold {}", ab_bytes_text(c.at_bytes));
-    const std::string what =
-        fmt::format("{} {}{}{}", printable(c.task, 60), printable(c.metric, 60),
-                    c.length < 0 ? "" : fmt::format(" behind {} tokens", c.length),
-                    ab_protocol_text(c.protocol));
+std::string verdict_line(const Contrast &c) {
+    std::string a = arm_text(c.a, c.a_budget);
+    const std::string b = arm_text(c.b, c.b_budget);
+    if (c.kind == Contrast::Kind::equal_bytes)
+        a += fmt::format(" where both hold {}", bytes_text(c.at_bytes));
+    const std::string what = fmt::format(
+        "{} {}{}{}", printable(c.task, 60), printable(c.metric, 60),
+        c.length < 0 ? "" : fmt::format(" behind {} tokens", c.length), protocol_text(c.protocol));
     if (c.items == 0) return fmt::format("{} and {} have no item of {} in common", a, b, what);
-    const char *says = c.verdict == AbVerdict::better                ? "is better than"
-                       : c.verdict == AbVerdict::worse               ? "is worse than"
-                       : c.verdict == AbVerdict::equal               ? "is equal in every item to"
-                       : c.verdict == AbVerdict::not_distinguishable ? "is not distinguishable from"
-                                                                     : "against";
+    const char *says = c.verdict == Verdict::better                ? "is better than"
+                       : c.verdict == Verdict::worse               ? "is worse than"
+                       : c.verdict == Verdict::equal               ? "is equal in every item to"
+                       : c.verdict == Verdict::not_distinguishable ? "is not distinguishable from"
+                                                                   : "against";
     std::string out = fmt::format("{} {} {} on {}: {}", a, says, b, what, effect_text(c, c.effect));
     if (c.interval) out += fmt::format(" {}", interval_text(c));
     if (c.p)
@@ -136,18 +134,18 @@ std::string verdict_line(const AbContrast &c) {
     } else if (*c.detectable > 0) {
         out += "; an experiment of this size could have seen " + detectable_text(c);
     }
-    if (c.kind == AbContrast::Kind::equal_bytes)
-        out += fmt::format("; at the peak {} against {}", ab_bytes_text(c.a_peak_bytes),
-                           ab_bytes_text(c.b_peak_bytes));
+    if (c.kind == Contrast::Kind::equal_bytes)
+        out += fmt::format("; at the peak {} against {}", bytes_text(c.a_peak_bytes),
+                           bytes_text(c.b_peak_bytes));
     if (c.within_margin && c.margin) {
-        out += fmt::format("; within the margin of {} (p = {})",
-                           ab_margin_text(*c.margin, c.meaning), p_text(c.p_within_adjusted()));
+        out += fmt::format("; within the margin of {} (p = {})", margin_text(*c.margin, c.meaning),
+                           p_text(c.p_within_adjusted()));
     } else if (c.non_inferior && c.margin) {
         out += fmt::format("; non-inferior by the margin of {} (p = {})",
-                           ab_margin_text(*c.margin, c.meaning), p_text(c.p_non_inferior_adjusted));
+                           margin_text(*c.margin, c.meaning), p_text(c.p_non_inferior_adjusted));
     }
     if (c.is_equal_rerun) out += ": a rerun, equal to the bit";
     return out;
 }
 
-} // namespace keel
+} // namespace keel::ab

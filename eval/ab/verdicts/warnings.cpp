@@ -10,23 +10,23 @@
 #include <set>
 #include <tuple>
 
-namespace keel {
+namespace keel::ab {
 namespace {
 
 constexpr double saves_nothing = 0.99, much_more = 1.1;
 constexpr uint64_t most_resamples = 1'000'000; // that an experiment may ask for
 class Finder {
   public:
-    explicit Finder(AbSummary &summary) : out_(summary) {}
+    explicit Finder(Summary &summary) : out_(summary) {}
 
     void find() {
-        for (const AbCellSummary &one : out_.cells) {
+        for (const CellSummary &one : out_.cells) {
             look_at_reference(one);
             look_at_memory(*one.cell);
             look_at_peak(*one.cell);
             look_at_records(*one.cell);
         }
-        for (const AbContrast &c : out_.contrasts) look_at_pairs(c);
+        for (const Contrast &c : out_.contrasts) look_at_pairs(c);
         look_at_noise();
     }
 
@@ -38,21 +38,21 @@ class Finder {
         return true;
     }
 
-    void look_at_reference(const AbCellSummary &one) {
-        const AbCell &cell = *one.cell;
-        if (cell.arm != out_.header.reference || cell.kind.kind != AbMetric::Kind::quality ||
+    void look_at_reference(const CellSummary &one) {
+        const Cell &cell = *one.cell;
+        if (cell.arm != out_.header.reference || cell.kind.kind != Metric::Kind::quality ||
             cell.metric == "top1")
             return;
-        if (one.mean < ab_reference_floor)
+        if (one.mean < reference_floor)
             add(cell.arm, cell.budget, cell.protocol, cell.task,
                 fmt::format(
                     "the reference itself reaches only {:.3f} in {}: below {} what a policy loses "
                     "says little",
-                    one.mean, printable(cell.metric, 60), ab_reference_floor));
+                    one.mean, printable(cell.metric, 60), reference_floor));
     }
 
     // An arm with a budget should evict and save memory. An arm that keeps all need not.
-    void look_at_memory(const AbCell &cell) {
+    void look_at_memory(const Cell &cell) {
         if (cell.budget == "full" || !cell.kind.is_quality() || cell.records == 0) return;
         if (cell.without_eviction == cell.records) {
             add(cell.arm, cell.budget, cell.protocol, cell.task,
@@ -72,11 +72,11 @@ class Finder {
     }
 
     // While a prompt is read, a policy may hold more memory than its evictions save later.
-    void look_at_peak(const AbCell &cell) {
+    void look_at_peak(const Cell &cell) {
         if (cell.budget == "full" || !cell.kind.is_quality()) return;
         const auto full =
-            std::find_if(out_.cells.begin(), out_.cells.end(), [&](const AbCellSummary &other) {
-                const AbCell &c = *other.cell;
+            std::find_if(out_.cells.begin(), out_.cells.end(), [&](const CellSummary &other) {
+                const Cell &c = *other.cell;
                 return c.arm == out_.header.reference && c.task == cell.task &&
                        c.protocol == cell.protocol && c.metric == cell.metric;
             });
@@ -90,13 +90,13 @@ class Finder {
                         format_bytes(cell.peak_kv_bytes), format_bytes(peak)));
     }
 
-    static std::string beside(const AbCell &cell) {
+    static std::string beside(const Cell &cell) {
         if (cell.policy_bytes < 1) return {};
         return fmt::format(", {} of it for the policy's own numbers",
                            format_bytes(static_cast<uint64_t>(cell.policy_bytes)));
     }
 
-    void look_at_records(const AbCell &cell) {
+    void look_at_records(const Cell &cell) {
         if (cell.contradicting > 0)
             add(cell.arm, cell.budget, cell.protocol, cell.task,
                 fmt::format(
@@ -105,7 +105,7 @@ class Finder {
                     printable(cell.metric, 60), printable(cell.contradiction, 60)));
     }
 
-    void look_at_pairs(const AbContrast &c) {
+    void look_at_pairs(const Contrast &c) {
         const uint64_t missing = c.only_a + c.only_b;
         if (missing > 0)
             add(c.a, c.a_budget, c.protocol, c.task,
@@ -117,14 +117,14 @@ class Finder {
                     c.only_a, c.only_b, printable(c.missing, 60)));
         look_at_documents(c);
         if (c.items > 0 && c.planned && !c.meaning.is_quality() && c.ratio && !c.detectable &&
-            c.verdict == AbVerdict::not_distinguishable)
+            c.verdict == Verdict::not_distinguishable)
             add({}, {}, c.protocol, c.task,
                 fmt::format("{} rounds of {} can show no effect: give the task more 'repeats'",
                             c.clusters, printable(c.metric, 60)));
     }
 
-    void look_at_documents(const AbContrast &c) {
-        if (c.items == 0 || !c.meaning.is_quality() || c.kind == AbContrast::Kind::rerun) return;
+    void look_at_documents(const Contrast &c) {
+        if (c.items == 0 || !c.meaning.is_quality() || c.kind == Contrast::Kind::rerun) return;
         const std::string metric = printable(c.metric, 60);
         if (!c.enough) {
             add({}, {}, c.protocol, c.task,
@@ -146,8 +146,8 @@ class Finder {
                             metric));
     }
 
-    void look_at_missing_interval(const AbContrast &c, const std::string &metric) {
-        const AbStatistics &s = out_.header.statistics;
+    void look_at_missing_interval(const Contrast &c, const std::string &metric) {
+        const Statistics &s = out_.header.statistics;
         const uint64_t fewest = resamples_needed(s.confidence, c.family_size);
         if (s.resamples < fewest) {
             add({}, {}, c.protocol, c.task,
@@ -170,7 +170,7 @@ class Finder {
                 "the reference was not run against itself: the noise floor is not known");
             return;
         }
-        for (const AbContrast &c : out_.noise) {
+        for (const Contrast &c : out_.noise) {
             if (c.meaning.is_quality() && c.identical < c.items)
                 add(c.b, c.b_budget, c.protocol, c.task,
                     fmt::format("the reference differs from itself in {} of {} items of {}: its "
@@ -180,12 +180,12 @@ class Finder {
         }
     }
 
-    AbSummary &out_;
+    Summary &out_;
     std::set<std::tuple<std::string, std::string, std::string, std::string, std::string>> said_;
 };
 
 } // namespace
 
-void find_ab_warnings(AbSummary &summary) { Finder(summary).find(); }
+void find_warnings(Summary &summary) { Finder(summary).find(); }
 
-} // namespace keel
+} // namespace keel::ab

@@ -1,7 +1,7 @@
 // Reading an eviction log, and what is made of it.
 #include "eval/evictions/history.hpp"
-#include "page_checks.hpp"
 #include "support/error_text.hpp"
+#include "support/page_checks.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "ab_lab.hpp"
+#include "lab.hpp"
 #include "support/error_text.hpp"
 
 #include <catch2/catch.hpp>
@@ -26,7 +26,7 @@ const std::string recall = "protocol: [question_blind, query_aware]\n"
 
 TEST_CASE("arms are merged over the base, and budgets spread over those that evict") {
     const Lab lab;
-    const AbExperiment e =
+    const ab::Experiment e =
         lab.resolve("arms:\n"
                     "  window: {policy: {plugin: sliding_window, protect: {recent: 2}}}\n"
                     "  full: {policy: none}\n"
@@ -39,7 +39,7 @@ TEST_CASE("arms are merged over the base, and budgets spread over those that evi
                     "tasks: [{kind: passkey, lengths: [160]}]\n"
                     "seeds: [3, 4]\n");
     std::vector<std::string> names;
-    for (const AbRun &run : e.runs) names.push_back(run.arm + " " + run.budget);
+    for (const ab::Run &run : e.runs) names.push_back(run.arm + " " + run.budget);
     CHECK(names == std::vector<std::string>{"full full", "window tokens:64", "window ratio:0.5",
                                             "random tokens:64", "random ratio:0.5",
                                             "fixed tokens:40", "sweep tokens:32", "sweep mib:0.5",
@@ -53,16 +53,16 @@ TEST_CASE("arms are merged over the base, and budgets spread over those that evi
     CHECK(e.runs[3].seeds == std::vector<uint64_t>{3, 4});
     CHECK(e.differences[5] == "kv.dtype: q8_0");
     // Read back it is the same experiment.
-    AbResolveOptions options;
+    ab::ResolveOptions options;
     options.circumstances = "test";
     options.host = lab.host;
-    const AbExperiment again = resolve_ab(
-        load_ab_config(lab.folder.write("elsewhere/resolved.yaml", e.resolved)), options);
+    const ab::Experiment again = ab::resolve_experiment(
+        ab::load_config(lab.folder.write("elsewhere/resolved.yaml", e.resolved)), options);
     CHECK(again.hash == e.hash);
     CHECK(again.config.output == e.config.output);
     // Statistics do not change what is run; seeds and texts do.
     options.sets = {"kv.dtype=f32"};
-    CHECK(resolve_ab(load_ab_config(lab.folder / "ab.yaml"), options).hash != e.hash);
+    CHECK(ab::resolve_experiment(ab::load_config(lab.folder / "ab.yaml"), options).hash != e.hash);
 }
 
 TEST_CASE("arms that cannot be are refused before anything runs") {
@@ -92,14 +92,15 @@ TEST_CASE("arms that cannot be are refused before anything runs") {
     CHECK(contains(found, "ab.yaml:2:"));
     CHECK(contains(found, "arm 'a': an arm of an experiment runs on one backend"));
     lab.folder.write("ab.yaml", "base: nowhere.yaml\narms: {a: {}}\n" + tasks);
-    CHECK(contains(error_text([&] { resolve_ab(load_ab_config(lab.folder / "ab.yaml"), {}); }),
-                   "nowhere.yaml: no such file"));
+    CHECK(contains(
+        error_text([&] { ab::resolve_experiment(ab::load_config(lab.folder / "ab.yaml"), {}); }),
+        "nowhere.yaml: no such file"));
     // Prompts that the full cache does not hold.
-    const AbExperiment e =
+    const ab::Experiment e =
         lab.resolve("arms: {full: {}}\ntasks: [{kind: passkey, lengths: [2000]}]\n");
-    AbRunOptions options;
+    ab::RunOptions options;
     options.host = lab.host;
-    CHECK(contains(error_text([&] { AbRunner(e, options); }), "the full cache holds 512"));
+    CHECK(contains(error_text([&] { ab::Runner(e, options); }), "the full cache holds 512"));
 }
 
 TEST_CASE("arms that share a prefill give to the bit what they give with one of their own") {
@@ -118,16 +119,16 @@ TEST_CASE("arms that share a prefill give to the bit what they give with one of 
         "budgets: [{tokens: 48}]\n"
         "seeds: [1, 2]\n" +
         recall;
-    AbRunOptions alone;
+    ab::RunOptions alone;
     alone.share_prefill = false;
     const auto shared = lab.run(text, "shared"), own = lab.run(text, "own", alone);
     CHECK(shared.size() > 100);
     CHECK(Lab::without_peaks(shared) == Lab::without_peaks(own));
-    CHECK(read_ab_header(lab.folder / "shared/results.jsonl").own_prefills.empty());
-    CHECK(read_ab_header(lab.folder / "own/results.jsonl").own_prefills.size() == 8);
+    CHECK(ab::read_header(lab.folder / "shared/results.jsonl").own_prefills.empty());
+    CHECK(ab::read_header(lab.folder / "own/results.jsonl").own_prefills.size() == 8);
     // Each policy did something, and each in its own way.
     std::map<std::string, std::set<std::string>> nll;
-    for (const AbItem &item : Lab::items(lab.folder / "shared/results.jsonl")) {
+    for (const ab::Item &item : Lab::items(lab.folder / "shared/results.jsonl")) {
         const bool keeps_all = item.arm.starts_with("full");
         CHECK((item.evictions > 0) == !keeps_all);
         CHECK(item.full_kv_bytes >= item.kv_bytes - item.policy_bytes);
@@ -152,10 +153,10 @@ TEST_CASE("prompts in a chat template are another experiment, and the results sa
                              "items: 1, questions: 1}]\nprotocol: [query_aware, whole_prompt]\n";
     const auto header = [&](const std::string &chat, const std::string &output) {
         lab.run(text + chat, output);
-        return read_ab_header(lab.folder / output / "results.jsonl");
+        return ab::read_header(lab.folder / output / "results.jsonl");
     };
-    const AbHeader plain = header("", "plain"), chat = header("chat: zephyr\n", "chat");
-    const auto prompts = [](const AbHeader &h) {
+    const ab::Header plain = header("", "plain"), chat = header("chat: zephyr\n", "chat");
+    const auto prompts = [](const ab::Header &h) {
         for (const auto &[name, fact] : h.facts)
             if (name == "prompts") return fact;
         return std::string();
@@ -165,15 +166,16 @@ TEST_CASE("prompts in a chat template are another experiment, and the results sa
     CHECK(plain.experiment_hash != chat.experiment_hash);
     // An arm that keeps all gives the same answers wherever the prompt's end is said to be.
     std::map<std::string, std::set<std::string>> answers;
-    for (const AbItem &item : Lab::items(lab.folder / "chat/results.jsonl"))
+    for (const ab::Item &item : Lab::items(lab.folder / "chat/results.jsonl"))
         answers[item.item].insert(fmt::format("{} {}", item.answer, item.length));
     for (const auto &[item, found] : answers) CHECK(found.size() == 1);
     // Read back it is the same experiment.
-    const AbExperiment e = lab.resolve(text + "chat: {template: zephyr, system: 'Be: brief'}\n");
-    AbResolveOptions options;
+    const ab::Experiment e = lab.resolve(text + "chat: {template: zephyr, system: 'Be: brief'}\n");
+    ab::ResolveOptions options;
     options.circumstances = "test";
     options.host = lab.host;
-    CHECK(resolve_ab(load_ab_config(lab.folder.write("again/resolved.yaml", e.resolved)), options)
+    CHECK(ab::resolve_experiment(
+              ab::load_config(lab.folder.write("again/resolved.yaml", e.resolved)), options)
               .hash == e.hash);
 }
 
@@ -186,14 +188,14 @@ TEST_CASE("policies that act between chunks, and in decode, do so where the trig
         "tasks: [{kind: continuation, text: " +
         tiny + "/heldout.txt, prefix: 96, score: 24, documents: 1}]\n";
     lab.run(text, "out");
-    for (const AbItem &item : Lab::items(lab.folder / "out/results.jsonl")) {
+    for (const ab::Item &item : Lab::items(lab.folder / "out/results.jsonl")) {
         if (item.arm != "window") continue;
         CHECK(item.evictions > 2);
         CHECK(item.kept_slots <= 37);
     }
     lab.base("on: [prefill_end]");
     lab.run(text, "frozen");
-    for (const AbItem &item : Lab::items(lab.folder / "frozen/results.jsonl")) {
+    for (const ab::Item &item : Lab::items(lab.folder / "frozen/results.jsonl")) {
         if (item.arm == "window") CHECK(item.evictions == 1);
     }
 }
@@ -214,7 +216,7 @@ TEST_CASE("a run that was cut short goes on to the same results, in one process 
             all.substr(0, static_cast<size_t>(share * static_cast<double>(all.size()))));
         CHECK(lab.run(text, name) == whole);
     }
-    AbRunOptions shard;
+    ab::RunOptions shard;
     std::multiset<std::string> parts;
     for (uint32_t i = 1; i <= 2; ++i) {
         shard.shard = {i, 2};
@@ -222,7 +224,7 @@ TEST_CASE("a run that was cut short goes on to the same results, in one process 
     }
     CHECK(parts == whole);
     // Fewer items are some of them.
-    AbRunOptions few;
+    ab::RunOptions few;
     few.items = 1;
     const auto some = lab.run(text, "few", few);
     CHECK(some.size() < whole.size());
@@ -233,7 +235,7 @@ TEST_CASE("a run that was cut short goes on to the same results, in one process 
     CHECK(lab.run(other, "few") == whole); // a title changes nothing
     CHECK(contains(error_text([&] { lab.run("arms: {full: {policy: none}}\n" + recall, "few"); }),
                    "another experiment"));
-    AbRunOptions again;
+    ab::RunOptions again;
     again.resume = false;
     CHECK(lab.run("arms: {full: {policy: none}}\n" + recall, "few", again).size() < whole.size());
 }
@@ -243,7 +245,7 @@ TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
     const std::string text = "arms: {full: {policy: none}, window: {policy: "
                              "sliding_window}}\nbudgets: [{tokens: 48}]\n" +
                              recall;
-    AbRunOptions stopped;
+    ab::RunOptions stopped;
     stopped.steps = [&](uint64_t done, uint64_t total, uint64_t found) {
         CHECK(done <= total);
         CHECK(found == 0);
@@ -254,7 +256,7 @@ TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
     lab.host->clear_cancel();
     const size_t before = Lab::records(lab.folder / "out/results.jsonl").size();
     CHECK(before > 0);
-    AbRunOptions again; // what was there says nothing about how long the rest takes
+    ab::RunOptions again; // what was there says nothing about how long the rest takes
     uint64_t last_found = 0;
     again.steps = [&](uint64_t done, uint64_t, uint64_t found) {
         CHECK(found <= done);
@@ -266,7 +268,7 @@ TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
 
 TEST_CASE("what an experiment will take is measured in every arm, and nothing is written") {
     const Lab lab;
-    const AbExperiment e = lab.resolve(
+    const ab::Experiment e = lab.resolve(
         "arms:\n  full: {policy: none}\n  random: {policy: random}\n  kvzip: {policy: kvzip}\n"
         "budgets: [{tokens: 48}]\nseeds: [1, 2]\nprotocol: [question_blind, query_aware]\n"
         "tasks:\n"
@@ -277,16 +279,16 @@ TEST_CASE("what an experiment will take is measured in every arm, and nothing is
         "documents: 20}\n"
         "  - {kind: speed, depths: [32], repeats: 30, decode: 64}\n"
         "output: {directory: out, eviction_logs: true}\n");
-    AbRunOptions options;
+    ab::RunOptions options;
     options.host = lab.host;
     options.cost_only = true;
     options.shard = {1, 2}; // arms and tasks have the shard's part of the time, as the sum has
-    const AbCost cost = AbRunner(e, options).cost();
+    const ab::Cost cost = ab::Runner(e, options).cost();
     CHECK_FALSE(fs::exists(lab.folder / "out"));
     REQUIRE(cost.rows.size() == 4);
     REQUIRE(cost.run_seconds.size() == 3); // the reference's has its second run
     double of_rows = 0, of_runs = 0;
-    for (const AbCost::Row &row : cost.rows) {
+    for (const ab::Cost::Row &row : cost.rows) {
         CHECK(row.seconds > 0);
         of_rows += row.seconds;
     }
@@ -306,7 +308,7 @@ TEST_CASE("two runs do not write into one folder at once") {
                              "[160], depths: 1, items: 1}]\n";
     lab.run(text, "out");
     {
-        const AbFileLock other(lab.folder / "out/.results.jsonl.lock", false);
+        const ab::FileLock other(lab.folder / "out/.results.jsonl.lock", false);
         CHECK(contains(error_text([&] { lab.run(text, "out"); }, ErrorKind::usage),
                        "another process is writing there"));
     }
@@ -321,7 +323,7 @@ TEST_CASE("speeds are measured in turns") {
     lab.run(text, "out");
     std::map<std::string, int> metrics;
     std::vector<std::string> order;
-    for (const AbItem &item : Lab::items(lab.folder / "out/results.jsonl")) {
+    for (const ab::Item &item : Lab::items(lab.folder / "out/results.jsonl")) {
         ++metrics[item.metric];
         CHECK(item.value > 0);
         if (item.metric == "ttft_ms" && item.length == 64) order.push_back(item.arm);

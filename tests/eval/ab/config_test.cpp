@@ -38,7 +38,7 @@ output: {directory: ../out, eviction_logs: true, maps: 3}
 )";
 
 std::string refusal(const std::string &text) {
-    return error_text([&] { parse_ab_config(text, "ab.yaml", "/folder"); });
+    return error_text([&] { ab::parse_config(text, "ab.yaml", "/folder"); });
 }
 
 // `full` with one piece replaced.
@@ -52,7 +52,7 @@ std::string with(const std::string &from, const std::string &to) {
 } // namespace
 
 TEST_CASE("an experiment's file is read as it stands") {
-    const AbConfig c = parse_ab_config(full, "ab.yaml", "/folder");
+    const ab::Config c = ab::parse_config(full, "ab.yaml", "/folder");
     CHECK(c.title == "sinks against snapkv");
     CHECK(c.base == "/folder/pipeline.yaml");
     REQUIRE(c.arms.size() == 4);
@@ -64,7 +64,7 @@ TEST_CASE("an experiment's file is read as it stands") {
     CHECK(c.budgets[0].label() == "tokens:128");
     CHECK(c.budgets[1].label() == "ratio:0.25");
     CHECK(c.budgets[2].label() == "mib:1.5");
-    CHECK(c.protocols == std::vector{AbProtocol::question_blind, AbProtocol::query_aware});
+    CHECK(c.protocols == std::vector{ab::Protocol::question_blind, ab::Protocol::query_aware});
     REQUIRE(c.tasks.size() == 5);
     CHECK(c.tasks[0].name == "continuation");
     CHECK(c.tasks[0].text == "/texts/held_out.txt");
@@ -74,25 +74,25 @@ TEST_CASE("an experiment's file is read as it stands") {
     CHECK(c.tasks[2].name == "boxes");
     CHECK(c.tasks[2].lengths == std::vector<int64_t>{512}); // one stands for a list of one
     CHECK(c.tasks[2].questions == 2);
-    CHECK(c.tasks[3].metric == AbAnswerMetric::f1);
+    CHECK(c.tasks[3].metric == ab::AnswerMetric::f1);
     CHECK(c.tasks[4].at == std::vector<int64_t>{0, 512, 1536});
     CHECK(c.seeds == std::vector<uint64_t>{1, 2, 3});
     CHECK(c.statistics.confidence == 0.9);
     CHECK(c.statistics.primary == "passkey/hit");
-    CHECK(c.statistics.margins == AbMargins{{"hit", 0.02}, {"kld", 0.1}, {"nll", 0.5}});
-    CHECK(c.contrasts == std::vector<AbPlannedContrast>{{"window", "q4cache", ""}});
+    CHECK(c.statistics.margins == ab::Margins{{"hit", 0.02}, {"kld", 0.1}, {"nll", 0.5}});
+    CHECK(c.contrasts == std::vector<ab::PlannedContrast>{{"window", "q4cache", ""}});
     CHECK(c.output == "/out");
     CHECK(c.eviction_logs);
     CHECK(c.maps == 3);
 }
 
 TEST_CASE("what an experiment leaves out has a sound default") {
-    const AbConfig c = parse_ab_config(
+    const ab::Config c = ab::parse_config(
         "base: p.yaml\narms: {a: {}, b: {kv: q8_0}}\ntasks: {kind: passkey, lengths: 64}\n",
         "my.yaml", "/f");
     CHECK(c.reference == "a");
     CHECK(c.budgets.empty());
-    CHECK(c.protocols == std::vector{AbProtocol::question_blind});
+    CHECK(c.protocols == std::vector{ab::Protocol::question_blind});
     CHECK(c.seeds == std::vector<uint64_t>{1});
     CHECK(c.output.filename() == "my-results");
     CHECK(c.statistics.primary == "passkey/hit"); // the first task that measures quality
@@ -103,17 +103,17 @@ TEST_CASE("what an experiment leaves out has a sound default") {
 
 TEST_CASE("an experiment names the chat template of its prompts, and their system prompt") {
     const auto chat_of = [](const std::string &text) {
-        return parse_ab_config("base: p.yaml\narms: {a: {}}\ntasks: {kind: passkey, lengths: "
-                               "64}\n" +
-                                   text,
-                               "my.yaml", "/f")
+        return ab::parse_config("base: p.yaml\narms: {a: {}}\ntasks: {kind: passkey, lengths: "
+                                "64}\n" +
+                                    text,
+                                "my.yaml", "/f")
             .chat;
     };
     CHECK(chat_of("chat: none\n").template_name == "none");
-    const AbChat both = chat_of("chat: {template: chatml, system: Be brief.}\n");
+    const ab::Chat both = chat_of("chat: {template: chatml, system: Be brief.}\n");
     CHECK(both.template_name == "chatml");
     CHECK(both.system == "Be brief.");
-    CHECK(chat_of("chat: {system: none}\n").system == AbChat::no_system);
+    CHECK(chat_of("chat: {system: none}\n").system == ab::Chat::no_system);
 }
 
 TEST_CASE("what is wrong in an experiment is refused with its place") {
@@ -196,59 +196,59 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
 
 TEST_CASE("planned contrasts: pairs, a metric of their own, 'reference' for all of its contrasts") {
     const auto contrasts = [](const std::string &list) {
-        return parse_ab_config(with("contrasts: [[window, q4cache]]", "contrasts: " + list),
-                               "ab.yaml", "/folder")
+        return ab::parse_config(with("contrasts: [[window, q4cache]]", "contrasts: " + list),
+                                "ab.yaml", "/folder")
             .contrasts;
     };
     CHECK(contrasts("[[window, full, speed/ttft_ms], [q4cache, window]]") ==
-          std::vector<AbPlannedContrast>{{"window", "full", "speed/ttft_ms"},
-                                         {"q4cache", "window", ""}});
+          std::vector<ab::PlannedContrast>{{"window", "full", "speed/ttft_ms"},
+                                           {"q4cache", "window", ""}});
     // The main metric of a task that is named alone.
     CHECK(contrasts("[[window, full, continuation]]")[0].on == "continuation/nll");
     const auto all = contrasts("[reference, [q4cache, window]]");
     REQUIRE(all.size() > 2);
     for (size_t i = 0; i + 1 < all.size(); ++i) CHECK(all[i].b == "full");
-    CHECK(all.back() == AbPlannedContrast{"q4cache", "window", ""});
+    CHECK(all.back() == ab::PlannedContrast{"q4cache", "window", ""});
 }
 
 TEST_CASE("shards take each document once, and are told by --shard or by mpirun") {
-    const AbShard second = parse_ab_shard("2/3");
+    const ab::Shard second = ab::parse_shard("2/3");
     CHECK(second.index == 2);
     CHECK(second.file_name() == "shard-2-of-3.jsonl");
-    CHECK(AbShard{}.file_name() == "results.jsonl");
+    CHECK(ab::Shard{}.file_name() == "results.jsonl");
     for (uint64_t document = 0; document < 10; ++document) {
         int takers = 0;
-        for (uint32_t i = 1; i <= 3; ++i) takers += AbShard{i, 3}.takes(document) ? 1 : 0;
+        for (uint32_t i = 1; i <= 3; ++i) takers += ab::Shard{i, 3}.takes(document) ? 1 : 0;
         CHECK(takers == 1);
     }
     // Two lengths take turns by number: no shard gets all of one.
     uint64_t first = 0, odd = 0;
     for (uint64_t document = 0; document < 100; ++document) {
-        first += AbShard{1, 2}.takes(document) ? 1 : 0;
-        odd += AbShard{1, 2}.takes(document) && document % 2 == 1 ? 1 : 0;
+        first += ab::Shard{1, 2}.takes(document) ? 1 : 0;
+        odd += ab::Shard{1, 2}.takes(document) && document % 2 == 1 ? 1 : 0;
     }
     CHECK(first == 50);
     CHECK(odd > 10);
     CHECK(odd < 40);
     for (const char *wrong :
          {"", "2", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "1/99999999", "1 / 2"})
-        CHECK(
-            contains(error_text([&] { parse_ab_shard(wrong); }, ErrorKind::usage), "expected I/N"));
+        CHECK(contains(error_text([&] { ab::parse_shard(wrong); }, ErrorKind::usage),
+                       "expected I/N"));
 
     std::map<std::string, std::string> environment;
     const auto get = [&](const char *name) -> const char * {
         const auto found = environment.find(name);
         return found == environment.end() ? nullptr : found->second.c_str();
     };
-    CHECK(!ab_shard_from_environment(get));
+    CHECK(!ab::shard_from_environment(get));
     environment = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
-    CHECK(ab_shard_from_environment(get) == AbShard{2, 4});
+    CHECK(ab::shard_from_environment(get) == ab::Shard{2, 4});
     environment = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
-    CHECK(ab_shard_from_environment(get) == AbShard{1, 2});
+    CHECK(ab::shard_from_environment(get) == ab::Shard{1, 2});
     environment["PMI_SIZE"] = "1";
-    CHECK(!ab_shard_from_environment(get)); // alone
+    CHECK(!ab::shard_from_environment(get)); // alone
     environment["PMI_RANK"] = "7";
-    CHECK(contains(error_text([&] { ab_shard_from_environment(get); }, ErrorKind::usage),
+    CHECK(contains(error_text([&] { ab::shard_from_environment(get); }, ErrorKind::usage),
                    "PMI_RANK=7"));
 }
 
@@ -256,28 +256,28 @@ TEST_CASE("the shard that is done last merges, of whichever number it is") {
     const test::TempFolder folder;
     std::vector<std::filesystem::path> merged;
     const auto merge = [&](const std::vector<std::filesystem::path> &shards) { merged = shards; };
-    CHECK_FALSE(finish_ab_shard(folder.path(), {2, 3}, "hash", merge));
-    CHECK_FALSE(finish_ab_shard(folder.path(), {3, 3}, "hash", merge));
+    CHECK_FALSE(ab::finish_shard(folder.path(), {2, 3}, "hash", merge));
+    CHECK_FALSE(ab::finish_shard(folder.path(), {3, 3}, "hash", merge));
     folder.write("shard-1-of-3.done", "another experiment's\n");
-    CHECK_FALSE(finish_ab_shard(folder.path(), {3, 3}, "hash", merge));
+    CHECK_FALSE(ab::finish_shard(folder.path(), {3, 3}, "hash", merge));
     CHECK(merged.empty());
-    CHECK(finish_ab_shard(folder.path(), {1, 3}, "hash", merge));
+    CHECK(ab::finish_shard(folder.path(), {1, 3}, "hash", merge));
     REQUIRE(merged.size() == 3);
     CHECK(merged[1] == folder / "shard-2-of-3.jsonl");
     // One that runs again is not complete any more, and one that took fewer documents is another
     // run's.
     merged.clear();
-    reopen_ab_shard(folder.path(), {2, 3});
-    CHECK_FALSE(finish_ab_shard(folder.path(), {1, 3}, "hash", merge));
-    CHECK_FALSE(finish_ab_shard(folder.path(), {2, 3}, "hash items 2", merge));
-    CHECK(finish_ab_shard(folder.path(), {2, 3}, "hash", merge));
+    ab::reopen_shard(folder.path(), {2, 3});
+    CHECK_FALSE(ab::finish_shard(folder.path(), {1, 3}, "hash", merge));
+    CHECK_FALSE(ab::finish_shard(folder.path(), {2, 3}, "hash items 2", merge));
+    CHECK(ab::finish_shard(folder.path(), {2, 3}, "hash", merge));
     CHECK(merged.size() == 3);
 }
 
 TEST_CASE("the shipped experiments write to the working directory, also if they are installed") {
     for (const std::string name : {"quick", "policies"}) {
-        const AbConfig c =
-            load_ab_config(std::string(KEEL_SOURCE_DIR) + "/configs/ab/" + name + ".yaml");
+        const ab::Config c =
+            ab::load_config(std::string(KEEL_SOURCE_DIR) + "/configs/ab/" + name + ".yaml");
         CHECK(c.output == std::filesystem::current_path() / (name + "-results"));
     }
 }

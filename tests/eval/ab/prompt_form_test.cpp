@@ -21,12 +21,12 @@ const Tokenizer &form_tokenizer() {
     return *one;
 }
 
-AbPromptForm form_of(const std::string &name, std::optional<std::string> system = {}) {
-    AbChat chat;
+ab::PromptForm form_of(const std::string &name, std::optional<std::string> system = {}) {
+    ab::Chat chat;
     chat.template_name = name;
     chat.system = std::move(system);
     chat.where = {"ab.yaml", 3, 7};
-    return AbPromptForm::choose(chat, form_model);
+    return ab::PromptForm::choose(chat, form_model);
 }
 
 std::string marked(const std::vector<int32_t> &ids) {
@@ -37,11 +37,11 @@ std::string marked(const std::vector<int32_t> &ids) {
 
 TEST_CASE("in a chat template the question is the user's and the answer is begun by the model") {
     const std::string end = std::string(form_tokenizer().piece(*form_tokenizer().eos_id()));
-    const AbPromptText text{"Some context. ", "What? " + end, " It is "};
-    const AbPromptForm chat = form_of("zephyr", "Be brief.");
+    const ab::PromptText text{"Some context. ", "What? " + end, " It is "};
+    const ab::PromptForm chat = form_of("zephyr", "Be brief.");
     CHECK(chat.is_chat());
     CHECK(chat.description() == "chat template zephyr, the system prompt 'Be brief.'");
-    const AbPromptTokens t = chat.tokens(form_tokenizer(), text);
+    const ab::PromptTokens t = chat.tokens(form_tokenizer(), text);
     CHECK(marked(t.context) == "<|system|>\nBe brief." + end + "\n<|user|>\nSome context. ");
     CHECK(marked(t.question) == "What? " + end);
     CHECK(marked(t.opening) == end + "\n<|assistant|>\nIt is");
@@ -55,24 +55,24 @@ TEST_CASE("in a chat template the question is the user's and the answer is begun
     CHECK(chat.ends_answer(form_tokenizer(), *form_tokenizer().eos_id()));
     CHECK_FALSE(chat.ends_answer(form_tokenizer(), t.question.front()));
 
-    const AbPromptForm bare = form_of("zephyr", "none");
+    const ab::PromptForm bare = form_of("zephyr", "none");
     CHECK(bare.description() == "chat template zephyr, no system prompt");
     CHECK(marked(bare.tokens(form_tokenizer(), text).context) == "<|user|>\nSome context. ");
     // A mark that the tokenizer has no token for ends an answer as text.
-    const AbPromptForm chatml = form_of("chatml");
+    const ab::PromptForm chatml = form_of("chatml");
     CHECK(chatml.before_end(form_tokenizer(), "a ball<|im_end|>\n") == "a ball");
     CHECK_FALSE(chatml.before_end(form_tokenizer(), "a ball"));
     // A template that names the day names the same one always.
     CHECK(contains(marked(form_of("llama3.2").tokens(form_tokenizer(), text).context),
                    "Today Date: 26 Jul 2024"));
 
-    AbTask facts;
-    facts.kind = AbTaskKind::facts;
+    ab::Task facts;
+    facts.kind = ab::TaskKind::facts;
     facts.name = "facts";
     facts.lengths = {256};
     facts.items = 2;
     const auto items = make_task_items(facts, form_tokenizer(), form_model, chat);
-    for (const AbUnit &unit : items->units(0, AbProtocol::query_aware)) {
+    for (const ab::Unit &unit : items->units(0, ab::Protocol::query_aware)) {
         const auto length = std::ssize(unit.prompt) + std::ssize(unit.questions.at(0).ask);
         CHECK(length <= 256);
         CHECK(length * 100 >= 256 * 90);
@@ -83,11 +83,11 @@ TEST_CASE("in a chat template the question is the user's and the answer is begun
 }
 
 TEST_CASE("the form of prompts is the model's template, one that is named, or plain text") {
-    const AbPromptForm plain = form_of("auto"); // models/tiny names no template
+    const ab::PromptForm plain = form_of("auto"); // models/tiny names no template
     CHECK_FALSE(plain.is_chat());
     CHECK(plain.description() == "plain text");
     CHECK_FALSE(form_of("none").is_chat());
-    const AbPromptTokens t = plain.tokens(form_tokenizer(), {"A text.\n", "What?", " It is"});
+    const ab::PromptTokens t = plain.tokens(form_tokenizer(), {"A text.\n", "What?", " It is"});
     CHECK(t.context.front() == *form_tokenizer().bos_id());
     CHECK(marked(t.question) == "What?");
     CHECK(marked(t.opening) == " It is");
@@ -100,24 +100,24 @@ TEST_CASE("the form of prompts is the model's template, one that is named, or pl
     folder.write("chat_template.jinja", "{% for m in messages %}{{ m.content }}!{% endfor %}");
     for (const char *file : {"tokenizer.json", "tokenizer_config.json"})
         std::filesystem::copy_file(form_model / file, folder / file);
-    CHECK(contains(error_text([&] { AbPromptForm::choose({}, folder / ""); }),
+    CHECK(contains(error_text([&] { ab::PromptForm::choose({}, folder / ""); }),
                    "writes turns as none that Keel knows"));
 }
 
 TEST_CASE("a question that a template trims to nothing is refused with its file and line") {
     const test::TempFolder folder;
-    AbTask task;
-    task.kind = AbTaskKind::jsonl;
+    ab::Task task;
+    task.kind = ab::TaskKind::jsonl;
     task.name = "mine";
     task.max_tokens = 8;
     task.prompt = "{context}\n{input}";
     task.path = folder.write("blank.jsonl",
                              R"({"context": "Some context.", "input": " ", "answers": ["x"]})"
                              "\n");
-    AbChat chat;
+    ab::Chat chat;
     chat.template_name = "gemma";
-    const auto items =
-        make_task_items(task, form_tokenizer(), form_model, AbPromptForm::choose(chat, form_model));
+    const auto items = make_task_items(task, form_tokenizer(), form_model,
+                                       ab::PromptForm::choose(chat, form_model));
     const std::string found = error_text([&] { items->longest(1); });
     INFO(found);
     CHECK(contains(found, "blank.jsonl:1: "));

@@ -1,10 +1,10 @@
 // What equal numbers prove and what they do not; families, what could be seen in them, and the
 // noise floor.
-#include "ab_results.hpp"
 #include "eval/ab/verdicts/compare.hpp"
 #include "eval/ab/verdicts/noise.hpp"
 #include "eval/ab/verdicts/summary.hpp"
 #include "eval/stats/random.hpp"
+#include "results.hpp"
 #include "support/contains.hpp"
 #include "support/temp_folder.hpp"
 
@@ -14,19 +14,19 @@
 #include <nlohmann/json.hpp>
 
 using namespace keel;
-using test::ab_header;
-using test::ab_item;
 using test::contains;
 using test::find_contrast;
 using test::load_ab;
+using test::made_header;
+using test::made_item;
 using test::warned;
 
 namespace {
 
-AbContrast measured(const std::vector<double> &a, const std::vector<double> &b,
-                    const std::string &metric) {
-    AbContrast c = test::ab_contrast(metric);
-    measure_contrast(c, test::ab_pairs(a, b), {});
+ab::Contrast measured(const std::vector<double> &a, const std::vector<double> &b,
+                      const std::string &metric) {
+    ab::Contrast c = test::made_contrast(metric);
+    measure_contrast(c, test::made_pairs(a, b), {});
     return c;
 }
 
@@ -37,7 +37,7 @@ std::vector<double> hits_and_losses(size_t n, size_t lost) {
     return out;
 }
 
-AbContrast settled(std::vector<AbContrast> all, const AbStatistics &s = {}) {
+ab::Contrast settled(std::vector<ab::Contrast> all, const ab::Statistics &s = {}) {
     settle_verdicts(all, s);
     return all[0];
 }
@@ -45,35 +45,35 @@ AbContrast settled(std::vector<AbContrast> all, const AbStatistics &s = {}) {
 } // namespace
 
 TEST_CASE("equal hits exclude no loss that the interval does not exclude") {
-    const AbContrast twenty =
+    const ab::Contrast twenty =
         settled({measured(hits_and_losses(20, 0), hits_and_losses(20, 0), "hit")});
-    CHECK(twenty.verdict == AbVerdict::equal);
+    CHECK(twenty.verdict == ab::Verdict::equal);
     CHECK(twenty.interval->low < -0.15);
     CHECK_FALSE(twenty.within_margin);
     const std::string line = verdict_line(twenty);
     CHECK(contains(line, "a is equal in every item to b on t hit: 0 [-0.161"));
     CHECK_FALSE(contains(line, "margin"));
-    const std::string table = ab_contrast_table({&twenty});
+    const std::string table = ab::contrast_table({&twenty});
     CHECK(contains(table, "equal in every item"));
     CHECK_FALSE(contains(table, "within"));
-    const auto json = ab_contrasts_json({twenty})[0];
+    const auto json = ab::json_of_contrasts({twenty})[0];
     CHECK(json.at("verdict") == "equal in every item");
     CHECK(json.at("within_margin") == false);
     // Shares of several questions, or means of several seeds, are no more.
     const std::vector<double> halves(20, 0.5);
-    const AbContrast shares = settled({measured(halves, halves, "f1")});
-    CHECK(shares.verdict == AbVerdict::equal);
+    const ab::Contrast shares = settled({measured(halves, halves, "f1")});
+    CHECK(shares.verdict == ab::Verdict::equal);
     CHECK(shares.interval->low < -0.1);
     CHECK_FALSE(shares.within_margin);
     // Where the interval excludes it, it is said.
-    AbStatistics loose;
+    ab::Statistics loose;
     loose.margins["hit"] = 0.2;
     CHECK(settled({measured(hits_and_losses(20, 0), hits_and_losses(20, 0), "hit")}, loose)
               .within_margin);
     CHECK(settled({measured(hits_and_losses(2000, 0), hits_and_losses(2000, 0), "hit")})
               .within_margin);
-    const AbContrast none = settled({measured({}, {}, "hit")});
-    CHECK(std::string(ab_verdict_name(none.verdict)) == "no item in common");
+    const ab::Contrast none = settled({measured({}, {}, "hit")});
+    CHECK(std::string(ab::verdict_name(none.verdict)) == "no item in common");
     CHECK_FALSE(none.within_margin);
 }
 
@@ -82,15 +82,15 @@ TEST_CASE("within the margin takes two one-sided tests, non-inferior one") {
     std::vector<double> a(40, 0), b(40, 0);
     std::fill_n(a.begin(), 12, 1.0);
     std::fill_n(b.begin() + 12, 3, 1.0);
-    const AbContrast gained = settled({measured(a, b, "hit")});
+    const ab::Contrast gained = settled({measured(a, b, "hit")});
     CHECK(gained.effect == Approx(0.225));
-    CHECK(gained.verdict == AbVerdict::better);
+    CHECK(gained.verdict == ab::Verdict::better);
     CHECK(gained.non_inferior);
     CHECK_FALSE(gained.within_margin);
     CHECK(*gained.p_within() == 1);
     CHECK(contains(verdict_line(gained), "; non-inferior by the margin of 1 point (p = 0.0"));
-    CHECK_FALSE(contains(ab_contrast_table({&gained}), "within the margin"));
-    const auto json = ab_contrasts_json({gained})[0];
+    CHECK_FALSE(contains(ab::contrast_table({&gained}), "within the margin"));
+    const auto json = ab::json_of_contrasts({gained})[0];
     CHECK(json.at("non_inferior") == true);
     CHECK(json.at("within_margin") == false);
     CHECK(json.at("p_within_adjusted") == 1);
@@ -100,30 +100,30 @@ TEST_CASE("within the margin takes two one-sided tests, non-inferior one") {
     std::vector<double> c(400, 1), d(400, 1);
     std::fill_n(c.begin(), 10, 0.0);
     std::fill_n(d.begin() + 10, 10, 0.0);
-    AbStatistics s;
+    ab::Statistics s;
     s.margins["hit"] = 0.05;
-    const AbContrast close = settled({measured(c, d, "hit")}, s);
-    CHECK(close.verdict == AbVerdict::not_distinguishable);
+    const ab::Contrast close = settled({measured(c, d, "hit")}, s);
+    CHECK(close.verdict == ab::Verdict::not_distinguishable);
     CHECK(close.within_margin);
     CHECK(close.non_inferior);
-    CHECK(contains(ab_contrast_table({&close}), ", within the margin"));
+    CHECK(contains(ab::contrast_table({&close}), ", within the margin"));
     CHECK(contains(verdict_line(close), "; within the margin of 5 points (p = "));
     // The p-values are Holm's: among many, the same numbers are not enough.
-    const AbContrast many = settled(std::vector<AbContrast>(400, measured(c, d, "hit")), s);
+    const ab::Contrast many = settled(std::vector<ab::Contrast>(400, measured(c, d, "hit")), s);
     CHECK(many.p_within_adjusted() == Approx(std::min(1.0, 400 * *close.p_within())));
     CHECK_FALSE(many.within_margin);
     CHECK((many.interval->low <= -0.05 || many.interval->high >= 0.05));
 
     // Beyond the margin: the whole interval, not its middle.
-    const AbContrast lost =
+    const ab::Contrast lost =
         settled({measured(hits_and_losses(40, 10), hits_and_losses(40, 0), "hit")}, s);
     CHECK(lost.effect == -0.25);
     CHECK(lost.beyond_margin);
-    AbStatistics wide;
+    ab::Statistics wide;
     wide.margins["hit"] = 0.2;
-    const AbContrast unsure =
+    const ab::Contrast unsure =
         settled({measured(hits_and_losses(40, 10), hits_and_losses(40, 0), "hit")}, wide);
-    CHECK(unsure.verdict == AbVerdict::worse);
+    CHECK(unsure.verdict == ab::Verdict::worse);
     CHECK(unsure.gain() < -0.2);
     CHECK_FALSE(unsure.beyond_margin);
     CHECK_FALSE(unsure.non_inferior);
@@ -131,7 +131,7 @@ TEST_CASE("within the margin takes two one-sided tests, non-inferior one") {
 
 TEST_CASE("each metric has a margin of its own, in its unit") {
     const auto parsed = [](const char *text, const char *metric) {
-        return parse_ab_margin(text, ab_metric(metric));
+        return ab::parse_margin(text, ab::metric_named(metric));
     };
     CHECK(parsed("5 points", "hit") == 0.05);
     CHECK(parsed("1 point", "top1") == 0.01);
@@ -154,27 +154,27 @@ TEST_CASE("each metric has a margin of its own, in its unit") {
                                                             {"5 points more", "hit"},
                                                             {"100%", "ttft_ms"}})
         CHECK_FALSE(parsed(text, metric));
-    CHECK(ab_margin_text(0.07, ab_metric("hit")) == "7 points");
-    CHECK(ab_margin_text(0.01, ab_metric("hit")) == "1 point");
-    CHECK(ab_margin_text(0.02, ab_metric("nll")) == "0.02 nats");
-    CHECK(ab_margin_text(0.1, ab_metric("kld")) == "10%");
-    CHECK(ab_margin_of({}, "hit") == 0.01);
-    CHECK(ab_margin_of({}, "kld") == 0.1);
-    CHECK(ab_margin_of({}, "perplexity") == 0.01);
-    CHECK(ab_margin_of({}, "ttft_ms") == 0.05);
-    CHECK(ab_margin_of({{"hit", 0.2}}, "hit") == 0.2);
+    CHECK(ab::margin_text(0.07, ab::metric_named("hit")) == "7 points");
+    CHECK(ab::margin_text(0.01, ab::metric_named("hit")) == "1 point");
+    CHECK(ab::margin_text(0.02, ab::metric_named("nll")) == "0.02 nats");
+    CHECK(ab::margin_text(0.1, ab::metric_named("kld")) == "10%");
+    CHECK(ab::margin_of({}, "hit") == 0.01);
+    CHECK(ab::margin_of({}, "kld") == 0.1);
+    CHECK(ab::margin_of({}, "perplexity") == 0.01);
+    CHECK(ab::margin_of({}, "ttft_ms") == 0.05);
+    CHECK(ab::margin_of({{"hit", 0.2}}, "hit") == 0.2);
     // A ratio's band is as wide to both sides in logarithms; a loss of 5% is 5%.
-    AbContrast c = test::ab_contrast("decode_tokens_per_second");
+    ab::Contrast c = test::made_contrast("decode_tokens_per_second");
     c.ratio = true;
     c.margin = 0.05;
     CHECK(c.margin_band().low == Approx(-0.05));
     CHECK(std::log1p(c.margin_band().high) == Approx(-std::log1p(-0.05)));
-    c.meaning = ab_metric("kld");
+    c.meaning = ab::metric_named("kld");
     CHECK(c.margin_band().high == Approx(0.05));
     CHECK(std::log1p(c.margin_band().low) == Approx(-std::log1p(0.05)));
     // A margin in % says nothing of numbers that have no ratio.
     std::vector<double> zeros(20, 0.0), other(20, 0.1);
-    const AbContrast none = settled({measured(other, zeros, "kld")});
+    const ab::Contrast none = settled({measured(other, zeros, "kld")});
     CHECK_FALSE(none.margin);
     CHECK_FALSE(none.p_within());
     CHECK_FALSE(none.within_margin);
@@ -185,22 +185,22 @@ TEST_CASE("what could be seen is what the test can see, not what the spread happ
     // Four times out of five that takes a loss of 0.090 of the documents (binomial distribution);
     // among 104 contrasts thirteen have to be, and 0.257.
     const auto seen = [](size_t lost, size_t family) {
-        return settled(std::vector<AbContrast>(family, measured(hits_and_losses(60, lost),
-                                                                hits_and_losses(60, 0), "hit")))
+        return settled(std::vector<ab::Contrast>(family, measured(hits_and_losses(60, lost),
+                                                                  hits_and_losses(60, 0), "hit")))
             .detectable.value();
     };
     for (const size_t lost : {0, 1, 2}) {
         CHECK(seen(lost, 1) == Approx(0.090).margin(0.001));
         CHECK(seen(lost, 104) == Approx(0.257).margin(0.001));
     }
-    CHECK_FALSE(settled(std::vector<AbContrast>(
+    CHECK_FALSE(settled(std::vector<ab::Contrast>(
                             104, measured(hits_and_losses(12, 1), hits_and_losses(12, 0), "hit")))
                     .detectable);
     // Documents with several questions are as many as they are.
-    AbPairs pairs{std::vector<double>(40, 1), std::vector<double>(40, 1), {}};
+    ab::Pairs pairs{std::vector<double>(40, 1), std::vector<double>(40, 1), {}};
     pairs.a[0] = 0;
     for (uint32_t i = 0; i < 40; ++i) pairs.clusters.push_back(i / 2);
-    AbContrast c = test::ab_contrast("hit");
+    ab::Contrast c = test::made_contrast("hit");
     measure_contrast(c, pairs, {});
     CHECK(settled({c}).detectable.value() >
           0.15); // six of twenty documents, by half of each, are the least
@@ -210,10 +210,10 @@ TEST_CASE("what was lost never makes an interval end further on the good side") 
     // Two questions a document. Nothing lost, one question, two of different documents, ...
     double low = 0;
     for (size_t lost = 0; lost < 30; ++lost) {
-        AbPairs pairs{std::vector<double>(400, 1), std::vector<double>(400, 1), {}};
+        ab::Pairs pairs{std::vector<double>(400, 1), std::vector<double>(400, 1), {}};
         for (uint32_t i = 0; i < 400; ++i) pairs.clusters.push_back(i / 2);
         for (size_t i = 0; i < lost; ++i) pairs.a[2 * i] = 0;
-        AbContrast c = test::ab_contrast("hit");
+        ab::Contrast c = test::made_contrast("hit");
         measure_contrast(c, pairs, {});
         INFO(lost << " lost");
         CHECK(c.interval->low < low);
@@ -222,15 +222,16 @@ TEST_CASE("what was lost never makes an interval end further on the good side") 
         low = c.interval->low;
     }
     // Five documents: by Student's t, but no share is less than none.
-    const AbContrast few = measured({0, 0, 0, 0, 0.5}, {1, 1, 0.5, 1, 0.5}, "f1");
+    const ab::Contrast few = measured({0, 0, 0, 0, 0.5}, {1, 1, 0.5, 1, 0.5}, "f1");
     CHECK(few.interval->low >= -1);
 }
 
 TEST_CASE("what could be seen is what the verdict is held to, in every family") {
-    const AbContrast lost = measured(hits_and_losses(30, 7), hits_and_losses(30, 0), "hit");
-    const AbContrast alone = settled({lost}), of_many = settled(std::vector<AbContrast>(12, lost));
-    CHECK(alone.verdict == AbVerdict::worse);
-    CHECK(of_many.verdict == AbVerdict::not_distinguishable);
+    const ab::Contrast lost = measured(hits_and_losses(30, 7), hits_and_losses(30, 0), "hit");
+    const ab::Contrast alone = settled({lost}),
+                       of_many = settled(std::vector<ab::Contrast>(12, lost));
+    CHECK(alone.verdict == ab::Verdict::worse);
+    CHECK(of_many.verdict == ab::Verdict::not_distinguishable);
     // The interval beside a verdict is adjusted as the verdict is.
     CHECK(of_many.interval_alone == alone.interval);
     CHECK(of_many.interval->high >= 0);
@@ -241,29 +242,29 @@ TEST_CASE("what could be seen is what the verdict is held to, in every family") 
         for (const size_t of : {0, 1, 3, 5, 6, 9, 20, 100})
             for (const size_t family : {1, 4, 40}) {
                 if (of > n) continue;
-                AbContrast c = settled(std::vector<AbContrast>(
+                ab::Contrast c = settled(std::vector<ab::Contrast>(
                     family, measured(hits_and_losses(n, of), hits_and_losses(n, 0), "hit")));
                 INFO(n << " hits, " << of << " lost, among " << family);
-                if (c.verdict == AbVerdict::not_distinguishable && c.detectable)
+                if (c.verdict == ab::Verdict::not_distinguishable && c.detectable)
                     CHECK(std::abs(c.effect) <= *c.detectable);
-                if (c.verdict == AbVerdict::worse) CHECK(c.detectable);
+                if (c.verdict == ab::Verdict::worse) CHECK(c.detectable);
                 c.noise = 0.9; // held back by noise, and by that much
-                const AbContrast held = settled({c});
-                if (held.verdict == AbVerdict::not_distinguishable && held.detectable)
+                const ab::Contrast held = settled({c});
+                if (held.verdict == ab::Verdict::not_distinguishable && held.detectable)
                     CHECK(std::abs(held.effect) <= *held.detectable);
             }
     // Ten documents reach p = 0.0016: enough for 30 contrasts, not for 40.
-    const AbContrast ten = measured(hits_and_losses(10, 10), hits_and_losses(10, 0), "hit");
-    CHECK(settled(std::vector<AbContrast>(30, ten)).verdict == AbVerdict::worse);
-    CHECK(settled(std::vector<AbContrast>(30, ten)).detectable);
-    const AbContrast among = settled(std::vector<AbContrast>(40, ten));
-    CHECK(among.verdict == AbVerdict::not_distinguishable);
+    const ab::Contrast ten = measured(hits_and_losses(10, 10), hits_and_losses(10, 0), "hit");
+    CHECK(settled(std::vector<ab::Contrast>(30, ten)).verdict == ab::Verdict::worse);
+    CHECK(settled(std::vector<ab::Contrast>(30, ten)).detectable);
+    const ab::Contrast among = settled(std::vector<ab::Contrast>(40, ten));
+    CHECK(among.verdict == ab::Verdict::not_distinguishable);
     CHECK_FALSE(among.detectable);
-    CHECK(contains(ab_contrast_table({&among}), "not distinguishable (too few documents)"));
+    CHECK(contains(ab::contrast_table({&among}), "not distinguishable (too few documents)"));
     // Nine are too few, whatever they say.
-    const AbContrast nine =
+    const ab::Contrast nine =
         settled({measured(hits_and_losses(9, 9), hits_and_losses(9, 0), "hit")});
-    CHECK(nine.verdict == AbVerdict::too_few);
+    CHECK(nine.verdict == ab::Verdict::too_few);
     CHECK_FALSE(nine.p);
     CHECK_FALSE(nine.beyond_margin);
     CHECK(contains(verdict_line(nine), "; too few documents for a verdict"));
@@ -271,50 +272,50 @@ TEST_CASE("what could be seen is what the verdict is held to, in every family") 
 
 TEST_CASE("the noise floor is the distance between two runs, not what few documents leave open") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 60; ++i) {
         const std::string name = fmt::format("i{}", i);
-        records.emplace_back(ab_item("full", "full", name, 1));
-        records.emplace_back(ab_item("window", "tokens:128", name, i < 20 ? 0 : 1));
-        if (i < 8) records.emplace_back(ab_item("full#again", "full", name, i == 0 ? 0 : 1));
+        records.emplace_back(made_item("full", "full", name, 1));
+        records.emplace_back(made_item("window", "tokens:128", name, i < 20 ? 0 : 1));
+        if (i < 8) records.emplace_back(made_item("full#again", "full", name, i == 0 ? 0 : 1));
     }
-    const auto loaded = load_ab(folder, ab_header(), records);
-    const AbContrast &c = *find_contrast(loaded->summary.contrasts, "window", "full", "hit");
+    const auto loaded = load_ab(folder, made_header(), records);
+    const ab::Contrast &c = *find_contrast(loaded->summary.contrasts, "window", "full", "hit");
     CHECK(c.noise == Approx(1.0 / 8));
-    CHECK(c.verdict == AbVerdict::worse); // a third is lost: an interval over 8 documents would
-                                          // have reached to 0.5
+    CHECK(c.verdict == ab::Verdict::worse); // a third is lost: an interval over 8 documents would
+                                            // have reached to 0.5
     CHECK(warned(loaded->summary, "differs from itself in 1 of 8"));
     // Changes that cancel out are noise, too.
-    AbNames names;
-    AbCell a, b;
-    a.kind = b.kind = ab_metric("hit");
+    ab::Names names;
+    ab::Cell a, b;
+    a.kind = b.kind = ab::metric_named("hit");
     for (uint32_t i = 0; i < 4; ++i) {
         a.points.push_back({i, i, i < 2 ? 1.0 : 0.0, 0, -1, 1});
         b.points.push_back({i, i, i % 2 == 0 ? 1.0 : 0.0, 0, -1, 1});
         names.number(fmt::format("{}", i));
     }
-    CHECK(ab_mean_distance(a, b, names).size == 0.5);
+    CHECK(ab::mean_distance(a, b, names).size == 0.5);
 }
 
 TEST_CASE("an arm of a smaller type that evicts and frees nothing is warned of") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 12; ++i) {
         const std::string name = fmt::format("i{}", i);
-        records.emplace_back(ab_item("full", "full", name, 1));
-        AbItem masked = ab_item("q4cache", "tokens:128", name, 1);
+        records.emplace_back(made_item("full", "full", name, 1));
+        ab::Item masked = made_item("q4cache", "tokens:128", name, 1);
         masked.kv_bytes = masked.own_full_kv_bytes = 2250; // of 8000 in the reference's types
         masked.policy_bytes = 100;
         records.emplace_back(masked);
-        AbItem honest = ab_item("snapkv", "tokens:128", name, 1);
+        ab::Item honest = made_item("snapkv", "tokens:128", name, 1);
         honest.own_full_kv_bytes = 4250;
         records.emplace_back(honest);
     }
-    const auto loaded = load_ab(folder, ab_header(), records);
+    const auto loaded = load_ab(folder, made_header(), records);
     CHECK(warned(loaded->summary,
                  "no memory was saved: 2.2 KiB of 2.2 KiB are held, 100 B of it for"));
     size_t count = 0;
-    for (const AbWarning &w : loaded->summary.warnings)
+    for (const ab::Warning &w : loaded->summary.warnings)
         count += contains(w.text, "no memory was saved") ? 1 : 0;
     CHECK(count == 1);
 }
@@ -323,45 +324,50 @@ TEST_CASE("compare: equal bits of one experiment prove what equal hits do not") 
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, const std::string &commit,
                              const std::string &experiment, bool with_nll, double shift = 0) {
-        std::vector<AbRecord> records;
+        std::vector<ab::Record> records;
         for (int i = 0; i < 24; ++i) { // fewer documents prove nothing of nll
             const std::string item = fmt::format("i{}", i);
             for (const char *arm : {"full", "window"}) {
                 const std::string budget = *arm == 'f' ? "full" : "tokens:128";
-                records.emplace_back(ab_item(arm, budget, item, 1));
+                records.emplace_back(made_item(arm, budget, item, 1));
                 if (with_nll)
-                    records.emplace_back(ab_item(arm, budget, item, 3.1 + 0.1 * i + shift, "nll"));
+                    records.emplace_back(
+                        made_item(arm, budget, item, 3.1 + 0.1 * i + shift, "nll"));
             }
         }
-        AbHeader header = ab_header();
+        ab::Header header = made_header();
         header.commit = commit;
         header.config_hash = commit + experiment;
         header.experiment_hash = experiment;
         return test::write_ab(folder / name, header, records);
     };
-    AbCompareOptions strict;
+    ab::CompareOptions strict;
     strict.strict = true;
     const auto first = results("first", "1", "e", true);
-    const AbComparison again = compare_ab(first, results("again", "2", "e", true), strict);
+    const ab::Comparison again =
+        ab::compare_results(first, results("again", "2", "e", true), strict);
     CHECK(again.same_experiment);
     CHECK_FALSE(again.same_config);
     CHECK(again.passed());
-    for (const AbContrast &c : again.contrasts) CHECK(c.is_equal_rerun);
-    CHECK(contains(ab_comparison_text(again),
+    for (const ab::Contrast &c : again.contrasts) CHECK(c.is_equal_rerun);
+    CHECK(contains(ab::text_of_comparison(again),
                    "4 of 4 contrasts are equal in every item, 4 of these non-inferior (4 of a "
                    "rerun, equal to the bit)"));
-    CHECK(ab_comparison_json(again).at("contrasts")[0].at("equal_rerun") == true);
+    CHECK(ab::comparison_json(again).at("contrasts")[0].at("equal_rerun") == true);
     // Another experiment with the same hits: the hits prove nothing.
-    const AbComparison other = compare_ab(first, results("other", "1", "x", true), strict);
+    const ab::Comparison other =
+        ab::compare_results(first, results("other", "1", "x", true), strict);
     CHECK_FALSE(other.passed());
     CHECK(other.unproven == 2);
     // A bit differs in what is continuous: the hits are a sample again.
-    const AbComparison near = compare_ab(first, results("near", "2", "e", true, 1e-9), strict);
+    const ab::Comparison near =
+        ab::compare_results(first, results("near", "2", "e", true, 1e-9), strict);
     CHECK_FALSE(near.passed());
     // Hits alone: one program run twice is the same, two programs are not.
     const auto alone = results("alone", "1", "h", false);
-    CHECK(compare_ab(alone, results("same", "1", "h", false), strict).passed());
-    const AbComparison commits = compare_ab(alone, results("commit", "2", "h", false), strict);
+    CHECK(ab::compare_results(alone, results("same", "1", "h", false), strict).passed());
+    const ab::Comparison commits =
+        ab::compare_results(alone, results("commit", "2", "h", false), strict);
     CHECK_FALSE(commits.passed());
     CHECK(commits.unproven == 2);
 }
@@ -369,21 +375,21 @@ TEST_CASE("compare: equal bits of one experiment prove what equal hits do not") 
 TEST_CASE("compare counts the noise of both experiments") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double again, double window) {
-        std::vector<AbRecord> records;
+        std::vector<ab::Record> records;
         for (int i = 0; i < 20; ++i) {
             const std::string item = fmt::format("i{}", i);
             const double own = 3 + 0.01 * (i % 5);
-            records.emplace_back(ab_item("full", "full", item, own, "nll"));
+            records.emplace_back(made_item("full", "full", item, own, "nll"));
             if (i < 8)
-                records.emplace_back(ab_item("full#again", "full", item, own + again, "nll"));
-            records.emplace_back(ab_item("window", "tokens:128", item, own + window, "nll"));
+                records.emplace_back(made_item("full#again", "full", item, own + again, "nll"));
+            records.emplace_back(made_item("window", "tokens:128", item, own + window, "nll"));
         }
-        return test::write_ab(folder / name, ab_header(), records);
+        return test::write_ab(folder / name, made_header(), records);
     };
     const auto quiet = results("quiet", 0, 0.1), worse = results("worse", 0, 0.3),
                noisy = results("noisy", 0.5, 0.3);
-    CHECK(compare_ab(quiet, worse, {}).worse == 1);
-    const AbComparison held = compare_ab(quiet, noisy, {});
+    CHECK(ab::compare_results(quiet, worse, {}).worse == 1);
+    const ab::Comparison held = ab::compare_results(quiet, noisy, {});
     CHECK(held.worse == 0);
     CHECK(find_contrast(held.contrasts, "window", "window", "nll")->noise == Approx(0.5));
 }

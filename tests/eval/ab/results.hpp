@@ -15,8 +15,8 @@
 // Small made-up experiments.
 namespace keel::test {
 
-inline AbHeader ab_header() {
-    AbHeader h;
+inline ab::Header made_header() {
+    ab::Header h;
     h.config_hash = "0123456789abcdef";
     h.model = "tiny";
     h.title = "a test";
@@ -26,9 +26,10 @@ inline AbHeader ab_header() {
     return h;
 }
 
-inline AbItem ab_item(const std::string &arm, const std::string &budget, const std::string &item,
-                      double value, const std::string &metric = "hit") {
-    AbItem i;
+inline ab::Item made_item(const std::string &arm, const std::string &budget,
+                          const std::string &item, double value,
+                          const std::string &metric = "hit") {
+    ab::Item i;
     i.arm = arm;
     i.budget = budget;
     i.task = metric == "hit" ? "passkey" : "continuation";
@@ -45,47 +46,47 @@ inline AbItem ab_item(const std::string &arm, const std::string &budget, const s
 }
 
 // A folder with results.jsonl in it.
-inline std::filesystem::path write_ab(const std::filesystem::path &folder, const AbHeader &header,
-                                      const std::vector<AbRecord> &records) {
+inline std::filesystem::path write_ab(const std::filesystem::path &folder, const ab::Header &header,
+                                      const std::vector<ab::Record> &records) {
     std::filesystem::create_directories(folder);
-    AbWriter writer(folder / "results.jsonl", header, AbWriter::Mode::create);
-    for (const AbRecord &record : records) writer.write(record);
+    ab::Writer writer(folder / "results.jsonl", header, ab::Writer::Mode::create);
+    for (const ab::Record &record : records) writer.write(record);
     return folder;
 }
 
 // Records that were written, read and summarized.
 struct LoadedAb {
-    AbNames names;
-    AbTable table;
-    AbSummary summary;
+    ab::Names names;
+    ab::Table table;
+    ab::Summary summary;
 };
 
-inline std::unique_ptr<LoadedAb> load_ab(const TempFolder &folder, const AbHeader &header,
-                                         const std::vector<AbRecord> &records) {
+inline std::unique_ptr<LoadedAb> load_ab(const TempFolder &folder, const ab::Header &header,
+                                         const std::vector<ab::Record> &records) {
     static int number = 0;
     auto out = std::make_unique<LoadedAb>();
-    out->table =
-        load_ab_table(write_ab(folder / fmt::format("r{}", number++), header, records), out->names);
-    out->summary = summarize_ab(out->table, out->names);
+    out->table = ab::load_table(write_ab(folder / fmt::format("r{}", number++), header, records),
+                                out->names);
+    out->summary = ab::summarize(out->table, out->names);
     return out;
 }
 
 // NULL if there is no contrast of these arms on this metric.
-inline const AbContrast *find_contrast(const std::vector<AbContrast> &all, const std::string &a,
-                                       const std::string &b, const std::string &metric = "hit") {
-    for (const AbContrast &c : all)
+inline const ab::Contrast *find_contrast(const std::vector<ab::Contrast> &all, const std::string &a,
+                                         const std::string &b, const std::string &metric = "hit") {
+    for (const ab::Contrast &c : all)
         if (c.a == a && c.b == b && c.metric == metric) return &c;
     return nullptr;
 }
 
-inline bool warned(const AbSummary &summary, const std::string &part) {
+inline bool warned(const ab::Summary &summary, const std::string &part) {
     return std::any_of(summary.warnings.begin(), summary.warnings.end(),
-                       [&](const AbWarning &warning) { return contains(warning.text, part); });
+                       [&](const ab::Warning &warning) { return contains(warning.text, part); });
 }
 
 // Two arms a and b whose items are documents of their own.
-inline AbPairs ab_pairs(const std::vector<double> &a, const std::vector<double> &b) {
-    AbPairs pairs;
+inline ab::Pairs made_pairs(const std::vector<double> &a, const std::vector<double> &b) {
+    ab::Pairs pairs;
     pairs.a = a;
     pairs.b = b;
     for (uint32_t i = 0; i < a.size(); ++i) pairs.clusters.push_back(i);
@@ -93,15 +94,15 @@ inline AbPairs ab_pairs(const std::vector<double> &a, const std::vector<double> 
 }
 
 // A planned contrast of a family "x", without numbers.
-inline AbContrast ab_contrast(const std::string &metric) {
-    AbContrast c;
+inline ab::Contrast made_contrast(const std::string &metric) {
+    ab::Contrast c;
     c.planned = true;
     c.family = "x";
     c.a = "a";
     c.b = "b";
     c.task = "t";
     c.metric = metric;
-    c.meaning = ab_metric(metric);
+    c.meaning = ab::metric_named(metric);
     return c;
 }
 

@@ -1,8 +1,8 @@
 // Arms compared by the bytes of cache plus policy: at equal sizes, at the peak, and on the Pareto
 // front.
-#include "ab_results.hpp"
 #include "eval/ab/verdicts/equal_bytes.hpp"
 #include "eval/ab/verdicts/summary.hpp"
+#include "results.hpp"
 #include "support/contains.hpp"
 #include "support/temp_folder.hpp"
 
@@ -10,21 +10,21 @@
 #include <fmt/format.h>
 
 using namespace keel;
-using test::ab_header;
-using test::ab_item;
 using test::contains;
 using test::find_contrast;
 using test::load_ab;
+using test::made_header;
+using test::made_item;
 using test::warned;
 
 TEST_CASE("at equal bytes an arm between two budgets is taken between its items") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes,
                          double value) {
         for (int i = 0; i < 20; ++i) {
-            AbItem item =
-                ab_item(arm, budget, fmt::format("i{}", i), value + 0.01 * (i % 3), "nll");
+            ab::Item item =
+                made_item(arm, budget, fmt::format("i{}", i), value + 0.01 * (i % 3), "nll");
             item.kv_bytes = bytes;
             item.policy_bytes = bytes / 10;
             item.peak_kv_bytes = arm == "q4cache" ? bytes : 8000 + bytes;
@@ -37,16 +37,16 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
     add("window", "tokens:256", 4000, 3.2);
     add("q4cache", "full", 3000, 3.1);
     add("snapkv", "tokens:400", 6000, 3.0);
-    AbHeader header = ab_header();
+    ab::Header header = made_header();
     header.own_prefills = {{"q4cache", "full"}};
     const auto loaded = load_ab(folder, header, records);
     CHECK(loaded->summary.header.own_prefills == header.own_prefills);
-    const AbContrast *c = find_contrast(loaded->summary.equal_bytes, "q4cache", "window", "nll");
+    const ab::Contrast *c = find_contrast(loaded->summary.equal_bytes, "q4cache", "window", "nll");
     REQUIRE(c != nullptr);
     CHECK(c->at_bytes == 3000);
     CHECK(c->mean_b == Approx(3.3 + 0.0095));
     CHECK(c->effect == Approx(-0.2));
-    CHECK(c->verdict == AbVerdict::exploratory); // at equal bytes nothing is planned
+    CHECK(c->verdict == ab::Verdict::exploratory); // at equal bytes nothing is planned
     CHECK(c->interval->high < 0);
     // q4cache: its bytes while it was scored. window: interpolated between its two budgets.
     CHECK(c->a_budget == "full");
@@ -56,7 +56,7 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
     CHECK(contains(verdict_line(*c), "q4cache where both hold 2.9 KiB against window at "
                                      "tokens:128 to tokens:256 on continuation nll: "));
     CHECK(contains(verdict_line(*c), "; at the peak 2.9 KiB against 10.7 KiB"));
-    const std::string text = ab_summary_text(loaded->summary);
+    const std::string text = ab::summary_text(loaded->summary);
     CHECK(contains(
         text,
         "on continuation, where both hold 2.9 KiB, window at tokens:128 to "
@@ -65,48 +65,48 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
     CHECK(contains(text, "2.9 KiB, 10.7 KiB")); // the column of peaks
     // No budget of `window` reaches 6000 bytes, so the two are not compared.
     CHECK(find_contrast(loaded->summary.equal_bytes, "snapkv", "window", "nll") == nullptr);
-    const auto apart = [&](const AbApart &one) { return one.a == "snapkv" && one.b == "window"; };
+    const auto apart = [&](const ab::Apart &one) { return one.a == "snapkv" && one.b == "window"; };
     const auto &list = loaded->summary.apart;
     CHECK(std::any_of(list.begin(), list.end(), apart));
     CHECK(contains(text, "not compared at equal bytes: snapkv at tokens:400 holds 5.9 KiB and "
                          "window at tokens:64 to tokens:256 holds 1000 B to 3.9 KiB on "
                          "continuation: 2.0 KiB (50%) apart"));
     // A protocol is named where there is one.
-    AbApart other = list.front();
+    ab::Apart other = list.front();
     other.protocol = "question_blind";
     CHECK(contains(apart_text(other), " on continuation (question_blind): "));
     // On the front: the cheapest cell, and each cell that is better than all cheaper ones.
-    for (const AbCellSummary &cell : loaded->summary.cells)
+    for (const ab::CellSummary &cell : loaded->summary.cells)
         CHECK(cell.on_front == (cell.cell->arm != "full" && cell.cell->budget != "tokens:256"));
     // At the peak, only a smaller type of the cache saves memory.
-    for (const AbCellSummary &cell : loaded->summary.cells)
+    for (const ab::CellSummary &cell : loaded->summary.cells)
         CHECK(cell.on_peak_front == (cell.cell->arm == "q4cache" || cell.cell->arm == "snapkv"));
 }
 
 TEST_CASE("the Pareto front keeps equals and leaves out what is beaten") {
     using Points = std::vector<std::pair<double, double>>;
-    CHECK(pareto_front(Points{}, true).empty());
-    CHECK(pareto_front(Points{{1, 5}, {2, 5}, {2, 6}, {1, 5}}, true) ==
+    CHECK(ab::pareto_front(Points{}, true).empty());
+    CHECK(ab::pareto_front(Points{{1, 5}, {2, 5}, {2, 6}, {1, 5}}, true) ==
           std::vector<bool>{true, false, true, true});
-    CHECK(pareto_front(Points{{1, 5}, {2, 6}}, false) == std::vector<bool>{true, false});
+    CHECK(ab::pareto_front(Points{{1, 5}, {2, 6}}, false) == std::vector<bool>{true, false});
 }
 
 TEST_CASE("an arm that held more at its peak than the reference ever did is warned of") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 12; ++i) {
         const std::string name = fmt::format("i{}", i);
-        records.emplace_back(ab_item("full", "full", name, 1)); // 8000 bytes
-        AbItem small = ab_item("window", "tokens:128", name, 1);
+        records.emplace_back(made_item("full", "full", name, 1)); // 8000 bytes
+        ab::Item small = made_item("window", "tokens:128", name, 1);
         small.peak_kv_bytes = 8600;
         records.emplace_back(small);
-        AbItem large = ab_item("snapkv", "tokens:128", name, 1);
+        ab::Item large = made_item("snapkv", "tokens:128", name, 1);
         large.peak_kv_bytes = i == 3 ? 9000 : 8000;
         records.emplace_back(large);
     }
-    const auto loaded = load_ab(folder, ab_header(), records);
+    const auto loaded = load_ab(folder, made_header(), records);
     CHECK(warned(loaded->summary, "at the peak the arm held 8.8 KiB (cache plus policy); the "
                                   "reference never held more than 7.8 KiB"));
-    for (const AbWarning &w : loaded->summary.warnings)
+    for (const ab::Warning &w : loaded->summary.warnings)
         if (contains(w.text, "at the peak")) CHECK(w.arm == "snapkv");
 }

@@ -23,12 +23,12 @@ const Tokenizer &tokenizer() {
     return *one;
 }
 
-AbTask task_of(AbTaskKind kind) {
-    AbTask t;
+ab::Task task_of(ab::TaskKind kind) {
+    ab::Task t;
     t.kind = kind;
-    t.name = ab_task_kind_name(kind);
+    t.name = ab::task_kind_name(kind);
     t.lengths = {256};
-    t.depths = kind == AbTaskKind::passkey ? 5 : 0;
+    t.depths = kind == ab::TaskKind::passkey ? 5 : 0;
     t.items = 2;
     return t;
 }
@@ -40,10 +40,10 @@ std::string text_of(const std::vector<int32_t> &ids) {
 } // namespace
 
 TEST_CASE("the pass-key stands in the words of the training corpus, at its depth") {
-    const AbFiller filler("One sentence. Another one. A third. And a fourth one that is longer.\n",
-                          "text");
+    const ab::Filler filler(
+        "One sentence. Another one. A third. And a fourth one that is longer.\n", "text");
     for (const double depth : {0.0, 0.5, 1.0}) {
-        const AbRecallDocument d = ab_passkey(AbDraws(7), filler, 400, depth);
+        const ab::RecallDocument d = ab::make_passkey(SplitMix64(7), filler, 400, depth);
         REQUIRE(d.questions.size() == 1);
         const std::string &key = d.questions[0].expected;
         CHECK(key.size() == 5);
@@ -63,19 +63,19 @@ TEST_CASE("the pass-key stands in the words of the training corpus, at its depth
         CHECK(d.questions[0].plain.question == "What is the pass key?");
         CHECK(d.questions[0].plain.opening == " The pass key is ");
         // The same draws give the same document.
-        CHECK(ab_passkey(AbDraws(7), filler, 400, depth).context == d.context);
-        CHECK(ab_passkey(AbDraws(8), filler, 400, depth).context != d.context);
+        CHECK(ab::make_passkey(SplitMix64(7), filler, 400, depth).context == d.context);
+        CHECK(ab::make_passkey(SplitMix64(8), filler, 400, depth).context != d.context);
     }
 }
 
 TEST_CASE("facts stand in the words of the training corpus, with a question for each") {
-    const AbFiller filler("One sentence. Another one.\nA third. And a fourth.\n", "text");
+    const ab::Filler filler("One sentence. Another one.\nA third. And a fourth.\n", "text");
     std::set<size_t> counts;
     for (uint64_t seed = 0; seed < 40; ++seed) {
-        const AbRecallDocument d = ab_facts(AbDraws(seed), filler, 300);
+        const ab::RecallDocument d = ab::make_facts(SplitMix64(seed), filler, 300);
         counts.insert(d.questions.size());
         CHECK(d.context.starts_with("Remember these facts.\nFact: In "));
-        for (const AbRecallQuestion &q : d.questions) {
+        for (const ab::RecallQuestion &q : d.questions) {
             const std::string &text = q.plain.question;
             INFO(text);
             REQUIRE(text.starts_with("Question: What is in "));
@@ -94,14 +94,15 @@ TEST_CASE("facts stand in the words of the training corpus, with a question for 
 }
 
 TEST_CASE("filler is cut at texts or lines, ends behind a sentence and never in a character") {
-    AbDraws draws(1);
-    const AbFiller marked("First text.\nIts second line.\n<|endoftext|>\nSecond text. \n", "text");
+    SplitMix64 draws(1);
+    const ab::Filler marked("First text.\nIts second line.\n<|endoftext|>\nSecond text. \n",
+                            "text");
     const std::string long_one = marked.make(draws, 200);
     CHECK(contains(long_one, "First text. Its second line."));
     CHECK(long_one.find('\n') == std::string::npos);
     CHECK(long_one.size() <= 200);
     CHECK(long_one.ends_with(". "));
-    const AbFiller accents("\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\n", "text");
+    const ab::Filler accents("\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\n", "text");
     for (size_t bytes = 1; bytes < 30; ++bytes) {
         const std::string text = accents.make(draws, bytes);
         CHECK(text.size() <= bytes);
@@ -114,8 +115,8 @@ TEST_CASE("filler is cut at texts or lines, ends behind a sentence and never in 
     }
     CHECK(marked.make(draws, 0).empty());
     // A text that has no end of a sentence anywhere near is cut behind a word.
-    const AbFiller endless("one, two \"three\" four -- five! six and so on without any end\n",
-                           "text");
+    const ab::Filler endless("one, two \"three\" four -- five! six and so on without any end\n",
+                             "text");
     for (size_t bytes = 30; bytes < 130; ++bytes) {
         const std::string text = endless.make(draws, bytes);
         INFO(text);
@@ -124,24 +125,24 @@ TEST_CASE("filler is cut at texts or lines, ends behind a sentence and never in 
         CHECK(text.ends_with(' '));
         CHECK((text.ends_with(". ") || text.ends_with("! ")));
     }
-    CHECK(contains(error_text([] { AbFiller("\n \n", "empty.txt"); }), "empty.txt"));
+    CHECK(contains(error_text([] { ab::Filler("\n \n", "empty.txt"); }), "empty.txt"));
 }
 
 TEST_CASE(
     "a task's prompts have the length that was asked for, and all protocols the same tokens") {
-    for (const AbTaskKind kind : {AbTaskKind::passkey, AbTaskKind::facts}) {
-        AbTask task = task_of(kind);
+    for (const ab::TaskKind kind : {ab::TaskKind::passkey, ab::TaskKind::facts}) {
+        ab::Task task = task_of(kind);
         task.lengths = {160, 512};
         const auto items = make_task_items(task, tokenizer(), tiny_model);
         CHECK(items->has_question());
         CHECK(items->score_name() == "hit");
-        REQUIRE(items->documents() == (kind == AbTaskKind::passkey ? 20U : 4U));
+        REQUIRE(items->documents() == (kind == ab::TaskKind::passkey ? 20U : 4U));
         for (size_t d = 0; d < items->documents(); ++d) {
-            const auto blind = items->units(d, AbProtocol::question_blind),
-                       aware = items->units(d, AbProtocol::query_aware),
-                       whole = items->units(d, AbProtocol::whole_prompt);
+            const auto blind = items->units(d, ab::Protocol::question_blind),
+                       aware = items->units(d, ab::Protocol::query_aware),
+                       whole = items->units(d, ab::Protocol::whole_prompt);
             REQUIRE(blind.size() == 1); // one prompt, all questions behind it
-            const AbUnit &unit = blind[0];
+            const ab::Unit &unit = blind[0];
             const auto asked = static_cast<size_t>(task.lengths[d % 2]);
             REQUIRE(aware.size() == unit.questions.size());
             REQUIRE(whole.size() == unit.questions.size());
@@ -155,7 +156,7 @@ TEST_CASE(
                 CHECK(together == whole[q].prompt);
                 // The question is a part of the prompt, what opens the answer is not.
                 CHECK(text_of(aware[q].questions[0].ask) ==
-                      (kind == AbTaskKind::passkey ? " The pass key is " : " Answer:"));
+                      (kind == ab::TaskKind::passkey ? " The pass key is " : " Answer:"));
                 std::vector<int32_t> joined = aware[q].prompt;
                 joined.insert(joined.end(), aware[q].questions[0].ask.begin(),
                               aware[q].questions[0].ask.end());
@@ -170,18 +171,18 @@ TEST_CASE(
         }
         CHECK(items->longest(items->documents()).whole > 512);
     }
-    AbTask small = task_of(AbTaskKind::passkey);
+    ab::Task small = task_of(ab::TaskKind::passkey);
     small.lengths = {20};
     CHECK(contains(error_text([&] { make_task_items(small, tokenizer(), tiny_model); }),
                    "the shortest prompt has"));
-    AbTask nowhere = task_of(AbTaskKind::facts);
+    ab::Task nowhere = task_of(ab::TaskKind::facts);
     CHECK(
         contains(error_text([&] { make_task_items(nowhere, tokenizer(), "/nowhere/model.gguf"); }),
                  "expected 'filler: FILE'"));
 }
 
 TEST_CASE("an answer to a recall question is its first sentence") {
-    const auto items = make_task_items(task_of(AbTaskKind::passkey), tokenizer(), tiny_model);
+    const auto items = make_task_items(task_of(ab::TaskKind::passkey), tokenizer(), tiny_model);
     CHECK(items->clean(" 12345.\nWhat") == "12345");
     CHECK(items->score("12345", {"12345"}) == 1);
     CHECK(items->score("12346", {"12345"}) == 0);
@@ -193,14 +194,14 @@ TEST_CASE("an answer to a recall question is its first sentence") {
     CHECK(items->ends(" 12345."));
     CHECK_FALSE(items->ends(" 12"));
     CHECK_FALSE(items->ends("\n 12")); // what stands before it does not end it
-    CHECK(ab_first_sentence("  a red ball \n") == "a red ball");
-    CHECK(ab_first_sentence("") == "");
+    CHECK(ab::first_sentence("  a red ball \n") == "a red ball");
+    CHECK(ab::first_sentence("") == "");
 }
 
 TEST_CASE(
     "a continuation is stretches of a text, with one token between prefix and what is scored") {
-    AbTask task;
-    task.kind = AbTaskKind::continuation;
+    ab::Task task;
+    task.kind = ab::TaskKind::continuation;
     task.name = "continuation";
     task.text = tiny_model / "heldout.txt";
     task.prefix = 100;
@@ -211,7 +212,7 @@ TEST_CASE(
     CHECK(items->longest(7).whole == 120);
     std::set<std::vector<int32_t>> different;
     for (size_t d = 0; d < 7; ++d) {
-        const auto units = items->units(d, AbProtocol::question_blind);
+        const auto units = items->units(d, ab::Protocol::question_blind);
         REQUIRE(units.size() == 1);
         CHECK(units[0].prompt.size() == 100); // the token that begins a text among them
         CHECK(units[0].prompt.front() == *tokenizer().bos_id());
@@ -230,8 +231,8 @@ TEST_CASE(
 
 TEST_CASE("RULER's and LongBench's files become prompts with answers") {
     const test::TempFolder folder;
-    AbTask task;
-    task.kind = AbTaskKind::jsonl;
+    ab::Task task;
+    task.kind = ab::TaskKind::jsonl;
     task.name = "mine";
     task.max_tokens = 8;
     task.prompt = "{context}\nQuestion: {input} Answer:";
@@ -246,22 +247,23 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
         const auto items = make_task_items(task, tokenizer(), tiny_model);
         REQUIRE(items->documents() == 2);
         CHECK(items->score_name() == "substring_all");
-        const AbUnit unit = items->units(0, AbProtocol::question_blind).at(0);
+        const ab::Unit unit = items->units(0, ab::Protocol::question_blind).at(0);
         CHECK(text_of(unit.prompt) == "A long text.\nMore of it.\n");
         CHECK(text_of(unit.questions.at(0).ask) == "What is it? It is");
         CHECK(unit.questions[0].expected == std::vector<std::string>{"x", "y"});
         CHECK(unit.questions[0].max_tokens == 8);
-        const AbUnit second = items->units(1, AbProtocol::question_blind).at(0);
+        const ab::Unit second = items->units(1, ab::Protocol::question_blind).at(0);
         CHECK(text_of(second.questions.at(0).ask) == "What? It is");
         CHECK(second.questions[0].expected == std::vector<std::string>{"12"});
-        const AbLongest longest = items->longest(2);
-        CHECK(longest.prompt == std::ssize(items->units(0, AbProtocol::whole_prompt).at(0).prompt));
+        const ab::Longest longest = items->longest(2);
+        CHECK(longest.prompt ==
+              std::ssize(items->units(0, ab::Protocol::whole_prompt).at(0).prompt));
         // Known question, first words of the answer behind the eviction; without such words the
         // question's last token.
-        const AbUnit known = items->units(1, AbProtocol::query_aware).at(0);
+        const ab::Unit known = items->units(1, ab::Protocol::query_aware).at(0);
         CHECK(text_of(known.prompt) == "Text.\nWhat? ");
         CHECK(text_of(known.questions.at(0).ask) == "It is");
-        const AbUnit bare = items->units(0, AbProtocol::query_aware).at(0);
+        const ab::Unit bare = items->units(0, ab::Protocol::query_aware).at(0);
         CHECK(bare.questions.at(0).ask.size() == 1);
         CHECK(longest.whole == longest.prompt + 8);
         CHECK(contains(longest.whole_at, "ruler.jsonl:1"));
@@ -272,15 +274,15 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
         "\n"
         R"({"context": "Some context.", "input": "Where?", "answers": ["There"]})"
         "\n");
-    task.metric = AbAnswerMetric::f1;
+    task.metric = ab::AnswerMetric::f1;
     {
         const auto items = make_task_items(task, tokenizer(), tiny_model);
         REQUIRE(items->documents() == 2);
-        const AbUnit unit = items->units(0, AbProtocol::question_blind).at(0);
+        const ab::Unit unit = items->units(0, ab::Protocol::question_blind).at(0);
         CHECK(text_of(unit.prompt) == "Some context.");
         CHECK(text_of(unit.questions.at(0).ask) == "\nQuestion: Who? Answer:");
         // Questions over one context share its luck.
-        CHECK(items->units(1, AbProtocol::question_blind).at(0).document == unit.document);
+        CHECK(items->units(1, ab::Protocol::question_blind).at(0).document == unit.document);
     }
     for (const auto &[line, message] : std::vector<std::pair<std::string, std::string>>{
              {"[1]", "expected a JSON object"},
@@ -308,14 +310,14 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
 
 TEST_CASE("answers are held against what was expected as the field's scripts do") {
     const std::vector<std::string> two = {"Red ball", "key"};
-    CHECK(ab_answer_score(AbAnswerMetric::substring_all, "a red BALL.", two) == 0.5);
-    CHECK(ab_answer_score(AbAnswerMetric::substring_all, "key and red ball", two) == 1);
-    CHECK(ab_answer_score(AbAnswerMetric::substring_any, "a red BALL.", two) == 1);
-    CHECK(ab_answer_score(AbAnswerMetric::substring_any, "nothing", two) == 0);
-    CHECK(ab_answer_score(AbAnswerMetric::exact, " The red ball! ", two) == 1);
-    CHECK(ab_answer_score(AbAnswerMetric::exact, "red balls", two) == 0);
-    CHECK(ab_answer_score(AbAnswerMetric::f1, "the red car",
-                          std::vector<std::string>{"a red ball"}) == Approx(0.5));
-    CHECK(ab_answer_score(AbAnswerMetric::f1, "", std::vector<std::string>{"a red ball"}) == 0);
-    CHECK(ab_answer_score(AbAnswerMetric::f1, "x", {}) == 0);
+    CHECK(ab::answer_score(ab::AnswerMetric::substring_all, "a red BALL.", two) == 0.5);
+    CHECK(ab::answer_score(ab::AnswerMetric::substring_all, "key and red ball", two) == 1);
+    CHECK(ab::answer_score(ab::AnswerMetric::substring_any, "a red BALL.", two) == 1);
+    CHECK(ab::answer_score(ab::AnswerMetric::substring_any, "nothing", two) == 0);
+    CHECK(ab::answer_score(ab::AnswerMetric::exact, " The red ball! ", two) == 1);
+    CHECK(ab::answer_score(ab::AnswerMetric::exact, "red balls", two) == 0);
+    CHECK(ab::answer_score(ab::AnswerMetric::f1, "the red car",
+                           std::vector<std::string>{"a red ball"}) == Approx(0.5));
+    CHECK(ab::answer_score(ab::AnswerMetric::f1, "", std::vector<std::string>{"a red ball"}) == 0);
+    CHECK(ab::answer_score(ab::AnswerMetric::f1, "x", {}) == 0);
 }

@@ -1,5 +1,5 @@
 // What a run writes beside its numbers: logs, bytes, warnings, second runs of the reference.
-#include "ab_lab.hpp"
+#include "lab.hpp"
 #include "support/error_text.hpp"
 
 #include <catch2/catch.hpp>
@@ -24,10 +24,10 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
         "budgets: [{tokens: 48}]\n"
         "tasks: [{kind: passkey, lengths: [160], depths: 1, items: 3}]\n"
         "output: {directory: out, eviction_logs: true}\n";
-    const auto run = [&](AbRunOptions options) {
-        const AbExperiment e = lab.resolve(text);
+    const auto run = [&](ab::RunOptions options) {
+        const ab::Experiment e = lab.resolve(text);
         options.host = lab.host;
-        AbRunner runner(e, options);
+        ab::Runner runner(e, options);
         runner.run();
     };
     // Documents are sequences of the log, one after the other.
@@ -38,13 +38,13 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
         return all.size();
     };
     {
-        const AbExperiment e = lab.resolve(text);
-        AbRunOptions options;
+        const ab::Experiment e = lab.resolve(text);
+        ab::RunOptions options;
         options.host = lab.host;
         options.cost_only = true;
-        CHECK(AbRunner(e, options).cost().prefill_tokens > 100);
+        CHECK(ab::Runner(e, options).cost().prefill_tokens > 100);
     }
-    AbRunOptions two;
+    ab::RunOptions two;
     two.items = 2;
     run(two);
     const std::string random = "evictions-random-tokens-48-1",
@@ -56,12 +56,12 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
     CHECK(sequences(random + "-part-2.jsonl") == 1);
     run({});
     CHECK_FALSE(fs::exists(lab.folder / ("out/" + random + "-part-3.jsonl")));
-    AbRunOptions again;
+    ab::RunOptions again;
     again.resume = false;
     run(again);
     CHECK(sequences(random + ".jsonl") == 3);
     CHECK_FALSE(fs::exists(lab.folder / ("out/" + random + "-part-2.jsonl")));
-    AbRunOptions shard;
+    ab::RunOptions shard;
     shard.shard = {2, 2};
     run(shard);
     CHECK(sequences(window + "-shard-2-of-2.jsonl") == 2);
@@ -83,13 +83,13 @@ TEST_CASE("bytes are those of the whole sequence: copies of quantized keys, a re
             "tasks: [{kind: continuation, text: " +
                 tiny + "/heldout.txt, prefix: 160, score: 10, documents: 1}]\n",
             "out");
-    std::map<std::string, AbItem> items;
-    std::map<std::string, AbTimeline> lines;
-    read_ab_records(lab.folder / "out/results.jsonl", [&](AbRecord &&record, uint64_t) {
-        if (const auto *item = std::get_if<AbItem>(&record);
+    std::map<std::string, ab::Item> items;
+    std::map<std::string, ab::Timeline> lines;
+    ab::read_records(lab.folder / "out/results.jsonl", [&](ab::Record &&record, uint64_t) {
+        if (const auto *item = std::get_if<ab::Item>(&record);
             item != nullptr && item->metric == "nll")
             items[item->arm] = *item;
-        if (const auto *line = std::get_if<AbTimeline>(&record)) lines[line->arm] = *line;
+        if (const auto *line = std::get_if<ab::Timeline>(&record)) lines[line->arm] = *line;
     });
     REQUIRE(items.size() == 6);
     for (const auto &[arm, line] : lines) {
@@ -104,7 +104,7 @@ TEST_CASE("bytes are those of the whole sequence: copies of quantized keys, a re
     for (const auto &point : lines["h2o"].points) most = std::max(most, point[1]);
     CHECK(items["h2o"].peak_kv_bytes > most);
     // All slots of a head of 64 hold q8_0 rows; that were turned, in f32 or their codes, too.
-    const AbItem &turned = items["turned"];
+    const ab::Item &turned = items["turned"];
     CHECK(turned.own_full_kv_bytes > 0);
     CHECK(turned.own_full_kv_bytes < turned.full_kv_bytes);
     CHECK(items["snapkv"].own_full_kv_bytes == 0);
@@ -132,7 +132,7 @@ TEST_CASE("a prompt that is too long is refused before the first item, with its 
     CHECK(contains(found, "lines.jsonl:2: "));
     CHECK(contains(found, "the full cache holds 512 (model.context)"));
     CHECK_FALSE(fs::exists(lab.folder / "out/results.jsonl"));
-    AbRunOptions first;
+    ab::RunOptions first;
     first.items = 1; // the long one is not asked for
     lab.run(file, "out", first);
 }
@@ -144,19 +144,19 @@ TEST_CASE("where the reference differs from itself, it is run again on all docum
     lab.run(text, "out");
     const auto again = [&] {
         size_t count = 0;
-        for (const AbItem &item : Lab::items(lab.folder / "out/results.jsonl"))
+        for (const ab::Item &item : Lab::items(lab.folder / "out/results.jsonl"))
             count += item.arm == "full#again" ? 1 : 0;
         return count;
     };
     CHECK(again() == 8);
     // As if the third document had come out otherwise.
-    const AbHeader header = read_ab_header(lab.folder / "out/results.jsonl");
-    std::string changed = ab_header_line(header) + "\n";
-    read_ab_records(lab.folder / "out/results.jsonl", [&](AbRecord &&record, uint64_t) {
-        auto *item = std::get_if<AbItem>(&record);
+    const ab::Header header = ab::read_header(lab.folder / "out/results.jsonl");
+    std::string changed = ab::header_line(header) + "\n";
+    ab::read_records(lab.folder / "out/results.jsonl", [&](ab::Record &&record, uint64_t) {
+        auto *item = std::get_if<ab::Item>(&record);
         if (item != nullptr && item->arm == "full#again" && item->item == "2")
             item->value = 1 - item->value;
-        changed += ab_record_line(record) + "\n";
+        changed += ab::record_line(record) + "\n";
     });
     lab.folder.write("out/results.jsonl", changed);
     lab.run(text, "out");

@@ -34,7 +34,7 @@ class Draws {
     double pareto(double shape) { return std::pow(uniform(), -1 / shape); }
 
   private:
-    AbRandom random_;
+    Xoshiro256 random_;
 };
 
 struct Family {

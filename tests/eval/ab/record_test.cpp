@@ -14,8 +14,8 @@ using test::contains;
 
 namespace {
 
-AbHeader header() {
-    AbHeader h;
+ab::Header header() {
+    ab::Header h;
     h.config_hash = "0123456789abcdef";
     h.version = "1.0";
     h.commit = "abc";
@@ -32,8 +32,8 @@ AbHeader header() {
     return h;
 }
 
-AbItem item(const std::string &name, double value) {
-    AbItem i;
+ab::Item item(const std::string &name, double value) {
+    ab::Item i;
     i.arm = "window";
     i.budget = "tokens:128";
     i.protocol = "question_blind";
@@ -57,10 +57,10 @@ AbItem item(const std::string &name, double value) {
     return i;
 }
 
-std::vector<AbRecord> read(const std::filesystem::path &file, AbReadResult *result = nullptr) {
-    std::vector<AbRecord> out;
-    const AbReadResult found =
-        read_ab_records(file, [&](AbRecord &&r, uint64_t) { out.push_back(std::move(r)); });
+std::vector<ab::Record> read(const std::filesystem::path &file, ab::ReadResult *result = nullptr) {
+    std::vector<ab::Record> out;
+    const ab::ReadResult found =
+        ab::read_records(file, [&](ab::Record &&r, uint64_t) { out.push_back(std::move(r)); });
     if (result != nullptr) *result = found;
     return out;
 }
@@ -78,64 +78,64 @@ TEST_CASE("records of an experiment are read as they were written") {
     const test::TempFolder folder;
     const auto file = folder / "results.jsonl";
     {
-        AbWriter writer(file, header(), AbWriter::Mode::create);
+        ab::Writer writer(file, header(), ab::Writer::Mode::create);
         writer.write(item("i1", 1));
-        AbKeepMap map;
-        static_cast<AbPlace &>(map) = item("", 0);
+        ab::KeepMap map;
+        static_cast<ab::Place &>(map) = item("", 0);
         map.item = "i1";
         map.layers = 2;
         map.kv_heads = 1;
         map.bins.assign(2 * 64, 0.5F);
         writer.write(map);
-        AbTimeline timeline;
-        static_cast<AbPlace &>(timeline) = item("", 0);
+        ab::Timeline timeline;
+        static_cast<ab::Place &>(timeline) = item("", 0);
         timeline.points = {{1, 10, 0}, {2, 5, 7}};
         writer.write(timeline);
-        AbCurve curve;
-        static_cast<AbPlace &>(curve) = item("", 0);
+        ab::Curve curve;
+        static_cast<ab::Place &>(curve) = item("", 0);
         curve.metric = "nll";
         curve.values = {1.5, 0.1 + 0.2};
         writer.write(curve);
-        writer.write(AbWarning{"window", "", "", "", "something"});
+        writer.write(ab::Warning{"window", "", "", "", "something"});
     }
-    AbReadResult result;
+    ab::ReadResult result;
     const auto records = read(file, &result);
     REQUIRE(records.size() == 5);
     CHECK(result.records == 5);
     CHECK(result.bytes == std::filesystem::file_size(file));
     CHECK_FALSE(result.dropped_tail);
-    CHECK(ab_header_line(result.header) == ab_header_line(header()));
-    CHECK(result.header.statistics.margins == AbMargins{{"hit", 0.02}});
+    CHECK(ab::header_line(result.header) == ab::header_line(header()));
+    CHECK(result.header.statistics.margins == ab::Margins{{"hit", 0.02}});
     CHECK(result.header.contrasts == header().contrasts);
     CHECK(result.header.shard == 2);
     CHECK(result.header.facts == header().facts);
-    const auto &i = std::get<AbItem>(records[0]);
-    CHECK(ab_record_line(i) == ab_record_line(item("i1", 1)));
+    const auto &i = std::get<ab::Item>(records[0]);
+    CHECK(ab::record_line(i) == ab::record_line(item("i1", 1)));
     CHECK(i.seed == 3);
     CHECK(i.depth == 0.25);
     CHECK(i.kept_slots == 127.5);
     CHECK(i.answer == "4711 <b>\n");
-    CHECK(std::get<AbKeepMap>(records[1]).bins[70] == 0.5F);
-    CHECK(std::get<AbTimeline>(records[2]).points[1] == std::array<uint64_t, 3>{2, 5, 7});
-    CHECK(std::get<AbCurve>(records[3]).values[1] == 0.1 + 0.2);
-    CHECK(std::get<AbWarning>(records[4]).text == "something");
+    CHECK(std::get<ab::KeepMap>(records[1]).bins[70] == 0.5F);
+    CHECK(std::get<ab::Timeline>(records[2]).points[1] == std::array<uint64_t, 3>{2, 5, 7});
+    CHECK(std::get<ab::Curve>(records[3]).values[1] == 0.1 + 0.2);
+    CHECK(std::get<ab::Warning>(records[4]).text == "something");
 }
 
 TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") {
     const test::TempFolder folder;
     const auto file = folder / "results.jsonl";
     {
-        AbWriter writer(file, header(), AbWriter::Mode::create);
+        ab::Writer writer(file, header(), ab::Writer::Mode::create);
         writer.write(item("i1", 1));
     }
     const std::string whole = record_text(file);
     std::ofstream(file, std::ios::app | std::ios::binary) << R"({"kind":"item","arm":"win)";
-    AbReadResult result;
+    ab::ReadResult result;
     CHECK(read(file, &result).size() == 1);
     CHECK(result.dropped_tail);
     CHECK(result.bytes == whole.size());
     {
-        AbWriter writer(file, header(), AbWriter::Mode::resume);
+        ab::Writer writer(file, header(), ab::Writer::Mode::resume);
         writer.write(item("i2", 0));
     }
     CHECK(record_text(file).substr(0, whole.size()) == whole);
@@ -143,12 +143,12 @@ TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") 
     CHECK_FALSE(result.dropped_tail);
 
     // How it is judged may change on the way; when it began does not.
-    AbHeader other = header();
+    ab::Header other = header();
     other.statistics.margins["hit"] = 0.5;
     other.date = "later";
     std::ofstream(file, std::ios::app | std::ios::binary) << "{half";
     {
-        AbWriter writer(file, other, AbWriter::Mode::resume);
+        ab::Writer writer(file, other, ab::Writer::Mode::resume);
         writer.write(item("i3", 0));
     }
     CHECK(read(file, &result).size() == 3);
@@ -157,36 +157,36 @@ TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") 
 
     // A run that was killed at its first line lost nothing.
     const auto early = folder.write("early.jsonl", R"({"keel_ab":1,"config)");
-    CHECK(contains(test::error_text([&] { read_ab_header(early); }), "half a line"));
-    { AbWriter writer(early, header(), AbWriter::Mode::resume); }
-    CHECK(read_ab_header(early).config_hash == header().config_hash);
-    { AbWriter writer(folder / "new.jsonl", header(), AbWriter::Mode::resume); }
+    CHECK(contains(test::error_text([&] { ab::read_header(early); }), "half a line"));
+    { ab::Writer writer(early, header(), ab::Writer::Mode::resume); }
+    CHECK(ab::read_header(early).config_hash == header().config_hash);
+    { ab::Writer writer(folder / "new.jsonl", header(), ab::Writer::Mode::resume); }
     CHECK(read(folder / "new.jsonl").empty());
 }
 
 TEST_CASE("results are not written over, nor behind those of another experiment") {
     const test::TempFolder folder;
     const auto file = folder / "results.jsonl";
-    { AbWriter writer(file, header(), AbWriter::Mode::create); }
-    CHECK(contains(test::error_text([&] { AbWriter(file, header(), AbWriter::Mode::create); }),
+    { ab::Writer writer(file, header(), ab::Writer::Mode::create); }
+    CHECK(contains(test::error_text([&] { ab::Writer(file, header(), ab::Writer::Mode::create); }),
                    "is there already"));
-    AbHeader other = header();
+    ab::Header other = header();
     other.config_hash = "f";
-    CHECK(contains(test::error_text([&] { AbWriter(file, other, AbWriter::Mode::resume); }),
+    CHECK(contains(test::error_text([&] { ab::Writer(file, other, ab::Writer::Mode::resume); }),
                    "config hash"));
     other = header();
     other.shard = 1;
-    CHECK(contains(test::error_text([&] { AbWriter(file, other, AbWriter::Mode::resume); }),
+    CHECK(contains(test::error_text([&] { ab::Writer(file, other, ab::Writer::Mode::resume); }),
                    "shard 2/3"));
 }
 
 TEST_CASE("what cannot be read back is not written") {
     const test::TempFolder folder;
-    AbWriter writer(folder / "results.jsonl", header(), AbWriter::Mode::create);
-    const auto refused = [&](const AbRecord &record, ErrorKind kind, const char *part) {
+    ab::Writer writer(folder / "results.jsonl", header(), ab::Writer::Mode::create);
+    const auto refused = [&](const ab::Record &record, ErrorKind kind, const char *part) {
         CHECK(contains(test::error_text([&] { writer.write(record); }, kind), part));
     };
-    AbItem i = item("i", std::numeric_limits<double>::quiet_NaN());
+    ab::Item i = item("i", std::numeric_limits<double>::quiet_NaN());
     refused(i, ErrorKind::runtime, "hit is nan");
     i.value = std::numeric_limits<double>::infinity();
     refused(i, ErrorKind::runtime, "hit is inf");
@@ -197,13 +197,13 @@ TEST_CASE("what cannot be read back is not written") {
     i = item("i", 1);
     i.depth = 1.5;
     refused(i, ErrorKind::runtime, "depth");
-    AbKeepMap map;
+    ab::KeepMap map;
     map.arm = map.task = "a";
     map.layers = map.kv_heads = 1;
     refused(map, ErrorKind::usage, "0 numbers");
     map.bins.assign(64, 2.0F);
     refused(map, ErrorKind::runtime, "share");
-    refused(AbWarning{}, ErrorKind::usage, "without a text");
+    refused(ab::Warning{}, ErrorKind::usage, "without a text");
     // Long answers and bytes that are no text are made to fit.
     i = item("i", 1);
     i.answer = std::string(5000, '\xff');
@@ -211,15 +211,15 @@ TEST_CASE("what cannot be read back is not written") {
     writer.write(i);
     const auto records = read(folder / "results.jsonl");
     REQUIRE(records.size() == 1);
-    CHECK(std::get<AbItem>(records[0]).expected.size() == ab_longest_text / 3);
+    CHECK(std::get<ab::Item>(records[0]).expected.size() == ab::longest_text / 3);
 }
 
 TEST_CASE("a broken line is told by file and line") {
     const test::TempFolder folder;
-    const std::string head = ab_header_line(header()) + "\n";
+    const std::string head = ab::header_line(header()) + "\n";
     const auto message = [&](const std::string &line) {
         const auto file =
-            folder.write("r.jsonl", head + ab_record_line(item("i", 1)) + "\n" + line + "\n");
+            folder.write("r.jsonl", head + ab::record_line(item("i", 1)) + "\n" + line + "\n");
         const std::string text = test::error_text([&] { read(file); });
         CHECK(contains(text, "r.jsonl:3:"));
         return text;
@@ -262,13 +262,13 @@ TEST_CASE("a broken line is told by file and line") {
                    "values"));
     CHECK(contains(message(std::string(100'000, '[')), "nested levels"));
     CHECK(contains(message(R"({"kind":")" + std::string(300, 'k') + "\"}"), "bytes, found 300"));
-    CHECK(contains(message(std::string(ab_longest_line + 1, ' ')), "a line of more than"));
+    CHECK(contains(message(std::string(ab::most_line_bytes + 1, ' ')), "a line of more than"));
 }
 
 TEST_CASE("a file that is no experiment's results says so") {
     const test::TempFolder folder;
     const auto message = [&](const std::string &content) {
-        return test::error_text([&] { read_ab_header(folder.write("r.jsonl", content)); });
+        return test::error_text([&] { ab::read_header(folder.write("r.jsonl", content)); });
     };
     CHECK(contains(message(""), "an empty file"));
     CHECK(contains(message("\n"), "not valid JSON"));
@@ -284,31 +284,31 @@ TEST_CASE("a file that is no experiment's results says so") {
     CHECK(contains(message("{\"keel_ab\":1,\"config_hash\":\"x\",\"shards\":2,\"shard\":3}\n"),
                    "shard"));
     CHECK(contains(message("{\"keel_ab\":1,\"config_hash\":\"x\",\"arms\":[[\"a\"]]}\n"), "arms"));
-    CHECK(contains(test::error_text([&] { read_ab_header(folder / "none.jsonl"); }),
+    CHECK(contains(test::error_text([&] { ab::read_header(folder / "none.jsonl"); }),
                    "found nothing"));
-    CHECK(contains(test::error_text([&] { read_ab_header(folder.path()); }), "not a file"));
+    CHECK(contains(test::error_text([&] { ab::read_header(folder.path()); }), "not a file"));
 }
 
 TEST_CASE("results from before each metric had its own margin keep the meaning of their protocol") {
     const test::TempFolder folder;
     const auto file = folder / "results.jsonl";
     const auto write = [&](const std::string &statistics) {
-        AbItem asked = item("i1", 1);
+        ab::Item asked = item("i1", 1);
         asked.protocol = "query_aware";
         std::ofstream(file) << R"({"keel_ab":1,"config_hash":"0123","statistics":)" << statistics
                             << "}\n"
-                            << ab_record_line(asked) << "\n";
+                            << ab::record_line(asked) << "\n";
     };
-    AbReadResult result;
+    ab::ReadResult result;
     write(R"({"primary":"passkey","margin":0.01})");
-    CHECK(std::get<AbItem>(read(file, &result)[0]).protocol == "whole_prompt");
+    CHECK(std::get<ab::Item>(read(file, &result)[0]).protocol == "whole_prompt");
     CHECK(result.header.old_margin == 0.01);
-    AbNames names;
-    const AbTable table = load_ab_table(file, names);
+    ab::Names names;
+    const ab::Table table = ab::load_table(file, names);
     REQUIRE(table.notes.size() == 1);
     CHECK(contains(table.notes[0], "'query_aware' is called 'whole_prompt' now"));
     write(R"({"primary":"passkey/hit","margins":{"hit":0.01}})");
-    CHECK(std::get<AbItem>(read(file, &result)[0]).protocol == "query_aware");
+    CHECK(std::get<ab::Item>(read(file, &result)[0]).protocol == "query_aware");
     CHECK_FALSE(result.header.old_margin);
     // A ratio has no logarithm from 100% on.
     write(R"({"margins":{"decode_tokens_per_second":1.5}})");

@@ -1,8 +1,8 @@
 #include "eval/bench/matrix/matrix.hpp"
 #include "eval/bench/matrix/page.hpp"
-#include "page_checks.hpp"
 #include "support/contains.hpp"
 #include "support/error_text.hpp"
+#include "support/page_checks.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>

@@ -1,10 +1,10 @@
-#include "ab_results.hpp"
 #include "eval/ab/records/merge.hpp"
 #include "eval/ab/report/report.hpp"
 #include "eval/ab/verdicts/compare.hpp"
-#include "page_checks.hpp"
+#include "results.hpp"
 #include "support/contains.hpp"
 #include "support/error_text.hpp"
+#include "support/page_checks.hpp"
 #include "support/temp_folder.hpp"
 
 #include <catch2/catch.hpp>
@@ -13,10 +13,10 @@
 #include <nlohmann/json.hpp>
 
 using namespace keel;
-using test::ab_header;
-using test::ab_item;
 using test::contains;
 using test::data_of;
+using test::made_header;
+using test::made_item;
 using test::write_ab;
 
 namespace {
@@ -26,15 +26,15 @@ std::string report_text(const std::filesystem::path &file) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-std::vector<AbRecord> small_experiment(double window_hits = 0.5) {
-    std::vector<AbRecord> records;
+std::vector<ab::Record> small_experiment(double window_hits = 0.5) {
+    std::vector<ab::Record> records;
     for (int i = 0; i < 40; ++i) {
         const std::string name = fmt::format("i{}", i);
-        AbItem item = ab_item("full", "full", name, 1);
+        ab::Item item = made_item("full", "full", name, 1);
         item.depth = (i % 4) / 3.0;
         item.length = 512 + i % 2;
         records.emplace_back(item);
-        item = ab_item("window", "tokens:128", name, i < 40 * window_hits ? 1 : 0);
+        item = made_item("window", "tokens:128", name, i < 40 * window_hits ? 1 : 0);
         item.depth = (i % 4) / 3.0;
         item.length = 512 + i % 2;
         records.emplace_back(item);
@@ -42,22 +42,22 @@ std::vector<AbRecord> small_experiment(double window_hits = 0.5) {
     return records;
 }
 
-void add_pictures(std::vector<AbRecord> &records) {
-    AbKeepMap map;
-    static_cast<AbPlace &>(map) = ab_item("window", "tokens:128", "i0", 0);
+void add_pictures(std::vector<ab::Record> &records) {
+    ab::KeepMap map;
+    static_cast<ab::Place &>(map) = made_item("window", "tokens:128", "i0", 0);
     map.layers = 2;
     map.kv_heads = 3;
     map.bins.assign(2 * 3 * 64, 0.25F);
     records.emplace_back(map);
     map.bins.assign(2 * 3 * 64, 0.75F);
     records.emplace_back(map);
-    AbTimeline line;
-    static_cast<AbPlace &>(line) = map;
+    ab::Timeline line;
+    static_cast<ab::Place &>(line) = map;
     for (uint64_t i = 0; i < 5000; ++i)
         line.points.push_back({i, 100 + i % 50, i % 50 == 0 ? 50U : 0U});
     records.emplace_back(line);
-    AbCurve curve;
-    static_cast<AbPlace &>(curve) = map;
+    ab::Curve curve;
+    static_cast<ab::Place &>(curve) = map;
     curve.metric = "nll";
     curve.values.assign(200, 1.5);
     records.emplace_back(curve);
@@ -69,10 +69,10 @@ void add_pictures(std::vector<AbRecord> &records) {
 
 TEST_CASE("an experiment's report is one page without any reference to another place") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records = small_experiment();
+    std::vector<ab::Record> records = small_experiment();
     add_pictures(records);
-    const auto dir = write_ab(folder / "out", ab_header(), records);
-    const std::string text = write_ab_report(dir);
+    const auto dir = write_ab(folder / "out", made_header(), records);
+    const std::string text = ab::write_report(dir);
     CHECK(contains(text, "worse"));
     CHECK(contains(text, (dir / "report.html").string()));
     const std::string html = report_text(dir / "report.html");
@@ -104,30 +104,30 @@ TEST_CASE("an experiment's report is one page without any reference to another p
     CHECK(summary.at("format") == "keel-ab-summary/1");
     CHECK(summary.at("contrasts")[0].at("verdict") == "worse");
     CHECK(summary.at("contrasts")[0].at("items") == 40);
-    CHECK(summary.at("header").at("config_hash") == ab_header().config_hash);
+    CHECK(summary.at("header").at("config_hash") == made_header().config_hash);
     // Written again, it is the same.
-    write_ab_report(dir);
+    ab::write_report(dir);
     CHECK(report_text(dir / "report.html") == html);
 }
 
 TEST_CASE("hostile names stay text in every output") {
     const test::TempFolder folder;
     const std::string evil = "</script><img src=x onerror=alert(1)>\"'&\x1b[2J";
-    AbHeader header = ab_header();
+    ab::Header header = made_header();
     header.title = evil;
     header.machine = evil;
     header.facts = {{evil, evil}};
     header.arms.push_back({evil, evil});
-    std::vector<AbRecord> records = small_experiment();
+    std::vector<ab::Record> records = small_experiment();
     for (int i = 0; i < 12; ++i) {
-        AbItem item = ab_item(evil, evil, fmt::format("i{}", i), 1);
+        ab::Item item = made_item(evil, evil, fmt::format("i{}", i), 1);
         item.protocol = evil;
         item.task = evil;
         records.emplace_back(item);
     }
-    records.emplace_back(AbWarning{evil, evil, evil, evil, evil});
+    records.emplace_back(ab::Warning{evil, evil, evil, evil, evil});
     const auto dir = write_ab(folder / "out", header, records);
-    const std::string text = write_ab_report(dir);
+    const std::string text = ab::write_report(dir);
     CHECK_FALSE(contains(text, "\x1b"));
     const std::string html = report_text(dir / "report.html");
     CHECK_FALSE(contains(html, "<img"));
@@ -138,32 +138,32 @@ TEST_CASE("hostile names stay text in every output") {
 
 TEST_CASE("a page that would be too large leaves pictures out and says so") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records = small_experiment();
+    std::vector<ab::Record> records = small_experiment();
     add_pictures(records);
-    const auto dir = write_ab(folder / "out", ab_header(), records);
-    AbNames names;
-    const AbTable table = load_ab_table(dir, names);
-    const AbSummary summary = summarize_ab(table, names);
-    const auto data = data_of(ab_report_html(table, summary, 1));
+    const auto dir = write_ab(folder / "out", made_header(), records);
+    ab::Names names;
+    const ab::Table table = ab::load_table(dir, names);
+    const ab::Summary summary = ab::summarize(table, names);
+    const auto data = data_of(ab::report_html(table, summary, 1));
     CHECK(data.at("maps").empty());
     CHECK(data.at("timelines").empty());
     CHECK(data.at("heat").empty());
     CHECK(contains(data.at("notes").dump(), "keep maps are left out"));
-    CHECK_FALSE(data_of(ab_report_html(table, summary)).at("maps").empty());
+    CHECK_FALSE(data_of(ab::report_html(table, summary)).at("maps").empty());
 }
 
 TEST_CASE("twenty arms at six budgets make a page below five megabytes") {
     const test::TempFolder folder;
-    AbHeader header = ab_header();
+    ab::Header header = made_header();
     header.statistics.resamples = 100;
     header.arms = {{"full", ""}};
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 20; ++i)
-        records.emplace_back(ab_item("full", "full", fmt::format("i{}", i), 1));
+        records.emplace_back(made_item("full", "full", fmt::format("i{}", i), 1));
     for (int arm = 0; arm < 20; ++arm)
         for (int budget = 0; budget < 6; ++budget) {
-            AbItem item =
-                ab_item(fmt::format("arm{}", arm), fmt::format("tokens:{}", 32 << budget), "", 0);
+            ab::Item item =
+                made_item(fmt::format("arm{}", arm), fmt::format("tokens:{}", 32 << budget), "", 0);
             for (int i = 0; i < 20; ++i) {
                 item.item = fmt::format("i{}", i);
                 item.value = (i * 7 + arm) % 20 < budget * 3 ? 1 : 0;
@@ -171,19 +171,19 @@ TEST_CASE("twenty arms at six budgets make a page below five megabytes") {
                 item.kv_bytes = static_cast<uint64_t>(1000) << budget;
                 records.emplace_back(item);
             }
-            AbKeepMap map;
-            static_cast<AbPlace &>(map) = item;
+            ab::KeepMap map;
+            static_cast<ab::Place &>(map) = item;
             map.layers = 32;
             map.kv_heads = 8;
             map.bins.assign(size_t{32} * 8 * 64, 0.5F);
             records.emplace_back(map);
-            AbTimeline line;
-            static_cast<AbPlace &>(line) = item;
+            ab::Timeline line;
+            static_cast<ab::Place &>(line) = item;
             for (uint64_t i = 0; i < 1000; ++i) line.points.push_back({i, i, 1});
             records.emplace_back(line);
         }
     const auto dir = write_ab(folder / "out", header, records);
-    const std::string text = write_ab_report(dir);
+    const std::string text = ab::write_report(dir);
     CHECK(std::filesystem::file_size(dir / "report.html") < 5'000'000);
     CHECK(std::count(text.begin(), text.end(), '\n') < 120);
     const auto data = data_of(report_text(dir / "report.html"));
@@ -193,30 +193,30 @@ TEST_CASE("twenty arms at six budgets make a page below five megabytes") {
 
 TEST_CASE("a folder without results, and results without items, are told") {
     const test::TempFolder folder;
-    CHECK(contains(test::error_text([&] { write_ab_report(folder.path()); }), "no results.jsonl"));
+    CHECK(contains(test::error_text([&] { ab::write_report(folder.path()); }), "no results.jsonl"));
     CHECK(
-        contains(test::error_text([&] { write_ab_report(folder / "nowhere"); }), "found nothing"));
-    const auto dir = write_ab(folder / "empty", ab_header(), {});
-    CHECK(contains(test::error_text([&] { write_ab_report(dir); }), "hold no item"));
+        contains(test::error_text([&] { ab::write_report(folder / "nowhere"); }), "found nothing"));
+    const auto dir = write_ab(folder / "empty", made_header(), {});
+    CHECK(contains(test::error_text([&] { ab::write_report(dir); }), "hold no item"));
 }
 
 TEST_CASE("shards are merged in their order: equal records once, missing shards named") {
     const test::TempFolder folder;
-    const auto shard = [&](uint32_t index, const std::vector<AbRecord> &records) {
-        AbHeader header = ab_header();
+    const auto shard = [&](uint32_t index, const std::vector<ab::Record> &records) {
+        ab::Header header = made_header();
         header.shard = index;
         header.shards = 3;
         header.machine = fmt::format("machine {}", index);
         return write_ab(folder / (fmt::format("s{}", index)), header, records);
     };
-    const AbRecord shared = ab_item("full", "full", "i0", 1);
-    const auto one = shard(1, {shared, ab_item("full", "full", "i1", 1)});
-    const auto two = shard(2, {shared, ab_item("full", "full", "i2", 0)});
-    const AbMergeResult part = merge_ab_shards({two, one / "results.jsonl"}, folder / "part");
+    const ab::Record shared = made_item("full", "full", "i0", 1);
+    const auto one = shard(1, {shared, made_item("full", "full", "i1", 1)});
+    const auto two = shard(2, {shared, made_item("full", "full", "i2", 0)});
+    const ab::MergeResult part = ab::merge_shards({two, one / "results.jsonl"}, folder / "part");
     CHECK(part.missing == std::vector<uint32_t>{3});
     CHECK(part.duplicates == 1);
-    AbNames names;
-    const AbTable table = load_ab_table(folder / "part", names);
+    ab::Names names;
+    const ab::Table table = ab::load_table(folder / "part", names);
     CHECK(table.header.shards == 1);
     CHECK(table.header.machine == "machine 1; machine 2");
     CHECK(contains(table.header.facts.back().second, "missing: 3"));
@@ -225,31 +225,31 @@ TEST_CASE("shards are merged in their order: equal records once, missing shards 
     REQUIRE(table.cells.size() == 1);
     CHECK(table.cells[0].points.size() == 3);
 
-    const auto three = shard(3, {ab_item("full", "full", "i3", 0)});
-    merge_ab_shards({three, two, one}, folder / "a");
-    merge_ab_shards({one, two, three}, folder / "b");
+    const auto three = shard(3, {made_item("full", "full", "i3", 0)});
+    ab::merge_shards({three, two, one}, folder / "a");
+    ab::merge_shards({one, two, three}, folder / "b");
     CHECK(report_text(folder / "a" / "results.jsonl") ==
           report_text(folder / "b" / "results.jsonl"));
-    CHECK(load_ab_table(folder / "a", names).warnings.empty());
+    CHECK(ab::load_table(folder / "a", names).warnings.empty());
 
     const auto refused = [&](const std::vector<std::filesystem::path> &shards,
                              const char *part_of_text) {
-        CHECK(contains(test::error_text([&] { merge_ab_shards(shards, folder / "c"); }),
+        CHECK(contains(test::error_text([&] { ab::merge_shards(shards, folder / "c"); }),
                        part_of_text));
         CHECK_FALSE(std::filesystem::exists(folder / "c" / "results.jsonl"));
         CHECK_FALSE(std::filesystem::exists(folder / "c" / "results.jsonl.part"));
     };
     refused({one, one}, "are both shard 1 of 3");
     CHECK(contains(test::error_text([&] {
-                       merge_ab_shards({one, two}, folder / "a");
+                       ab::merge_shards({one, two}, folder / "a");
                    }),
                    "is there already"));
-    AbHeader other = ab_header();
+    ab::Header other = made_header();
     other.shards = 3;
     other.shard = 3;
     other.config_hash = "other";
     refused({one, write_ab(folder / "x", other, {})}, "are not of one experiment");
-    other = ab_header();
+    other = made_header();
     other.shards = 4;
     other.shard = 3;
     refused({one, write_ab(folder / "y", other, {})}, "a shard of 3");
@@ -257,69 +257,72 @@ TEST_CASE("shards are merged in their order: equal records once, missing shards 
     other.items = 2;
     refused({one, write_ab(folder / "fewer", other, {})}, "with --items 2");
     other.items = 0;
-    refused({one, write_ab(folder / "z", other, {ab_item("full", "full", "i0", 0)})},
+    refused({one, write_ab(folder / "z", other, {made_item("full", "full", "i0", 0)})},
             "z/results.jsonl:2: another record");
-    CHECK(contains(test::error_text([&] { merge_ab_shards({}, folder / "c"); }, ErrorKind::usage),
+    CHECK(contains(test::error_text([&] { ab::merge_shards({}, folder / "c"); }, ErrorKind::usage),
                    "nothing to merge"));
     // Half a line at a shard's end.
     std::ofstream(three / "results.jsonl", std::ios::app) << "{\"kind\":";
-    merge_ab_shards({one, two, three}, folder / "d");
-    CHECK(contains(load_ab_table(folder / "d", names).warnings.at(0).text, "ends in half a line"));
+    ab::merge_shards({one, two, three}, folder / "d");
+    CHECK(contains(ab::load_table(folder / "d", names).warnings.at(0).text, "ends in half a line"));
 }
 
 TEST_CASE("two experiments: equal, worse, and too small to say") {
     const test::TempFolder folder;
-    const auto first = write_ab(folder / "first", ab_header(), small_experiment());
-    const auto same = write_ab(folder / "same", ab_header(), small_experiment());
-    const auto worse = write_ab(folder / "worse", ab_header(), small_experiment(0.2));
-    const auto near = write_ab(folder / "near", ab_header(), small_experiment(0.475));
-    AbCompareOptions options;
-    const AbComparison equal = compare_ab(first, same, options);
+    const auto first = write_ab(folder / "first", made_header(), small_experiment());
+    const auto same = write_ab(folder / "same", made_header(), small_experiment());
+    const auto worse = write_ab(folder / "worse", made_header(), small_experiment(0.2));
+    const auto near = write_ab(folder / "near", made_header(), small_experiment(0.475));
+    ab::CompareOptions options;
+    const ab::Comparison equal = ab::compare_results(first, same, options);
     CHECK(equal.passed());
     CHECK(equal.same_config);
     CHECK(equal.decided == 2);
-    CHECK(contains(ab_comparison_text(equal), "2 of 2 contrasts are equal in every item"));
+    CHECK(contains(ab::text_of_comparison(equal), "2 of 2 contrasts are equal in every item"));
     options.strict = true;
-    CHECK(compare_ab(first, same, options).passed());
+    CHECK(ab::compare_results(first, same, options).passed());
     options.strict = false;
 
-    const AbComparison lost = compare_ab(first, worse, options);
+    const ab::Comparison lost = ab::compare_results(first, worse, options);
     CHECK_FALSE(lost.passed());
     CHECK(lost.worse == 1);
-    CHECK(contains(ab_comparison_text(lost), "worse: of 2 contrasts that decide, 1 are worse"));
-    CHECK(contains(ab_comparison_text(lost), "2 contrasts decide: their intervals of 95% hold"));
-    CHECK(ab_comparison_json(lost).at("passed") == false);
-    CHECK(compare_ab(worse, first, options).passed());
+    CHECK(contains(ab::text_of_comparison(lost), "worse: of 2 contrasts that decide, 1 are worse"));
+    CHECK(
+        contains(ab::text_of_comparison(lost), "2 contrasts decide: their intervals of 95% hold"));
+    CHECK(ab::comparison_json(lost).at("passed") == false);
+    CHECK(ab::compare_results(worse, first, options).passed());
     options.margins["hit"] = 0.5;
-    CHECK(compare_ab(first, worse, options).passed());
+    CHECK(ab::compare_results(first, worse, options).passed());
     options.margins = {{"hits", 0.5}};
-    CHECK(contains(test::error_text([&] { compare_ab(first, worse, options); }),
+    CHECK(contains(test::error_text([&] { ab::compare_results(first, worse, options); }),
                    "--margin hits: there are no results of it"));
     options.margins.clear();
     options.arms = {"full"};
-    CHECK(compare_ab(first, worse, options).passed());
+    CHECK(ab::compare_results(first, worse, options).passed());
     options.arms = {"nobody"};
-    CHECK(contains(test::error_text([&] { compare_ab(first, worse, options); }), "--arm nobody"));
+    CHECK(contains(test::error_text([&] { ab::compare_results(first, worse, options); }),
+                   "--arm nobody"));
     options.arms = {"ful"};
-    CHECK(contains(test::error_text([&] { compare_ab(first, worse, options); }),
+    CHECK(contains(test::error_text([&] { ab::compare_results(first, worse, options); }),
                    "did you mean 'full'?"));
     options.arms.clear();
 
     // One item of forty lost: not shown to be worse, not shown to be as good.
-    const AbComparison unsure = compare_ab(first, near, options);
+    const ab::Comparison unsure = ab::compare_results(first, near, options);
     CHECK(unsure.passed());
     CHECK(unsure.unproven == 2); // the forty equal hits of the other arm prove no more
     options.strict = true;
-    CHECK_FALSE(compare_ab(first, near, options).passed());
+    CHECK_FALSE(ab::compare_results(first, near, options).passed());
     options.strict = false;
 
-    const auto other = write_ab(folder / "other", ab_header(), {ab_item("x", "full", "i", 1)});
-    CHECK(contains(test::error_text([&] { compare_ab(first, other, options); }),
+    const auto other = write_ab(folder / "other", made_header(), {made_item("x", "full", "i", 1)});
+    CHECK(contains(test::error_text([&] { ab::compare_results(first, other, options); }),
                    "nothing in common") == false);
-    CHECK(contains(test::error_text([&] { compare_ab(first, other, options); }), "in common"));
-    const auto half = write_ab(folder / "half", ab_header(), {small_experiment()[0]});
-    const AbComparison lacking = compare_ab(first, half, options);
+    CHECK(contains(test::error_text([&] { ab::compare_results(first, other, options); }),
+                   "in common"));
+    const auto half = write_ab(folder / "half", made_header(), {small_experiment()[0]});
+    const ab::Comparison lacking = ab::compare_results(first, half, options);
     CHECK(lacking.lost == 1);
-    CHECK(contains(ab_comparison_text(lacking),
+    CHECK(contains(ab::text_of_comparison(lacking),
                    "1 of the first experiment's cells are not in the second"));
 }

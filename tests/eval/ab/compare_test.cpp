@@ -1,9 +1,9 @@
 // Two results held against each other: what is missing, what a filter hides, items that are not the
 // same.
-#include "ab_results.hpp"
 #include "eval/ab/records/merge.hpp"
 #include "eval/ab/verdicts/compare.hpp"
 #include "eval/ab/verdicts/summary.hpp"
+#include "results.hpp"
 #include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
@@ -15,19 +15,19 @@
 #include <nlohmann/json.hpp>
 
 using namespace keel;
-using test::ab_header;
-using test::ab_item;
 using test::contains;
 using test::error_text;
+using test::made_header;
+using test::made_item;
 using test::write_ab;
 
 namespace {
 
 // Hits of an arm, all of them.
-std::vector<AbRecord> hits(int n, const std::function<void(AbItem &)> &change = {}) {
-    std::vector<AbRecord> records;
+std::vector<ab::Record> hits(int n, const std::function<void(ab::Item &)> &change = {}) {
+    std::vector<ab::Record> records;
     for (int i = 0; i < n; ++i) {
-        AbItem item = ab_item("full", "full", fmt::format("i{}", i), 1);
+        ab::Item item = made_item("full", "full", fmt::format("i{}", i), 1);
         item.document = fmt::format("d{}", i);
         item.expected = fmt::format("{}", 10'000 + i);
         item.depth = 0.5;
@@ -46,50 +46,50 @@ std::string compare_text(const std::filesystem::path &file) {
 
 TEST_CASE("a strict comparison fails where the second run lacks items") {
     const test::TempFolder folder;
-    const auto all = write_ab(folder / "all", ab_header(), hits(60)),
-               some = write_ab(folder / "some", ab_header(), hits(40));
-    AbCompareOptions options;
+    const auto all = write_ab(folder / "all", made_header(), hits(60)),
+               some = write_ab(folder / "some", made_header(), hits(40));
+    ab::CompareOptions options;
     options.margins["hit"] = 0.2;
-    CHECK(compare_ab(all, some, options).passed());
+    CHECK(ab::compare_results(all, some, options).passed());
     options.strict = true;
-    const AbComparison lacking = compare_ab(all, some, options);
+    const ab::Comparison lacking = ab::compare_results(all, some, options);
     CHECK(lacking.unproven == 0);
     CHECK(lacking.lost == 0);
     CHECK(lacking.lost_items == 20);
     CHECK_FALSE(lacking.passed());
-    CHECK(contains(ab_comparison_text(lacking),
+    CHECK(contains(ab::text_of_comparison(lacking),
                    "20 numbers of the first experiment's items are not in the second"));
-    CHECK(contains(ab_comparison_text(lacking), "and so does what is missing"));
-    CHECK(ab_comparison_json(lacking).at("lost_items") == 20);
+    CHECK(contains(ab::text_of_comparison(lacking), "and so does what is missing"));
+    CHECK(ab::comparison_json(lacking).at("lost_items") == 20);
     // More than there was is no loss.
-    const AbComparison more = compare_ab(some, all, options);
+    const ab::Comparison more = ab::compare_results(some, all, options);
     CHECK(more.lost_items == 0);
     CHECK(more.passed());
-    CHECK(contains(ab_comparison_text(more),
+    CHECK(contains(ab::text_of_comparison(more),
                    "20 numbers of items are in the second experiment alone"));
 }
 
 TEST_CASE("a filter does not make equal hits a proof") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double shift) {
-        std::vector<AbRecord> records = hits(20);
+        std::vector<ab::Record> records = hits(20);
         for (int i = 0; i < 20; ++i)
             records.emplace_back(
-                ab_item("full", "full", fmt::format("n{}", i), 3 + 0.1 * i + shift, "nll"));
-        return write_ab(folder / name, ab_header(), records);
+                made_item("full", "full", fmt::format("n{}", i), 3 + 0.1 * i + shift, "nll"));
+        return write_ab(folder / name, made_header(), records);
     };
     const auto first = results("first", 0), same = results("same", 0),
                other = results("other", 0.5);
-    AbCompareOptions strict;
+    ab::CompareOptions strict;
     strict.strict = true;
-    CHECK(compare_ab(first, same, strict).passed());
+    CHECK(ab::compare_results(first, same, strict).passed());
     for (const bool by_metric : {true, false}) {
-        AbCompareOptions filtered = strict;
+        ab::CompareOptions filtered = strict;
         (by_metric ? filtered.metrics : filtered.tasks) = {by_metric ? "hit" : "passkey"};
-        CHECK(compare_ab(first, same, filtered).passed());
-        const AbComparison c = compare_ab(first, other, filtered);
+        CHECK(ab::compare_results(first, same, filtered).passed());
+        const ab::Comparison c = ab::compare_results(first, other, filtered);
         REQUIRE(c.contrasts.size() == 1);
-        CHECK(c.contrasts[0].verdict == AbVerdict::equal);
+        CHECK(c.contrasts[0].verdict == ab::Verdict::equal);
         CHECK_FALSE(c.contrasts[0].is_equal_rerun);
         CHECK(c.unproven == 1);
         CHECK_FALSE(c.passed());
@@ -98,47 +98,49 @@ TEST_CASE("a filter does not make equal hits a proof") {
 
 TEST_CASE("items of one name that are not the same are refused") {
     const test::TempFolder folder;
-    const auto first = write_ab(folder / "first", ab_header(), hits(20));
-    const auto refusal = [&](const std::string &name, const std::function<void(AbItem &)> &change) {
-        const auto second = write_ab(folder / name, ab_header(), hits(20, change));
-        const std::string found = error_text([&] { compare_ab(first, second, {}); });
+    const auto first = write_ab(folder / "first", made_header(), hits(20));
+    const auto refusal = [&](const std::string &name,
+                             const std::function<void(ab::Item &)> &change) {
+        const auto second = write_ab(folder / name, made_header(), hits(20, change));
+        const std::string found = error_text([&] { ab::compare_results(first, second, {}); });
         CHECK(contains(found, "not the same items: task 'passkey', item i"));
         return found;
     };
-    CHECK(contains(refusal("length", [](AbItem &i) { i.length = 1000; }),
+    CHECK(contains(refusal("length", [](ab::Item &i) { i.length = 1000; }),
                    "its prompt has 512 tokens in the first, 1000 in the second"));
-    CHECK(contains(refusal("seed", [](AbItem &i) { i.expected = "99999"; }),
+    CHECK(contains(refusal("seed", [](ab::Item &i) { i.expected = "99999"; }),
                    "'99999' in the second"));
-    CHECK(contains(refusal("depth", [](AbItem &i) { i.depth = 0.25; }), "another depth"));
-    CHECK(contains(refusal("document", [](AbItem &i) { i.document += "x"; }), "another document"));
+    CHECK(contains(refusal("depth", [](ab::Item &i) { i.depth = 0.25; }), "another depth"));
+    CHECK(
+        contains(refusal("document", [](ab::Item &i) { i.document += "x"; }), "another document"));
     // Another model may write the same text in more tokens.
-    AbHeader model = ab_header();
+    ab::Header model = made_header();
     model.model = "other";
     const auto longer =
-        write_ab(folder / "model", model, hits(20, [](AbItem &i) { i.length = 540; }));
-    CHECK(contains(ab_comparison_text(compare_ab(first, longer, {})),
+        write_ab(folder / "model", model, hits(20, [](ab::Item &i) { i.length = 540; }));
+    CHECK(contains(ab::text_of_comparison(ab::compare_results(first, longer, {})),
                    "20 numbers are of prompts that have another length"));
 }
 
 TEST_CASE("the reference against itself is no planned contrast: an effect, no verdict") {
     const test::TempFolder folder;
     const auto summary = [&](const std::string &name, int others) {
-        std::vector<AbRecord> records = hits(12);
-        for (AbRecord &record : hits(12)) {
-            auto &item = std::get<AbItem>(record);
+        std::vector<ab::Record> records = hits(12);
+        for (ab::Record &record : hits(12)) {
+            auto &item = std::get<ab::Item>(record);
             item.arm = "full#again";
             item.value = others-- > 0 ? 0 : 1;
             records.push_back(item);
         }
-        AbNames names;
-        return summarize_ab(load_ab_table(write_ab(folder / name, ab_header(), records), names),
-                            names);
+        ab::Names names;
+        return ab::summarize(ab::load_table(write_ab(folder / name, made_header(), records), names),
+                             names);
     };
-    const AbSummary same = summary("same", 0), other = summary("other", 10);
+    const ab::Summary same = summary("same", 0), other = summary("other", 10);
     REQUIRE(same.noise.size() == 1);
-    CHECK(same.noise[0].verdict == AbVerdict::equal);
+    CHECK(same.noise[0].verdict == ab::Verdict::equal);
     REQUIRE(other.noise.size() == 1);
-    CHECK(other.noise[0].verdict == AbVerdict::exploratory);
+    CHECK(other.noise[0].verdict == ab::Verdict::exploratory);
     CHECK(other.noise[0].interval->high < 0);
     CHECK_FALSE(other.noise[0].p);
 }
@@ -147,36 +149,36 @@ TEST_CASE("merged results take the place of their own experiment's alone") {
     const test::TempFolder folder;
     std::vector<std::filesystem::path> shards;
     for (uint32_t i = 1; i <= 2; ++i) {
-        AbHeader header = ab_header();
+        ab::Header header = made_header();
         header.shard = i;
         header.shards = 2;
         shards.push_back(
             write_ab(folder / fmt::format("s{}", i), header, hits(4 + static_cast<int>(i))));
     }
-    AbHeader other = ab_header();
+    ab::Header other = made_header();
     other.config_hash = "another";
     const auto theirs = write_ab(folder / "theirs", other, hits(1)),
-               ours = write_ab(folder / "ours", ab_header(), {});
+               ours = write_ab(folder / "ours", made_header(), {});
     const std::string before = compare_text(theirs / "results.jsonl");
-    CHECK(contains(error_text([&] { merge_ab_shards(shards, theirs, true); }),
+    CHECK(contains(error_text([&] { ab::merge_shards(shards, theirs, true); }),
                    "another experiment's results"));
     CHECK(compare_text(theirs / "results.jsonl") == before);
-    CHECK(merge_ab_shards(shards, ours, true).records == 6);
-    CHECK(contains(error_text([&] { merge_ab_shards(shards, ours); }), "is there already"));
+    CHECK(ab::merge_shards(shards, ours, true).records == 6);
+    CHECK(contains(error_text([&] { ab::merge_shards(shards, ours); }), "is there already"));
     // Two builds of a plugin are named.
-    AbHeader second = ab_header();
+    ab::Header second = made_header();
     second.shard = second.shards = 2;
     second.config_hash = "other";
     second.libraries = {{"policy snapkv", "snapkv.so 2"}};
-    AbHeader first = second;
+    ab::Header first = second;
     first.shard = 1;
     first.config_hash = "one";
     first.libraries = {{"policy snapkv", "snapkv.so 1"}};
     const auto one = write_ab(folder / "one", first, {}),
                two = write_ab(folder / "two", second, {});
-    CHECK(read_ab_header(one / "results.jsonl").libraries == first.libraries);
+    CHECK(ab::read_header(one / "results.jsonl").libraries == first.libraries);
     CHECK(contains(error_text([&] {
-                       merge_ab_shards({one, two}, folder / "none");
+                       ab::merge_shards({one, two}, folder / "none");
                    }),
                    "policy snapkv (snapkv.so)"));
 }
@@ -184,16 +186,16 @@ TEST_CASE("merged results take the place of their own experiment's alone") {
 TEST_CASE("a loss is seen among hundreds of contrasts, whatever the resamples of the first run") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double loss) {
-        std::vector<AbRecord> records;
+        std::vector<ab::Record> records;
         for (int arm = 0; arm < 40; ++arm)
             for (int i = 0; i < 20; ++i)
-                records.emplace_back(ab_item(fmt::format("a{}", arm), "full", fmt::format("i{}", i),
-                                             3 + 0.1 * i + loss * (1 + 0.01 * ((i * 7 + arm) % 20)),
-                                             "nll"));
-        return write_ab(folder / name, ab_header(), records);
+                records.emplace_back(
+                    made_item(fmt::format("a{}", arm), "full", fmt::format("i{}", i),
+                              3 + 0.1 * i + loss * (1 + 0.01 * ((i * 7 + arm) % 20)), "nll"));
+        return write_ab(folder / name, made_header(), records);
     };
     const auto first = results("first", 0), second = results("second", 1);
-    const AbComparison c = compare_ab(first, second, {});
+    const ab::Comparison c = ab::compare_results(first, second, {});
     CHECK(c.decided == 40);
     CHECK(c.worse == 40);
     CHECK_FALSE(c.passed());
@@ -202,33 +204,34 @@ TEST_CASE("a loss is seen among hundreds of contrasts, whatever the resamples of
 TEST_CASE("contrasts without an interval do not pass in silence") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double loss) {
-        std::vector<AbRecord> records;
+        std::vector<ab::Record> records;
         for (int i = 0; i < 20; ++i)
             records.emplace_back(
-                ab_item("a", "full", fmt::format("i{}", i), i == 0 ? 3 + loss : 3, "nll"));
-        return write_ab(folder / name, ab_header(), records);
+                made_item("a", "full", fmt::format("i{}", i), i == 0 ? 3 + loss : 3, "nll"));
+        return write_ab(folder / name, made_header(), records);
     };
-    const AbComparison c = compare_ab(results("first", 0), results("second", 1), {});
+    const ab::Comparison c = ab::compare_results(results("first", 0), results("second", 1), {});
     CHECK(c.passed());
-    CHECK(contains(ab_comparison_text(c), "1 of the contrasts that decide have no interval"));
+    CHECK(contains(ab::text_of_comparison(c), "1 of the contrasts that decide have no interval"));
 }
 
 TEST_CASE("what the reference is by definition does not decide") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double shift) {
-        std::vector<AbRecord> records;
+        std::vector<ab::Record> records;
         for (int i = 0; i < 40; ++i) {
             const std::string item = fmt::format("i{}", i);
             records.emplace_back(
-                ab_item("full", "full", item, 3 + 0.1 * i + shift * (i % 5), "nll"));
-            records.emplace_back(ab_item("full", "full", item, 0, "kld"));
-            records.emplace_back(ab_item("full", "full", item, 1, "top1"));
+                made_item("full", "full", item, 3 + 0.1 * i + shift * (i % 5), "nll"));
+            records.emplace_back(made_item("full", "full", item, 0, "kld"));
+            records.emplace_back(made_item("full", "full", item, 1, "top1"));
         }
-        return write_ab(folder / name, ab_header(), records);
+        return write_ab(folder / name, made_header(), records);
     };
-    AbCompareOptions strict;
+    ab::CompareOptions strict;
     strict.strict = true;
-    const AbComparison c = compare_ab(results("first", 0), results("second", 1e-6), strict);
+    const ab::Comparison c =
+        ab::compare_results(results("first", 0), results("second", 1e-6), strict);
     CHECK(c.contrasts.size() == 3);
     CHECK(c.decided == 1);
     CHECK(c.unproven == 0);

@@ -61,10 +61,10 @@ TEST_CASE("distributions are those of scipy") {
 }
 
 TEST_CASE("random numbers of experiments are xoshiro256**, whatever the platform") {
-    AbRandom random(golden()["random"]["seed"]);
+    Xoshiro256 random(golden()["random"]["seed"]);
     for (const auto &word : golden()["random"]["words"])
         CHECK(std::to_string(random.next()) == word.get<std::string>());
-    AbRandom small(1);
+    Xoshiro256 small(1);
     for (int i = 0; i < 1000; ++i) CHECK(small.below(3) < 3);
 }
 

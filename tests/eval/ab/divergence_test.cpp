@@ -1,6 +1,6 @@
 // Divergences: sizes against the reference, ratios between arms, the documents that they need.
-#include "ab_results.hpp"
 #include "eval/ab/verdicts/summary.hpp"
+#include "results.hpp"
 #include "support/contains.hpp"
 #include "support/temp_folder.hpp"
 
@@ -10,36 +10,36 @@
 #include <nlohmann/json.hpp>
 
 using namespace keel;
-using test::ab_header;
-using test::ab_item;
-using test::ab_pairs;
 using test::contains;
 using test::find_contrast;
 using test::load_ab;
+using test::made_header;
+using test::made_item;
+using test::made_pairs;
 using test::warned;
 
 TEST_CASE("divergence from the reference is a size with an interval, never a test") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 126; ++i) {
         const std::string name = fmt::format("i{}", i);
-        records.emplace_back(ab_item("full", "full", name, 3, "nll"));
-        records.emplace_back(ab_item("window", "tokens:128", name, 3.1 + 0.01 * (i % 7), "nll"));
+        records.emplace_back(made_item("full", "full", name, 3, "nll"));
+        records.emplace_back(made_item("window", "tokens:128", name, 3.1 + 0.01 * (i % 7), "nll"));
         const double kld = 0.1 * std::exp(0.1 * (i % 21 - 10));
-        records.emplace_back(ab_item("window", "tokens:128", name, kld, "kld"));
-        records.emplace_back(ab_item("snapkv", "tokens:128", name, 0.5 * kld, "kld"));
-        records.emplace_back(ab_item("window", "tokens:128", name, 0.9, "top1"));
-        records.emplace_back(ab_item("q4cache", "full", name, i == 0 ? 0 : kld, "kld"));
-        records.emplace_back(ab_item("window", "tokens:128", name, 0.5, "f1"));
+        records.emplace_back(made_item("window", "tokens:128", name, kld, "kld"));
+        records.emplace_back(made_item("snapkv", "tokens:128", name, 0.5 * kld, "kld"));
+        records.emplace_back(made_item("window", "tokens:128", name, 0.9, "top1"));
+        records.emplace_back(made_item("q4cache", "full", name, i == 0 ? 0 : kld, "kld"));
+        records.emplace_back(made_item("window", "tokens:128", name, 0.5, "f1"));
     }
-    AbHeader header = ab_header();
+    ab::Header header = made_header();
     header.statistics.primary = "continuation/kld";
     const auto loaded = load_ab(folder, header, records);
     const auto &contrasts = loaded->summary.contrasts;
-    const AbContrast *c = find_contrast(contrasts, "window", "full", "kld");
+    const ab::Contrast *c = find_contrast(contrasts, "window", "full", "kld");
     REQUIRE(c != nullptr);
     CHECK(c->implied);
-    CHECK(c->verdict == AbVerdict::size);
+    CHECK(c->verdict == ab::Verdict::size);
     CHECK_FALSE(c->planned);
     CHECK_FALSE(c->p);
     CHECK_FALSE(c->beyond_margin);
@@ -49,13 +49,13 @@ TEST_CASE("divergence from the reference is a size with an interval, never a tes
     CHECK(c->interval->high < 0.13);
     CHECK(contains(verdict_line(*c), "; a size, the geometric mean over documents"));
     // A document without any divergence has no logarithm.
-    const AbContrast *zero = find_contrast(contrasts, "q4cache", "full", "kld");
+    const ab::Contrast *zero = find_contrast(contrasts, "q4cache", "full", "kld");
     REQUIRE(zero != nullptr);
-    CHECK(zero->verdict == AbVerdict::size);
+    CHECK(zero->verdict == ab::Verdict::size);
     CHECK_FALSE(zero->geometric);
-    const AbContrast *top1 = find_contrast(contrasts, "window", "full", "top1");
+    const ab::Contrast *top1 = find_contrast(contrasts, "window", "full", "top1");
     REQUIRE(top1 != nullptr);
-    CHECK(top1->verdict == AbVerdict::size);
+    CHECK(top1->verdict == ab::Verdict::size);
     CHECK(top1->effect == Approx(-0.1));
     CHECK(find_contrast(contrasts, "window", "full", "f1") == nullptr);
     const auto noted = [&](const std::string &part) {
@@ -66,7 +66,7 @@ TEST_CASE("divergence from the reference is a size with an interval, never a tes
     CHECK(noted("no results for continuation f1"));
     CHECK(noted("continuation/kld against the reference is a size, not a test"));
     // A primary that is a whole task has tests of nll beside these sizes.
-    AbHeader whole = header;
+    ab::Header whole = header;
     whole.statistics.primary = "continuation";
     const auto of_task = load_ab(folder, whole, records);
     for (const std::string &note : of_task->summary.notes)
@@ -74,115 +74,115 @@ TEST_CASE("divergence from the reference is a size with an interval, never a tes
     // Two arms are compared by the ratio of their geometric means.
     header.contrasts = {{"snapkv", "window", ""}};
     const auto pairs = load_ab(folder, header, records);
-    const AbContrast *pair = find_contrast(pairs->summary.contrasts, "snapkv", "window", "kld");
+    const ab::Contrast *pair = find_contrast(pairs->summary.contrasts, "snapkv", "window", "kld");
     REQUIRE(pair != nullptr);
     CHECK(pair->planned);
     CHECK(pair->ratio);
     CHECK(pair->effect == Approx(-0.5));
-    CHECK(pair->verdict == AbVerdict::better);
-    CHECK(ab_contrasts_json({*pair})[0].at("effect_is") == "ratio");
+    CHECK(pair->verdict == ab::Verdict::better);
+    CHECK(ab::json_of_contrasts({*pair})[0].at("effect_is") == "ratio");
 }
 
 TEST_CASE("nll asks for 100 documents, warns of fewer, and says nothing of fewer than 20") {
     const test::TempFolder folder;
     const auto with = [&](int documents) {
-        std::vector<AbRecord> records;
+        std::vector<ab::Record> records;
         for (int i = 0; i < documents; ++i) {
             const std::string name = fmt::format("i{}", i);
-            records.emplace_back(ab_item("full", "full", name, 3, "nll"));
+            records.emplace_back(made_item("full", "full", name, 3, "nll"));
             records.emplace_back(
-                ab_item("window", "tokens:128", name, 3.1 + 0.01 * (i % 7), "nll"));
+                made_item("window", "tokens:128", name, 3.1 + 0.01 * (i % 7), "nll"));
         }
-        return load_ab(folder, ab_header(), records);
+        return load_ab(folder, made_header(), records);
     };
     const auto few = with(19);
-    const AbContrast *c = find_contrast(few->summary.contrasts, "window", "full", "nll");
-    CHECK(c->verdict == AbVerdict::too_few);
+    const ab::Contrast *c = find_contrast(few->summary.contrasts, "window", "full", "nll");
+    CHECK(c->verdict == ab::Verdict::too_few);
     CHECK_FALSE(c->interval);
     CHECK_FALSE(few->summary.cells[0].interval);
     CHECK(warned(few->summary, "only 19 independent documents: too few for an interval or a "
                                "verdict on nll; 100 are asked for"));
     const auto some = with(20);
     CHECK(find_contrast(some->summary.contrasts, "window", "full", "nll")->verdict ==
-          AbVerdict::worse);
+          ab::Verdict::worse);
     CHECK(some->summary.cells[0].interval);
     CHECK(warned(some->summary, "20 documents: intervals of nll hold if its numbers are not very "
                                 "skewed; 100 are asked for"));
     const auto many = with(100);
     CHECK_FALSE(warned(many->summary, "are asked for"));
     // Too few resamples for so small a level.
-    AbStatistics s;
+    ab::Statistics s;
     s.resamples = 100;
-    AbContrast one = test::ab_contrast("nll");
+    ab::Contrast one = test::made_contrast("nll");
     std::vector<double> a, b;
     for (int i = 0; i < 100; ++i) {
         b.push_back(3);
         a.push_back(3.1 + 0.01 * (i % 7));
     }
-    measure_contrast(one, ab_pairs(a, b), s);
-    std::vector<AbContrast> crowd(20, one);
+    measure_contrast(one, made_pairs(a, b), s);
+    std::vector<ab::Contrast> crowd(20, one);
     settle_verdicts(crowd, s);
     CHECK_FALSE(crowd[0].interval);
-    CHECK(crowd[0].verdict == AbVerdict::not_distinguishable);
+    CHECK(crowd[0].verdict == ab::Verdict::not_distinguishable);
     CHECK_FALSE(crowd[0].detectable);
 }
 
 TEST_CASE("too few resamples for a confidence leave no interval instead of an endless one") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 40; ++i) {
         const std::string name = fmt::format("i{}", i);
-        records.emplace_back(ab_item("full", "full", name, 3 + 0.1 * i, "nll"));
-        records.emplace_back(ab_item("window", "tokens:128", name, 0.1 + 0.01 * i, "kld"));
+        records.emplace_back(made_item("full", "full", name, 3 + 0.1 * i, "nll"));
+        records.emplace_back(made_item("window", "tokens:128", name, 0.1 + 0.01 * i, "kld"));
     }
-    AbHeader header = ab_header();
+    ab::Header header = made_header();
     header.statistics.confidence = 0.9999;
     const auto loaded = load_ab(folder, header, records);
-    const AbContrast *size = find_contrast(loaded->summary.contrasts, "window", "full", "kld");
+    const ab::Contrast *size = find_contrast(loaded->summary.contrasts, "window", "full", "kld");
     REQUIRE(size != nullptr);
     CHECK(size->is_size);
     CHECK_FALSE(size->interval);
-    for (const AbCellSummary &cell : loaded->summary.cells) CHECK_FALSE(cell.interval);
+    for (const ab::CellSummary &cell : loaded->summary.cells) CHECK_FALSE(cell.interval);
 }
 
 TEST_CASE("where only a few documents differ, the missing interval is explained") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 40; ++i) {
         const std::string name = fmt::format("i{}", i);
-        records.emplace_back(ab_item("full", "full", name, 3, "nll"));
-        records.emplace_back(ab_item("window", "tokens:128", name, i == 0 ? 4 : 3, "nll"));
+        records.emplace_back(made_item("full", "full", name, 3, "nll"));
+        records.emplace_back(made_item("window", "tokens:128", name, i == 0 ? 4 : 3, "nll"));
     }
-    AbHeader header = ab_header();
+    ab::Header header = made_header();
     header.statistics.primary = "continuation/nll";
     const auto loaded = load_ab(folder, header, records);
-    const AbContrast *c = find_contrast(loaded->summary.contrasts, "window", "full", "nll");
+    const ab::Contrast *c = find_contrast(loaded->summary.contrasts, "window", "full", "nll");
     REQUIRE(c != nullptr);
     CHECK_FALSE(c->interval);
-    CHECK(c->verdict == AbVerdict::not_distinguishable);
+    CHECK(c->verdict == ab::Verdict::not_distinguishable);
     CHECK(warned(loaded->summary, "differs from that of full in so few of 40 documents"));
     CHECK_FALSE(warned(loaded->summary, "resamples"));
 }
 
 TEST_CASE("the noise of kld is a difference, and counts against a ratio in its unit") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 40; ++i) {
         const std::string name = fmt::format("i{}", i);
-        records.emplace_back(ab_item("full", "full", name, 0, "kld"));
-        records.emplace_back(ab_item("full#again", "full", name, 0.01, "kld"));
+        records.emplace_back(made_item("full", "full", name, 0, "kld"));
+        records.emplace_back(made_item("full#again", "full", name, 0.01, "kld"));
         const double kld = 0.02 + 0.0001 * (i % 7);
-        records.emplace_back(ab_item("window", "tokens:128", name, kld, "kld"));
+        records.emplace_back(made_item("window", "tokens:128", name, kld, "kld"));
         records.emplace_back(
-            ab_item("snapkv", "tokens:128", name, 1.3 * kld + 0.0001 * (i % 3), "kld"));
+            made_item("snapkv", "tokens:128", name, 1.3 * kld + 0.0001 * (i % 3), "kld"));
     }
-    AbHeader header = ab_header();
+    ab::Header header = made_header();
     header.statistics.primary = "continuation/kld";
     header.contrasts = {{"snapkv", "window", ""}};
     const auto loaded = load_ab(folder, header, records);
-    const AbContrast *c = find_contrast(loaded->summary.contrasts, "snapkv", "window", "kld");
+    const ab::Contrast *c = find_contrast(loaded->summary.contrasts, "snapkv", "window", "kld");
     REQUIRE(c != nullptr);
     CHECK(c->ratio);
     CHECK(c->noise == Approx(0.01 / c->mean_b)); // about 50%, not 1%
-    CHECK(c->verdict == AbVerdict::not_distinguishable);
+    CHECK(c->verdict == ab::Verdict::not_distinguishable);
 }

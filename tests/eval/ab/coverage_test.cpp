@@ -1,12 +1,12 @@
 // How often 95% intervals hold, by simulation. The table of all methods, which mean_of_documents()
-// is chosen by: ab_simulation_tests "[table]".
-#include "ab_results.hpp"
+// is chosen by: ab::simulation_tests "[table]".
 #include "eval/ab/verdicts/cells.hpp"
 #include "eval/stats/bootstrap_t.hpp"
 #include "eval/stats/cluster_bootstrap.hpp"
 #include "eval/stats/mean_inference.hpp"
 #include "eval/stats/paired_rates.hpp"
 #include "eval/stats/trimmed_mean.hpp"
+#include "results.hpp"
 #include "simulation.hpp"
 
 #include <catch2/catch.hpp>
@@ -186,8 +186,8 @@ TEST_CASE("speeds with disturbed rounds, and rates of one arm: intervals hold") 
                 constexpr int repeats = 4000;
                 int held = 0;
                 for (int i = 0; i < repeats; ++i) {
-                    AbCell cell;
-                    cell.kind = ab_metric("hit");
+                    ab::Cell cell;
+                    cell.kind = ab::metric_named("hit");
                     for (uint32_t k = 0; k < n; ++k) {
                         const bool shared = draws.uniform() < rate;
                         for (uint32_t q = 0; q < items; ++q) {
@@ -196,7 +196,7 @@ TEST_CASE("speeds with disturbed rounds, and rates of one arm: intervals hold") 
                             cell.points.push_back({items * k + q, k, is_hit ? 1.0 : 0.0, 0, -1, 1});
                         }
                     }
-                    const auto found = summarize_ab_cell(cell, {}).interval;
+                    const auto found = ab::summarize_cell(cell, {}).interval;
                     held += found->low <= rate && rate <= found->high ? 1 : 0;
                 }
                 const double share = 100.0 * held / repeats;

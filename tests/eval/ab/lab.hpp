@@ -31,30 +31,31 @@ struct Lab {
                          "policy: {plugin: none, protect: {prefix: 4}, trigger: {" + trigger +
                          "}}\n");
     }
-    AbExperiment resolve(const std::string &text) const {
-        AbResolveOptions options;
+    ab::Experiment resolve(const std::string &text) const {
+        ab::ResolveOptions options;
         options.circumstances = "test";
         options.host = host;
-        return resolve_ab(load_ab_config(folder.write("ab.yaml", "base: base.yaml\n" + text)),
-                          options);
+        return ab::resolve_experiment(
+            ab::load_config(folder.write("ab.yaml", "base: base.yaml\n" + text)), options);
     }
     // Runs it into a folder; what was written, less what may differ between runs: times.
     std::multiset<std::string> run(const std::string &text, const std::string &output,
-                                   AbRunOptions options = {}) const {
-        const AbExperiment e = resolve(text + "output: " + output + "\n");
+                                   ab::RunOptions options = {}) const {
+        const ab::Experiment e = resolve(text + "output: " + output + "\n");
         options.host = host;
-        AbRunner runner(e, options);
+        ab::Runner runner(e, options);
         runner.run();
         return records(runner.results());
     }
     static std::multiset<std::string> records(const fs::path &file) {
         std::multiset<std::string> lines;
-        read_ab_records(file, [&](AbRecord &&record, uint64_t) {
-            if (auto *item = std::get_if<AbItem>(&record)) {
+        ab::read_records(file, [&](ab::Record &&record, uint64_t) {
+            if (auto *item = std::get_if<ab::Item>(&record)) {
                 CHECK((item->eviction_us > 0) == (item->evictions > 0));
                 item->eviction_us = 0;
             }
-            if (!std::holds_alternative<AbTimeline>(record)) lines.insert(ab_record_line(record));
+            if (!std::holds_alternative<ab::Timeline>(record))
+                lines.insert(ab::record_line(record));
         });
         return lines;
     }
@@ -69,10 +70,10 @@ struct Lab {
         }
         return lines;
     }
-    static std::vector<AbItem> items(const fs::path &file) {
-        std::vector<AbItem> all;
-        read_ab_records(file, [&](AbRecord &&record, uint64_t) {
-            if (const auto *item = std::get_if<AbItem>(&record)) all.push_back(*item);
+    static std::vector<ab::Item> items(const fs::path &file) {
+        std::vector<ab::Item> all;
+        ab::read_records(file, [&](ab::Record &&record, uint64_t) {
+            if (const auto *item = std::get_if<ab::Item>(&record)) all.push_back(*item);
         });
         return all;
     }

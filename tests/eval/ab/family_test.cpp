@@ -1,7 +1,7 @@
 // Families of planned contrasts: what is in them, and that their verdicts agree with the intervals.
-#include "ab_results.hpp"
 #include "eval/ab/verdicts/summary.hpp"
 #include "eval/stats/random.hpp"
+#include "results.hpp"
 #include "support/contains.hpp"
 #include "support/temp_folder.hpp"
 
@@ -10,61 +10,61 @@
 #include <nlohmann/json.hpp>
 
 using namespace keel;
-using test::ab_header;
-using test::ab_item;
 using test::contains;
 using test::find_contrast;
 using test::load_ab;
+using test::made_header;
+using test::made_item;
 
 TEST_CASE("what was not planned costs the planned contrasts nothing") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 40; ++i) {
         const std::string name = fmt::format("i{}", i);
-        records.emplace_back(ab_item("full", "full", name, 1));
-        records.emplace_back(ab_item("window", "tokens:128", name, i < 8 ? 0 : 1));
-        records.emplace_back(ab_item("window", "tokens:128", name, i < 8 ? 0 : 1, "nll"));
+        records.emplace_back(made_item("full", "full", name, 1));
+        records.emplace_back(made_item("window", "tokens:128", name, i < 8 ? 0 : 1));
+        records.emplace_back(made_item("window", "tokens:128", name, i < 8 ? 0 : 1, "nll"));
         for (int budget = 64; budget < 64 * 20; budget += 64)
             records.emplace_back(
-                ab_item("snapkv", fmt::format("tokens:{}", budget), name, i < 3 ? 0 : 1));
+                made_item("snapkv", fmt::format("tokens:{}", budget), name, i < 3 ? 0 : 1));
     }
-    AbHeader header = ab_header();
+    ab::Header header = made_header();
     header.statistics.primary = "passkey/hit";
     // Twenty planned contrasts: the interval and the verdict say less.
     const auto crowded = load_ab(folder, header, records);
-    const AbContrast &one = *find_contrast(crowded->summary.contrasts, "window", "full", "hit");
+    const ab::Contrast &one = *find_contrast(crowded->summary.contrasts, "window", "full", "hit");
     CHECK(one.family_size == 20);
-    CHECK(one.verdict == AbVerdict::not_distinguishable);
+    CHECK(one.verdict == ab::Verdict::not_distinguishable);
     CHECK(one.interval->high >= 0);
     // A sweep draws a curve: it is exploratory.
     header.sweeps = {"snapkv"};
     const auto apart = load_ab(folder, header, records);
-    const AbContrast &c = *find_contrast(apart->summary.contrasts, "window", "full", "hit");
-    CHECK(c.verdict == AbVerdict::worse);
+    const ab::Contrast &c = *find_contrast(apart->summary.contrasts, "window", "full", "hit");
+    CHECK(c.verdict == ab::Verdict::worse);
     CHECK(c.family_size == 1);
-    const AbContrast &swept = *find_contrast(apart->summary.contrasts, "snapkv", "full", "hit");
-    CHECK(swept.verdict == AbVerdict::exploratory);
+    const ab::Contrast &swept = *find_contrast(apart->summary.contrasts, "snapkv", "full", "hit");
+    CHECK(swept.verdict == ab::Verdict::exploratory);
     CHECK_FALSE(swept.p);
     CHECK(swept.interval == swept.interval_alone);
-    const std::string text = ab_summary_text(apart->summary);
+    const std::string text = ab::summary_text(apart->summary);
     CHECK(contains(text, "Planned contrasts: 1."));
     CHECK(contains(text, "Exploratory: against the reference"));
-    const auto json = ab_contrasts_json(apart->summary.contrasts);
+    const auto json = ab::json_of_contrasts(apart->summary.contrasts);
     for (const auto &row : json) {
         CHECK(row.at("p_adjusted").is_null() == !row.at("planned").get<bool>());
         CHECK(row.at("interval_is") ==
               (row.at("planned").get<bool>() ? "simultaneous" : "of this contrast by itself"));
     }
     // So are other arms: their number changes nothing.
-    std::vector<AbRecord> more = records;
+    std::vector<ab::Record> more = records;
     for (int arm = 0; arm < 30; ++arm)
         for (int i = 0; i < 40; ++i)
             more.emplace_back(
-                ab_item(fmt::format("more{}", arm), "tokens:128", fmt::format("i{}", i), i % 2));
+                made_item(fmt::format("more{}", arm), "tokens:128", fmt::format("i{}", i), i % 2));
     header.contrasts = {{"window", "full", ""}};
     const auto planned = load_ab(folder, header, more);
-    const AbContrast &same = *find_contrast(planned->summary.contrasts, "window", "full", "hit");
-    CHECK(same.verdict == AbVerdict::worse);
+    const ab::Contrast &same = *find_contrast(planned->summary.contrasts, "window", "full", "hit");
+    CHECK(same.verdict == ab::Verdict::worse);
     CHECK(same.interval == c.interval);
     CHECK(same.p_adjusted == c.p_adjusted);
     // A sweep that the plan names is planned.
@@ -76,12 +76,12 @@ TEST_CASE("what was not planned costs the planned contrasts nothing") {
 
 TEST_CASE("at equal bytes contrasts are exploratory, and know the noise floor") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes,
                          double value, const std::string &metric) {
         for (int i = 0; i < 20; ++i) {
-            AbItem item =
-                ab_item(arm, budget, fmt::format("i{}", i), value + 0.001 * (i % 3), metric);
+            ab::Item item =
+                made_item(arm, budget, fmt::format("i{}", i), value + 0.001 * (i % 3), metric);
             item.kv_bytes = bytes;
             records.emplace_back(item);
         }
@@ -93,13 +93,13 @@ TEST_CASE("at equal bytes contrasts are exploratory, and know the noise floor") 
         add("window", "tokens:256", 4000, 0.5, metric);
         add("q4cache", "full", 3000, 0.7, metric);
     }
-    AbHeader header = ab_header();
+    ab::Header header = made_header();
     header.statistics.primary = "passkey/hit";
     const auto loaded = load_ab(folder, header, records);
     for (const char *metric : {"hit", "nll"}) {
-        const AbContrast &c =
+        const ab::Contrast &c =
             *find_contrast(loaded->summary.equal_bytes, "q4cache", "window", metric);
-        CHECK(c.verdict == AbVerdict::exploratory);
+        CHECK(c.verdict == ab::Verdict::exploratory);
         CHECK(c.interval->low > 0.1);
         CHECK_FALSE(c.p);
         CHECK(c.noise == Approx(0.3));
@@ -107,18 +107,18 @@ TEST_CASE("at equal bytes contrasts are exploratory, and know the noise floor") 
 }
 
 TEST_CASE("a verdict never contradicts the interval beside it, whatever the data") {
-    AbRandom random(20261125);
+    Xoshiro256 random(20261125);
     const auto chance = [&] { return random.below(1'000'000) / 1e6; };
     uint64_t seen[3] = {0, 0, 0}, open = 0, within = 0, non_inferior = 0, neither = 0;
     for (int round = 0; round < 400; ++round) {
-        AbStatistics s;
+        ab::Statistics s;
         s.confidence = round % 2 == 0 ? 0.95 : 0.8;
         s.margins = {{"hit", 0.3},
                      {"f1", 0.3},
                      {"nll", 0.1},
                      {"ppl", 0.05},
                      {"decode_tokens_per_second", 0.05}};
-        std::vector<AbContrast> all;
+        std::vector<ab::Contrast> all;
         const size_t members = 1 + random.below(6);
         for (size_t k = 0; k < members; ++k) {
             const char *metrics[] = {"hit", "nll", "f1", "ppl", "decode_tokens_per_second"};
@@ -133,13 +133,13 @@ TEST_CASE("a verdict never contradicts the interval beside it, whatever the data
                 b.push_back(u < loss + gain && u > loss ? base - step : base);
                 a.push_back(u < loss ? base - step : base + (base == 1 ? 0 : 0.4 * chance() - 0.2));
             }
-            AbContrast c = test::ab_contrast(metric);
-            measure_contrast(c, test::ab_pairs(a, b), s);
+            ab::Contrast c = test::made_contrast(metric);
+            measure_contrast(c, test::made_pairs(a, b), s);
             if (random.below(4) == 0) c.noise = 0.1 * chance();
             all.push_back(std::move(c));
         }
         settle_verdicts(all, s);
-        for (const AbContrast &c : all) {
+        for (const ab::Contrast &c : all) {
             if (!c.interval) continue;
             const double bottom = c.ratio ? 1 / (1 + c.noise) - 1 : -c.noise;
             const bool above =
@@ -152,9 +152,9 @@ TEST_CASE("a verdict never contradicts the interval beside it, whatever the data
             CHECK(c.interval->low <= c.interval->high);
             CHECK(c.interval->low <= c.effect);
             CHECK(c.interval->high >= c.effect);
-            if (c.verdict == AbVerdict::better) CHECK(up);
-            if (c.verdict == AbVerdict::worse) CHECK(down);
-            if (c.verdict == AbVerdict::not_distinguishable) CHECK_FALSE((up || down));
+            if (c.verdict == ab::Verdict::better) CHECK(up);
+            if (c.verdict == ab::Verdict::worse) CHECK(down);
+            if (c.verdict == ab::Verdict::not_distinguishable) CHECK_FALSE((up || down));
             // The claims about the margin, too.
             CHECK_FALSE((c.beyond_margin && c.non_inferior));
             if (c.within_margin) CHECK(c.non_inferior);

@@ -1,5 +1,5 @@
 // Documents of an arm that take decode steps together: what they give is what each gives alone.
-#include "ab_lab.hpp"
+#include "lab.hpp"
 #include "support/error_text.hpp"
 
 #include <catch2/catch.hpp>
@@ -67,7 +67,7 @@ std::string differing(const std::multiset<std::string> &a, const std::multiset<s
     return text;
 }
 
-std::string key_of(const AbItem &item) {
+std::string key_of(const ab::Item &item) {
     return fmt::format("{}|{}|{}|{}|{}|{}|{}", item.arm, item.budget, item.protocol, item.task,
                        item.seed, item.item, item.metric);
 }
@@ -87,10 +87,10 @@ TEST_CASE(
         // The second run of the reference takes whole batches, so it may have more items; here it
         // is on all documents anyway.
         CHECK(differing(together, alone) == "");
-        const AbHeader header = read_ab_header(lab.folder / (name + "/results.jsonl"));
+        const ab::Header header = ab::read_header(lab.folder / (name + "/results.jsonl"));
         CHECK(header.batch == static_cast<uint32_t>(batch));
     }
-    AbRunOptions own;
+    ab::RunOptions own;
     own.share_prefill = false;
     const auto by_themselves = lab.run(arms + tasks + "batch: 3\n", "own", own);
     CHECK(differing(Lab::without_peaks(by_themselves), Lab::without_peaks(alone)) == "");
@@ -102,15 +102,15 @@ TEST_CASE("documents side by side give what they give alone but for rounding") {
               "exact"); // fast may round the products of several rows, and answers hang by that
     lab.run(arms + tasks, "alone");
     lab.run(arms + tasks + "batch: 4\n", "together");
-    std::map<std::string, AbItem> alone;
-    for (AbItem &item : Lab::items(lab.folder / "alone/results.jsonl"))
+    std::map<std::string, ab::Item> alone;
+    for (ab::Item &item : Lab::items(lab.folder / "alone/results.jsonl"))
         alone[key_of(item)] = std::move(item);
-    const std::vector<AbItem> together = Lab::items(lab.folder / "together/results.jsonl");
+    const std::vector<ab::Item> together = Lab::items(lab.folder / "together/results.jsonl");
     REQUIRE(together.size() == alone.size());
-    for (const AbItem &item : together) {
+    for (const ab::Item &item : together) {
         INFO(key_of(item));
         REQUIRE(alone.contains(key_of(item)));
-        const AbItem &other = alone.at(key_of(item));
+        const ab::Item &other = alone.at(key_of(item));
         CHECK(item.value == Approx(other.value).epsilon(5e-3).margin(5e-3));
         CHECK(item.answer == other.answer);
         CHECK(item.evictions == other.evictions);
@@ -139,7 +139,7 @@ TEST_CASE("a run in batches that was cut short goes on to the same results, in o
     // Half a header.
     lab.folder.write("header/results.jsonl", all.substr(0, 20));
     CHECK(differing(lab.run(text, "header"), whole) == "");
-    AbRunOptions shard;
+    ab::RunOptions shard;
     std::multiset<std::string> parts;
     for (uint32_t i = 1; i <= 2; ++i) {
         shard.shard = {i, 2};
@@ -147,7 +147,7 @@ TEST_CASE("a run in batches that was cut short goes on to the same results, in o
     }
     CHECK(differing(parts, whole) == "");
     // A batch that --items cut short is computed again as a whole.
-    AbRunOptions some;
+    ab::RunOptions some;
     for (const int64_t items : {2, 4}) {
         some.items = items;
         lab.run(text, "some", some);
@@ -201,7 +201,7 @@ TEST_CASE("what a batch is not for is refused by name, or said") {
         found, "ab.yaml: batch: 2 documents at once are for tasks that take in tokens one by one"));
     CHECK(contains(found, "'speed' measures one sequence; leave it out"));
     std::vector<std::string> said;
-    AbRunOptions options;
+    ab::RunOptions options;
     options.say = [&](const std::string &line) { said.push_back(line); };
     lab.run("arms: {full: {}}\nbatch: 2\ntasks: [" + continuation + ", " + passkey.substr(8),
             "mixed", options);
@@ -213,11 +213,11 @@ TEST_CASE("eviction logs of documents side by side tell of each what they tell o
     const Lab lab;
     quantized_base(lab);
     const auto logs = [&](const std::string &name, const std::string &batch) {
-        const AbExperiment e = lab.resolve(
+        const ab::Experiment e = lab.resolve(
             few_arms + tasks + batch + "output: {directory: " + name + ", eviction_logs: true}\n");
-        AbRunOptions options;
+        ab::RunOptions options;
         options.host = lab.host;
-        AbRunner(e, options).run();
+        ab::Runner(e, options).run();
         // Lines by their sequence, less times.
         std::map<std::string, std::vector<std::string>> all;
         std::ifstream in(lab.folder / (name + "/evictions-h2o-tokens-48-1.jsonl"));
@@ -245,13 +245,13 @@ TEST_CASE("what a batch will cost is counted in steps that documents take togeth
             std::to_string(batch) + "\ntasks:\n  - {kind: continuation, text: " + tiny +
             "/heldout.txt, prefix: 96, score: 12, documents: 11}\n"
             "  - {kind: facts, lengths: [200], items: 3, questions: 2}\n";
-        const AbExperiment e = lab.resolve(text);
-        AbRunOptions options;
+        const ab::Experiment e = lab.resolve(text);
+        ab::RunOptions options;
         options.host = lab.host;
         options.cost_only = true;
-        return AbRunner(e, options).cost().rows;
+        return ab::Runner(e, options).cost().rows;
     };
-    const std::vector<AbCost::Row> one = rows(1), three = rows(3);
+    const std::vector<ab::Cost::Row> one = rows(1), three = rows(3);
     REQUIRE(one.size() == 2);
     REQUIRE(three.size() == 2);
     const uint64_t each =

@@ -1,6 +1,6 @@
 // What a run may take from its folder, and what it refuses or shares fairly before and while it
 // runs.
-#include "ab_lab.hpp"
+#include "lab.hpp"
 #include "plugin/registry.hpp"
 #include "support/error_text.hpp"
 
@@ -36,14 +36,14 @@ TEST_CASE("a plugin that was built anew makes another experiment, and is named")
     const std::string text = "arms: {full: {policy: none}, mine: {policy: {plugin: mine.so}}}\n"
                              "budgets: [{tokens: 48}]\n" +
                              one_document;
-    const AbExperiment before = lab.resolve(text);
+    const ab::Experiment before = lab.resolve(text);
     const auto records = lab.run(text, "out");
     CHECK(lab.run(text, "out") == records);
     fs::remove(mine); // a linker writes another file, too; the one that is mapped lives on
     fs::copy_file(built, mine);
     CHECK(lab.resolve(text).hash == before.hash);
     std::ofstream(mine, std::ios::app | std::ios::binary) << '\n';
-    const AbExperiment after = lab.resolve(text);
+    const ab::Experiment after = lab.resolve(text);
     CHECK(after.hash != before.hash);
     CHECK(after.experiment_hash == before.experiment_hash);
     const std::string found = error_text([&] { lab.run(text, "out"); });
@@ -51,7 +51,7 @@ TEST_CASE("a plugin that was built anew makes another experiment, and is named")
     CHECK(contains(
         found, "another policy sliding_window (mine.so), which was built anew or exchanged since"));
     // Backends count, too.
-    const auto names = [](const AbExperiment &e) {
+    const auto names = [](const ab::Experiment &e) {
         std::set<std::string> all;
         for (const auto &[name, file] : e.libraries) all.insert(name);
         return all;
@@ -68,7 +68,7 @@ TEST_CASE(
     const std::string before = text_of(results),
                       other = "arms: {whole: {policy: none}}\n" + one_document;
     for (const bool resume : {true, false}) {
-        AbRunOptions shard;
+        ab::RunOptions shard;
         shard.shard = {1, 2};
         shard.resume = resume;
         CHECK(contains(error_text([&] { lab.run(other, "out", shard); }),
@@ -80,11 +80,11 @@ TEST_CASE(
 
 TEST_CASE("beginning anew removes nothing before all is checked and the folder is one's own") {
     const Lab lab;
-    const auto run = [&](const std::string &arms, AbRunOptions options) {
-        const AbExperiment e = lab.resolve(arms + "budgets: [{tokens: 48}]\n" + one_document +
-                                           "output: {directory: out, eviction_logs: true}\n");
+    const auto run = [&](const std::string &arms, ab::RunOptions options) {
+        const ab::Experiment e = lab.resolve(arms + "budgets: [{tokens: 48}]\n" + one_document +
+                                             "output: {directory: out, eviction_logs: true}\n");
         options.host = lab.host;
-        AbRunner runner(e, options);
+        ab::Runner runner(e, options);
         runner.run();
     };
     const std::string arms = "arms: {full: {policy: none}, window: {policy: sliding_window}}\n";
@@ -93,10 +93,10 @@ TEST_CASE("beginning anew removes nothing before all is checked and the folder i
                    results = lab.folder / "out/results.jsonl";
     const std::string before = text_of(log), records = text_of(results);
     REQUIRE(before.size() > 100);
-    AbRunOptions anew;
+    ab::RunOptions anew;
     anew.resume = false;
     {
-        const AbFileLock other(lab.folder / "out/.results.jsonl.lock", false);
+        const ab::FileLock other(lab.folder / "out/.results.jsonl.lock", false);
         CHECK(contains(error_text([&] { run(arms, anew); }, ErrorKind::usage),
                        "another process is writing"));
         CHECK(text_of(log) == before);
@@ -126,7 +126,7 @@ TEST_CASE("under a cap on the cache's bytes each question of a document has all 
     std::map<std::string, std::map<std::string, std::string>> answers;
     std::map<std::string, std::set<int64_t>> lengths;
     std::set<std::string> documents;
-    for (const AbItem &item : Lab::items(lab.folder / "out/results.jsonl")) {
+    for (const ab::Item &item : Lab::items(lab.folder / "out/results.jsonl")) {
         answers[item.arm][item.protocol + item.item] = item.answer;
         lengths[item.item].insert(item.length);
         documents.insert(item.document);
@@ -166,13 +166,17 @@ TEST_CASE("keys of an arm that no experiment looks at are refused by name") {
     }
     // As the base has it, it is nothing that an arm asks for.
     lab.resolve("arms: {full: {}, a: {policy: {protect: {system_prompt: true}}}}\n" + one_document);
-    AbResolveOptions options;
+    ab::ResolveOptions options;
     options.host = lab.host;
     options.sets = {"sampling.temperature=0.5"};
-    CHECK(contains(error_text([&] { resolve_ab(load_ab_config(lab.folder / "ab.yaml"), options); }),
+    CHECK(contains(error_text([&] {
+                       ab::resolve_experiment(ab::load_config(lab.folder / "ab.yaml"), options);
+                   }),
                    "--set sampling.temperature: 'sampling' has no effect"));
     options.sets = {"policy.protect.system_prompt=false"};
-    CHECK(contains(error_text([&] { resolve_ab(load_ab_config(lab.folder / "ab.yaml"), options); }),
+    CHECK(contains(error_text([&] {
+                       ab::resolve_experiment(ab::load_config(lab.folder / "ab.yaml"), options);
+                   }),
                    "'policy.protect.system_prompt' has no effect"));
     // A pin of the base is a promise, too.
     lab.folder.write("base.yaml", "model: {path: " + test::tiny +

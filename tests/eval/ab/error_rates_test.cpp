@@ -1,6 +1,6 @@
 // How often verdicts are false, by simulation of whole families of contrasts.
-#include "ab_results.hpp"
 #include "eval/stats/mean_inference.hpp"
+#include "results.hpp"
 #include "simulation.hpp"
 
 #include <catch2/catch.hpp>
@@ -12,22 +12,22 @@ using test::Draws;
 namespace {
 
 // One experiment: as many contrasts as `draw` gives, of one family.
-using Experiment = std::function<std::vector<AbPairs>(Draws &)>;
+using Experiment = std::function<std::vector<ab::Pairs>(Draws &)>;
 
 struct Rates {
     double differs = 0, within = 0, non_inferior = 0, beyond = 0; // experiments with such a claim
     double holds = 0; // experiments in which all intervals hold the truth
 };
 
-Rates simulate(const std::string &metric, const AbStatistics &s, double truth, int experiments,
+Rates simulate(const std::string &metric, const ab::Statistics &s, double truth, int experiments,
                const Experiment &draw) {
     Draws draws(7);
     Rates out;
     const double one = 1.0 / experiments;
     for (int i = 0; i < experiments; ++i) {
-        std::vector<AbContrast> all;
-        for (const AbPairs &pairs : draw(draws)) {
-            AbContrast c = test::ab_contrast(metric);
+        std::vector<ab::Contrast> all;
+        for (const ab::Pairs &pairs : draw(draws)) {
+            ab::Contrast c = test::made_contrast(metric);
             measure_contrast(c, pairs, s);
             all.push_back(std::move(c));
         }
@@ -35,13 +35,13 @@ Rates simulate(const std::string &metric, const AbStatistics &s, double truth, i
         const auto any = [&](auto claim) {
             return std::any_of(all.begin(), all.end(), claim) ? one : 0;
         };
-        out.differs += any([](const AbContrast &c) {
-            return c.verdict == AbVerdict::better || c.verdict == AbVerdict::worse;
+        out.differs += any([](const ab::Contrast &c) {
+            return c.verdict == ab::Verdict::better || c.verdict == ab::Verdict::worse;
         });
-        out.within += any([](const AbContrast &c) { return c.within_margin; });
-        out.non_inferior += any([](const AbContrast &c) { return c.non_inferior; });
-        out.beyond += any([](const AbContrast &c) { return c.beyond_margin; });
-        out.holds += one - any([&](const AbContrast &c) {
+        out.within += any([](const ab::Contrast &c) { return c.within_margin; });
+        out.non_inferior += any([](const ab::Contrast &c) { return c.non_inferior; });
+        out.beyond += any([](const ab::Contrast &c) { return c.beyond_margin; });
+        out.holds += one - any([&](const ab::Contrast &c) {
                          return truth < c.interval->low || truth > c.interval->high;
                      });
     }
@@ -51,7 +51,7 @@ Rates simulate(const std::string &metric, const AbStatistics &s, double truth, i
 // Arms against a reference that all share: hits. `lost`, `won`: of an arm's documents.
 Experiment hits(size_t arms, size_t n, double lost, double won) {
     return [=](Draws &d) {
-        std::vector<AbPairs> all;
+        std::vector<ab::Pairs> all;
         std::vector<double> reference(n);
         const double base = 0.5 + 0.5 * (lost - won); // so that lost and won are possible
         for (double &v : reference) v = d.uniform() < base ? 1 : 0;
@@ -60,7 +60,7 @@ Experiment hits(size_t arms, size_t n, double lost, double won) {
             for (double &v : own)
                 v = v == 1 ? (d.uniform() < lost / base ? 0 : 1)
                            : (d.uniform() < won / (1 - base) ? 1 : 0);
-            all.push_back(test::ab_pairs(own, reference));
+            all.push_back(test::made_pairs(own, reference));
         }
         return all;
     };
@@ -69,20 +69,20 @@ Experiment hits(size_t arms, size_t n, double lost, double won) {
 // nll of arms whose documents' losses are `family`, less its mean, scaled, plus `truth`.
 Experiment losses(const test::Family &family, size_t arms, size_t n, double scale, double truth) {
     return [=](Draws &d) {
-        std::vector<AbPairs> all;
+        std::vector<ab::Pairs> all;
         std::vector<double> reference(n);
         for (double &v : reference) v = 3 + 0.5 * d.normal();
         for (size_t arm = 0; arm < arms; ++arm) {
             std::vector<double> own = reference;
             for (double &v : own) v += truth + scale * (family.draw(d) - family.mean);
-            all.push_back(test::ab_pairs(own, reference));
+            all.push_back(test::made_pairs(own, reference));
         }
         return all;
     };
 }
 
-AbStatistics simulated_statistics() {
-    AbStatistics s;
+ab::Statistics simulated_statistics() {
+    ab::Statistics s;
     s.resamples = 999;
     return s;
 }
@@ -90,7 +90,7 @@ AbStatistics simulated_statistics() {
 } // namespace
 
 TEST_CASE("experiments without an effect: a false verdict in at most 6% of 1,000") {
-    AbStatistics s = simulated_statistics();
+    ab::Statistics s = simulated_statistics();
     constexpr int experiments = 1000;
     for (const size_t n : {20, 100}) {
         const Rates found = simulate("hit", s, 0, experiments, hits(20, n, 0.1, 0.1));
@@ -117,19 +117,19 @@ TEST_CASE("experiments without an effect: a false verdict in at most 6% of 1,000
 }
 
 TEST_CASE("ratios of kld without an effect, from 10 documents on: a false verdict in at most 6%") {
-    AbStatistics s = simulated_statistics();
+    ab::Statistics s = simulated_statistics();
     s.resamples = 499;
     const std::vector<double> kld = test::divergences("kld", "window");
     for (const size_t n : {10, 32}) {
         const Experiment draw = [&](Draws &d) {
-            std::vector<AbPairs> all(3);
-            for (AbPairs &pairs : all) {
+            std::vector<ab::Pairs> all(3);
+            for (ab::Pairs &pairs : all) {
                 std::vector<double> a(n), b(n);
                 for (size_t i = 0; i < n; ++i) {
                     a[i] = kld[d.below(static_cast<uint32_t>(kld.size()))];
                     b[i] = kld[d.below(static_cast<uint32_t>(kld.size()))];
                 }
-                pairs = test::ab_pairs(a, b);
+                pairs = test::made_pairs(a, b);
             }
             return all;
         };
@@ -140,7 +140,7 @@ TEST_CASE("ratios of kld without an effect, from 10 documents on: a false verdic
 }
 
 TEST_CASE("the truth is on the margin: a false claim about it in at most 5%") {
-    AbStatistics s = simulated_statistics();
+    ab::Statistics s = simulated_statistics();
     s.margins = {{"hit", 0.05}, {"nll", 0.2}};
     constexpr int experiments = 2000;
     for (const size_t n : {40, 200, 500}) {
@@ -178,7 +178,7 @@ TEST_CASE("the truth is on the margin: a false claim about it in at most 5%") {
 TEST_CASE("shares with the truth on the margin: a false claim in at most 6% of 1,000") {
     // Twelve arms of documents with four questions: one in ten documents loses most of its answers.
     const Experiment shares = [](Draws &d) {
-        std::vector<AbPairs> all;
+        std::vector<ab::Pairs> all;
         for (int arm = 0; arm < 12; ++arm) {
             std::vector<double> own, reference;
             for (int i = 0; i < 100; ++i) {
@@ -191,11 +191,11 @@ TEST_CASE("shares with the truth on the margin: a false claim in at most 6% of 1
                 reference.push_back(difference < 0 ? 1 : 0);
                 own.push_back(reference.back() + difference);
             }
-            all.push_back(test::ab_pairs(own, reference));
+            all.push_back(test::made_pairs(own, reference));
         }
         return all;
     };
-    AbStatistics s = simulated_statistics();
+    ab::Statistics s = simulated_statistics();
     s.margins["substring_all"] = 0.06; // as much as is lost
     const Rates found = simulate("substring_all", s, -0.06, 1000, shares);
     CHECK(found.non_inferior <= 0.06);

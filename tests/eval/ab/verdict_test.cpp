@@ -1,5 +1,5 @@
-#include "ab_results.hpp"
 #include "eval/ab/verdicts/summary.hpp"
+#include "results.hpp"
 #include "support/contains.hpp"
 #include "support/error_text.hpp"
 #include "support/temp_folder.hpp"
@@ -10,23 +10,23 @@
 #include <nlohmann/json.hpp>
 
 using namespace keel;
-using test::ab_header;
-using test::ab_item;
-using test::ab_pairs;
 using test::contains;
 using test::find_contrast;
 using test::load_ab;
+using test::made_header;
+using test::made_item;
+using test::made_pairs;
 using test::warned;
 
 namespace {
 
-AbContrast judged(const AbPairs &p, const std::string &metric, AbStatistics s = {}) {
-    AbContrast c = test::ab_contrast(metric);
+ab::Contrast judged(const ab::Pairs &p, const std::string &metric, ab::Statistics s = {}) {
+    ab::Contrast c = test::made_contrast(metric);
     c.a_budget = "tokens:128";
     c.b_budget = "full";
     s.resamples = 1000;
     measure_contrast(c, p, s);
-    std::vector<AbContrast> all{c};
+    std::vector<ab::Contrast> all{c};
     settle_verdicts(all, s);
     return all[0];
 }
@@ -36,31 +36,31 @@ std::vector<double> repeated(size_t n, double value) { return std::vector<double
 } // namespace
 
 TEST_CASE("a metric's name says what is better") {
-    CHECK(ab_metric("hit").higher_is_better);
-    CHECK(ab_metric("top1").kind == AbMetric::Kind::quality);
-    CHECK_FALSE(ab_metric("nll").higher_is_better);
-    CHECK_FALSE(ab_metric("kld").higher_is_better);
-    CHECK(ab_metric("kld").ratio);
-    CHECK_FALSE(ab_metric("nll").ratio);
-    CHECK(ab_metric("perplexity").ratio);
-    CHECK(ab_metric("decode_tokens_per_second").higher_is_better);
-    CHECK(ab_metric("decode_tokens_per_second").ratio);
-    CHECK_FALSE(ab_metric("ttft_ms").higher_is_better);
-    CHECK_FALSE(ab_metric("decode_ms_p99").higher_is_better);
-    CHECK(ab_metric("decode_ms_p99").kind == AbMetric::Kind::speed);
-    CHECK(ab_metric("peak_kv_bytes").kind == AbMetric::Kind::memory);
-    CHECK(ab_metric("terms").kind == AbMetric::Kind::quality); // "ms" has to be a word
+    CHECK(ab::metric_named("hit").higher_is_better);
+    CHECK(ab::metric_named("top1").kind == ab::Metric::Kind::quality);
+    CHECK_FALSE(ab::metric_named("nll").higher_is_better);
+    CHECK_FALSE(ab::metric_named("kld").higher_is_better);
+    CHECK(ab::metric_named("kld").ratio);
+    CHECK_FALSE(ab::metric_named("nll").ratio);
+    CHECK(ab::metric_named("perplexity").ratio);
+    CHECK(ab::metric_named("decode_tokens_per_second").higher_is_better);
+    CHECK(ab::metric_named("decode_tokens_per_second").ratio);
+    CHECK_FALSE(ab::metric_named("ttft_ms").higher_is_better);
+    CHECK_FALSE(ab::metric_named("decode_ms_p99").higher_is_better);
+    CHECK(ab::metric_named("decode_ms_p99").kind == ab::Metric::Kind::speed);
+    CHECK(ab::metric_named("peak_kv_bytes").kind == ab::Metric::Kind::memory);
+    CHECK(ab::metric_named("terms").kind == ab::Metric::Kind::quality); // "ms" has to be a word
 }
 
 TEST_CASE("hits: McNemar's score test, an interval that does not collapse, a verdict") {
     // 40 items: 10 lost, none won.
     std::vector<double> a = repeated(40, 1);
     for (size_t i = 0; i < 10; ++i) a[i] = 0;
-    const AbContrast lost = judged(ab_pairs(a, repeated(40, 1)), "hit");
+    const ab::Contrast lost = judged(made_pairs(a, repeated(40, 1)), "hit");
     CHECK(lost.method == "score (McNemar, Tango)");
     CHECK(*lost.p == Approx(std::erfc(std::sqrt(10.0 / 2)))); // normal, of the root of 10
     CHECK(lost.effect == Approx(-0.25));
-    CHECK(lost.verdict == AbVerdict::worse);
+    CHECK(lost.verdict == ab::Verdict::worse);
     CHECK(lost.beyond_margin);
     CHECK_FALSE(lost.within_margin);
     CHECK(lost.interval == lost.interval_alone); // a family of one
@@ -69,8 +69,8 @@ TEST_CASE("hits: McNemar's score test, an interval that does not collapse, a ver
     CHECK(contains(verdict_line(lost),
                    "40 items in 40 documents; an experiment of this size could have seen 0."));
 
-    const AbContrast equal = judged(ab_pairs(repeated(40, 1), repeated(40, 1)), "hit");
-    CHECK(equal.verdict == AbVerdict::equal);
+    const ab::Contrast equal = judged(made_pairs(repeated(40, 1), repeated(40, 1)), "hit");
+    CHECK(equal.verdict == ab::Verdict::equal);
     CHECK(equal.identical == 40);
     CHECK_FALSE(equal.within_margin); // forty equal hits exclude no loss of one in a hundred
     CHECK(equal.interval->low < -0.05);
@@ -80,14 +80,14 @@ TEST_CASE("hits: McNemar's score test, an interval that does not collapse, a ver
     std::vector<double> one = repeated(40, 1), other = repeated(40, 1);
     one[0] = 0;
     other[1] = 0;
-    const AbContrast close = judged(ab_pairs(one, other), "hit");
-    CHECK(close.verdict == AbVerdict::not_distinguishable);
+    const ab::Contrast close = judged(made_pairs(one, other), "hit");
+    CHECK(close.verdict == ab::Verdict::not_distinguishable);
     CHECK_FALSE(close.within_margin);
     CHECK(close.effect == 0);
 
-    AbStatistics loose;
+    ab::Statistics loose;
     loose.margins["hit"] = 0.2;
-    CHECK(judged(ab_pairs(one, other), "hit", loose).within_margin);
+    CHECK(judged(made_pairs(one, other), "hit", loose).within_margin);
 }
 
 TEST_CASE("lower is better for divergences, and a gain is a gain") {
@@ -96,86 +96,86 @@ TEST_CASE("lower is better for divergences, and a gain is a gain") {
         b.push_back(3 + 0.1 * (i % 7));
         a.push_back(b.back() + 0.2 + 0.01 * (i % 5));
     }
-    const AbContrast worse = judged(ab_pairs(a, b), "nll");
-    CHECK(worse.verdict == AbVerdict::worse);
+    const ab::Contrast worse = judged(made_pairs(a, b), "nll");
+    CHECK(worse.verdict == ab::Verdict::worse);
     CHECK(worse.effect == Approx(0.22));
     CHECK(worse.gain() < 0);
     CHECK(worse.method == "t, bootstrap t");
     CHECK(worse.beyond_margin); // by at least 0.2 nats, of 0.01
-    const AbContrast better = judged(ab_pairs(b, a), "nll");
-    CHECK(better.verdict == AbVerdict::better);
+    const ab::Contrast better = judged(made_pairs(b, a), "nll");
+    CHECK(better.verdict == ab::Verdict::better);
     CHECK(better.non_inferior);
     CHECK_FALSE(better.within_margin); // a gain of 0.2 nats is no equality
 }
 
 TEST_CASE("speeds are compared as ratios, by trimmed means since a round may be disturbed") {
-    const AbContrast c = judged(ab_pairs({110, 111, 109, 110, 110}, {100, 101, 100, 99, 100}),
-                                "decode_tokens_per_second");
+    const ab::Contrast c = judged(made_pairs({110, 111, 109, 110, 110}, {100, 101, 100, 99, 100}),
+                                  "decode_tokens_per_second");
     CHECK(c.ratio);
     CHECK(c.method == "trimmed t");
     CHECK(c.effect == Approx(0.1).margin(0.005));
-    CHECK(c.verdict == AbVerdict::better);
+    CHECK(c.verdict == ab::Verdict::better);
     // One round in which the machine did something else changes no verdict, and what is shown is
     // not its doing.
-    const AbContrast disturbed = judged(
-        ab_pairs({110, 111, 109, 110, 22}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
+    const ab::Contrast disturbed = judged(
+        made_pairs({110, 111, 109, 110, 22}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
     CHECK(disturbed.effect == Approx(0.1).margin(0.01));
     CHECK(disturbed.mean_a == Approx(110).margin(1));
-    CHECK(disturbed.verdict == AbVerdict::better);
+    CHECK(disturbed.verdict == ab::Verdict::better);
     // Two rounds that differ could see nothing of a size that a speed has.
-    const AbContrast two = judged(ab_pairs({150, 60}, {100, 101}), "decode_tokens_per_second");
-    CHECK(two.verdict == AbVerdict::not_distinguishable);
+    const ab::Contrast two = judged(made_pairs({150, 60}, {100, 101}), "decode_tokens_per_second");
+    CHECK(two.verdict == ab::Verdict::not_distinguishable);
     CHECK_FALSE(two.detectable);
     CHECK(contains(verdict_line(two), "can show nothing"));
     // Numbers without a logarithm are compared as differences.
-    CHECK_FALSE(judged(ab_pairs({0, 1, 2}, {1, 1, 1}), "ttft_ms").ratio);
+    CHECK_FALSE(judged(made_pairs({0, 1, 2}, {1, 1, 1}), "ttft_ms").ratio);
 }
 
 TEST_CASE("a few documents can show nothing, and it is said") {
-    const AbContrast none = judged(ab_pairs({}, {}), "hit");
+    const ab::Contrast none = judged(made_pairs({}, {}), "hit");
     CHECK(none.items == 0);
     CHECK_FALSE(none.p);
     CHECK_FALSE(none.interval);
     CHECK_FALSE(none.within_margin);
     CHECK(contains(verdict_line(none), "no item of t hit in common"));
-    const AbContrast one = judged(ab_pairs({1}, {0}), "hit");
-    CHECK(one.verdict == AbVerdict::too_few);
+    const ab::Contrast one = judged(made_pairs({1}, {0}), "hit");
+    CHECK(one.verdict == ab::Verdict::too_few);
     CHECK_FALSE(one.detectable);
     CHECK(contains(verdict_line(one), "too few documents for a verdict"));
-    const AbContrast three = judged(ab_pairs({1, 1, 1.1}, {5, 5, 5}), "nll");
-    CHECK(three.verdict == AbVerdict::too_few);
+    const ab::Contrast three = judged(made_pairs({1, 1, 1.1}, {5, 5, 5}), "nll");
+    CHECK(three.verdict == ab::Verdict::too_few);
     CHECK_FALSE(three.p);
     CHECK_FALSE(three.detectable);
     // Many items of one document are one document.
-    AbPairs same = ab_pairs(repeated(50, 0), repeated(50, 1));
+    ab::Pairs same = made_pairs(repeated(50, 0), repeated(50, 1));
     same.clusters.assign(50, 7);
-    const AbContrast clustered = judged(same, "hit");
+    const ab::Contrast clustered = judged(same, "hit");
     CHECK(clustered.clusters == 1);
-    CHECK(clustered.verdict == AbVerdict::too_few);
+    CHECK(clustered.verdict == ab::Verdict::too_few);
     CHECK(clustered.interval->high > -1);
 }
 
 TEST_CASE("Holm's adjustment runs over a family, and the noise floor holds verdicts back") {
     std::vector<double> a = repeated(30, 1);
     for (size_t i = 0; i < 7; ++i) a[i] = 0;
-    AbContrast c = test::ab_contrast("hit");
-    measure_contrast(c, ab_pairs(a, repeated(30, 1)), {});
-    std::vector<AbContrast> one{c}, four(4, c), noisy{c}, two_families{c, c};
+    ab::Contrast c = test::made_contrast("hit");
+    measure_contrast(c, made_pairs(a, repeated(30, 1)), {});
+    std::vector<ab::Contrast> one{c}, four(4, c), noisy{c}, two_families{c, c};
     settle_verdicts(one, {});
-    CHECK(one[0].verdict == AbVerdict::worse);
+    CHECK(one[0].verdict == ab::Verdict::worse);
     CHECK_FALSE(one[0].high_is_open);
     settle_verdicts(four, {});
     CHECK(four[0].p_adjusted == Approx(4 * *one[0].p));
     CHECK(four[0].family_size == 4);
     CHECK(four[0].interval->low < one[0].interval->low); // simultaneous: wider
     CHECK(four[0].interval_alone == one[0].interval);
-    std::vector<AbContrast> many(8, c);
+    std::vector<ab::Contrast> many(8, c);
     settle_verdicts(many, {});
-    CHECK(many[0].verdict == AbVerdict::not_distinguishable);
+    CHECK(many[0].verdict == ab::Verdict::not_distinguishable);
     CHECK(many[0].interval->high >= 0);
     noisy[0].noise = 0.5;
     settle_verdicts(noisy, {});
-    CHECK(noisy[0].verdict == AbVerdict::not_distinguishable);
+    CHECK(noisy[0].verdict == ab::Verdict::not_distinguishable);
     two_families[1].family = "y";
     settle_verdicts(two_families, {});
     CHECK(two_families[0].p_adjusted == *one[0].p);
@@ -183,14 +183,14 @@ TEST_CASE("Holm's adjustment runs over a family, and the noise floor holds verdi
 
 TEST_CASE("pairs are matched by item: what one arm lacks is counted, never dropped in silence") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 20; ++i) {
         const std::string name = fmt::format("i{}", i);
-        if (i != 3) records.emplace_back(ab_item("full", "full", name, 1));
-        if (i < 18) records.emplace_back(ab_item("window", "tokens:128", name, i % 2));
+        if (i != 3) records.emplace_back(made_item("full", "full", name, 1));
+        if (i < 18) records.emplace_back(made_item("window", "tokens:128", name, i % 2));
     }
-    const auto loaded = load_ab(folder, ab_header(), records);
-    const AbContrast *c = find_contrast(loaded->summary.contrasts, "window", "full");
+    const auto loaded = load_ab(folder, made_header(), records);
+    const ab::Contrast *c = find_contrast(loaded->summary.contrasts, "window", "full");
     REQUIRE(c != nullptr);
     CHECK(c->items == 17);
     CHECK(c->only_a == 1);
@@ -201,22 +201,22 @@ TEST_CASE("pairs are matched by item: what one arm lacks is counted, never dropp
 
 TEST_CASE("seeds are averaged before items are paired, and a record that comes twice counts once") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 12; ++i) {
         const std::string name = fmt::format("i{}", i);
-        records.emplace_back(ab_item("full", "full", name, 1));
+        records.emplace_back(made_item("full", "full", name, 1));
         for (const uint64_t seed : {1, 2, 3, 4}) {
-            AbItem item = ab_item("window", "tokens:128", name, seed == 1 ? 1 : 0);
+            ab::Item item = made_item("window", "tokens:128", name, seed == 1 ? 1 : 0);
             item.seed = seed;
             records.emplace_back(item);
         }
     }
-    AbItem again = ab_item("full", "full", "i0", 1);
+    ab::Item again = made_item("full", "full", "i0", 1);
     records.emplace_back(again);
     again.value = 0;
     records.emplace_back(again);
-    const auto loaded = load_ab(folder, ab_header(), records);
-    const AbContrast *c = find_contrast(loaded->summary.contrasts, "window", "full");
+    const auto loaded = load_ab(folder, made_header(), records);
+    const ab::Contrast *c = find_contrast(loaded->summary.contrasts, "window", "full");
     REQUIRE(c != nullptr);
     CHECK(c->items == 12);
     CHECK(c->mean_a == Approx(0.25));
@@ -228,19 +228,19 @@ TEST_CASE("seeds are averaged before items are paired, and a record that comes t
 
 TEST_CASE("the numbers' own warnings: nothing evicted, nothing saved, a reference that fails") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 12; ++i) {
         const std::string name = fmt::format("i{}", i);
-        records.emplace_back(ab_item("full", "full", name, i % 2));
-        AbItem idle = ab_item("window", "tokens:900", name, i % 2);
+        records.emplace_back(made_item("full", "full", name, i % 2));
+        ab::Item idle = made_item("window", "tokens:900", name, i % 2);
         idle.evictions = 0;
         records.emplace_back(idle);
-        AbItem masked = ab_item("snapkv", "tokens:128", name, i % 2);
+        ab::Item masked = made_item("snapkv", "tokens:128", name, i % 2);
         masked.kv_bytes = masked.full_kv_bytes;
         records.emplace_back(masked);
-        records.emplace_back(ab_item("full#again", "full", name, i == 0 ? 1 : i % 2));
+        records.emplace_back(made_item("full#again", "full", name, i == 0 ? 1 : i % 2));
     }
-    const auto loaded = load_ab(folder, ab_header(), records);
+    const auto loaded = load_ab(folder, made_header(), records);
     CHECK(warned(loaded->summary, "nothing was evicted"));
     CHECK(warned(loaded->summary, "no memory was saved"));
     CHECK(warned(loaded->summary, "reaches only 0.500"));
@@ -248,7 +248,7 @@ TEST_CASE("the numbers' own warnings: nothing evicted, nothing saved, a referenc
     REQUIRE(loaded->summary.noise.size() == 1);
     CHECK(find_contrast(loaded->summary.contrasts, "window", "full")->noise > 0);
     CHECK(find_contrast(loaded->summary.contrasts, "full#again", "full") == nullptr);
-    const std::string text = ab_summary_text(loaded->summary);
+    const std::string text = ab::summary_text(loaded->summary);
     CHECK(contains(text, "warning: window, tokens:900, passkey: nothing was evicted"));
     for (const char *line = text.c_str(); *line != 0; ++line)
         CHECK(((*line >= ' ') || *line == '\n'));
@@ -256,21 +256,21 @@ TEST_CASE("the numbers' own warnings: nothing evicted, nothing saved, a referenc
 
 TEST_CASE("planned are the listed contrasts, or each arm against the reference on one metric") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int i = 0; i < 12; ++i)
         for (const char *arm : {"full", "window", "snapkv", "q4cache"})
             for (const char *metric : {"hit", "nll"})
-                records.emplace_back(ab_item(arm,
-                                             std::string(arm) == "full" ? "full" : "tokens:128",
-                                             fmt::format("i{}", i), i % 3 == 0 ? 0 : 1, metric));
-    AbHeader header = ab_header();
+                records.emplace_back(made_item(arm,
+                                               std::string(arm) == "full" ? "full" : "tokens:128",
+                                               fmt::format("i{}", i), i % 3 == 0 ? 0 : 1, metric));
+    ab::Header header = made_header();
     const auto all = load_ab(folder, header, records);
-    const auto count = [](const AbSummary &s, AbContrast::Kind kind, bool planned) {
-        return std::count_if(s.contrasts.begin(), s.contrasts.end(), [&](const AbContrast &c) {
+    const auto count = [](const ab::Summary &s, ab::Contrast::Kind kind, bool planned) {
+        return std::count_if(s.contrasts.begin(), s.contrasts.end(), [&](const ab::Contrast &c) {
             return c.kind == kind && c.planned == planned;
         });
     };
-    using Kind = AbContrast::Kind;
+    using Kind = ab::Contrast::Kind;
     CHECK(all->summary.primary == "passkey/hit"); // the first
     CHECK(count(all->summary, Kind::reference, true) == 3);
     CHECK(count(all->summary, Kind::reference, false) == 3);
@@ -282,7 +282,7 @@ TEST_CASE("planned are the listed contrasts, or each arm against the reference o
     CHECK(count(declared->summary, Kind::pair, true) == 1);
     CHECK(count(declared->summary, Kind::pair, false) == 1); // nll of the same pair
     CHECK(count(declared->summary, Kind::reference, true) == 1);
-    const AbContrast *c = find_contrast(declared->summary.contrasts, "window", "snapkv");
+    const ab::Contrast *c = find_contrast(declared->summary.contrasts, "window", "snapkv");
     REQUIRE(c != nullptr);
     CHECK(c->planned);
     CHECK(c->family_size == 2);
@@ -296,46 +296,47 @@ TEST_CASE("planned are the listed contrasts, or each arm against the reference o
 
 TEST_CASE("speeds are compared at each length on its own") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (const int64_t length : {0, 512})
         for (int i = 0; i < 5; ++i)
             for (const char *arm : {"full", "window"}) {
-                AbItem item = ab_item(arm, std::string(arm) == "full" ? "full" : "tokens:128",
-                                      fmt::format("{}/{}", length, i),
-                                      (length == 512 && arm[0] == 'w' ? 150 : 100) + i,
-                                      "decode_tokens_per_second");
+                ab::Item item = made_item(arm, std::string(arm) == "full" ? "full" : "tokens:128",
+                                          fmt::format("{}/{}", length, i),
+                                          (length == 512 && arm[0] == 'w' ? 150 : 100) + i,
+                                          "decode_tokens_per_second");
                 item.length = length;
                 records.emplace_back(item);
             }
-    AbHeader header = ab_header();
+    ab::Header header = made_header();
     const auto unplanned = load_ab(folder, header, records);
     REQUIRE(unplanned->summary.contrasts.size() == 2);
-    CHECK(unplanned->summary.contrasts[1].verdict == AbVerdict::exploratory);
+    CHECK(unplanned->summary.contrasts[1].verdict == ab::Verdict::exploratory);
     header.statistics.primary = "continuation/decode_tokens_per_second";
     const auto loaded = load_ab(folder, header, records);
     REQUIRE(loaded->summary.contrasts.size() == 2);
     CHECK(loaded->summary.contrasts[0].length == 0);
-    CHECK(loaded->summary.contrasts[0].verdict == AbVerdict::equal);
+    CHECK(loaded->summary.contrasts[0].verdict == ab::Verdict::equal);
     CHECK(loaded->summary.contrasts[1].length == 512);
-    CHECK(loaded->summary.contrasts[1].verdict == AbVerdict::better);
+    CHECK(loaded->summary.contrasts[1].verdict == ab::Verdict::better);
     CHECK(loaded->summary.contrasts[1].family_size == 2);
     CHECK(loaded->summary.speeds.size() == 4);
 }
 
 TEST_CASE("rates of items that share documents have the interval of fewer items") {
     const test::TempFolder folder;
-    std::vector<AbRecord> records;
+    std::vector<ab::Record> records;
     for (int document = 0; document < 12; ++document)
         for (int i = 0; i < 5; ++i) {
-            AbItem item = ab_item("full", "full", fmt::format("{}/{}", document, i), document % 2);
+            ab::Item item =
+                made_item("full", "full", fmt::format("{}/{}", document, i), document % 2);
             records.emplace_back(item);
             item.arm = "window";
             item.document = fmt::format("d{}", document);
             records.emplace_back(item);
         }
-    const auto loaded = load_ab(folder, ab_header(), records);
+    const auto loaded = load_ab(folder, made_header(), records);
     REQUIRE(loaded->summary.cells.size() == 2);
-    const AbCellSummary &alone = loaded->summary.cells[0], &shared = loaded->summary.cells[1];
+    const ab::CellSummary &alone = loaded->summary.cells[0], &shared = loaded->summary.cells[1];
     CHECK(alone.clusters == 60);
     CHECK(shared.clusters == 12);
     CHECK(shared.interval->high - shared.interval->low >
