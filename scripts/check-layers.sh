@@ -65,7 +65,7 @@ tests/plugin: base plugin tests/support
 tests/plugins: base numbers plugin device run plugins/cpu plugins/gpu plugins/opencl plugins/vulkan sdk/conformance tests/run tests/support
 tests/policies: plugin kv sdk/policy_check tests/support
 tests/reference: numbers reference sdk/conformance
-tests/run: base platform format plugin text model convert graph kv config run sdk/conformance tests/kv tests/support
+tests/run: base platform format plugin device text model convert graph kv config run sdk/conformance tests/kv tests/support
 tests/support: base numbers format plugin reference device ops graph kv config run sdk/conformance
 tests/text: base format text tests/support
 '
