@@ -1,8 +1,8 @@
-// Continuations: how well an arm predicts the next text. Documents run one after the other, or
-// several side by side.
-#include "eval/ab/run/runner_parts.hpp"
+#include "eval/ab/run/continuations.hpp"
 
 #include "eval/scoring/logits.hpp"
+
+#include <algorithm>
 
 namespace keel::ab {
 namespace {
@@ -33,7 +33,7 @@ std::span<const int32_t> feed_of(const Unit &unit) {
 } // namespace
 
 // A text during its scoring.
-struct Runner::Scored {
+struct Continuations::Scored {
     Scored(Arms &arms, size_t run, const Member &of, Arms::Opened behind)
         : member(of), opened(std::move(behind)), session(*opened.session), feed(feed_of(of.unit)),
           notes(opened.notes, session), measured(arms, run, session, opened) {}
@@ -51,22 +51,22 @@ struct Runner::Scored {
 };
 
 // Does a later run need the reference's logits?
-bool Runner::wants_logits(const Place &place, std::span<const Member> members) const {
-    return std::any_of(experiment_.runs.begin(), experiment_.runs.end(), [&](const Run &other) {
-        return std::any_of(other.seeds.begin(), other.seeds.end(), [&](uint64_t seed) {
-            const Place there = {other.arm, other.budget, place.protocol, place.task, seed};
-            if (other.is_rerun && !reruns(there, members.front().first)) return false;
-            return std::any_of(members.begin(), members.end(), [&](const Member &member) {
-                return !is_finished(there, member.unit.document);
+bool Continuations::wants_logits(const Place &place, std::span<const Member> members) const {
+    return std::any_of(
+        context_.experiment.runs.begin(), context_.experiment.runs.end(), [&](const Run &other) {
+            return std::any_of(other.seeds.begin(), other.seeds.end(), [&](uint64_t seed) {
+                const Place there = {other.arm, other.budget, place.protocol, place.task, seed};
+                if (other.is_rerun && !context_.results.reruns(there, members.front().first))
+                    return false;
+                return std::any_of(members.begin(), members.end(), [&](const Member &member) {
+                    return !context_.results.is_finished(there, member.unit.document);
+                });
             });
         });
-    });
 }
 
-// Checks the room for logits before the first measurement. Otherwise a later batch could end an
-// experiment after hours, and its results could not be continued with another 'batch'.
-void Runner::check_logits(const PlannedTask &task) const {
-    const auto vocab = static_cast<size_t>(arms_->pipeline(0).model().vocab_size);
+void check_room_for_logits(const PlannedTask &task, Arms &arms) {
+    const auto vocab = static_cast<size_t>(arms.pipeline(0).model().vocab_size);
     for (size_t first = 0; first < task.documents; first += task.at_once) {
         size_t tokens = 0;
         for (size_t d = first; d < std::min<size_t>(first + task.at_once, task.documents); ++d)
@@ -77,8 +77,9 @@ void Runner::check_logits(const PlannedTask &task) const {
 }
 
 // For the reference: makes room for its logits. For another run: checks that their shape fits.
-void Runner::make_room_for_logits(const Place &place, size_t run, std::span<const Member> members) {
-    const auto vocab = static_cast<size_t>(arms_->pipeline(run).model().vocab_size);
+void Continuations::make_room_for_logits(const Place &place, size_t run,
+                                         std::span<const Member> members) {
+    const auto vocab = static_cast<size_t>(context_.arms.pipeline(run).model().vocab_size);
     size_t tokens = 0;
     for (const Member &member : members) {
         tokens += feed_of(member.unit).size();
@@ -93,20 +94,20 @@ void Runner::make_room_for_logits(const Place &place, size_t run, std::span<cons
     if (run == 0) reference_logits_.assign(members.size(), {});
 }
 
-void Runner::score_continuations(const PlannedTask &task, const Place &place, size_t run,
-                                 std::span<const Member> members) {
+void Continuations::run(const PlannedTask &task, const Place &place, size_t run,
+                        std::span<const Member> members) {
     const bool is_reference = run == 0;
     const bool finished = std::all_of(members.begin(), members.end(), [&](const Member &member) {
-        return is_finished(place, member.unit.document);
+        return context_.results.is_finished(place, member.unit.document);
     });
     if (finished && !(is_reference && wants_logits(place, members))) return;
     make_room_for_logits(place, run, members);
     std::vector<std::unique_ptr<Scored>> texts;
     for (const Member &member : members) {
-        texts.push_back(
-            std::make_unique<Scored>(*arms_, run, member, open(run, place.seed, member)));
+        texts.push_back(std::make_unique<Scored>(context_.arms, run, member,
+                                                 context_.open(run, place.seed, member)));
         Scored &text = *texts.back();
-        text.draws = draws(place, run, member.document);
+        text.draws = context_.draws(place, run, member.document);
         if (text.draws && text.session.cache().evictions() > 0)
             text.map = read_keep_map(text.session, std::ssize(member.unit.prompt));
     }
@@ -128,7 +129,7 @@ void Runner::score_continuations(const PlannedTask &task, const Place &place, si
         if (taking.empty()) break;
         size_t n = 1;
         if (task.one_by_one) {
-            take_in(task, place, run, sessions, ids, items, SessionBatch::Read::logits);
+            context_.take_in(task, place, run, sessions, ids, items, SessionBatch::Read::logits);
         } else { // one text at a time
             Scored &text = *taking.front();
             n = std::min<size_t>(
@@ -142,12 +143,13 @@ void Runner::score_continuations(const PlannedTask &task, const Place &place, si
         for (Scored *text : taking) take_rows(*text, n, is_reference);
     }
     for (const auto &text : texts) {
-        if (!is_finished(place, text->member.unit.document)) write_scores(place, *text);
+        if (!context_.results.is_finished(place, text->member.unit.document))
+            write_scores(place, *text);
     }
 }
 
 // Takes the logits of the last n tokens.
-void Runner::take_rows(Scored &s, size_t n, bool is_reference) {
+void Continuations::take_rows(Scored &s, size_t n, bool is_reference) {
     const auto vocab = static_cast<size_t>(s.session.pipeline().model().vocab_size);
     const std::span<const float> rows = s.session.logits();
     if (rows.size() != n * vocab)
@@ -175,14 +177,14 @@ void Runner::take_rows(Scored &s, size_t n, bool is_reference) {
     s.at += n;
 }
 
-void Runner::write_scores(const Place &place, Scored &s) {
+void Continuations::write_scores(const Place &place, Scored &s) {
     const Unit &unit = s.member.unit;
     if (s.map) {
         static_cast<Place &>(*s.map) = place;
         s.map->item = unit.document;
-        write(*s.map);
+        context_.results.write(*s.map);
     }
-    if (s.draws) write(s.notes.timeline(place, unit.document));
+    if (s.draws) context_.results.write(s.notes.timeline(place, unit.document));
     const std::pair<const char *, const std::vector<double> *> metrics[] = {
         {"nll", &s.nll}, {"kld", &s.kld}, {"top1", &s.top1}};
     for (const auto &[name, values] : metrics) {
@@ -192,7 +194,7 @@ void Runner::write_scores(const Place &place, Scored &s) {
             curve.metric = name;
             curve.item = unit.document;
             curve.values = *values;
-            write(curve);
+            context_.results.write(curve);
         }
     }
     for (const auto &[name, values] : metrics) {
@@ -204,8 +206,10 @@ void Runner::write_scores(const Place &place, Scored &s) {
         item.value = mean(*values);
         item.length = std::ssize(unit.prompt);
         s.measured.fill(item);
-        write_item(item);
+        context_.results.write_item(item);
     }
 }
+
+Continuations::~Continuations() = default;
 
 } // namespace keel::ab

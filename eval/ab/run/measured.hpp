@@ -1,47 +1,19 @@
 #pragma once
 
-#include "eval/ab/run/runner.hpp"
-
-#include "base/error.hpp"
+#include "eval/ab/run/arms.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <map>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
-// Internal to the runner's files.
+// What is measured on a session while it gives an item's numbers.
 namespace keel::ab {
 
-// The reference's second run takes at least the first documents of each task, this many.
-inline constexpr size_t first_reruns = 8;
-
-// Seconds of a monotonic clock.
-inline double steady_seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
-
-// A task with its items.
-struct Runner::PlannedTask {
-    const Task *task = nullptr;
-    std::unique_ptr<TaskItems> items; // NULL for a speed task
-    size_t documents = 0;             // after --items
-    Longest longest;                  // of these documents; not set for a speed task
-    // continuation: tokens are fed in decode steps, because an arm evicts in decode steps.
-    bool one_by_one = true;
-    size_t at_once = 1;      // documents that take decode steps together
-    std::string last_metric; // the metric that is written last; an item that has it is complete
-};
-
-// One of the units that run side by side.
-struct Runner::Member {
-    size_t index = 0;               // index among these units
-    size_t document = 0, first = 0; // first: the first of the documents that run side by side
-    Unit unit;
-};
-
 // The memory of a session while it is measured: means over the steps that give numbers.
-struct Runner::Measured {
+class Measured {
+  public:
     // `session` is that of `opened`, or a copy of it.
     Measured(Arms &arms, size_t run, Session &session, const Arms::Opened &opened)
         : arms_(arms), run_(run), session_(session), opened_policy_bytes_(opened.policy_bytes),
@@ -126,23 +98,6 @@ class TimelineNotes {
     Session &session_;
     uint64_t evicted_;
 };
-
-inline Error error_at(const Place &place, const std::string &item, ErrorKind kind,
-                      const std::string &what) {
-    return {kind, fmt::format("task '{}': arm '{}' at {}, item {}: {}", place.task, place.arm,
-                              place.budget, item, what)};
-}
-
-// After the prompt, an error that memory is full gets the names of the arm and the item.
-template <typename Action>
-auto at_arm(const Place &place, const std::string &item, Action &&action) {
-    try {
-        return action();
-    } catch (const Error &e) {
-        if (e.kind() != ErrorKind::resource) throw;
-        throw error_at(place, item, e.kind(), e.what());
-    }
-}
 
 // The positions of the prompt that the cache still holds. Returns nothing if keys were rotated to
 // other positions, because these do not show which tokens stayed.

@@ -1,9 +1,7 @@
-// The cost of an experiment.
-#include "eval/ab/run/runner_parts.hpp"
+#include "eval/ab/run/work_count.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <system_error>
 
 namespace keel::ab {
 namespace {
@@ -23,17 +21,16 @@ struct Sum {
 
 } // namespace
 
-// Counts the work of a task under all runs. If the task has items, `sampled` documents are counted,
-// and the result is scaled to all documents.
-Cost::Row Runner::count(const PlannedTask &task, Protocol protocol, size_t sampled) const {
+Cost::Row count_work(const PlannedTask &task, Protocol protocol, size_t sampled,
+                     const Experiment &experiment, Arms &arms) {
     uint64_t per_document = 0, capped = 0; // capped: runs with kv.max_mib
-    for (const Run &run : experiment_.runs) {
+    for (const Run &run : experiment.runs) {
         per_document += run.is_rerun ? 0 : run.seeds.size();
         capped += run.is_rerun || !run.config.kv.max_bytes() ? 0 : run.seeds.size();
     }
     Cost::Row row;
     row.task = task.task->name;
-    row.protocol = task.items && task.items->has_question() ? protocol_name(protocol) : "";
+    row.protocol = protocol_of(task, protocol);
     row.documents = task.documents;
     row.runs = per_document;
     if (!task.items) {
@@ -65,7 +62,7 @@ Cost::Row Runner::count(const PlannedTask &task, Protocol protocol, size_t sampl
             // prompt again.
             const uint64_t further = unit.questions.size() > 1 ? unit.questions.size() - 1 : 0;
             const auto prompt = static_cast<double>(unit.prompt.size());
-            prefill.add(prompt * static_cast<double>(arms_->prefills() + capped * further),
+            prefill.add(prompt * static_cast<double>(arms.prefills() + capped * further),
                         prompt * again);
             const auto answer = [&](double tokens) {
                 together += tokens;
@@ -90,55 +87,6 @@ Cost::Row Runner::count(const PlannedTask &task, Protocol protocol, size_t sampl
     row.decode_steps = steps.total(scale);
     row.questions = questions.total(scale);
     return row;
-}
-
-Cost Runner::cost() {
-    constexpr size_t few = 8;
-    Cost cost;
-    cost.batch = experiment_.config.batch;
-    cost.run_seconds.resize(experiment_.runs.size());
-    fill_header();
-    if (std::error_code error;
-        // Throws the error that a run would throw.
-        options_.resume && std::filesystem::exists(results(), error))
-        require_same_experiment(results(), read_header(results()), options_.header);
-    check_items();
-    check_lengths();
-    const double begin = steady_seconds();
-    warm_up();
-    for (const PlannedTask &task : tasks_) {
-        // `whole`: at least `few` documents, in whole batches.
-        const size_t whole = (few + task.at_once - 1) / task.at_once * task.at_once,
-                     sampled = std::min(task.documents, whole);
-        cost.counted_by_sample = cost.counted_by_sample || (task.items && sampled < task.documents);
-        const bool asks = task.items && task.items->has_question();
-        const std::vector<Protocol> one = {Protocol::question_blind};
-        for (const Protocol protocol : asks ? experiment_.config.protocols : one) {
-            if (options_.say)
-                options_.say(
-                    fmt::format("measuring {}{}", task.task->name,
-                                asks ? fmt::format(" ({})", protocol_name(protocol)) : ""));
-            Cost::Row row = count(task, protocol, sampled);
-            const std::vector<double> seconds =
-                task.items ? estimate(task, protocol, sampled) : estimate_speed(task);
-            for (size_t r = 0; r < seconds.size(); ++r) {
-                cost.run_seconds[r] += seconds[r];
-                row.seconds += seconds[r];
-            }
-            cost.seconds += row.seconds;
-            cost.prefill_tokens += row.prefill_tokens;
-            cost.decode_tokens += row.decode_tokens;
-            cost.rows.push_back(row);
-        }
-    }
-    cost.run_seconds.front() += cost.run_seconds.back();
-    cost.run_seconds.pop_back();
-    cost.measured_seconds = steady_seconds() - begin;
-    // A shard takes its share of the documents, of all arms and tasks.
-    cost.seconds /= options_.shard.count;
-    for (double &seconds : cost.run_seconds) seconds /= options_.shard.count;
-    for (Cost::Row &row : cost.rows) row.seconds /= options_.shard.count;
-    return cost;
 }
 
 } // namespace keel::ab

@@ -1,5 +1,4 @@
-// Estimates how long an experiment takes: every run takes some of the documents.
-#include "eval/ab/run/runner_parts.hpp"
+#include "eval/ab/run/cost_probe.hpp"
 
 #include <algorithm>
 
@@ -13,15 +12,15 @@ std::vector<int32_t> any_tokens(int64_t n) {
 } // namespace
 
 // Documents that run side by side, and the time of each run for them.
-struct Runner::Sample {
+struct CostProbe::Sample {
     size_t first = 0, count = 0;               // documents
     double units = 0, tokens = 0, answers = 0; // tokens: of the units' prompts
     std::vector<Pace> paces;                   // [runs]; empty: not measured
     double length() const { return tokens / std::max(units, 1.0); }
 };
 
-std::vector<Runner::Sample> Runner::samples(const PlannedTask &task, Protocol protocol,
-                                            size_t documents) const {
+std::vector<CostProbe::Sample> CostProbe::samples(const PlannedTask &task, Protocol protocol,
+                                                  size_t documents) {
     std::vector<Sample> all;
     for (size_t d = 0; d < documents; ++d) {
         if (d % task.at_once == 0) all.push_back({d, 0, 0, 0, 0, {}});
@@ -36,14 +35,12 @@ std::vector<Runner::Sample> Runner::samples(const PlannedTask &task, Protocol pr
     return all;
 }
 
-// Warms up each pipeline. Its first tokens take longer, because weights are read, memory is touched
-// and kernels are compiled.
-void Runner::warm_up() {
-    const int64_t tokens = std::min<int64_t>(64, arms_->pipeline(0).context() / 2);
-    for (size_t r = 0; r < experiment_.runs.size(); ++r) {
-        if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
-        const Arms::Opened opened =
-            arms_->open_alone(r, experiment_.runs[r].seeds.front(), 0, any_tokens(tokens));
+void CostProbe::warm_up() {
+    const int64_t tokens = std::min<int64_t>(64, context_.arms.pipeline(0).context() / 2);
+    for (size_t r = 0; r < context_.experiment.runs.size(); ++r) {
+        check_cancelled(context_.options);
+        const Arms::Opened opened = context_.arms.open_alone(
+            r, context_.experiment.runs[r].seeds.front(), 0, any_tokens(tokens));
         for (int i = 0; i < 2; ++i) {
             opened.session->decode(1);
             opened.session->greedy();
@@ -51,19 +48,17 @@ void Runner::warm_up() {
     }
 }
 
-void Runner::measure(const PlannedTask &task, Protocol protocol, Sample &sample) {
-    paces_.assign(experiment_.runs.size(), {});
-    run_documents(task, protocol, sample.first, sample.count);
-    sample.paces = paces_;
+void CostProbe::measure(const PlannedTask &task, Protocol protocol, Sample &sample) {
+    context_.paces.assign(context_.experiment.runs.size(), {});
+    documents_.run(task, protocol, sample.first, sample.count);
+    sample.paces = context_.paces;
 }
 
-// Estimates the seconds of each run for a task. The time for reading depends on the length of
-// prompts: it is interpolated between the longest and the shortest of the first documents. The
-// remaining time is proportional to the number of answers.
-std::vector<double> Runner::estimate(const PlannedTask &task, Protocol protocol, size_t documents) {
+std::vector<double> CostProbe::estimate(const PlannedTask &task, Protocol protocol,
+                                        size_t documents) {
     // patience: seconds. If the longest prompt took longer, the shortest is not measured.
     constexpr double patience = 30, same_length = 1.05;
-    arms_->keep_prompts(task.at_once);
+    context_.arms.keep_prompts(task.at_once);
     std::vector<Sample> all = samples(task, protocol, documents);
     const auto shorter = [](const Sample &a, const Sample &b) { return a.length() < b.length(); };
     const auto [low, high] = std::minmax_element(all.begin(), all.end(), shorter);
@@ -74,8 +69,8 @@ std::vector<double> Runner::estimate(const PlannedTask &task, Protocol protocol,
     if (both) measure(task, protocol, *low);
     const Sample &most = *high, &least = both ? *low : *high;
     std::vector<double> seconds;
-    for (size_t r = 0; r < experiment_.runs.size(); ++r) {
-        const Run &run = experiment_.runs[r];
+    for (size_t r = 0; r < context_.experiment.runs.size(); ++r) {
+        const Run &run = context_.experiment.runs[r];
         const auto reading = [&](double length) {
             const double at_most = most.paces[r].reading / most.units;
             if (!both) return at_most * length / most.length();
@@ -102,18 +97,17 @@ std::vector<double> Runner::estimate(const PlannedTask &task, Protocol protocol,
     return seconds;
 }
 
-// The same for a speed task: one prompt of each depth, and some steps after it.
-std::vector<double> Runner::estimate_speed(const PlannedTask &task) {
+std::vector<double> CostProbe::estimate_speed(const PlannedTask &task) {
     constexpr int64_t few_steps = 8;
     std::vector<double> seconds;
-    for (size_t r = 0; r < experiment_.runs.size(); ++r) {
-        const Run &run = experiment_.runs[r];
+    for (size_t r = 0; r < context_.experiment.runs.size(); ++r) {
+        const Run &run = context_.experiment.runs[r];
         double sum = 0;
         for (const int64_t depth : task.task->at) {
-            if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
+            check_cancelled(context_.options);
             double begin = steady_seconds();
             const Arms::Opened opened =
-                arms_->open_alone(r, run.seeds.front(), 0, any_tokens(depth));
+                context_.arms.open_alone(r, run.seeds.front(), 0, any_tokens(depth));
             opened.session->greedy();
             sum += (steady_seconds() - begin);
             const int64_t steps = std::min(few_steps, task.task->decode);

@@ -1,5 +1,7 @@
-// Questions: an arm's answers. Documents run one after the other, or several side by side.
-#include "eval/ab/run/runner_parts.hpp"
+#include "eval/ab/run/questions.hpp"
+
+#include <fmt/ranges.h>
+#include <iterator>
 
 namespace keel::ab {
 namespace {
@@ -12,61 +14,8 @@ int32_t read_question(Session &session, std::span<const int32_t> ids) {
 
 } // namespace
 
-std::optional<KeepMap> read_keep_map(Session &session, int64_t prompt_tokens) {
-    const PolicySetup &plan = session.cache().setup();
-    if (plan.may_move_keys() || prompt_tokens < 1) return std::nullopt;
-    const KvCache &cache = session.cache().cache();
-    KeepMap map;
-    map.layers = cache.shape().layers;
-    map.kv_heads = cache.shape().kv_heads;
-    constexpr int64_t n = KeepMap::bin_count;
-    for (uint32_t l = 0; l < map.layers; ++l) {
-        for (uint32_t h = 0; h < map.kv_heads; ++h) {
-            std::array<double, n> kept{};
-            for (const int32_t position : cache.positions(l, h)) {
-                if (position < prompt_tokens)
-                    kept[static_cast<size_t>(position * n / prompt_tokens)] += 1;
-            }
-            for (int64_t b = 0; b < n; ++b) {
-                // Positions p with p * n / tokens == b.
-                const int64_t begin = (b * prompt_tokens + n - 1) / n,
-                              end = ((b + 1) * prompt_tokens + n - 1) / n;
-                map.bins.push_back(end > begin
-                                       ? static_cast<float>(kept[static_cast<size_t>(b)] /
-                                                            static_cast<double>(end - begin))
-                                       : 0.0F);
-            }
-        }
-    }
-    return map;
-}
-
-// Are maps and timelines recorded for this document?
-bool Runner::draws(const Place &place, size_t run, size_t document) const {
-    const Run &r = experiment_.runs[run];
-    return static_cast<int64_t>(document) < experiment_.config.maps &&
-           place.seed == r.seeds.front() && !r.is_rerun;
-}
-
-// One decode step of each session. `items`: the names of their items, for messages.
-void Runner::take_in(const PlannedTask &task, const Place &place, size_t run,
-                     std::span<Session *const> sessions, std::span<const int32_t> ids,
-                     std::span<const std::string *const> items, SessionBatch::Read read) {
-    if (options_.host->cancelled()) throw_error(ErrorKind::runtime, "cancelled");
-    if (task.at_once == 1) {
-        at_arm(place, *items.front(), [&] { sessions.front()->decode(ids.front()); });
-        return;
-    }
-    const auto outcomes = arms_->batch(run)->decode(sessions, ids, read);
-    for (size_t i = 0; i < outcomes.size(); ++i) {
-        const SessionBatch::Outcome &outcome = outcomes[i];
-        if (outcome.kind == SessionBatch::Outcome::Kind::done) continue;
-        throw error_at(place, *items[i], outcome.error().kind(), outcome.detail);
-    }
-}
-
 // A question during its answer.
-struct Runner::Asked {
+struct Questions::Asked {
     Asked(Arms &arms, size_t run, const Member &of, const Question &asked,
           const std::shared_ptr<Arms::Opened> &opened, std::unique_ptr<Session> own)
         : member(of), question(asked), original(own ? nullptr : opened), copy(std::move(own)),
@@ -88,11 +37,8 @@ struct Runner::Asked {
     std::string text;
 };
 
-// Each question finds the cache as it was after the prompt. It is asked in a copy of the session.
-// With kv.max_mib copies would share one limit, so the prompt is read again for each question. If
-// documents run side by side, task.at_once questions are answered together.
-void Runner::ask_questions(const PlannedTask &task, const Place &place, size_t run,
-                           std::span<const Member> members) {
+void Questions::run(const PlannedTask &task, const Place &place, size_t run,
+                    std::span<const Member> members) {
     struct Wanted {
         const Member *member;
         const Question *question;
@@ -101,7 +47,7 @@ void Runner::ask_questions(const PlannedTask &task, const Place &place, size_t r
     bool is_pending = false;
     for (const Member &member : members) {
         for (const Question &question : member.unit.questions) {
-            const bool finished = is_finished(place, question.item);
+            const bool finished = context_.results.is_finished(place, question.item);
             is_pending = is_pending || !finished;
             // Side by side, finished questions are answered again too, because the rows beside an
             // answer decide how its products are rounded.
@@ -109,14 +55,15 @@ void Runner::ask_questions(const PlannedTask &task, const Place &place, size_t r
         }
     }
     if (!is_pending) return;
-    const bool copies = !experiment_.runs[run].config.kv.max_bytes();
+    const bool copies = !context_.experiment.runs[run].config.kv.max_bytes();
     std::shared_ptr<Arms::Opened> opened;
     size_t next = 0;
     const auto begin = [&] {
         const Wanted w = wanted[next++];
         const bool more = next < wanted.size() && wanted[next].member == w.member;
         if (!copies) opened.reset();
-        if (!opened) opened = std::make_shared<Arms::Opened>(open(run, place.seed, *w.member));
+        if (!opened)
+            opened = std::make_shared<Arms::Opened>(context_.open(run, place.seed, *w.member));
         std::unique_ptr<Asked> asked =
             ask(place, run, *w.member, *w.question, opened, copies && more);
         if (!more) opened.reset();
@@ -142,7 +89,7 @@ void Runner::ask_questions(const PlannedTask &task, const Place &place, size_t r
             ids.push_back(seat->id);
             items.push_back(&seat->question.item);
         }
-        take_in(task, place, run, sessions, ids, items, SessionBatch::Read::greedy);
+        context_.take_in(task, place, run, sessions, ids, items, SessionBatch::Read::greedy);
         for (size_t i = 0; i < seats.size();) {
             seats[i]->id = seats[i]->session.greedy();
             if (look_at_answer(task, *seats[i])) {
@@ -155,13 +102,14 @@ void Runner::ask_questions(const PlannedTask &task, const Place &place, size_t r
     }
 }
 
-std::unique_ptr<Runner::Asked> Runner::ask(const Place &place, size_t run, const Member &member,
-                                           const Question &question,
-                                           const std::shared_ptr<Arms::Opened> &opened, bool copy) {
-    auto asked = std::make_unique<Asked>(*arms_, run, member, question, opened,
+std::unique_ptr<Questions::Asked> Questions::ask(const Place &place, size_t run,
+                                                 const Member &member, const Question &question,
+                                                 const std::shared_ptr<Arms::Opened> &opened,
+                                                 bool copy) {
+    auto asked = std::make_unique<Asked>(context_.arms, run, member, question, opened,
                                          copy ? opened->session->fork() : nullptr);
     asked->draws =
-        draws(place, run, member.document) && &question == &member.unit.questions.front();
+        context_.draws(place, run, member.document) && &question == &member.unit.questions.front();
     if (asked->draws && opened->session->cache().evictions() > 0)
         asked->map = read_keep_map(asked->session, std::ssize(member.unit.prompt));
     if (!question.ask.empty())
@@ -171,27 +119,27 @@ std::unique_ptr<Runner::Asked> Runner::ask(const Place &place, size_t run, const
 }
 
 // Adds the last token to the answer. Returns false if the answer is complete.
-bool Runner::look_at_answer(const PlannedTask &task, Asked &a) const {
+bool Questions::look_at_answer(const PlannedTask &task, Asked &a) const {
     a.measured.sample();
     if (a.draws) a.notes.add();
-    const Tokenizer &tokenizer = arms_->tokenizer();
-    if (experiment_.form.ends_answer(tokenizer, a.id)) return false;
+    const Tokenizer &tokenizer = context_.arms.tokenizer();
+    if (context_.experiment.form.ends_answer(tokenizer, a.id)) return false;
     a.ids.push_back(a.id);
     a.text = tokenizer.decode(a.ids, DecodeOptions{.skip_special = true, .continues = true});
-    if (const auto before = experiment_.form.before_end(tokenizer, a.text)) {
+    if (const auto before = context_.experiment.form.before_end(tokenizer, a.text)) {
         a.text = *before;
         return false;
     }
     return std::ssize(a.ids) < a.question.max_tokens && !task.items->ends(a.text);
 }
 
-void Runner::write_answer(const PlannedTask &task, const Place &place, const Asked &a) {
-    if (is_finished(place, a.question.item)) return;
+void Questions::write_answer(const PlannedTask &task, const Place &place, const Asked &a) {
+    if (context_.results.is_finished(place, a.question.item)) return;
     if (a.map) {
         KeepMap map = *a.map;
         static_cast<Place &>(map) = place;
         map.item = a.question.item;
-        write(map);
+        context_.results.write(map);
     }
     Item item;
     static_cast<Place &>(item) = place;
@@ -204,8 +152,10 @@ void Runner::write_answer(const PlannedTask &task, const Place &place, const Ask
     item.length = std::ssize(a.member.unit.prompt) + std::ssize(a.question.ask);
     item.depth = a.question.depth;
     a.measured.fill(item);
-    if (a.draws) write(a.notes.timeline(place, a.question.item));
-    write_item(item);
+    if (a.draws) context_.results.write(a.notes.timeline(place, a.question.item));
+    context_.results.write_item(item);
 }
+
+Questions::~Questions() = default;
 
 } // namespace keel::ab

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "eval/ab/run/item_context.hpp"
+
+#include <span>
+#include <vector>
+
+namespace keel::ab {
+
+// Scores how well an arm predicts the text after a prompt. Documents run one after the other, or
+// several side by side. The reference must run first, because the other runs are compared with its
+// logits.
+class Continuations {
+  public:
+    explicit Continuations(ItemContext &context) : context_(context) {}
+    ~Continuations();
+
+    // New members begin: drops the reference's logits.
+    void begin() { reference_logits_.clear(); }
+    void run(const PlannedTask &task, const Place &place, size_t run,
+             std::span<const Member> members);
+
+  private:
+    struct Scored;
+    bool wants_logits(const Place &place, std::span<const Member> members) const;
+    void make_room_for_logits(const Place &place, size_t run, std::span<const Member> members);
+    void take_rows(Scored &scored, size_t tokens, bool is_reference);
+    void write_scores(const Place &place, Scored &scored);
+
+    ItemContext &context_;
+    // Of the current members, [scored, vocab] each.
+    std::vector<std::vector<float>> reference_logits_;
+};
+
+// Throws Error(input) if the reference's logits of a batch need too much memory. It is called
+// before the first measurement. Otherwise a later batch could end an experiment after hours, and
+// its results could not be continued with another `batch`.
+void check_room_for_logits(const PlannedTask &task, Arms &arms);
+
+} // namespace keel::ab

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "eval/ab/run/item_context.hpp"
+
+#include <memory>
+#include <span>
+
+namespace keel::ab {
+
+// Asks the questions of documents, and writes an arm's answers. Documents run one after the other,
+// or several side by side.
+class Questions {
+  public:
+    explicit Questions(ItemContext &context) : context_(context) {}
+    ~Questions();
+
+    // Each question finds the cache as it was after the prompt. It is asked in a copy of the
+    // session. With kv.max_mib copies would share one limit, so the prompt is read again for each
+    // question. If documents run side by side, task.at_once questions are answered together.
+    void run(const PlannedTask &task, const Place &place, size_t run,
+             std::span<const Member> members);
+
+  private:
+    struct Asked;
+    std::unique_ptr<Asked> ask(const Place &place, size_t run, const Member &member,
+                               const Question &question,
+                               const std::shared_ptr<Arms::Opened> &opened, bool copy);
+    bool look_at_answer(const PlannedTask &task, Asked &asked) const;
+    void write_answer(const PlannedTask &task, const Place &place, const Asked &asked);
+
+    ItemContext &context_;
+};
+
+} // namespace keel::ab

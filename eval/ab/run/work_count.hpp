@@ -1,0 +1,13 @@
+#pragma once
+
+#include "eval/ab/run/cost.hpp"
+#include "eval/ab/run/planned_task.hpp"
+
+namespace keel::ab {
+
+// Counts the tokens and steps of a task under all runs. If the task has items, `sampled` documents
+// are counted, and the result is scaled to all documents. `seconds` stays 0.
+Cost::Row count_work(const PlannedTask &task, Protocol protocol, size_t sampled,
+                     const Experiment &experiment, Arms &arms);
+
+} // namespace keel::ab
