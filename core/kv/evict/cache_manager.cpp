@@ -119,13 +119,7 @@ void CacheManager::count_append(int64_t n) {
 StepTap *CacheManager::begin_step(int64_t n, StepKind kind) {
     if (!inputs_) return nullptr;
     const bool evicts = clock_.expects(kind, *cache_, seen_);
-    const bool is_pause = kind == StepKind::prefill_pause;
-    WindowScores::Step step = {.first = seen_ - n, .n = n};
-    step.is_prompt = kind != StepKind::decode;
-    step.is_prompt_end = kind == StepKind::prefill_end || is_pause;
-    step.is_pause = is_pause;
-    step.evicts = evicts;
-    return tap_.over(inputs_->begin_step(*cache_, step));
+    return tap_.over(inputs_->begin_step(*cache_, {kind, seen_ - n, n, evicts}));
 }
 
 std::span<const EvictionRecord> CacheManager::after_step(StepKind kind) {

@@ -3,6 +3,7 @@
 #include "kv/evict/policy_setup.hpp"
 #include "kv/evict/pressure.hpp"
 #include "kv/evict/protected_tokens.hpp"
+#include "kv/inputs/step_kind.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -10,14 +11,6 @@
 #include <string>
 
 namespace keel {
-
-// A step is one forward pass.
-enum class StepKind {
-    prefill_chunk, // more of the prompt follows
-    prefill_pause, // a part of a prompt: more of the prompt may follow, or it may end here
-    prefill_end,   // the last chunk of a prompt
-    decode,
-};
 
 // An eviction that is due.
 struct Firing {

@@ -52,7 +52,7 @@ StepTap *PolicyInputs::begin_step(const KvCache &cache, const WindowScores::Step
     pieces_.clear();
     // Decoded tokens add nothing to chunk scores, so these sums are not prepared here. The next
     // prompt or eviction sets their entries to 0.
-    if (chunks_ && step.is_prompt) {
+    if (chunks_ && step.kind != StepKind::decode) {
         chunks_->begin(cache);
         const int64_t chunk = setup_.collected().chunks->tokens;
         for (int64_t i = 0; i < step.n;) {

@@ -29,9 +29,10 @@ bool WindowScores::begin(const KvCache &cache, const Step &step) {
     first_ = step.first;
     step_ = step.n;
     const RingUse use = setup_.ring_use();
-    const bool pauses = step.is_pause || (step.is_prompt && ring_ && ring_->held() > 0);
-    const bool began = step.is_prompt_end || !step.is_prompt;
-    keeps_step_ = use == RingUse::always || (use == RingUse::after_prompt && began) || pauses;
+    const bool may_end = step.kind != StepKind::prefill_chunk; // the prompt, or it has ended
+    const bool goes_on = step.kind == StepKind::prefill_pause ||
+                         (step.kind != StepKind::decode && ring_ && ring_->held() > 0);
+    keeps_step_ = use == RingUse::always || (use == RingUse::after_prompt && may_end) || goes_on;
     if (!keeps_step_) ring_.reset();
     if (keeps_step_) ring().begin(step_);
     scores_step_ = step.evicts && setup_.needs(KEEL_NEED_WINDOW_SCORES) &&

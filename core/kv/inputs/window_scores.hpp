@@ -3,6 +3,7 @@
 #include "kv/evict/policy_setup.hpp"
 #include "kv/inputs/query_ring.hpp"
 #include "kv/inputs/read_array.hpp"
+#include "kv/inputs/step_kind.hpp"
 #include "kv/store/state_io.hpp"
 
 #include <memory>
@@ -21,11 +22,9 @@ class WindowScores {
 
     // ---- steps ----
     struct Step {
+        StepKind kind = StepKind::decode;
         int64_t first = 0, n = 0; // the first token, and how many; their slots were appended
-        bool is_prompt = false, is_prompt_end = false;
-        // The prompt may end without a further step, or go on, see StepKind::prefill_pause.
-        bool is_pause = false;
-        bool evicts = false; // slots are evicted after the step
+        bool evicts = false;      // slots are evicted after the step
     };
     // A step begins. False: nothing is kept and no scores are computed in this step.
     bool begin(const KvCache &cache, const Step &step);

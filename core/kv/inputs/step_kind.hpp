@@ -1,0 +1,13 @@
+#pragma once
+
+namespace keel {
+
+// A step is one forward pass.
+enum class StepKind {
+    prefill_chunk, // more of the prompt follows
+    prefill_pause, // a part of a prompt: more of the prompt may follow, or it may end here
+    prefill_end,   // the last chunk of a prompt
+    decode,
+};
+
+} // namespace keel
