@@ -22,7 +22,7 @@ inline ErrorKind kind_of(keel::ErrorKind kind) {
     return ErrorKind::internal;
 }
 
-// Carries an exception of a caller's callback through the core. The core never throws this type
+// Carries an exception of a user's callback through the core. The core never throws this type
 // itself.
 struct CallbackThrew {
     std::exception_ptr what;
@@ -36,8 +36,8 @@ template <typename Action> void call_back(Action &&action) {
     }
 }
 
-// Turns errors of the core into errors of the API. Exceptions of a caller's callback pass through
-// unchanged.
+// Runs the action and converts errors of the core to errors of the API. An exception of a user's
+// callback passes through unchanged.
 template <typename Action> auto covered(Action &&action) {
     try {
         return action();
@@ -47,7 +47,7 @@ template <typename Action> auto covered(Action &&action) {
         std::rethrow_exception(callback.what);
     } catch (const std::bad_alloc &) {
         throw Error(ErrorKind::resource, "out of memory");
-    } catch (const std::exception &e) { // the core should throw only its own errors
+    } catch (const std::exception &e) { // the core should throw only its own error types
         throw Error(ErrorKind::internal,
                     "an error that Keel did not expect: " + printable(e.what(), 400));
     }

@@ -1,4 +1,4 @@
-// The public C++ API: a thin layer over core/run that exposes none of its types.
+// The public C++ API. It is a thin layer over core/run and does not expose types of the core.
 #include <keel/keel.hpp>
 
 #include "errors.hpp"
@@ -40,7 +40,8 @@ void check_range(const char *option, double found, const keel::SamplingRange &ra
                     range.low, range.high, found);
 }
 
-// Messages name the members as in the public header.
+// Throws Error(usage) if an option is outside its range. The message names the member as the public
+// header does.
 void check_options(const Generation &g) {
     check_option(g.max_tokens >= 1, "max_tokens", "1 or more", g.max_tokens);
     check_option(g.logprobs.value_or(0) >= 0, "logprobs", "0 or more", g.logprobs.value_or(0));
@@ -55,7 +56,7 @@ void check_options(const Generation &g) {
         check_option(!stop.empty(), "stop", "texts", "an empty one");
 }
 
-// `where`: the function that the caller called.
+// `where` is the name of the function that the user called.
 void check_ids(const std::vector<int32_t> &ids, const char *where, const keel::Pipeline &pipeline) {
     const auto vocabulary = pipeline.model().vocab_size;
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -110,7 +111,7 @@ Stop stop_of(StopReason reason) {
     case StopReason::stop_string: return Stop::stop_string;
     case StopReason::max_tokens: return Stop::max_tokens;
     case StopReason::cache_full: return Stop::cache_full;
-    case StopReason::device_lost: // reported by an exception, see result_of
+    case StopReason::device_lost: // result_of() reports it by an exception
     case StopReason::cancelled: break;
     }
     return Stop::cancelled;

@@ -1,4 +1,4 @@
-// Passes Keel's log messages to the program's callback.
+// Passes Keel's log messages to the user's callback.
 #include <keel/keel.hpp>
 
 #include "base/log_sinks.hpp"
@@ -31,8 +31,8 @@ spdlog::level::level_enum level_of(LogLevel level) {
     return spdlog::level::debug;
 }
 
-// Passes messages to the current callback. The callback is called outside the lock, because it may
-// set another callback.
+// Passes messages to the current callback. The callback runs outside the lock, because it may set
+// another callback.
 class CallbackSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
   public:
     void set(Log callback) {
@@ -52,7 +52,8 @@ class CallbackSink final : public spdlog::sinks::base_sink<spdlog::details::null
             (*callback)(level_of(message.level),
                         std::string_view(message.payload.data(), message.payload.size()));
         } catch (...) {
-            // An error of the callback must not stop Keel, and the logger would print it.
+            // An exception of the callback must not stop Keel, and the logger would print it. So it
+            // is ignored here.
         }
     }
     void flush_() override {}

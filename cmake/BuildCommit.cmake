@@ -1,5 +1,6 @@
 # Usage: cmake -DSOURCE=DIR -DOUT=FILE -P BuildCommit.cmake
-# If the commit of a source tree has changed, writes it as a macro. Runs at each build.
+# Writes the commit of a source tree as a macro to FILE, if the commit has changed. This script runs
+# at each build.
 set(commit "")
 find_program(git git)
 if(git)

@@ -1,9 +1,9 @@
-# keel_embed(TARGET HEADER NAME.hpp NAMESPACE NS FILES FILE...): embeds text files in TARGET.
-# NAME.hpp is made in the build folder; the sources of TARGET can include it. For each file it has
-# one constexpr std::string_view with the text, byte for byte: `page_css` for page.css. A 0 follows
-# the text, so that data() is a C string.
+# keel_embed(TARGET HEADER NAME.hpp NAMESPACE NS FILES FILE...) embeds text files in TARGET. It
+# makes NAME.hpp in the build folder, and sources of TARGET can include this header. For each file,
+# the header has one constexpr std::string_view with the file's bytes. For example, `page_css` has
+# the bytes of page.css. A zero byte follows the text, so that data() is a C string.
 #
-# The file is also the script that makes the header:
+# This file is also the script that makes the header:
 #   cmake -DOUT=NAME.hpp -DNAMESPACE=NS "-DFILES=a.js b.css" -P KeelEmbed.cmake
 if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   separate_arguments(FILES)

@@ -1,7 +1,7 @@
-# Defines what `cmake --install` installs: the program, plugins, configs and docs for users; headers
-# and a CMake package for authors of plugins and of programs that use Keel as a library. Plugins
-# install themselves (keel_add_plugin). All files are found relative to the program, so the
-# installed tree may be moved.
+# Defines the files that `cmake --install` installs. For users: the program, plugins, configs and
+# docs. For authors of plugins, and of programs that use Keel as a library: headers and a CMake
+# package. keel_add_plugin installs each plugin. The program finds all files by paths relative to
+# itself, so the installed folder may be moved.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -9,9 +9,9 @@ if(TARGET keel)
   install(TARGETS keel RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING PATTERN "*.yaml")
-# the files in configs/ name the model as ../models/tiny
+# The files in configs/ refer to the model as ../models/tiny, so the model is installed there.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/keel/models)
-# The pages of docs/ and the files that they link, in the same folders as in the source tree.
+# The pages of docs/ and the files that they link to, in the same folders as in the source tree.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/policies DESTINATION ${CMAKE_INSTALL_DATADIR}/keel FILES_MATCHING REGEX "/policies/[a-z0-9_]+/README.md$")
 foreach(project backend policy policy_cpp)
@@ -25,14 +25,14 @@ install(CODE "
   file(CREATE_LINK \"${keel_headers}\" \"\${core}/include\" SYMBOLIC)")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The SDK: headers, target keel::sdk, keel_add_plugin(), and the functions that test a plugin with the
-# programs of sdk/.
+# The SDK for plugin authors: headers, the target keel::sdk, the function keel_add_plugin(), and the
+# functions that test a plugin with the programs of sdk/.
 set(keel_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/keel)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/core/include/keel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 set_target_properties(keel_sdk PROPERTIES EXPORT_NAME sdk)
 install(TARGETS keel_sdk EXPORT keelTargets)
-# libkeel: its header and the target keel::keel. Plugins are found next to the library.
+# libkeel: its header and the target keel::keel. The library finds plugins next to itself.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/api/include/keel DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS keel_api EXPORT keelTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT keelTargets NAMESPACE keel:: DESTINATION ${keel_package_dir})

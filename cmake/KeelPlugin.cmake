@@ -1,6 +1,6 @@
-# keel_add_plugin(NAME SOURCES ...): declares a Keel plugin, in this tree or outside it. It builds
-# NAME.so, which exports only the entry symbol. In Keel's own tree, the file is put where the
-# runtime searches for plugins.
+# keel_add_plugin(NAME SOURCES ...) declares a Keel plugin, in Keel's source tree or outside it. It
+# builds NAME.so, which exports only one symbol, the plugin's entry point. In Keel's source tree,
+# the file is put into the folder where the program searches for plugins.
 set(KEEL_PLUGIN_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 function(keel_add_plugin name)
   cmake_parse_arguments(ARG "NO_INSTALL" "OUTPUT_DIRECTORY" "SOURCES;LINK" ${ARGN})
@@ -16,7 +16,7 @@ function(keel_add_plugin name)
     set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${ARG_OUTPUT_DIRECTORY})
   elseif(KEEL_PLUGIN_OUTPUT_DIRECTORY)
     set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${KEEL_PLUGIN_OUTPUT_DIRECTORY})
-    if(TARGET keel_plugins) # In Keel's own tree, tests that run a pipeline depend on this target.
+    if(TARGET keel_plugins) # in Keel's source tree, tests that run a pipeline depend on this target
       add_dependencies(keel_plugins ${name})
     endif()
   endif()

@@ -1,10 +1,10 @@
 # keel_add_plugin_tests(TARGET [COMPLETE] [FULL_ONLY]
 #                       [VARIANTS "isa=avx2" "isa=avx2 compute=exact" ...])
-# Adds ctest entries that run keel_conformance on a backend plugin, in Keel's tree or outside it. A
-# variant is a set of plugin parameters. Each variant has a quick entry (labels fast, isa) and a
-# full one (slow). A variant that the machine cannot run is reported as skipped. COMPLETE: the
-# backend claims every op and dtype, so UNSUPPORTED is a failure. FULL_ONLY: no quick entries, for
-# variants whose quick entry would be slow too.
+# Adds ctest tests that run keel_conformance on a backend plugin, in Keel's source tree or outside
+# it. A variant is a set of plugin parameters. Each variant has a quick test (labels fast, isa) and
+# a full test (label slow). If the machine cannot run a variant, its tests are reported as skipped.
+# COMPLETE: the backend has every op and dtype, so UNSUPPORTED is a failure. FULL_ONLY: there are no
+# quick tests, because they would be slow too.
 function(keel_add_plugin_tests target)
   cmake_parse_arguments(ARG "COMPLETE;FULL_ONLY" "" "VARIANTS" ${ARGN})
   if(TARGET keel_conformance)
@@ -43,8 +43,9 @@ endfunction()
 
 # keel_add_policy_tests(TARGET [VARIANTS "window=8" ...]
 #                       [MODEL LAYERS,HEADS,KV_HEADS,HEAD_DIM])
-# Adds ctest entries (label fast) that run keel_policy_check on a policy or budget allocator, with
-# its default parameters and with each variant. A variant is a set of parameters.
+# Adds ctest tests (label fast) that run keel_policy_check on a policy or budget allocator. One test
+# uses the default parameters, and one test uses the parameters of each variant. MODEL describes the
+# model for which the plugin is tested.
 function(keel_add_policy_tests target)
   cmake_parse_arguments(ARG "" "MODEL" "VARIANTS" ${ARGN})
   if(TARGET keel_policy_check)

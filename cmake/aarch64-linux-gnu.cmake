@@ -1,5 +1,5 @@
-# Cross-compiles for ARM64 Linux with Debian's g++-aarch64-linux-gnu and the libraries that
-# scripts/aarch64-sysroot.sh unpacks. If qemu-user is installed, it runs the built programs.
+# Cross-compiles for ARM64 Linux with Debian's g++-aarch64-linux-gnu. The libraries come from
+# scripts/aarch64-sysroot.sh. If qemu-user is installed, CMake runs the built programs with it.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
@@ -15,8 +15,8 @@ if(NOT EXISTS ${sysroot}/complete)
   message(FATAL_ERROR "There is no sysroot in ${sysroot}: run scripts/aarch64-sysroot.sh, or set KEEL_AARCH64_SYSROOT to one that it made.")
 endif()
 
-# The C and C++ libraries belong to the compiler. All other libraries come from the sysroot.
-# Programs come from this machine.
+# The C and C++ libraries come from the cross compiler's packages, all other libraries from the
+# sysroot. Programs that the build runs come from this machine.
 set(CMAKE_FIND_ROOT_PATH ${sysroot} /usr/aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
@@ -26,7 +26,7 @@ set(ENV{PKG_CONFIG_LIBDIR} ${sysroot}/usr/lib/aarch64-linux-gnu/pkgconfig:${sysr
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${sysroot})
 set(libraries ${sysroot}/usr/lib/aarch64-linux-gnu:${sysroot}/lib/aarch64-linux-gnu)
 foreach(kind EXE SHARED MODULE)
-  # for libraries that other libraries need
+  # The linker needs this path to find libraries that other libraries depend on.
   set(CMAKE_${kind}_LINKER_FLAGS_INIT "-Wl,-rpath-link,${libraries}")
 endforeach()
 

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Counts the instructions of the CPU backend's ops on ARM64, under emulation. The counts replace
-# speed measurements if there is no ARM64 machine. They are the same on each run. Prints a Markdown
-# table with one column per instruction set: instructions per multiply-add, with one thread (ops on
-# rows of elements: per element). Needs gcc and what scripts/test-aarch64.sh needs.
+# Counts the instructions that the CPU backend's ops execute on ARM64, under emulation. The counts
+# replace speed measurements if there is no ARM64 machine. They are the same in each run. The script
+# prints a Markdown table with one column for each instruction set. A number is instructions per
+# multiply-add with one thread; for ops on rows of elements it is instructions per element. The
+# script needs gcc and the packages that scripts/test-aarch64.sh needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${KEEL_AARCH64_BUILD:-build/aarch64}
@@ -23,8 +24,8 @@ for kind in $kinds; do
         "$build/bin/op_instructions" "${kind%:*}" "${kind#*:}" >"$work/labels"
     paste -d'|' "$work/labels" "$work/counts" >"$work/$kind"
 done
-# A line is KERNEL|WHAT|WORK|instructions COUNT. The kernel's name has its op, its dtypes, its
-# instruction set, and exact or fast.
+# An output line is KERNEL|WHAT|WORK|instructions COUNT. The name of the kernel contains its op, its
+# dtypes, its instruction set, and "exact" or "fast".
 cd "$work"
 # shellcheck disable=SC2086 # a list of files
 awk -F'|' '

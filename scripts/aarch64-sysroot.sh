@@ -1,9 +1,8 @@
 #!/bin/sh
-# Unpacks the ARM64 Debian packages that Keel links into a folder, for
-# cmake/aarch64-linux-gnu.cmake:
-#   aarch64-sysroot.sh [FOLDER]   (default: $KEEL_AARCH64_SYSROOT, else build/aarch64-sysroot)
-# It installs nothing, does not change the system's list of architectures, and needs no root: apt
-# works in its own folder, with the sources and keys of the system.
+# Unpacks the ARM64 Debian packages that Keel links to a folder, for cmake/aarch64-linux-gnu.cmake:
+#   aarch64-sysroot.sh [FOLDER]   (default: $KEEL_AARCH64_SYSROOT, or build/aarch64-sysroot)
+# The script installs nothing, does not change the system's list of architectures, and needs no
+# root. apt works in its own folder, with the package sources and keys of the system.
 set -eu
 cd "$(dirname "$0")/.."
 sysroot=${1:-${KEEL_AARCH64_SYSROOT:-$PWD/build/aarch64-sysroot}}
@@ -28,7 +27,8 @@ apt update
 for file in "$sysroot"/packages/*.deb; do
     dpkg-deb -x "$file" "$sysroot"
 done
-# Links that begin at / would point to files of this machine.
+# Links that begin with / would point to files of this machine, so they are made relative to the
+# sysroot.
 find "$sysroot/usr" "$sysroot/lib" -type l -lname '/*' 2>/dev/null | while read -r link; do
     target=$(readlink "$link")
     ln -sfn "$sysroot$target" "$link"

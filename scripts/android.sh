@@ -1,15 +1,16 @@
 #!/bin/sh
-# Copies the android-arm64 build to a device, runs it and copies results back, with adb. NEVER
-# TESTED, because neither an NDK nor a device was available.
+# Copies the android-arm64 build to a device with adb, runs it and copies results back. This script
+# was NEVER TESTED, because neither an NDK nor a device was available.
 #   android.sh push [MODEL ...]   copies the build, the configs and the named models (default:
 #                                 models/tiny) to /data/local/tmp/keel
 #   android.sh run ARGUMENTS ...  runs `keel ARGUMENTS` on the device, for example:
 #                                 android.sh run run configs/quickstart.yaml
 #   android.sh collect [FOLDER]   copies the results in the device's out/ to FOLDER (default:
 #                                 build/android-arm64/out)
-# KEEL_ANDROID_BUILD: the build folder (default: build/android-arm64).
-# ANDROID_NDK_HOME and KEEL_ANDROID_PREFIX: as for the build. ANDROID_SERIAL: chooses one of several
-# devices, as in adb.
+# Environment variables:
+#   KEEL_ANDROID_BUILD            the build folder (default: build/android-arm64)
+#   ANDROID_NDK_HOME, KEEL_ANDROID_PREFIX   the same as for the build
+#   ANDROID_SERIAL                chooses one of several devices, as in adb
 set -eu
 cd "$(dirname "$0")/.."
 build=${KEEL_ANDROID_BUILD:-build/android-arm64}
@@ -34,7 +35,7 @@ push)
     ;;
 run)
     line=
-    for word in "$@"; do # quotes each word for the device's shell
+    for word in "$@"; do # quotes each word for the shell on the device
         line="$line '$(printf '%s' "$word" | sed "s/'/'\\\\''/g")'"
     done
     exec adb shell "cd $there && LD_LIBRARY_PATH=$there/lib bin/keel$line"

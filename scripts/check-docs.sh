@@ -1,14 +1,16 @@
 #!/bin/sh
-# Checks docs/ against an installation: the links of the installed pages, the projects that pages print,
-# and the tutorials' commands.
+# Checks docs/ with an installation: the links of the installed pages, the projects whose files
+# pages print, and the commands of the tutorials.
 #   check-docs.sh [BUILD]
-# BUILD (default: build/release) is installed to a temporary folder, as docs/how-to/write-a-backend.md says.
-# In the pages listed below, the first line of a fenced block says what the block is:
+# BUILD (default: build/release) is installed to a temporary folder, as
+# docs/how-to/write-a-backend.md describes. In the pages listed below, the first line of a fenced
+# block says how the block is used:
 #   // PROJECT/FILE, or # PROJECT/FILE   the rest of the block is the text of this file
-#   # in PROJECT/                        commands, which run in the project's folder; PREFIX is the installation
-# Other blocks are not checked. All blocks of commands (sh) of a tutorial are run in their order, in this
-# folder, as a reader would copy them. If the project's CMakeLists.txt names FILE and the page links it as
-# [FILE](PATH), then PATH is copied to the project.
+#   # in PROJECT/                        the block has commands, which run in the project's folder;
+#                                        PREFIX in the commands is the installation
+# Other blocks are not checked. All blocks of commands (sh) of a tutorial run in their order, in
+# this folder, as a reader would run them. If the project's CMakeLists.txt names FILE and the page
+# links to it as [FILE](PATH), then PATH is copied to the project.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/release}
@@ -23,7 +25,8 @@ cmake --install "$build" --prefix "$folder/prefix" >"$folder/log" 2>&1 ||
 export PREFIX="$folder/prefix"
 unset KEEL_PLUGIN_PATH CXXFLAGS CFLAGS LDFLAGS
 
-# Writes the blocks of the page on standard input to "$1"/PROJECT/FILE; commands to "$1"/PROJECT/commands.sh.
+# Reads a page from standard input. Writes its blocks to the files "$1"/PROJECT/FILE, and its
+# commands to "$1"/PROJECT/commands.sh.
 extract() {
     awk -v folder="$1" '
         function open(name) {
@@ -41,7 +44,7 @@ extract() {
         inside && file != "" { print >file }'
 }
 
-# Every link of an installed page must lead to an installed file.
+# Every link of an installed page must point to an installed file.
 broken=$(find "$PREFIX/share/keel" -name '*.md' | while read -r page; do
     grep -oE '\]\([^)# ]+' "$page" | sed 's/^](//' | grep -vE '^[a-z]+:' | while read -r link; do
         [ -e "$(dirname "$page")/$link" ] || printf '  %s: %s\n' "${page#"$PREFIX/"}" "$link"

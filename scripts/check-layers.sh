@@ -1,13 +1,14 @@
 #!/bin/sh
 # Checks that each layer includes only the layers that the table below allows: check-layers.sh
-# [FOLDER] (default: this tree). Prints each include that is not allowed and exits with 1.
+# [FOLDER] (default: this tree). Prints each include that is not allowed. If there is one, the exit
+# code is 1.
 #
 # The layer of a file is the longest folder in the table that contains the file. All layers may
 # include the headers of the SDK (<keel/...>). Plugins may include nothing else of the core. CMake
-# also restricts the core and eval to their linked targets. This table is stricter, because CMake
-# allows targets that are linked indirectly.
+# also restricts the core and eval to the targets that they link to. This table is stricter, because
+# CMake also allows targets that are linked indirectly.
 #
-# A name without a slash is a folder of core/, except in the first column.
+# In the table, a name without a slash is a folder of core/, except in the first column.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
@@ -88,20 +89,21 @@ wrong=$(printf '%s\n' "$sources" | grep -vE '^(core|api)/include/' |
         }
         count = split(sources, list, "\n")
         for (i = 1; i <= count; ++i) is_file[list[i]] = 1
-        # Where an include is looked for, by the first folder of the file that has it.
+        # The folders in which the compiler searches for an include, by the top folder of the
+        # including file.
         roots["core"] = roots["eval"] = roots["api"] = roots["apps"] = ". core/"
         roots["plugins"] = "plugins/"
         roots["sdk"] = "sdk/ core/"
         roots["tests"] = "tests/ sdk/ plugins/ . core/"
     }
-    # The layer of a path that begins at the root of the tree, or "".
+    # Returns the layer of a path that begins at the root of the tree, or "" if there is none.
     function layer_of(path,    parts, piece) {
         parts = split(path, piece, "/")
         if (parts > 2 && ((piece[1] "/" piece[2]) in layers)) return piece[1] "/" piece[2]
         return parts > 1 && (piece[1] in layers) ? piece[1] : ""
     }
-    # The layer of an include: of the first root that has the file; of generated files, of the first
-    # root that has the folder.
+    # Returns the layer of an include. The first root that contains the file decides. For generated
+    # files, the first root that contains the folder decides.
     function target_layer(top, target,    i, count, root, path, to, first) {
         count = split(roots[top], root, " ")
         for (i = 1; i <= count; ++i) {
@@ -118,7 +120,7 @@ wrong=$(printf '%s\n' "$sources" | grep -vE '^(core|api)/include/' |
         target = $0; sub(/^[^"]*"/, "", target); sub(/".*/, "", target)
         from = layer_of(file)
         if (from == "") { print $0 ": the file is in no layer of scripts/check-layers.sh"; next }
-        if (target !~ /\//) next # an include in the same folder
+        if (target !~ /\//) next # the included file is in the same folder
         top = from; sub(/\/.*/, "", top)
         to = target_layer(top, target)
         if (to == from) next

@@ -1,14 +1,17 @@
 #!/bin/sh
-# Checks the links of all Markdown pages: check-links.sh [FOLDER] (default: this tree).
+# Checks the links of all Markdown pages: check-links.sh [FOLDER] (default: this tree). The rules
+# are:
 #
-#  - A relative link leads to a file or folder of the tree. A file that git does not track does not
-#    count. If the link has an anchor (page.md#heading), the page has that heading.
-#  - A page of docs/ whose path another file mentions (a comment, a help text) exists.
-#  - docs/README.md, the map, links each page below docs/, or the folder that holds the page.
+#  - A relative link points to a file or folder that git tracks. If the link has an anchor
+#    (page.md#heading), the page has this heading.
+#  - If a file mentions the path of a page in docs/, for example in a comment or in a help text, the
+#    page exists.
+#  - docs/README.md links to each page below docs/, or to the folder that contains the page.
 #
-# Links in code are not checked, nor are links with a scheme (https:). The anchor of a heading is
-# GitHub's: lower case, spaces to "-", all else but letters, digits, "_" and "-" removed; the second
-# heading of one name ends in "-1". Prints each fault and exits with 1.
+# Links in code and links with a scheme (https:) are not checked. Anchors are formed like GitHub's:
+# the heading in lower case, with "-" for spaces, and without all characters except letters, digits,
+# "_" and "-". The second heading with the same name gets "-1" at its end. Prints each error. If
+# there is one, the exit code is 1.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
@@ -19,7 +22,8 @@ pages=$(printf '%s\n' "$files" | grep '\.md$' || true)
 wrong=$(
     printf '%s\n' "$files" | awk '
     function folder_of(path) { return path ~ /\// ? substr(path, 1, match(path, /\/[^\/]*$/) - 1) : "" }
-    # The path without "." and ".."; begins with ".." if it leaves the tree.
+    # Returns the path without "." and "..". The result begins with ".." if the path leaves the
+    # tree.
     function plain(path,    parts, piece, i, n, kept) {
         parts = split(path, piece, "/")
         n = 0
@@ -33,13 +37,13 @@ wrong=$(
         return path
     }
     function anchor_of(heading) {
-        gsub(/\]\([^)]*\)/, "", heading) # the target of a link in the heading
+        gsub(/\]\([^)]*\)/, "", heading) # removes the target of a link in the heading
         heading = tolower(heading)
         gsub(/[^a-z0-9_ -]/, "", heading)
         gsub(/ /, "-", heading)
         return heading
     }
-    FILENAME == "-" { # the files of the tree, and their folders
+    FILENAME == "-" { # reads the list of files of the tree and their folders
         exists[$0] = 1
         for (path = folder_of($0); path != ""; path = folder_of(path)) exists[path] = 1
         exists["."] = 1

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Compares the tests that ctest skipped with tests/expected_skips.txt: check-skips.sh STEP [FILE]
-# STEP is a step of .ci/run. FILE is the output of ctest in that step (default: standard input).
-# Prints each skipped test that the list does not allow in that step, and exits with 1. A test that
-# the list allows to be skipped may also run.
+# STEP is a step of .ci/run. FILE is the output of ctest in this step (default: standard input).
+# Prints each skipped test that the list does not allow in this step. If there is one, the exit code
+# is 1. A listed test may also run instead of being skipped.
 set -eu
 step=$1 output=${2:--}
 list=${KEEL_EXPECTED_SKIPS:-$(dirname "$0")/../tests/expected_skips.txt}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Rules of CONTRIBUTING.md that a machine can check: formatting, file sizes, links, no printing
-# or aborting in libraries, includes of plugins.
+# Checks the rules of CONTRIBUTING.md that a script can check: formatting, file sizes, links,
+# includes, and that libraries do not print or abort.
 set -u
 cd "$(dirname "$0")/.."
 failed=0
@@ -32,11 +32,12 @@ $layers"
 named=$(git ls-files 'core/*.h' 'core/*.hpp' 'core/*.cpp' | xargs -r grep -nliE 'vulkan|opencl' | grep -v '^core/include/')
 [ -z "$named" ] || complain "core files that name a backend: $named"
 
-# CMake takes lists apart at semicolons, so ctest would look for two cases that do not exist.
+# CMake splits lists at semicolons. So ctest would search for two cases that do not exist.
 cut=$(git ls-files 'tests/*.cpp' | xargs -r grep -nE '^(TEST_CASE\(|    )"[^"]*;[^"]*"\) \{')
 [ -z "$cut" ] || complain "names of tests with a semicolon, which ctest cannot run: $cut"
 
-# Other C libraries (Android's, musl) lack these; core/platform may ask for them where they are.
+# Other C libraries (Android's, musl) do not have these functions. core/platform may use them,
+# because it checks whether they exist.
 glibc=$(git ls-files '*.c' '*.h' '*.cpp' '*.hpp' '*.inl' | grep -v '^core/platform/' | xargs -r grep -nE '\b(malloc_trim|mallinfo2?|mallopt|malloc_usable_size|pthread_[sg]etaffinity_np|pthread_(timed|try)join_np|secure_getenv|program_invocation_(short_)?name|backtrace(_symbols)?|canonicalize_file_name|get_current_dir_name|strverscmp|fopencookie|gnu_get_libc_version|error_at_line|str(error|sig)(name|desc|abbrev)_np|qsort_r) *\(|#include <(execinfo|argp|obstack|error|gnu/[a-z-]+|gconv|printf)\.h>|__GLIBC__')
 [ -z "$glibc" ] || complain "calls of glibc outside core/platform: $glibc"
 

@@ -1,6 +1,8 @@
 #!/bin/sh
-# Builds the fuzz targets (in the tree of the preset asan) and runs each: fuzz.sh [SECONDS of each]
-# By default all runs together take about 80 s, and each at most 60 s, without the build.
+# Builds the fuzz targets (in the build tree of the preset asan) and runs each of them for SECONDS:
+# fuzz.sh [SECONDS]
+# By default, all runs together take about 80 s, and a single run takes at most 60 s. The time for
+# the build is not included.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install-packages.sh check

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs missing Debian packages of scripts/packages.txt: install-packages.sh build | test | check
-# | cross
-# Each step includes the packages of the steps before it. Needs root (or sudo) only if a package is
-# missing.
+# Installs missing Debian packages of scripts/packages.txt:
+#   install-packages.sh build | test | check | cross
+# Each word includes the packages of the words before it. The script needs root (or sudo) only if a
+# package is missing.
 set -eu
 step=${1:-build}
 list=$(dirname "$0")/packages.txt

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a fresh clone: installs missing packages, builds the runtime and its plugins, and runs
+# For a new clone: installs missing packages, builds the program and its plugins, and runs
 # configs/quickstart.yaml.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Cross-builds for ARM64 and runs the CPU backend's tests labelled isa under emulation, on the named
-# processors: test-aarch64.sh [neoverse-n1] [max] (default: both).
+# Cross-builds for ARM64. Runs the CPU backend's tests with the label isa under emulation, on the
+# named processors: test-aarch64.sh [neoverse-n1] [max] (default: both).
 # neoverse-n1 has NEON and dotprod. max has all instruction sets that have kernels. Tests that ran
-# on the first are not run again on the second. Any other processor of qemu-aarch64 runs all tests
-# that it can. Emulation is about 30 times slower than a real processor.
+# on the first processor are not repeated on the second. Other processor names of qemu-aarch64 are
+# also allowed; they run all tests that they support. Emulation is about 30 times slower than a real
+# processor.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- neoverse-n1 max
@@ -20,7 +21,7 @@ for processor in "$@"; do
     *) sets="" tests="^($(echo "$programs" | tr ' ' '|')):|^conformance: cpu " ;;
     esac
     printf '\n--- ARM64, %s\n' "$processor"
-    # QEMU invents the content of /proc/self/smaps, including the flags. So tests cannot read there
-    # which advice was given for a mapping.
+    # QEMU does not show the real content of /proc/self/smaps. So this test cannot read the advice
+    # that was given for a mapping.
     QEMU_CPU=$processor KEEL_TEST_ISAS=$sets ctest --preset aarch64-test -j "$(nproc)" -R "$tests" -E "a reservation takes no huge pages"
 done

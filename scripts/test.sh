@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds everything and runs all tests; arguments go to ctest (-L fast, -R kv, ...).
+# Builds everything and runs all tests. The arguments are passed to ctest (-L fast, -R kv, ...).
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install-packages.sh test

@@ -5,16 +5,17 @@
         --peer "ik=IK/build/bin/llama-bench" --peer "ik -rtr=IK/build/bin/llama-bench -rtr 1" \\
         --model q4_0.gguf --model q8_0.gguf --prefill 512 --decode 64 --depth 0,2048 --rounds 5 -o table.md
 
-Whoever runs it builds the peers. A peer is a name and a command; two settings of one program are two peers. Each round runs every program
-once on every file, the next round backwards, each for one reading after its own warm-up: what the machine's neighbours do meets all alike.
-Memory bandwidth is probed by each run of `keel bench`, so "of read" is of that round.
+Build the peer programs before you run this script. A peer is a name and a command. Two settings of one program are two peers. Each round
+runs every program once on every file. A run takes one reading after its own warm-up. Every second round has the reverse order, so that other
+load on the machine affects all programs in the same way. Each run of `keel bench` measures the memory bandwidth, so "of read" is a share of
+the bandwidth in that round.
 
-Columns: the median of each program; "x best" is Keel against the peer whose median is best in that row: the median of the rounds' own
-ratios, and in brackets their smallest and largest (with six rounds or more: the 95% interval of that median by its order statistics).
-Decoding at a depth needs a peer that can measure it: `-d` of newer llama-bench, `-gp` of ik_llama.cpp's, or a `llama-batched-bench` that lies
-beside one with neither; others show "-".
+Columns: the median of each program, and "x best". "x best" compares Keel with the peer that has the best median in that row. It is the
+median of the rounds' ratios. The numbers in brackets are the smallest and the largest ratio; with six rounds or more, they are the 95%
+interval of the median by order statistics. Decoding at a depth needs a peer that can measure it: `-d` of newer versions of llama-bench, `-gp`
+of the llama-bench of ik_llama.cpp, or a program `llama-batched-bench` in the same folder. Other peers show "-".
 
-Needs Python 3.8 or later. Exit code 1 if a program failed; its cells then show "failed", and its last line goes to standard error.
+Needs Python 3.8 or later. If a program fails, its cells show "failed", its last line goes to standard error, and the exit code is 1.
 """
 import argparse
 import json
@@ -43,7 +44,7 @@ class Peer:
         self.batched = os.path.join(os.path.dirname(os.path.abspath(program)), "llama-batched-bench")
 
     def run(self, model, threads, prefill, decode, depths):
-        """{(kind, length): tokens/s}"""
+        """Returns {(kind, length): tokens/s}."""
         command = self.command + ["-m", model, "-t", str(threads), "-r", "1", "-o", "json",
                                   "-p", ",".join(map(str, prefill)) or "0", "-n", str(decode if 0 in depths else 0)]
         deep = [d for d in depths if d > 0] if decode else []
@@ -67,7 +68,7 @@ class Peer:
         return results
 
     def run_batched(self, model, threads, depth, decode):
-        """tokens/s of one sequence after a prompt of `depth` tokens"""
+        """Returns the tokens/s of one sequence after a prompt of `depth` tokens."""
         row = run_json([self.batched, "-m", model, "-t", str(threads), "-c", str(depth + decode), "-npp", str(depth),
                         "-ntg", str(decode), "-npl", "1", "--output-format", "jsonl"] + self.command[1:])
         return row["speed_tg"]
@@ -110,11 +111,11 @@ def run_json(command):
 
 
 def interval(values):
-    """The median and its 95% interval by order statistics. For fewer than six values, the interval
-    is their range."""
+    """Returns the median and its 95% interval by order statistics. For fewer than six values, the
+    interval is their range."""
     values = sorted(values)
     n, k = len(values), 0
-    # the largest k with P(at most k of n fair coins show heads) <= 2.5%
+    # Finds the largest k with P(at most k of n fair coins show heads) <= 2.5%.
     tail = 0.0
     for i in range(n):
         tail += math.comb(n, i) / 2.0 ** n

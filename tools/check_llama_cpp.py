@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Holds the GGUF files that `keel quantize` writes against llama.cpp.
+"""Checks the GGUF files that `keel quantize` writes, by comparison with llama.cpp.
 
     tools/check_llama_cpp.py --keel BUILD/bin/keel --llama LLAMA_CPP/build/bin --model models/tiny
 
-For each type: writes the model, lets `llama-simple` and `keel run --greedy` go on from the same prompts with that file, and
-counts the prompts whose texts are the same: tales, which have near-ties, and sayings, facts and pass-keys to be recalled, where
-models/tiny has no doubt; then lets `llama-quantize --pure` make the type from Keel's f32 file, and compares
-the bytes of each tensor. Prints Markdown. Exit code 1 if a byte differs, a recalled text, or a tale of the f32 file. (llama.cpp
-rounds activations to f16, bf16 or q8_0 where the weights are f16, bf16, or q8_0 and q4_0: near-ties may fall otherwise there.)
+For each type, the script does two comparisons:
+1. It writes the model with this type. `llama-simple` and `keel run --greedy` continue the same prompts with this file. The script
+   counts the prompts for which both texts are the same. The prompts are tales, in which tokens can have nearly equal probabilities,
+   and texts to recall (sayings, facts and pass-keys), in which the most likely token of models/tiny has a large lead.
+2. `llama-quantize --pure` makes a file of this type from Keel's f32 file. The script compares the bytes of each tensor.
+The output is Markdown. The exit code is 1 if a byte, a recalled text, or a tale of the f32 file differs. Tales of other types may
+differ, because llama.cpp also rounds activations: to f16 for f16 weights, to bf16 for bf16 weights, to q8_0 for q8_0 and q4_0 weights.
 
 Needs Python 3.8 or later and programs of llama.cpp: llama-simple, llama-quantize.
 """
@@ -42,8 +44,8 @@ WORDS = ("Lily box red key 72 Tom jar stone Anna 508 garden blue ring Ben hat co
 
 
 def recall_prompts():
-    """(prompt, tokens to generate). The prompt contains the answer, and the number of tokens is
-    that of the answer."""
+    """Returns pairs (prompt, number of tokens to generate). The prompt contains the answer, and the
+    number is the number of the answer's tokens."""
     prompts = []
     for i in range(8):
         saying = " ".join((WORDS[i * 5:] + WORDS)[:24])
@@ -60,11 +62,12 @@ def recall_prompts():
 
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 8: (32, 34), 30: (1, 2)}  # ggml type: elements, bytes
+# ggml type: (elements, bytes) of a block
+BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 8: (32, 34), 30: (1, 2)}
 
 
 def tensors(path):
-    """Name -> (ggml type, bytes) of a GGUF file's tensors."""
+    """Returns name -> (ggml type, bytes) for the tensors of a GGUF file."""
     with open(path, "rb") as file:
         data = file.read()
     at = 8
@@ -121,8 +124,8 @@ def run(command):
 
 
 def keel_tokens(args, file, prompt, tokens):
-    """For each token that Keel generates: its text, and the lead of its log-probability over the
-    second best token, in nats."""
+    """Returns for each token that Keel generates its text, and the lead of its log-probability over
+    the second best token, in nats."""
     command = [args.keel, "run", file, "-p", prompt, "--greedy", "-n", str(tokens), "--json", "-q", "--logprobs", "2"]
     for setting in args.set:
         command += ["--set", setting]
@@ -131,8 +134,8 @@ def keel_tokens(args, file, prompt, tokens):
 
 
 def first_difference(tokens, theirs):
-    """None if the texts are the same, else the number (from 1) of Keel's first different token, and
-    its lead."""
+    """Returns None if the texts are the same. Otherwise returns the number (counted from 1) of Keel's
+    first different token, and its lead."""
     text = ""
     for number, (token, lead) in enumerate(tokens, 1):
         text += token

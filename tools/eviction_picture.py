@@ -20,7 +20,7 @@ ANSWER = "71385"
 POLICIES = ["sliding_window", "h2o", "snapkv", "kvzip"]
 BUDGET = 160
 
-WIDTH, LEFT, ROW, GAP = 960, 190, 5, 26  # pixels
+WIDTH, LEFT, ROW, GAP = 960, 190, 5, 26  # in pixels
 DARK, LIGHT, MARK, TEXT, QUIET = "#1f6feb", "#e7ecf3", "#d9480f", "#1b1f24", "#57606a"
 
 
@@ -36,8 +36,8 @@ def token_count(program, text):
 
 
 def evicted(program, policy, folder):
-    """The tokens that the policy keeps in each layer and head, as runs of token numbers, and the
-    answer."""
+    """Returns the tokens that the policy keeps in each layer and head, as runs of token numbers,
+    and the answer."""
     log = pathlib.Path(folder) / f"{policy}.jsonl"
     answer = keel(program, "run", MODEL, "-f", PROMPT, "-n", 6, "--greedy", "-q", "--policy", policy, "--budget", BUDGET,
                   "--set", f"policy.log={log}", "--set", "policy.log_positions=true",
@@ -48,7 +48,7 @@ def evicted(program, policy, folder):
 
 
 def runs_path(heads, x_of, top):
-    """One SVG path that has a rectangle for each run."""
+    """Returns one SVG path that has a rectangle for each run."""
     parts = []
     for row, runs in enumerate(heads):
         y = top + row * ROW

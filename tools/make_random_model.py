@@ -8,14 +8,14 @@
     tools/make_random_model.py OUT --arch gemma2 --window 64           another architecture than Llama: see --help
     tools/make_random_model.py OUT --preset qwen2.5-0.5b               its shape and architecture
 
-The text that such a model makes means nothing, but its speed and memory are those of a real one. Weights are normal
-with standard deviation 0.02, norms are 1 (0 in a Gemma, which adds the 1 itself) and biases 0, as a model begins its
-training, so that no activation overflows.
-The same options and seed give the same files on every machine: each tensor has a random stream of its own, which
-depends on the seed and on the tensor's name. Tensors are written in pieces; memory stays under 100 MB for any size.
+The text that a random model generates has no meaning, but its speed and memory use are those of a real model. The values
+are those at the start of a training, so that no activation overflows: weights are normal with standard deviation 0.02,
+norms are 1 (0 in Gemma models, which add the 1 themselves), and biases are 0.
+The same options and seed give the same files on every machine: each tensor has its own random numbers, which
+depend on the seed and on the tensor's name. Tensors are written in pieces, so memory use stays under 100 MB.
 
-Without --tokenizer-from the folder has no tokenizer: benchmarks do not need one. A folder whose vocabulary is larger
-than the model's is refused; a smaller one is fine.
+Without --tokenizer-from, the folder has no tokenizer; benchmarks do not need one. The vocabulary of the tokenizer must
+not be larger than the vocabulary of the model.
 
 Needs Python 3.9 and numpy.
 """
@@ -47,7 +47,7 @@ PRESETS = {
     "gemma-3-1b": dict(MINI, arch="gemma3", hidden=1152, intermediate=6912, layers=26, heads=4, kv_heads=1, head_dim=256,
                        vocab=262144, context=32768, rope_theta=1e6, eps=1e-6, tied=True, bos=2, eos=1, window=512),
 }
-# --arch: class, model_type
+# Value of --arch -> (class, model_type).
 ARCHITECTURES = {
     "llama": ("LlamaForCausalLM", "llama"), "mistral": ("MistralForCausalLM", "mistral"),
     "qwen2": ("Qwen2ForCausalLM", "qwen2"), "qwen3": ("Qwen3ForCausalLM", "qwen3"), "gemma": ("GemmaForCausalLM", "gemma"),
@@ -56,12 +56,12 @@ ARCHITECTURES = {
 POST_NORMS, HEAD_NORMS, WINDOWED = ("gemma2", "gemma3"), ("qwen3", "gemma3"), ("mistral", "qwen2", "qwen3", "gemma2", "gemma3")
 DTYPES = {"f32": ("F32", "float32", 4), "f16": ("F16", "float16", 2), "bf16": ("BF16", "bfloat16", 2)}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
-PIECE = 1 << 21  # number of elements generated at a time
+PIECE = 1 << 21  # number of elements that are generated at a time
 HEADER_ALIGNMENT = 64
 
 
 def tensors(m):
-    """Yield (name, shape) in the order in which a model reads them."""
+    """Yield (name, shape) of each tensor, in the order in which a model reads the tensors."""
     hidden, q, kv = m["hidden"], m["heads"] * m["head_dim"], m["kv_heads"] * m["head_dim"]
     yield "model.embed_tokens.weight", (m["vocab"], hidden)
     for i in range(m["layers"]):
@@ -88,10 +88,10 @@ def tensors(m):
 
 
 def encode(values, dtype):
-    """float32 values as little-endian bytes of the dtype."""
+    """Return float32 values as little-endian bytes of the dtype."""
     if dtype == "bf16":
         bits = values.view(np.uint32)
-        # rounds to nearest, ties to even; all values are finite
+        # Rounds to nearest, ties to even. All values are finite.
         rounded = bits + 0x7FFF + ((bits >> 16) & 1)
         return (rounded >> 16).astype("<u2").tobytes()
     return values.astype({"f32": "<f4", "f16": "<f2"}[dtype]).tobytes()
@@ -135,7 +135,8 @@ def write_shard(path, entries, a, progress):
         at = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % HEADER_ALIGNMENT)
-    # Write a new file and rename it: a program that has mapped the old file keeps the old content.
+    # Writes a new file and renames it. So a program that has mapped the old file keeps the old
+    # content.
     with open(path + ".part", "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
         for name, shape in entries:
@@ -163,8 +164,8 @@ def config(m, dtype):
 
 
 def flavour(m):
-    """The keys of an architecture's config.json that Llama's does not have, with the numbers that
-    its authors publish."""
+    """Return the keys of an architecture's config.json that Llama's config.json does not have, with
+    the published values."""
     out, arch = {}, m["arch"]
     if arch == "mistral":
         out["sliding_window"] = m["window"] or None
@@ -182,7 +183,7 @@ def flavour(m):
 
 
 def adopt_special_tokens(source, m, a):
-    """The begin and end tokens of the tokenizer's folder, unless an option sets them."""
+    """Take the begin and end tokens from the tokenizer's folder, unless an option sets them."""
     path = os.path.join(source, "config.json")
     if not os.path.exists(path):
         return

@@ -11,13 +11,13 @@ import sys
 
 WIDTH = 100
 ITEM = re.compile(r"( *)([-*]|\d+\.) +")
-KEPT = re.compile(r"#|\||<|!\[|    |\t|---|>")  # how lines begin that are never joined or cut
-# A line that began with one of these would be a list, a heading, a quote or a table.
+KEPT = re.compile(r"#|\||<|!\[|    |\t|---|>")  # beginnings of lines that are never joined or cut
+# If a wrapped line began with one of these, it would be a list, a heading, a quote or a table.
 MARK = re.compile(r"([-+*]|#+|\d+[.)])$|[>|]")
 
 
 def words_of(text):
-    """The text's words; a code span, or a link's text or target, is no place to cut."""
+    """Returns the words of the text. A code span and the text or target of a link are not cut."""
     spans = r"(`[^`]*`|\[[^\]]*\]\([^)]*\)|[^\s`\[]|`|\[)+"
     return [match.group(0) for match in re.finditer(spans, text)]
 
@@ -52,7 +52,7 @@ def wrapped(page):
         comment = comment or line.startswith("<!--")
         item = ITEM.match(line)
         if item and paragraph and not first.strip() and item.group(2) not in "-*1.":
-            item = None  # a number at the begin of a paragraph's line
+            item = None  # a number at the start of a paragraph's line
         kept = KEPT.match(line) and not (item or paragraph) or line.lstrip().startswith("|")
         if code or comment or kept or not line.strip():
             end_paragraph()

@@ -1,5 +1,5 @@
-// The smallest program that uses Keel as a library. It prints text while it is generated, and shows
-// errors.
+// The smallest program that uses Keel as a library. It prints text while the text is generated, and
+// shows errors.
 #include <keel/keel.hpp>
 
 #include <cstdio>
@@ -31,13 +31,14 @@ int main(int argc, char **argv) {
         print(prompt);
         const keel::api::Result result = session.generate(prompt, options);
         std::printf("\n[%zu tokens", result.ids.size());
-        // The first token is part of reading the prompt, so a text of one token has no speed.
+        // The time for the first token is part of the time for the prompt. So no speed can be
+        // computed for a text of one token.
         if (const keel::api::Stats stats = session.stats(); stats.decode_seconds > 0)
             std::printf(", %.0f a second",
                         static_cast<double>(stats.decode_tokens) / stats.decode_seconds);
         std::printf("]\n");
 
-        // Continues the text. This can be repeated.
+        // Generates more text after the text so far. This call can be repeated.
         print("... ");
         session.generate("", options);
         print("\n");

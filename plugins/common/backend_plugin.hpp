@@ -1,4 +1,4 @@
-// Code that all backends of this tree share: the declarations of the entry points other than ops,
+// Code that all backends in plugins/ share: the declarations of the entry points that are not ops,
 // and the plugin descriptor. Each backend expands the macros below in its own namespace.
 #pragma once
 
@@ -6,15 +6,15 @@
 
 namespace keel_common {
 
-// The function type of a slot of keel_backend: the declared type, plus noexcept, because no
-// exception may leave the plugin.
+// Gives the function type of a member of keel_backend (the table of function pointers): the
+// declared type plus noexcept, because no exception may leave the plugin.
 template <class Slot> struct EntryPoint;
 template <class Result, class... Args> struct EntryPoint<Result(KEEL_CALL *)(Args...)> {
     using Type = Result KEEL_CALL(Args...) noexcept;
 };
 
-// X(slot) for each entry point of keel_backend that every backend here defines, except for the ops.
-// Grouped by the file that defines them.
+// Expands X(slot) for each member of keel_backend that every backend in plugins/ defines, except
+// for the ops. The list is grouped by the file that defines the functions.
 #define KEEL_FOR_EACH_ENTRY_POINT(X)                                                               \
     /* device.cpp */                                                                               \
     X(device_count)                                                                                \
@@ -38,11 +38,11 @@ template <class Result, class... Args> struct EntryPoint<Result(KEEL_CALL *)(Arg
     X(weight_destroy)                                                                              \
     X(weight_info)
 
-// Declares the function for `slot` in the current namespace.
+// Declares the function for the keel_backend member `slot` in the current namespace.
 #define KEEL_DECLARE_ENTRY_POINT(slot)                                                             \
     keel_common::EntryPoint<decltype(keel_backend::slot)>::Type slot;
 
-// Makes the descriptor of a backend. `table` and `params` must be static constants.
+// Returns the descriptor of a backend plugin. `table` and `params` must be static constants.
 template <uint32_t n>
 constexpr keel_plugin backend_plugin(const char *id, const char *doc,
                                      const keel_param_spec *const (&params)[n],
@@ -66,7 +66,7 @@ constexpr keel_plugin backend_plugin(const char *id, const char *doc,
 
 } // namespace keel_common
 
-// Defines the one symbol that a plugin exports. `plugin` is the plugin's descriptor.
+// Defines the only symbol that a plugin exports. `plugin` is the plugin's descriptor.
 #define KEEL_DEFINE_PLUGIN_QUERY(plugin)                                                           \
     extern "C" KEEL_EXPORT const keel_plugin *KEEL_CALL keel_plugin_query_v0(                      \
         uint32_t host_abi_version) {                                                               \

@@ -39,15 +39,16 @@ uint8_t *scratch(keel_ctx *ctx, uint64_t bytes) noexcept {
 
 namespace {
 
-// The value of a parameter, or NULL. Hosts in tests may pass fewer parameters.
+// Returns the parameter with this key. Returns NULL if it is missing, because hosts in tests may
+// pass fewer parameters.
 const keel_param *param(const keel_ctx_desc *desc, const char *key) {
     for (uint32_t i = 0; i < desc->n_params; ++i)
         if (keel_same(desc->params[i]->key, key)) return desc->params[i];
     return nullptr;
 }
 
-// The place of a parameter's word among `words`. A missing parameter counts as the first word.
-// Returns -1 after reporting an unknown word.
+// Returns the index of a parameter's value in `words`. A missing parameter counts as the first
+// word. If the value is not in `words`, reports an error and returns -1.
 int place_of(const keel_host *host, const keel_ctx_desc *desc, const char *key,
              std::initializer_list<const char *> words) {
     const keel_param *p = param(desc, key);
@@ -92,7 +93,7 @@ keel_status choose_isa(const keel_host *host, const char *word, Isa &isa) {
 keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *theirs,
                                  keel_ctx **out) noexcept {
     *out = nullptr;
-    // The core may be older than this plugin: check the size of its table before any use.
+    // The core may be older than this plugin, so the size of its host table is checked before use.
     keel_host services;
     if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
         return KEEL_E_VERSION;
@@ -118,8 +119,8 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
               copy = place_of(host, desc, "copy", {"auto", "on", "off"});
     if (compute < 0 || ask < 0 || copy < 0) return KEEL_E_INVALID_ARG;
     const bool fast = compute == 0;
-    // If several rows of x share rows of weights, there are so many instructions per byte that the
-    // hardware prefetcher falls behind on every processor.
+    // If several rows of x share rows of weights, the kernel runs so many instructions per byte
+    // that the hardware prefetcher falls behind on every processor.
     const bool own_choice = ask == 0,
                prefetch = own_choice ? cpu_features().prefetch_gains : ask == 1;
 
@@ -174,7 +175,7 @@ keel_status KEEL_CALL mem_info(keel_ctx *ctx, keel_mem_info *out) noexcept {
     return KEEL_OK;
 }
 
-// Work is done when its call returns, so a ticket is done at once.
+// All work is complete when the call that started it returns. So each ticket is complete at once.
 keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
     *ticket = ++ctx->ticket;
     return KEEL_OK;

@@ -1,5 +1,5 @@
-// A context of the CPU backend: settings, kernels, scratch memory and thread team. Work runs inside
-// the call. The stream only counts tickets.
+// A context of the CPU backend: settings, kernels, scratch memory and worker threads. Each op runs
+// to its end inside the call. The stream only counts tickets.
 #pragma once
 
 #include "cpu/features.hpp"
@@ -11,15 +11,15 @@
 
 namespace keel_cpu {
 
-struct WeightSlab;    // weights/slab.hpp
-struct MatmulKernels; // kernels/tables.hpp, and the other tables
+struct WeightSlab;    // defined in weights/slab.hpp
+struct MatmulKernels; // defined in kernels/tables.hpp, like the next three
 struct Bf16MatmulKernels;
 struct RowKernels;
 struct AttentionKernels;
 struct Bf16AttentionKernels;
 
-// Whether 16-bit weights are copied from the mapped file (weights/copy.cpp). In the order of the
-// parameter's words.
+// Whether 16-bit weights are copied from the mapped file (weights/copy.cpp). The values have the
+// same order as the words of the parameter `copy`.
 enum class Copy { automatic, on, off };
 } // namespace keel_cpu
 
@@ -27,23 +27,24 @@ struct keel_ctx {
     const keel_host *host = nullptr; // the core's host table, passed back to its functions
     uint32_t threads = 1;            // number of workers in a parallel region
     keel_cpu::Isa isa = keel_cpu::Isa::scalar;
-    bool fast = true;     // compute: activations may be quantized for the dot products
-    bool prefetch = true; // weights are prefetched
-    // rows of 16-bit and f32 weights are prefetched if several rows of x share them
+    bool fast = true;     // compute: `fast`: activations may be rounded for the products
+    bool prefetch = true; // true: kernels prefetch weights
+    // True: kernels also prefetch rows of 16-bit and f32 weights that several rows of x share.
     bool prefetch_rows = true;
     keel_cpu::Copy copy = keel_cpu::Copy::automatic;
     const keel_cpu::MatmulKernels *matmul = nullptr;
-    // NULL if the instruction set has none.
+    // NULL if the instruction set has no bf16 kernels.
     const keel_cpu::Bf16MatmulKernels *matmul_bf16 = nullptr;
     const keel_cpu::RowKernels *rows = nullptr;
     const keel_cpu::AttentionKernels *attention = nullptr;
-    // NULL if the instruction set has none, or `compute` is `exact`.
+    // NULL if the instruction set has no bf16 kernels, or if `compute` is `exact`.
     const keel_cpu::Bf16AttentionKernels *attention_bf16 = nullptr;
 
-    keel_cpu::Memory scratch;             // shared by all ops, because ops run one after the other
-    keel_cpu::WeightSlab *slab = nullptr; // the slab from which new weights are cut; weights own it
+    keel_cpu::Memory scratch; // all ops share this memory, because only one op runs at a time
+    // the slab from which the memory of new weights is taken; the weights own the slab
+    keel_cpu::WeightSlab *slab = nullptr;
     uint64_t buffer_bytes = 0, weight_bytes = 0;
-    uint64_t ticket = 0; // number of the last ticket
+    uint64_t ticket = 0; // number of the newest ticket
 };
 
 // A block of memory that holds tensors.
@@ -52,8 +53,9 @@ struct keel_buffer {
     uint8_t *data = nullptr;
     uint64_t size = 0;
     keel_buffer_kind kind = KEEL_BUFFER_DEVICE;
-    keel_cpu::Memory committed;   // RESERVE: one byte per page; 1 if the page has memory
-    uint64_t committed_bytes = 0; // RESERVE: bytes of those pages
+    // only for RESERVE buffers: one byte per page; 1 if the page has memory
+    keel_cpu::Memory committed;
+    uint64_t committed_bytes = 0; // only for RESERVE buffers: bytes of the pages that have memory
 };
 
 struct keel_plan {
@@ -64,26 +66,27 @@ struct keel_plan {
 
 namespace keel_cpu {
 
-// Reports why a call fails and returns `status`: `return fail(ctx->host, KEEL_E_..., "...")`.
+// Reports the reason of a failed call to the host and returns `status`. Example:
+// `return fail(ctx->host, KEEL_E_..., "...")`.
 keel_status fail(const keel_host *host, keel_status status, const char *format, ...) noexcept
     __attribute__((format(printf, 3, 4)));
 
-// Returns an out-struct with its header set and all other members zero.
+// Returns a struct of the public header with its header fields set and all other members zero.
 template <class T> T make_out() {
     T out{};
     out.h = KEEL_HEADER(T);
     return out;
 }
 
-// Returns scratch memory of at least `bytes`, 64-byte aligned. Its contents are lost when it grows.
-// op_plan calls this; a planned op calls it again and finds it large enough. NULL if there is no
-// memory.
+// Returns scratch memory of at least `bytes` bytes, 64-byte aligned. If the memory must grow, its
+// contents are lost. op_plan calls this function first; when the planned op calls it again, the
+// memory is large enough. Returns NULL if there is no memory.
 uint8_t *scratch(keel_ctx *ctx, uint64_t bytes) noexcept;
 
-// The place of one worker in a parallel call.
+// The number of one worker, and of all workers, in a parallel call.
 struct Team {
     uint32_t worker, n;
-    const keel_region *region; // NULL: the caller works alone
+    const keel_region *region; // NULL: there is one worker, the calling thread
 
     void barrier() const {
         if (region != nullptr) region->barrier(region);
@@ -96,8 +99,8 @@ struct Range {
 
 constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// This worker's share of 0..total. Shares begin at multiples of `align` and are as equal as
-// possible.
+// Returns this worker's share of the range 0..total-1. Shares begin at multiples of `align` and are
+// as equal as possible.
 inline Range share(int64_t total, int64_t align, const Team &team) {
     const int64_t units = (total + align - 1) / align;
     const int64_t begin = units * team.worker / team.n * align,
@@ -105,16 +108,16 @@ inline Range share(int64_t total, int64_t align, const Team &team) {
     return {begin < total ? begin : total, end < total ? end : total};
 }
 
-// Runs f(const Team &) on the whole team if n > 1, otherwise on the calling thread only. Starting a
-// parallel region costs about a microsecond, so `n` must be the number of workers for which the
-// work is large enough: see workers_for. f must not throw.
+// Runs f(const Team &) on all workers if n > 1, otherwise only on the calling thread. Starting a
+// parallel region costs about a microsecond. So `n` must be the number of workers for which the
+// work is large enough, which workers_for() returns. f must not throw.
 template <class F> keel_status parallel(keel_ctx *ctx, uint32_t n, F &&f) noexcept {
     if (n <= 1 || ctx->threads <= 1) {
         f(Team{0, 1, nullptr});
         return KEEL_OK;
     }
     using Body = std::remove_reference_t<F>;
-    // always the whole team, because waking the same number of workers costs least
+    // All workers run, because waking the same number of workers each time costs least.
     return ctx->host->parallel_region(
         ctx->host, ctx->threads,
         [](void *user, const keel_region *region) {
@@ -123,20 +126,21 @@ template <class F> keel_status parallel(keel_ctx *ctx, uint32_t n, F &&f) noexce
         const_cast<void *>(static_cast<const void *>(&f)));
 }
 
-// The number of workers that is worthwhile for work that reads and writes `bytes`, or computes
-// `flops`.
+// Returns the number of workers for which the work is large enough. The work reads and writes
+// `bytes` bytes, or computes `flops` floating-point operations.
 inline uint32_t workers_for(const keel_ctx *ctx, uint64_t bytes, uint64_t flops = 0) {
     return bytes >= 64u << 10 || flops >= 1u << 18 ? ctx->threads : 1;
 }
 
 // ---- tensors ----
 
-// Address of element 0. The core has checked that the view is inside its buffer.
+// Returns the address of element 0. The core has checked that the tensor is inside its buffer.
 inline uint8_t *data_of(const keel_tensor *t) { return t->buffer->data + t->offset; }
 
 template <class T> T *data_as(const keel_tensor *t) { return reinterpret_cast<T *>(data_of(t)); }
 
-// Bytes from one row of the innermost dimension to the next. For rank 1, the length of the row.
+// Distance in bytes between rows of the innermost dimension. For rank 1, the number of bytes of the
+// row.
 inline int64_t row_stride(const keel_tensor *t) {
     return t->rank >= 2 ? t->stride[t->rank - 2]
                         : static_cast<int64_t>(
@@ -151,12 +155,12 @@ inline int64_t elements(const keel_tensor *t) {
     return n;
 }
 
-// The rows (innermost dimension) of a tensor with any outer strides, numbered.
+// Numbers the rows (innermost dimension) of a tensor with any outer strides from 0 to count - 1.
 struct Rows {
     uint8_t *base;
     uint32_t outer; // number of outer dimensions
     int64_t shape[KEEL_MAX_RANK], stride[KEEL_MAX_RANK];
-    int64_t count, n; // count: number of rows. n: elements of each.
+    int64_t count, n; // count: number of rows; n: number of elements of a row
 
     explicit Rows(const keel_tensor *t)
         : base(data_of(t)), outer(t->rank - 1), count(1), n(t->shape[t->rank - 1]) {

@@ -1,4 +1,4 @@
-// The only device: the machine's processor.
+// This backend has one device: the processor of the machine.
 #include "cpu/ops/ops.hpp"
 
 #include <stdio.h>

@@ -26,7 +26,8 @@ const char *isa_name(Isa isa) {
 #if defined(__x86_64__)
 namespace {
 
-// This uses CPUID directly. The names that __builtin_cpu_supports knows differ between compilers.
+// The result of the CPUID instruction. CPUID is used directly, because compilers differ in the
+// feature names that __builtin_cpu_supports accepts.
 struct Leaf {
     uint32_t a = 0, b = 0, c = 0, d = 0;
 };
@@ -37,8 +38,8 @@ Leaf cpuid(uint32_t leaf, uint32_t subleaf) {
     return r;
 }
 
-// XCR0: which registers the system saves on a context switch. Call this only if CPUID reports
-// OSXSAVE.
+// Returns XCR0, which says which registers the operating system saves on a context switch. This
+// function may be called only if CPUID reports OSXSAVE.
 uint64_t xgetbv0() {
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -48,11 +49,11 @@ uint64_t xgetbv0() {
 bool bit(uint32_t word, unsigned n) { return (word >> n & 1u) != 0; }
 
 #if !defined(KEEL_CPU_EMULATED_AVX512)
-// Whether the system lets this process use tiles, which take 8 KiB per thread. This call requests
-// the permission, for existing and future threads.
+// Returns true if the operating system lets this process use AMX tiles, which take 8 KiB per
+// thread. The call requests the permission for existing and future threads.
 bool may_use_tiles() {
 #if defined(__linux__)
-    // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    // The values of ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA in the Linux headers.
     constexpr long ask_for_state = 0x1023, tile_data = 18;
     return syscall(SYS_arch_prctl, ask_for_state, tile_data) == 0;
 #else
@@ -63,7 +64,8 @@ bool may_use_tiles() {
 
 bool made_by_amd() {
     const Leaf zero = cpuid(0, 0);
-    return zero.b == 0x68747541 && zero.d == 0x69746e65 && zero.c == 0x444d4163; // AuthenticAMD
+    // the vendor name AuthenticAMD
+    return zero.b == 0x68747541 && zero.d == 0x69746e65 && zero.c == 0x444d4163;
 }
 
 constexpr uint32_t zen_5 = 26;
@@ -78,7 +80,7 @@ uint32_t family_of(uint32_t signature) {
 CpuFeatures cpu_features() {
     CpuFeatures f{};
     const Leaf one = cpuid(1, 0);
-    if (!bit(one.c, 27)) return f; // bit OSXSAVE
+    if (!bit(one.c, 27)) return f; // bit 27 is OSXSAVE
     const uint64_t saved = xgetbv0();
     const bool ymm = (saved & 0x6) == 0x6, zmm = (saved & 0xe6) == 0xe6;
     const Leaf seven = cpuid(7, 0);
@@ -91,7 +93,8 @@ CpuFeatures cpu_features() {
     f.prefetch_gains = !f.bf16_gains || family_of(one.a) >= zen_5;
 #if defined(KEEL_CPU_EMULATED_AVX512)
     f.vnni = f.avx512bf16 = false;
-    // In the test build, AVX-512 kernels are made of narrower instructions and tiles of plain C++.
+    // In the emulated test build, AVX-512 kernels are compiled to AVX2 instructions, and AMX tiles
+    // are plain C++.
     f.avx512 = f.amx = f.avx2;
 #else
     const bool tiles = (saved & 0x60000) == 0x60000 && bit(seven.d, 24) && bit(seven.d, 22);
@@ -111,7 +114,7 @@ void cpu_name(char out[49]) {
 #elif defined(__aarch64__)
 namespace {
 
-#if defined(__linux__) // Linux and Android: the ID registers, as the kernel reports them
+#if defined(__linux__) // on Linux and Android, the kernel provides the values of the ID registers
 constexpr unsigned long hwcap_asimdhp = 1ul << 10, hwcap_cpuid = 1ul << 11,
                         hwcap_asimddp = 1ul << 20, hwcap_asimdfhm = 1ul << 23,
                         hwcap2_i8mm = 1ul << 13, hwcap2_bf16 = 1ul << 14;
@@ -146,7 +149,8 @@ CpuFeatures cpu_features() {
 void cpu_name(char out[49]) {
     memset(out, 0, 49);
 #if defined(__linux__)
-    if (!all_of(getauxval(AT_HWCAP), hwcap_cpuid)) return; // reading is not allowed
+    // this process may not read the ID registers
+    if (!all_of(getauxval(AT_HWCAP), hwcap_cpuid)) return;
     uint64_t id = 0;
     __asm__ volatile("mrs %0, midr_el1" : "=r"(id));
     struct Part {

@@ -1,4 +1,4 @@
-// op_plan: plans an op and allocates its scratch memory, so that no call has to allocate.
+// op_plan: plans an op and allocates its scratch memory, so that a planned call does not allocate.
 #include "cpu/ops/ops.hpp"
 
 #include <new>

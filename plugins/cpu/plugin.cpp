@@ -1,4 +1,4 @@
-// The plugin descriptor, the op table and the extension.
+// The plugin descriptor, the table of entry points, and the list of extensions.
 #include "cpu/ext/batched_decode.hpp"
 #include "cpu/ops/ops.hpp"
 
@@ -6,8 +6,8 @@ namespace {
 
 using namespace keel_cpu;
 
-// The list is the same on all architectures. So a config that names a set of another architecture
-// gets an error that lists this machine's sets.
+// The list is the same on all architectures. So a config with an instruction set of another
+// architecture gets an error that lists the sets of this machine.
 constexpr const char *isa_choices[] = {"auto", "scalar", "avx2",    "avx512", "vnni", "avx512bf16",
                                        "amx",  "neon",   "dotprod", "fp16",   "i8mm", nullptr};
 constexpr const char *compute_choices[] = {"exact", "fast", nullptr};

@@ -1,14 +1,16 @@
-// The extension keel.batched_decode/1. Each call gets the args of the op itself, with the view of
-// seat 0, and the list of seats. This file is part of extensions.hpp. The backend's namespace must
-// define run_batch_prepare, run_batch_append, run_batch_attention and plan_batch_attention. The
-// view in their args is the view of seat 0.
+// The extension keel.batched_decode/1 (ops for a batch of sequences). A "seat" is the place of one
+// sequence in the block tables, lengths and positions. Each call gets the args of the op for one
+// sequence, with the cache view of seat 0, and the list of seats. extensions.hpp includes this
+// file. The backend's namespace must define run_batch_prepare, run_batch_append,
+// run_batch_attention and plan_batch_attention. In the args of these functions, the cache view is
+// the view of seat 0.
 #pragma once
 
 #include "gpu/ops.hpp"
 
 namespace keel_gpu {
 
-// Turns the args for rows of several sequences into the args of the op for one sequence.
+// Makes args for one sequence from args whose rows belong to several sequences.
 template <class Args>
 Args adopt_batch(const keel_host *host, const Args *theirs, const SeatZero &zero) {
     Args args = adopt_args(host, theirs);

@@ -185,7 +185,7 @@ void check_transpose(const keel_host *host, const keel_move_args &a) {
 }
 
 void check_zero(const keel_host *host, const keel_move_args &a) {
-    keel_move_args only_out = a; // zero does not read x
+    keel_move_args only_out = a; // the op zero does not read x
     only_out.x = nullptr;
     check_move(host, only_out, "zero");
 }

@@ -1,6 +1,5 @@
-// Code that the GPU backends share for the entry points that create a context, a buffer or a
-// weight. Include the backend's context header first: it defines keel_ctx, keel_buffer and
-// keel_weight.
+// Code that both GPU backends use to create a context, a buffer or a weight. The backend's context
+// header must be included first: it defines keel_ctx, keel_buffer and keel_weight.
 #pragma once
 
 #include "gpu/report.hpp"
@@ -9,13 +8,14 @@
 
 namespace keel_gpu {
 
-// For ctx_create. open(ctx, desc) must open the context. ctx.host is already set.
+// Does the work of ctx_create. open(ctx, desc) must open the context, whose member `host` is
+// already set.
 template <class Open>
 keel_status create_context(const keel_host *host, const keel_ctx_desc *theirs, keel_ctx **out,
                            const Open &open) noexcept {
     *out = nullptr;
-    // The core may be older than this plugin. Its table must have all members that the backends
-    // use.
+    // The core may be older than this plugin. Its host table must have all members that the
+    // backends use.
     keel_host services;
     if (keel_adopt(&services, sizeof services, host, KEEL_PREFIX(keel_host, cancelled)) != KEEL_OK)
         return KEEL_E_VERSION;
@@ -30,7 +30,7 @@ keel_status create_context(const keel_host *host, const keel_ctx_desc *theirs, k
     });
 }
 
-// For buffer_create. make(desc) must return the buffer.
+// Does the work of buffer_create. make(desc) must return the buffer.
 template <class Make>
 keel_status create_buffer(keel_ctx *ctx, const keel_buffer_desc *theirs, keel_buffer **out,
                           const Make &make) noexcept {
@@ -44,7 +44,7 @@ keel_status create_buffer(keel_ctx *ctx, const keel_buffer_desc *theirs, keel_bu
     });
 }
 
-// For weight_prepare. make(desc) must return the weight.
+// Does the work of weight_prepare. make(desc) must return the weight.
 template <class Make>
 keel_status create_weight(keel_ctx *ctx, const keel_weight_desc *theirs, keel_weight **out,
                           const Make &make) noexcept {

@@ -11,7 +11,7 @@
 namespace keel_gpu {
 namespace {
 
-constexpr uint64_t most_bytes = uint64_t{256} << 20; // limit for one file
+constexpr uint64_t most_bytes = uint64_t{256} << 20; // size limit of one file
 constexpr char magic[8] = {'K', 'E', 'E', 'L', 'G', 'P', 'U', '1'};
 
 struct Header {
@@ -27,7 +27,7 @@ uint64_t sum_of(const void *data, size_t n, uint64_t sum = first_sum) noexcept {
     return sum;
 }
 
-// The reason why the folder is not private, or NULL if it is private.
+// Returns the reason why other users could use the folder, or NULL if only this user can.
 const char *why_not_private(const struct stat &facts) noexcept {
     if (!S_ISDIR(facts.st_mode)) return "it is no folder";
     if (facts.st_uid != geteuid()) return "it is another user's";
@@ -40,8 +40,8 @@ bool is_private(const std::string &folder) noexcept {
     return stat(folder.c_str(), &facts) == 0 && why_not_private(facts) == nullptr;
 }
 
-// Makes the folder. Only its owner may use the last part of the path. Returns false if the folder
-// cannot be used.
+// Makes the folder and its parents. Only this user may use the last folder of the path. Returns
+// false if the folder cannot be used.
 bool make_folder(const std::string &folder) {
     std::error_code code;
     std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), code);
@@ -53,7 +53,7 @@ bool make_folder(const std::string &folder) {
 
 DiskCache::Key DiskCache::key(std::initializer_list<std::string_view> parts) noexcept {
     uint64_t sum = first_sum;
-    // the NUL tells "ab","c" from "a","bc"
+    // The NUL after each part makes the parts "ab" and "c" different from "a" and "bc".
     for (const std::string_view part : parts)
         sum = sum_of("", 1, sum_of(part.data(), part.size(), sum));
     return sum;
@@ -97,7 +97,7 @@ std::vector<uint8_t> DiskCache::load(Key key) const {
 void DiskCache::store(Key key, const std::vector<uint8_t> &data) const noexcept {
     try {
         if (!is_on() || data.empty() || data.size() > most_bytes || !make_folder(folder_)) return;
-        // a unique name, because other processes may write at the same time
+        // The name is unique, because other processes may write at the same time.
         std::string part = path(key) + ".XXXXXX";
         const int fd = mkstemp(part.data());
         if (fd < 0) return;
@@ -113,7 +113,7 @@ void DiskCache::store(Key key, const std::vector<uint8_t> &data) const noexcept 
                      fwrite(data.data(), data.size(), 1, file) == 1;
         whole = fclose(file) == 0 && whole;
         if (!whole || ::rename(part.c_str(), path(key).c_str()) != 0) ::unlink(part.c_str());
-    } catch (...) { // without memory nothing is cached
+    } catch (...) { // if there is no memory, nothing is cached
     }
 }
 

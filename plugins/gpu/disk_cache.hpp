@@ -1,5 +1,5 @@
-// Keeps compiled kernels in files from run to run. A run works without these files, checks each
-// one, and never fails because of one.
+// Keeps compiled kernels in files, so that later runs need not compile them. Keel also works
+// without these files. It checks each file before use, and no error of a file makes a run fail.
 #pragma once
 
 #include <keel/host.h>
@@ -13,24 +13,25 @@ namespace keel_gpu {
 
 class DiskCache {
   public:
-    // Describes the source from which a file was made.
+    // A number that depends on the source from which a file was made.
     using Key = uint64_t;
     static Key key(std::initializer_list<std::string_view> parts) noexcept;
 
-    // The folder for the value `word` of the context parameter `cache`: "auto" is
-    // $XDG_CACHE_HOME/keel/BACKEND or ~/.cache/keel/BACKEND, "off" is no folder (""), any other
-    // value is the folder itself.
+    // Returns the folder for the value `word` of the context parameter `cache`. "auto" means
+    // $XDG_CACHE_HOME/keel/BACKEND or ~/.cache/keel/BACKEND. "off" means no folder, and the result
+    // is "". Any other value is the folder itself.
     static std::string folder_of(const char *word, const char *backend);
 
-    // `folder`: "" switches the cache off. The folder is made, with mode 0700, before the first
-    // file is written. The device will run the content of the files. So a folder is not used if it
+    // If `folder` is "", nothing is cached. The folder is made with mode 0700 before the first file
+    // is written. Because the device runs the content of the files, a folder is not used if it
     // belongs to another user, or if other users may write to it.
     explicit DiskCache(std::string folder = {}) : folder_(std::move(folder)) {}
     bool is_on() const { return !folder_.empty(); }
-    // Returns nothing if there is no such file, if the file is damaged, or if it was made from
-    // another source.
+    // Returns the content of a file. Returns an empty vector if there is no file for this key, if
+    // the file is damaged, or if it was made from another source.
     std::vector<uint8_t> load(Key key) const;
-    // Replaces the file in one step: a reader never sees a half-written file.
+    // Writes a file, replacing an old one in a single step. So a reader never sees a half-written
+    // file.
     void store(Key key, const std::vector<uint8_t> &data) const noexcept;
 
   private:
@@ -38,8 +39,8 @@ class DiskCache {
     std::string folder_;
 };
 
-// `word` as in folder_of(). If it names a folder that cannot be used, logs a warning with the
-// reason. A folder that does not exist yet causes no warning.
+// Logs a warning with the reason if `word` names a folder that cannot be used. `word` has the
+// meaning of folder_of(). A folder that does not exist yet causes no warning.
 void warn_of_unused_folder(const keel_host *host, const char *word) noexcept;
 
 } // namespace keel_gpu

@@ -1,26 +1,26 @@
-// The extensions that both GPU backends serve (keel/ext/draft): the tables, and the code that does
-// not depend on the device's API. Only the backend's plugin.cpp includes this file, after its own
-// ops/ops.hpp.
+// The extensions that both GPU backends implement (keel/ext/draft): their function tables, and the
+// code that does not depend on the device's API. Only the backend's plugin.cpp includes this file,
+// after its own ops/ops.hpp.
 //
-// The backend's namespace must define these functions. All but destroy_recording refuse by
-// throwing.
+// The backend's namespace must define these functions. On errors they throw Refusal, except
+// destroy_recording, which does not fail.
 //   keel.timestamps/1
 //     time_ops(ctx, on)                switches timing on or off; drops times that were not read
-//     times_ops(ctx)                   whether ops are timed now
+//     times_ops(ctx)                   returns true while timing is on
 //     read_times(ctx, ..., capacity)   moves the times of finished ops out; returns their number
-//     device_time(ctx)                 the device's clock in ns
+//     device_time(ctx)                 returns the device's clock in ns
 //   keel.replay/1
 //     start_recording(ctx)             returns the recording
 //     end_recording(ctx, recording, wanted)   wanted false: the recording will be discarded
-//     submit_recording(ctx, recording)
+//     submit_recording(ctx, recording) queues the recorded step
 //     destroy_recording(ctx, recording)
-//     recording_kind                   how a step is recorded, as text for users
+//     recording_kind                   says how a step is recorded, as text for users
 //   keel.read_later/1, keel.stream_counts/1
-//     reads_later(ctx)                 whether this context serves keel.read_later
+//     reads_later(ctx)                 returns true if this context supports keel.read_later
 //     start_read(ctx, buffer, offset, n)   returns the read's number, or 0 if too many are pending
-//     finish_read(ctx, number, to)     returns false if there is no such read. `to` NULL: frees
-//                                      the number without waiting
-//     count_stream(ctx, counts)
+//     finish_read(ctx, number, to)     returns false if there is no such read; if `to` is NULL,
+//                                      frees the number without waiting
+//     count_stream(ctx, counts)        fills the counters
 #pragma once
 
 #include "gpu/batched_decode.hpp"
@@ -111,7 +111,7 @@ inline keel_status KEEL_CALL read_start(keel_ctx *ctx, keel_buffer *b, uint64_t 
 
 inline keel_status KEEL_CALL read_finish(keel_ctx *ctx, uint64_t number, void *dst) noexcept {
     return guarded(ctx->host, [&] {
-        // Even if this call is refused, the number becomes free.
+        // The number of the read becomes free even if this call fails.
         if (ctx->recording != nullptr) backend::finish_read(*ctx, number, nullptr);
         need_no_recording(*ctx, "read_later");
         if (!backend::finish_read(*ctx, number, dst))
@@ -137,11 +137,11 @@ inline keel_status KEEL_CALL stream_read(keel_ctx *ctx, keel_stream_counts *out)
 constexpr keel_stream_counts_table stream_counts = {KEEL_HEADER(keel_stream_counts_table),
                                                     stream_read};
 
-// ---- all ----
+// ---- all extensions ----
 
 constexpr keel_batched_decode batched_decode = make_batched_decode();
 
-// Returns NULL for an unknown name.
+// Returns the function table of the extension `id`. Returns NULL for an unknown name.
 inline const void *KEEL_CALL extension(const char *id) noexcept {
     static const keel_replay replay = {
         KEEL_HEADER(keel_replay), replay_begin,           replay_end, replay_submit,

@@ -1,5 +1,5 @@
-// Macros that declare the ops and entry points of a GPU backend in the backend's namespace.
-// table.hpp builds the op table from them.
+// Macros that declare the ops and entry points of a GPU backend. A backend expands them in its own
+// namespace. table.hpp builds the table of entry points from them.
 #pragma once
 
 #include "common/backend_plugin.hpp"
@@ -12,7 +12,7 @@
 
 namespace keel_gpu {
 
-// Ops that differ only in one number share one function of the backend. Kernels use the same
+// Ops that differ only in one number share one function of the backend. The kernels use the same
 // numbers.
 enum Norm : uint32_t { norm_rms = 0, norm_add_rms = 1, norm_layer = 2 };
 enum Gate : uint32_t { gate_silu = 0, gate_gelu = 1, gate_gelu_tanh = 2 };
@@ -26,8 +26,8 @@ enum Move : uint32_t { move_copy, move_transpose, move_zero };
 
 } // namespace keel_gpu
 
-// plan_<op> chooses how the op runs, run_<op> queues it. Both refuse by throwing. table.hpp has
-// checked the args before (checks.hpp). Each group of ops has one file:
+// plan_<op> chooses how the op runs, and run_<op> queues it. Both throw Refusal on errors.
+// table.hpp has checked the args before (checks.hpp). Each group of ops has one file:
 //   ops/linear.cpp         matmul, embed
 //   ops/norm.cpp           norm: rms_norm, add_rms_norm, layer_norm
 //   ops/elementwise.cpp    gate: silu_mul, gelu_mul; combine: add, add_bias, scale, scaled_add;
@@ -39,14 +39,14 @@ enum Move : uint32_t { move_copy, move_transpose, move_zero };
 //   ops/kv.cpp             kv_append, kv_gather, kv_rerotate
 //   ops/rows.cpp           argmax_rows, top_k_rows
 
-// X(group, type of the number, args)
+// Expands X(group, type of the number, args) for each group of ops that share a function.
 #define KEEL_GPU_FOR_EACH_GROUP(X)                                                                 \
     X(norm, Norm, keel_norm_args)                                                                  \
     X(gate, Gate, keel_gate_args)                                                                  \
     X(combine, Combine, keel_elementwise_args)                                                     \
     X(move, Move, keel_move_args)
 
-// X(op, args): the other ops.
+// Expands X(op, args) for each op that has its own function.
 #define KEEL_GPU_FOR_EACH_SINGLE_OP(X)                                                             \
     X(matmul, keel_matmul_args)                                                                    \
     X(embed, keel_embed_args)                                                                      \
@@ -66,7 +66,7 @@ enum Move : uint32_t { move_copy, move_transpose, move_zero };
     X(argmax_rows, keel_rows_args)                                                                 \
     X(top_k_rows, keel_rows_args)
 
-// `op` is the op's name, used in the plan's description.
+// `op` is the name of the op, which becomes part of the plan's description.
 #define KEEL_GPU_DECLARE_GROUP(group, type, args)                                                  \
     void plan_##group(keel_ctx &, const args &, keel_gpu::type, const char *op,                    \
                       keel_gpu::PlanChoice &);                                                     \
@@ -75,7 +75,8 @@ enum Move : uint32_t { move_copy, move_transpose, move_zero };
     void plan_##op(keel_ctx &, const args &, keel_gpu::PlanChoice &);                              \
     void run_##op(keel_ctx &, const args &);
 
-// The functions that extensions.hpp needs from a backend. That header describes each.
+// Declares the functions that extensions.hpp needs from a backend. extensions.hpp describes each
+// function.
 #define KEEL_GPU_DECLARE_EXTENSIONS                                                                \
     void time_ops(keel_ctx &, bool on);                                                            \
     bool times_ops(const keel_ctx &);                                                              \

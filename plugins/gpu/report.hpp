@@ -1,4 +1,4 @@
-// Error reports of the GPU backends, and common code for the entry points of a plugin.
+// Error reports of the GPU backends, and code that the entry points of a plugin share.
 #pragma once
 
 #include <keel/backend.h>
@@ -8,20 +8,22 @@
 
 namespace keel_gpu {
 
-// Thrown inside a plugin after the reason was reported to the host. guarded() catches it at the
+// Thrown inside a plugin, after the reason was reported to the host. guarded() catches it at the
 // entry point.
 struct Refusal {
     keel_status status;
 };
 
-// Reports to the host why a call fails (through host->set_error, if the host has it), then throws.
+// Reports the reason of a failed call to the host, then throws Refusal. The report uses
+// host->set_error, if the host has this function.
 [[noreturn]] void refuse(const keel_host *host, keel_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// Like refuse(), but returns the status instead of throwing.
+// Like refuse(), but returns `status` instead of throwing.
 keel_status fail(const keel_host *host, keel_status status, const char *format, ...) noexcept
     __attribute__((format(printf, 3, 4)));
 
-// Runs body() in an entry point and turns exceptions into a status.
+// Runs body() for an entry point. Returns KEEL_OK, or the status that belongs to the exception that
+// body() threw.
 template <class Body> keel_status guarded(const keel_host *host, const Body &body) noexcept {
     try {
         body();
@@ -37,14 +39,15 @@ template <class Body> keel_status guarded(const keel_host *host, const Body &bod
     }
 }
 
-// Returns an out-struct with its header set and all other members zero.
+// Returns a struct of the public header with its header fields set and all other members zero.
 template <class T> T make_out() {
     T out{};
     out.h = KEEL_HEADER(T);
     return out;
 }
 
-// Returns a copy of the caller's args. Members that an older caller does not have are zero.
+// Returns a copy of the caller's args. If an older caller does not have a member, the member is
+// zero in the copy.
 template <class Args> Args adopt_args(const keel_host *host, const Args *theirs) {
     Args args;
     if (keel_adopt(&args, sizeof(Args), theirs, sizeof(keel_op_args)) != KEEL_OK)
@@ -52,29 +55,32 @@ template <class Args> Args adopt_args(const keel_host *host, const Args *theirs)
     return args;
 }
 
-// The value of a parameter. `otherwise` if desc has no such parameter, as in tests.
+// Returns the value of a parameter. Returns `otherwise` if desc does not have the parameter, as in
+// tests.
 const char *word(const keel_ctx_desc &desc, const char *key, const char *otherwise);
 int64_t number(const keel_ctx_desc &desc, const char *key, int64_t otherwise);
 
-// Refuses a range offset..offset+n-1 that is not inside a buffer of `size` bytes.
+// Throws Refusal if the range offset .. offset + n - 1 is not inside a buffer of `size` bytes.
 void need_range(const keel_host *host, uint64_t size, uint64_t offset, uint64_t n);
-// Refuses with KEEL_E_CANCELLED if the user asked to stop.
+// Throws Refusal with KEEL_E_CANCELLED if the user asked to stop.
 void need_not_cancelled(const keel_host *host);
-// Refuses the call `what` while the context records a step, because a recording cannot hold it.
+// Throws Refusal while the context records a step, because the call `what` cannot be part of a
+// recording.
 template <class Context> void need_no_recording(const Context &ctx, const char *what) {
     if (ctx.recording != nullptr)
         refuse(ctx.host, KEEL_E_INVALID_ARG,
                "%s while a step is recorded: it belongs before or behind it", what);
 }
 
-// The result of plan_<slot>.
+// The result of plan_<op>.
 struct PlanChoice {
     uint64_t scratch_bytes = 0;
-    bool named = false;   // whether the kernel's name is wanted: true in op_plan, false in calls
+    bool named = false;   // true: the plan needs the kernel's name; true in op_plan, false in calls
     char kernel[64] = {}; // for plan_info, for example "matmul q4_0 plain"
 };
 
-// If a name is wanted, writes it to choice.kernel, truncated to fit.
+// Writes the kernel's name to choice.kernel if choice.named is true. A name that is too long is
+// truncated.
 void name_kernel(PlanChoice &choice, const char *format, ...) noexcept
     __attribute__((format(printf, 2, 3)));
 

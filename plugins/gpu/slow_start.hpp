@@ -1,5 +1,5 @@
-// The first work on a device takes long if the driver must compile kernels. This class tells the
-// user once, so that the program does not seem to hang.
+// The first work on a device can take long, because the driver must compile kernels. This class
+// tells the user about this once, so that the program does not seem to hang.
 #pragma once
 
 #include <keel/host.h>
@@ -8,18 +8,20 @@
 
 namespace keel_gpu {
 
-// One object for each context. Use it only from the context's thread.
+// Each context has one object. Only the context's thread may use it.
 class SlowStart {
   public:
-    // Called for a kernel that has not run before: the driver compiles it now, or when it first
-    // runs.
+    // Called for a kernel that has not run before. The driver compiles it now, or when it runs for
+    // the first time.
     void kernel_made() noexcept { fresh_ = true; }
-    // Called when all submitted work has ended: the driver has no kernel of it left to compile.
+    // Called when all submitted work has ended. Then the driver has compiled all kernels of this
+    // work.
     void work_ended() noexcept { fresh_ = false; }
-    // Whether time is counted now.
+    // Returns true if passed() should be called: a kernel may be compiling, and the user was not
+    // told yet.
     bool is_watched() const noexcept { return fresh_ && !told_; }
-    // Adds the time of a driver call that may have compiled kernels, or of a wait for work that may
-    // need compilation first. When the sum reaches one second, the user is told.
+    // Adds the time of a driver call that may have compiled kernels, or of a wait for work whose
+    // kernels may have been compiled first. When the sum reaches one second, the user is told.
     void passed(const keel_host *host, const char *device, double seconds) noexcept;
 
   private:
@@ -27,7 +29,7 @@ class SlowStart {
     double seconds_ = 0;
 };
 
-// Measures the time of a driver call, from construction to destruction.
+// Measures the time of a driver call, from the object's construction to its destruction.
 class DriverTime {
   public:
     DriverTime(SlowStart &start, const keel_host *host, const char *device) noexcept

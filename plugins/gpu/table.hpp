@@ -1,14 +1,15 @@
-// The op table of a GPU backend, and the code around each op. Only the backend's plugin.cpp
-// includes this file, after its own ops/ops.hpp. That header defines keel_ctx and keel_plan and
-// names the backend's namespace:
+// The table of entry points of a GPU backend, and the code around each op. Only the backend's
+// plugin.cpp includes this file, after its own ops/ops.hpp. ops/ops.hpp defines keel_ctx and
+// keel_plan, and names the backend's namespace:
 //   namespace keel_gpu { namespace backend = keel_...; }
-// Besides the functions of KEEL_GPU_DECLARE_BACKEND, the namespace must define:
+// The namespace must define the functions of KEEL_GPU_DECLARE_BACKEND, and in addition:
 //   void set_aside(keel_ctx &, uint64_t bytes)
 //       makes the scratch memory, which all ops share, at least this large
 //   PlanInUse(keel_ctx &, keel_plan *)
-//       while this object exists, an op may store looked-up kernels in the plan; NULL: no plan
+//       while this object exists, an op may store the kernels that it looked up in the plan; the
+//       plan may be NULL
 //   void after_op(keel_ctx &)
-//       refuses if the driver reported an error during the op
+//       throws Refusal if the driver reported an error during the op
 #pragma once
 
 #include "gpu/ops.hpp"
@@ -74,7 +75,7 @@ inline void plan_op(keel_ctx &ctx, keel_op op, const keel_op_args *args, PlanCho
     }
 }
 
-// Plans the op and allocates its scratch memory, so that no call has to allocate.
+// Plans an op and allocates its scratch memory, so that a planned call does not allocate.
 inline keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_args *args,
                                      keel_plan **out) noexcept {
     *out = nullptr;

@@ -5,8 +5,8 @@ namespace {
 
 constexpr int64_t most = int64_t{1} << 32;
 
-// Whether the whole view is within the first 2^32 units. Kernels address elements modulo 2^32, so
-// elements beyond that would be read from a wrong place.
+// Returns true if the whole view is within the first 2^32 units of the buffer. Kernels address
+// elements modulo 2^32, so they would read elements after that from a wrong address.
 bool reaches_only(const View &view, const int64_t (&strides)[3]) {
     int64_t low = view.offset, high = low + view.n;
     for (int i = 0; i < 3; ++i) {

@@ -1,4 +1,4 @@
-// Preparation of weights for the memory layout of a GPU backend.
+// Prepares weights for the memory layout of a GPU backend.
 #pragma once
 
 #include "gpu/view.hpp"
@@ -14,29 +14,31 @@ struct WeightShape {
         return keel_dtype_row_bytes(dtype_of(type), static_cast<uint64_t>(cols));
     }
     uint64_t bytes() const { return row_bytes() * static_cast<uint64_t>(rows); }
-    uint64_t blocks() const { return static_cast<uint64_t>(cols / 32); } // per row of q8_0 or q4_0
-    // Split layout: first the codes of all blocks of all rows (32 bytes per block of q8_0, 16 of
-    // q4_0), then one f16 scale per block. Loads of codes are then whole and aligned.
-    uint64_t code_bytes() const { return (type == type_q8_0 ? 32 : 16) * blocks(); } // per row
+    // number of blocks in a row of q8_0 or q4_0
+    uint64_t blocks() const { return static_cast<uint64_t>(cols / 32); }
+    // The split layout has two parts: the codes of all blocks of all rows (32 bytes per block of
+    // q8_0, 16 bytes per block of q4_0), then one f16 scale per block. In this layout kernels load
+    // codes as whole, aligned words.
+    uint64_t code_bytes() const { return (type == type_q8_0 ? 32 : 16) * blocks(); } // of one row
     uint64_t scales_offset() const { return code_bytes() * static_cast<uint64_t>(rows); }
     uint64_t split_bytes() const {
         return (code_bytes() + 2 * blocks()) * static_cast<uint64_t>(rows);
     }
 };
 
-// Checks the sources against each other and against the sizes of their mappings. Refuses wrong
-// sources and types that the backend does not take.
+// Checks that the sources match each other and are inside their mappings. Throws Refusal if they do
+// not, or if the backend does not support the type.
 WeightShape check_weight(const keel_host *host, const keel_weight_desc &desc);
 
-// Address of row `row` of the joined weight in its source.
+// Returns the address of row `row` of the joined weight in its source.
 const uint8_t *source_row(const keel_weight_desc &desc, int64_t row);
 
-// Copies rows first..first+n-1 of the joined weight without conversion; the copies are contiguous.
+// Copies rows first .. first + n - 1 of the joined weight to contiguous memory, without conversion.
 void copy_rows(const keel_weight_desc &desc, const WeightShape &shape, int64_t first, int64_t n,
                uint8_t *to);
 
-// Splits the same rows of q8_0 or q4_0 into n * code_bytes() bytes of codes and n * blocks() scales
-// in f16.
+// Splits rows first .. first + n - 1 of q8_0 or q4_0. `codes` gets n * code_bytes() bytes, `scales`
+// gets n * blocks() f16 numbers.
 void split_rows(const keel_weight_desc &desc, const WeightShape &shape, int64_t first, int64_t n,
                 uint8_t *codes, uint8_t *scales);
 

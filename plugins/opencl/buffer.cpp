@@ -1,6 +1,6 @@
-// Buffers are OpenCL memory objects. On unified memory, HOST_VISIBLE and IMPORT buffers use the
-// host's own memory and are shared (stream.hpp). RESERVE is not supported, because OpenCL cannot
-// allocate memory for a part of a buffer.
+// Buffers are OpenCL memory objects. If host and device share one memory (unified memory),
+// HOST_VISIBLE and IMPORT buffers use the host's own memory (stream.hpp). RESERVE buffers are not
+// supported, because OpenCL cannot allocate memory for a part of a buffer.
 #include "opencl/ops/ops.hpp"
 
 #include "gpu/create.hpp"
@@ -60,7 +60,7 @@ void create(keel_ctx &ctx, const keel_buffer_desc &desc, keel_buffer &b) {
     share(ctx, b);
 }
 
-// Whether nothing is queued and nothing runs.
+// Returns true if no work is queued or running.
 bool is_idle(keel_ctx &ctx) { return !ctx.queued && is_done(ctx, ctx.ticket); }
 
 } // namespace
@@ -77,7 +77,8 @@ keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *their
 
 void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
     if (b == nullptr) return;
-    if (b->mapped != nullptr) { // when this returns, the host may reuse its memory
+    // when this function returns, the host may reuse the buffer's memory
+    if (b->mapped != nullptr) {
         guarded(ctx->host, [&] { finish(*ctx); });
         if (!settle(*ctx)) return; // the device may still use the memory, so it is not freed
         std::erase(ctx->shared, b);
@@ -87,7 +88,7 @@ void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *b) noexcept {
         clFinish(ctx->queue.get());
     }
     if (b->kind != KEEL_BUFFER_IMPORT) ctx->buffer_bytes -= b->size;
-    delete b; // queued work that uses the memory object keeps it alive
+    delete b; // work in the queue keeps the memory object alive
 }
 
 keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *b, uint64_t offset, const void *src,
@@ -112,7 +113,8 @@ keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset
     return guarded(ctx->host, [&] {
         need_range(ctx->host, b->size, offset, n);
         need_no_recording(*ctx, "buffer_read");
-        finish(*ctx); // waits within the time limit; the copy then does not have to wait
+        // this wait has a time limit; without it, the copy would wait without a limit
+        finish(*ctx);
         if (n == 0) return;
         if (b->mapped != nullptr) {
             memcpy(dst, static_cast<const uint8_t *>(b->mapped) + offset, n);

@@ -1,4 +1,5 @@
-// The OpenCL C API, handles that release themselves, and the translation of statuses.
+// The OpenCL C API, handles that release their objects, and the translation of OpenCL's status
+// codes.
 #pragma once
 
 #include "gpu/report.hpp"
@@ -14,16 +15,17 @@ namespace keel_opencl {
 
 using keel_gpu::refuse;
 
-// For example "CL_OUT_OF_RESOURCES (-5)".
+// Returns the name of an error, for example "CL_OUT_OF_RESOURCES (-5)".
 std::string error_name(cl_int code);
-// The status for the core: out of memory, device lost, or an internal fault. `waiting`: the code
-// came from a wait. Then CL_OUT_OF_RESOURCES means that a kernel was killed.
+// Returns the status for the core: out of memory, device lost, or an internal fault. If `waiting`
+// is true, the code came from a wait for the device. Then CL_OUT_OF_RESOURCES means that the driver
+// killed a kernel.
 keel_status status_of(cl_int code, bool waiting = false);
 
-// Refuses with status_of(code) and "what: CL_..." unless code is CL_SUCCESS.
+// Throws Refusal with status_of(code) and the message "what: CL_..." if code is not CL_SUCCESS.
 void check(const keel_host *host, cl_int code, const char *what, bool waiting = false);
 
-// Owns a cl_* object.
+// Owns a cl_* object and releases it in the destructor.
 template <class T, cl_int(CL_API_CALL *Release)(T)> class Handle {
   public:
     Handle() = default;

@@ -32,10 +32,11 @@ void open_device(keel_ctx &ctx, const keel_ctx_desc &desc) {
     ctx.wait_seconds = static_cast<uint32_t>(number(desc, "wait_seconds", ctx.wait_seconds));
 }
 
-// `auto`: the plain form for processors, the local form for every other device that can run it.
+// For `auto`, processors get the plain form. All other devices get the local form if they can run
+// it.
 void choose_form(keel_ctx &ctx, const keel_ctx_desc &desc) {
     const char *kernels = word(desc, "kernels", "auto");
-    // In the local form, 256 work-items share tiles of 20 KiB.
+    // In the local form, the 256 work-items of a group share tiles of 20 KiB in local memory.
     const bool possible = ctx.device.local_memory >= (32 << 10) && ctx.device.max_group >= 256;
     const bool wanted = keel_same(kernels, "local");
     if (wanted && !possible)
@@ -64,7 +65,7 @@ cl_mem scratch(keel_ctx &ctx, uint64_t bytes) {
     cl_int code = CL_SUCCESS;
     Memory memory(clCreateBuffer(ctx.context.get(), CL_MEM_READ_WRITE, bytes, nullptr, &code));
     check(ctx.host, code, "scratch memory");
-    ctx.scratch = std::move(memory); // queued work that uses the old memory keeps it alive
+    ctx.scratch = std::move(memory); // work in the queue keeps the old memory alive
     ctx.scratch_bytes = bytes;
     return ctx.scratch.get();
 }
@@ -80,7 +81,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *des
 
 void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
     if (ctx == nullptr) return;
-    // If the device may still run, its memory is not freed. This leaks the memory but cannot crash.
+    // If the device may still run, its memory is not freed. This leaks memory, but cannot crash.
     if (!settle(*ctx)) return;
     clFinish(ctx->queue.get());
     delete ctx;
@@ -102,7 +103,7 @@ keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
 
 keel_status KEEL_CALL mem_info(keel_ctx *ctx, keel_mem_info *out) noexcept {
     keel_mem_info info = make_out<keel_mem_info>();
-    info.total = ctx->device.memory; // OpenCL does not report how much memory is free
+    info.total = ctx->device.memory; // OpenCL does not say how much memory is free
     info.ours = ctx->buffer_bytes + ctx->weight_bytes + ctx->scratch_bytes + ctx->staging->bytes();
     keel_emit(out, &info, sizeof info);
     return KEEL_OK;
@@ -139,7 +140,7 @@ keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
             }
             is_done(*ctx, ticket);
         }
-        if (!ctx->host_has) finish(*ctx); // the host may access shared memory now
+        if (!ctx->host_has) finish(*ctx); // after this wait the host may access the shared buffers
     });
 }
 

@@ -1,5 +1,5 @@
 // A context of the OpenCL backend: device, queue, settings, kernels, staging memory and scratch
-// memory. The stream is an in-order queue.
+// memory. The queue executes commands in order.
 #pragma once
 
 #include "gpu/checks.hpp"
@@ -23,8 +23,9 @@ using keel_gpu::PlanChoice;
 using keel_gpu::Type;
 using keel_gpu::View;
 
-// Kernels have two forms. plain, for processors: each work-item handles a row or a tile, with
-// vectors. local, for GPUs: the work-items of a group share a row or a tile through local memory.
+// Kernels have two forms. In the form `plain`, for processors, each work-item handles a whole row
+// or tile, with vectors. In the form `local`, for GPUs, the work-items of a group share a row or a
+// tile through local memory.
 enum class Form { plain, local };
 inline const char *form_name(Form form) { return form == Form::local ? "local" : "plain"; }
 
@@ -33,38 +34,41 @@ inline const char *form_name(Form form) { return form == Form::local ? "local" :
 struct keel_ctx {
     const keel_host *host = nullptr; // the core's host table, passed back to its functions
     keel_opencl::DeviceFacts device;
-    bool unified = false; // as the device reports, or false if the config wants all copies staged
+    // whether host and device share memory, as the device reports; false if the config asks for
+    // copies
+    bool unified = false;
     keel_opencl::Context context;
     keel_opencl::Queue queue;
     std::unique_ptr<keel_opencl::KernelCache> kernels;
     std::unique_ptr<keel_opencl::Staging> staging;
     keel_opencl::Timing timing;
-    std::unique_ptr<keel_recording> recording; // if not NULL, ops are recorded instead of queued
+    std::unique_ptr<keel_recording> recording; // if not NULL, ops are recorded and not queued
 
     keel_opencl::Form form = keel_opencl::Form::plain;
 
-    keel_opencl::Memory nothing; // passed to kernels in place of absent tensors
-    keel_opencl::Memory scratch; // shared by all ops, because ops run one after the other
+    keel_opencl::Memory nothing; // a small buffer that kernels get in place of absent tensors
+    // all ops share this memory, because the queue runs one op at a time
+    keel_opencl::Memory scratch;
     uint64_t scratch_bytes = 0, buffer_bytes = 0, weight_bytes = 0;
 
-    // after this time without progress, the device counts as lost
+    // If the device makes no progress for this time, it counts as lost.
     uint32_t wait_seconds = 300;
-    // the device did not answer in time; all further calls are refused
+    // True: the device did not answer in time. All further calls fail.
     bool timed_out = false;
-    bool gone = false;                 // the device did not answer in settle() either
+    bool gone = false;                 // true: the device did not answer in settle() either
     std::vector<keel_buffer *> shared; // HOST_VISIBLE and IMPORT buffers
-    bool host_has = true;              // whether the shared buffers are mapped for the host
+    bool host_has = true;              // true: the shared buffers are mapped for the host
 
-    bool queued = false; // whether something was queued since the last flush
-    uint64_t ticket = 0; // number of the last ticket
+    bool queued = false; // true: commands were queued since the last flush
+    uint64_t ticket = 0; // number of the newest ticket
     struct Mark {
         uint64_t ticket;
         keel_opencl::Event event;
     };
-    std::deque<Mark> marks; // tickets not yet known to be done, in rising order
+    std::deque<Mark> marks; // tickets whose work is not known to be done, in rising order
 
     keel_opencl::LaterReads later;
-    uint64_t own_submits = 0, own_waits = 0; // submissions and waits that no caller requested
+    uint64_t own_submits = 0, own_waits = 0; // submissions and waits that no caller asked for
 };
 
 // A block of memory that holds tensors.
@@ -72,7 +76,8 @@ struct keel_buffer {
     keel_opencl::Memory memory;
     uint64_t size = 0;
     keel_buffer_kind kind = KEEL_BUFFER_DEVICE;
-    // HOST_VISIBLE, IMPORT: the host's address. It is the same for every mapping.
+    // Only for HOST_VISIBLE and IMPORT: the address of the buffer on the host. Every mapping has
+    // the same address.
     void *mapped = nullptr;
 };
 
@@ -82,24 +87,24 @@ struct keel_plan {
     char kernel[64];
 };
 
-// A weight prepared by the backend (weights.cpp).
+// A weight that the backend has prepared (weights.cpp).
 struct keel_weight {
     keel_gpu::WeightShape shape;
     keel_opencl::Memory memory;
     uint64_t offset = 0; // byte offset of row 0
-    // codes and scales are stored separately; otherwise rows are as in the file
+    // True: codes and scales are stored separately. False: rows are stored as in the file.
     bool split = false;
-    bool in_place = false; // `memory` is the source's own memory
-    uint64_t bytes = 0;    // bytes held
+    bool in_place = false; // true: `memory` is the memory of the weight's source
+    uint64_t bytes = 0;    // bytes of memory that the weight takes
 };
 
 namespace keel_opencl {
 
-// Makes the scratch memory at least `bytes` large. Its contents are lost when it grows.
+// Returns scratch memory of at least `bytes` bytes. If the memory must grow, its contents are lost.
 cl_mem scratch(keel_ctx &ctx, uint64_t bytes);
 
-// Size of a kernel's private arrays for a head of n elements. There are few sizes, because each
-// needs its own compiled kernel.
+// Returns the size of a kernel's private arrays for a head of n elements. There are only three
+// sizes, because each size needs its own compiled kernel.
 inline int dim_class(uint32_t n) { return n <= 128 ? 128 : n <= 256 ? 256 : 1024; }
 
 } // namespace keel_opencl

@@ -1,5 +1,5 @@
-// Finds devices. A missing platform, a failing driver and a platform without devices all give an
-// empty list.
+// Finds OpenCL devices. The list is empty if there is no platform, if the driver fails, or if the
+// platforms have no devices.
 #include "opencl/device.hpp"
 
 #include "opencl/ops/ops.hpp"
@@ -60,14 +60,14 @@ DeviceFacts facts_of(cl_platform_id platform, cl_device_id device) {
     return f;
 }
 
-// The device with the lower rank comes first.
+// Returns a number for sorting. The device with the lowest number comes first.
 int rank(const DeviceFacts &f) {
     if ((f.type & CL_DEVICE_TYPE_GPU) != 0) return f.unified ? 1 : 0;
     return f.is_cpu() ? 3 : 2;
 }
 
-// Whether the version is below 1.2, as in "OpenCL 1.1 ...". Such a device lacks functions that this
-// backend calls.
+// Returns true if the device's version is below 1.2 (for example "OpenCL 1.1 ..."). A device of
+// this kind lacks functions that this backend calls.
 bool is_old(cl_device_id device) {
     int major = 0, minor = 0;
     return sscanf(text(device, CL_DEVICE_VERSION).c_str(), "OpenCL %d.%d", &major, &minor) == 2 &&
@@ -107,7 +107,7 @@ std::vector<DeviceFacts> list_devices() {
 
 namespace {
 
-// The folder of PoCL's kernel cache. Without the folder, PoCL offers no device.
+// Returns the folder of PoCL's kernel cache. Without this folder, PoCL offers no device.
 std::filesystem::path pocl_cache() {
     const auto set = [](const char *name) {
         const char *text = getenv(name);
@@ -120,7 +120,7 @@ std::filesystem::path pocl_cache() {
     return "/tmp/pocl/kcache";
 }
 
-// Whether the folder is writable, or could be created.
+// Returns true if the folder is writable, or does not exist but can be created.
 bool is_writable(std::filesystem::path folder) {
     std::error_code error;
     while (!std::filesystem::exists(folder, error) && folder.has_relative_path())

@@ -38,7 +38,7 @@ cl_program KernelCache::program(Source source, Defines defines) {
     return programs_.emplace(key, build(source, options)).first->second.get();
 }
 
-// Builds from the cached binary if the driver accepts it, otherwise from source.
+// Builds a program from the cached binary if the driver accepts it, otherwise from source.
 Program KernelCache::build(Source source, const std::string &options) {
     const SourceText &text = source_texts[static_cast<size_t>(source)];
     const auto key = keel_gpu::DiskCache::key(
@@ -77,7 +77,8 @@ Program KernelCache::build_source(Source source, const std::string &options) {
     check(host_, code, text.name);
     code = clBuildProgram(made.get(), 1, &device_.device, options.c_str(), nullptr, nullptr);
     if (code == CL_SUCCESS) return made;
-    std::string log(1500, '\0'); // the first lines name the error
+    // long enough for the first lines of the log, which name the error
+    std::string log(1500, '\0');
     size_t size = 0;
     clGetProgramBuildInfo(made.get(), device_.device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
     std::string whole(size + 1, '\0');

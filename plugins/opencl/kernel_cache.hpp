@@ -1,5 +1,5 @@
-// Kernels by source file, name and defines. A kernel is built when it is first requested, and kept
-// as long as the context exists. Binaries are stored on disk.
+// Finds kernels by source file, name and defines. A kernel is built when it is first needed, and
+// stays as long as the context exists. The compiled binaries are stored on disk.
 #pragma once
 
 #include "gpu/disk_cache.hpp"
@@ -11,7 +11,7 @@
 
 namespace keel_opencl {
 
-// The .cl files of kernels/. types.cl is put before each.
+// The .cl files of the folder kernels/. The text of types.cl is put before each of them.
 enum class Source : uint8_t {
     linear,
     norm,
@@ -27,12 +27,12 @@ enum class Source : uint8_t {
 constexpr size_t source_count = 10;
 
 struct SourceText {
-    const char *name, *text; // for example "linear.cl"
+    const char *name, *text; // name: for example "linear.cl"
 };
 extern const SourceText source_texts[source_count]; // defined in kernel_sources.cpp
 extern const char *const types_text;
 
-// A macro of a kernel variant. `name` must be a literal.
+// A macro that selects a variant of a kernel. `name` must be a string literal.
 struct Define {
     const char *name;
     int value;
@@ -41,12 +41,13 @@ using Defines = std::initializer_list<Define>;
 
 class KernelCache {
   public:
-    // `cache_folder`: as in keel_gpu::DiskCache.
+    // `cache_folder` is the folder for keel_gpu::DiskCache.
     KernelCache(const keel_host *host, cl_context context, const DeviceFacts &device,
                 std::string cache_folder)
         : host_(host), context_(context), device_(device), cache_(std::move(cache_folder)) {}
 
-    // If the program does not build, refuses with the compiler's log. At most 8 defines.
+    // Returns a kernel. Throws Refusal with the compiler's log if the program does not build. There
+    // can be at most 8 defines.
     cl_kernel get(Source source, const char *name, Defines defines);
     keel_gpu::SlowStart &slow_start() { return slow_start_; }
 
@@ -69,10 +70,11 @@ class KernelCache {
     const keel_host *host_;
     cl_context context_;
     const DeviceFacts &device_;
-    keel_gpu::DiskCache cache_; // cache of binaries
+    keel_gpu::DiskCache cache_; // the binaries on disk
     keel_gpu::SlowStart slow_start_;
     std::unordered_map<Key, Kernel, Hash> kernels_;
-    std::unordered_map<std::string, Program> programs_; // key: file and options
+    // the key is the source file and the compiler options
+    std::unordered_map<std::string, Program> programs_;
 };
 
 } // namespace keel_opencl

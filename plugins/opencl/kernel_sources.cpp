@@ -1,4 +1,4 @@
-// The text of the kernel files, in the order of Source.
+// The texts of the kernel files, in the order of the enum Source.
 #include "kernel_files.hpp"
 #include "opencl/kernel_cache.hpp"
 

@@ -1,4 +1,4 @@
-// The plugin descriptor and the op table.
+// The plugin descriptor and the table of entry points.
 #include "opencl/ops/ops.hpp"
 
 #include "gpu/extensions.hpp"
@@ -7,7 +7,8 @@
 namespace {
 
 constexpr const char *kernels_choices[] = {"auto", "plain", "local", nullptr};
-constexpr const char *cache_words[] = {"auto", "off", nullptr}; // any other value is a folder
+// any other value is the path of a folder
+constexpr const char *cache_words[] = {"auto", "off", nullptr};
 constexpr const char *memory_choices[] = {"auto", "staged", nullptr};
 
 constexpr keel_param_spec kernels_param = KEEL_CHOICE_PARAM(
@@ -43,7 +44,7 @@ constexpr keel_plugin make_plugin() {
     keel_plugin p = keel_common::backend_plugin(
         "opencl", "Runs on any OpenCL 1.2 device: GPUs, and processors through PoCL.", params,
         table);
-    p.caps = KEEL_CAP_OWN_THREADS; // drivers start threads
+    p.caps = KEEL_CAP_OWN_THREADS; // drivers start their own threads
     p.get_extension = keel_gpu::extension;
     return p;
 }

@@ -40,7 +40,8 @@ unsigned char *Staging::room(uint64_t n) {
         Piece &next = pieces_[current_];
         if (next.done) {
             const cl_event wait = next.done.get();
-            if (!has_ended(wait)) { // the queue up to this command is submitted
+            // the queue up to this command was submitted, so the command will end
+            if (!has_ended(wait)) {
                 ++ctx_.own_submits;
                 ++ctx_.own_waits;
             }

@@ -1,4 +1,5 @@
-// Memory for writes: buffer_write copies its source here and returns, without stopping the queue.
+// Staging memory for writes. buffer_write copies its source to staging memory and returns, while
+// the queue goes on.
 #pragma once
 
 #include "opencl/cl.hpp"
@@ -8,7 +9,7 @@
 
 namespace keel_opencl {
 
-// A ring of pieces of pinned host memory. It never grows.
+// A ring of pieces of pinned host memory. The ring never grows.
 class Staging {
   public:
     Staging(keel_ctx &ctx, const keel_host *host, cl_context context, cl_command_queue queue)
@@ -19,9 +20,9 @@ class Staging {
     Staging(const Staging &) = delete;
     Staging &operator=(const Staging &) = delete;
 
-    // Queues a write of n bytes. `source` is copied before this returns.
+    // Queues a write of n bytes. `source` is copied before this function returns.
     void write(cl_mem to, uint64_t offset, const void *source, uint64_t n);
-    // Changes the queue. Call this only when all queued commands are done.
+    // Changes the queue. Must be called only when all queued commands are done.
     void use(cl_command_queue queue) { queue_ = queue; }
     uint64_t bytes() const { return pieces_.size() * piece_bytes; }
 
@@ -31,18 +32,19 @@ class Staging {
     struct Piece {
         Memory memory;
         unsigned char *at = nullptr;
-        Event done; // event of the last write from this piece, set when the next piece is begun
+        // event of the last write from this piece; it is set when the next piece is begun
+        Event done;
     };
 
     void open();
-    unsigned char *room(uint64_t n); // waits if the ring is full
+    unsigned char *room(uint64_t n); // returns memory for n bytes; waits if the ring is full
     keel_ctx &ctx_;
     const keel_host *host_;
     cl_context context_;
     cl_command_queue queue_;
     std::vector<Piece> pieces_;
     size_t current_ = 0;
-    uint64_t used_ = 0; // bytes used of the current piece
+    uint64_t used_ = 0; // used bytes of the current piece
 };
 
 } // namespace keel_opencl

@@ -16,11 +16,11 @@ bool has_ended(cl_event event) {
 
 namespace {
 
-// settle() waits at least this many seconds for a device that did not answer before
+// If the device did not answer before, settle() waits at least this many seconds.
 constexpr uint32_t last_seconds = 60;
 
-// Shared by the waiting thread and the driver's callback thread. The callback may come long after
-// the wait was given up.
+// The waiting thread and the driver's callback thread share this object. The callback may come long
+// after the waiting thread stopped waiting.
 struct Signal {
     std::mutex mutex;
     std::condition_variable came;
@@ -35,22 +35,22 @@ void CL_CALLBACK on_done(cl_event, cl_int, void *user) {
     (*signal)->came.notify_all();
 }
 
-// The number of tickets whose work has ended.
+// Returns the number of tickets in ctx.marks whose work has ended.
 size_t ended_marks(const keel_ctx &ctx) {
     return static_cast<size_t>(
         std::count_if(ctx.marks.begin(), ctx.marks.end(),
                       [](const keel_ctx::Mark &m) { return has_ended(m.event.get()); }));
 }
 
-// Waits for the event. Returns false after `seconds` seconds in which neither the event nor the
-// work of any ticket ended.
+// Waits for the event. Returns false if for `seconds` seconds neither the event nor the work of a
+// ticket ended.
 bool await(const keel_ctx &ctx, cl_event event, uint32_t seconds) {
     if (has_ended(event)) return true;
     const auto signal = std::make_shared<Signal>();
     auto user = std::make_unique<std::shared_ptr<Signal>>(signal);
     check(ctx.host, clSetEventCallback(event, CL_COMPLETE, on_done, user.get()),
           "clSetEventCallback");
-    user.release(); // on_done owns it now
+    user.release(); // on_done releases it
     size_t ended = ended_marks(ctx);
     for (uint32_t silent = 0; silent < seconds; ++silent) {
         {
@@ -91,7 +91,8 @@ void wait_for(keel_ctx &ctx, cl_event event, const char *what) {
                "the device has not answered for %u seconds (parameter wait_seconds)",
                ctx.wait_seconds);
     }
-    check(ctx.host, clWaitForEvents(1, &event), what, true); // reports whether the command failed
+    // reports an error if the command failed
+    check(ctx.host, clWaitForEvents(1, &event), what, true);
 }
 
 bool settle(keel_ctx &ctx) noexcept {
@@ -102,14 +103,15 @@ bool settle(keel_ctx &ctx) noexcept {
         check(nullptr, clEnqueueMarkerWithWaitList(ctx.queue.get(), 0, nullptr, &event),
               "a marker");
         const Event marker(event);
-        // A queue that takes no new command may still run earlier ones.
+        // If a queue accepts no new command, it may still run earlier commands.
         const bool takes = clFlush(ctx.queue.get()) == CL_SUCCESS;
         ended = await(ctx, event,
                       ctx.timed_out ? std::max(last_seconds, ctx.wait_seconds)
                       : takes       ? ctx.wait_seconds
                                     : std::min(last_seconds, ctx.wait_seconds));
     });
-    if (status != KEEL_OK) ended = !ctx.timed_out; // a lost device takes no marker and runs nothing
+    // a lost device accepts no marker and runs nothing
+    if (status != KEEL_OK) ended = !ctx.timed_out;
     ctx.gone = !ended;
     if (ctx.gone && KEEL_HAS(ctx.host, keel_host, log))
         ctx.host->log(ctx.host, KEEL_LOG_ERROR,
@@ -137,7 +139,8 @@ void give_to_host(keel_ctx &ctx) {
 }
 
 void share(keel_ctx &ctx, keel_buffer &b) {
-    finish(ctx); // all shared buffers belong to the host now, so the new one can be mapped too
+    // after this wait all shared buffers are mapped for the host, so the new one can be mapped too
+    finish(ctx);
     ctx.shared.reserve(ctx.shared.size() + 1);
     b.mapped = map(ctx, b);
     check(ctx.host,
@@ -198,7 +201,7 @@ void enqueue(keel_ctx &ctx, cl_kernel kernel, const Grid &grid) {
     give_to_device(ctx);
     ctx.queued = true;
     cl_event event = nullptr;
-    std::optional<keel_gpu::DriverTime> time; // some drivers compile here
+    std::optional<keel_gpu::DriverTime> time; // some drivers compile kernels in this call
     keel_gpu::SlowStart &slow_start = ctx.kernels->slow_start();
     if (slow_start.is_watched()) time.emplace(slow_start, ctx.host, ctx.device.name.c_str());
     check(ctx.host,

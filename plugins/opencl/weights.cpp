@@ -1,5 +1,5 @@
 // Weights. The codes and scales of q8_0 and q4_0 are stored separately. Other types are stored as
-// rows. If the device can read the host's memory, the mapping itself is used.
+// rows. If the device can read the host's memory, kernels read the file's mapping itself.
 #include "opencl/ops/ops.hpp"
 
 #include "gpu/create.hpp"
@@ -11,7 +11,7 @@
 namespace keel_opencl {
 namespace {
 
-constexpr uint64_t piece_bytes = 8 << 20; // bytes that are repacked and written at a time
+constexpr uint64_t piece_bytes = 8 << 20; // bytes that are converted and written at a time
 
 Memory make_memory(keel_ctx &ctx, uint64_t bytes, cl_mem_flags flags, void *host) {
     if (ctx.device.max_buffer != 0 && bytes > ctx.device.max_buffer)
@@ -35,8 +35,8 @@ void write(keel_ctx &ctx, const Memory &to, uint64_t offset, const std::vector<u
           "writing a weight", true);
 }
 
-// Whether kernels can read the one source directly in the mapping. Kernels address units, and load
-// vectors of 16 floats at any unit.
+// Returns true if the weight has a single source that kernels can read directly in the mapping.
+// Kernels address units, and load vectors of 16 floats from any unit.
 bool fits_in_place(const keel_ctx &ctx, const keel_weight_desc &desc, const WeightShape &shape) {
     const keel_weight_source &s = *desc.sources[0];
     const auto at = reinterpret_cast<uintptr_t>(s.mapping) + s.offset;
@@ -44,8 +44,8 @@ bool fits_in_place(const keel_ctx &ctx, const keel_weight_desc &desc, const Weig
            at % unit_bytes(s.dtype) == 0;
 }
 
-// The mapping is read-only. This works, because the kernels' arguments are const and nothing else
-// writes.
+// The mapping is read-only. This is safe, because the kernels' arguments are const, and nothing
+// else writes.
 void use_in_place(keel_ctx &ctx, const keel_weight_desc &desc, keel_weight &w) {
     const keel_weight_source &s = *desc.sources[0];
     const auto begin = reinterpret_cast<uintptr_t>(s.mapping), at = begin + s.offset;
@@ -91,8 +91,8 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
     return create_weight(ctx, theirs, out, [&](const keel_weight_desc &desc) {
         auto w = std::make_unique<keel_weight>();
         w->shape = check_weight(ctx->host, desc);
-        // A weight that only embed reads is not repacked, because single rows are read well in any
-        // layout.
+        // The codes and scales of a weight that only the op embed reads are not stored separately,
+        // because embed reads single rows fast in any layout.
         w->split = is_block(w->shape.type) && (desc.use & KEEL_USE_MATMUL) != 0;
         if (!w->split && fits_in_place(*ctx, desc, w->shape))
             use_in_place(*ctx, desc, *w);
@@ -105,8 +105,8 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
 
 void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
     if (w == nullptr) return;
-    // When this returns, the mapping may be unmapped. If the device does not answer, it may still
-    // read the mapping, so nothing is freed.
+    // When this function returns, the host may unmap the mapping. If the device does not answer, it
+    // may still read the mapping, so nothing is freed.
     if (w->in_place && !settle(*ctx)) return;
     ctx->weight_bytes -= w->bytes;
     delete w;

@@ -1,4 +1,5 @@
-// Buffers. A buffer is a part of a larger allocation. An IMPORT buffer is the host's own memory.
+// Buffers. A buffer is a part of a larger allocation. The memory of an IMPORT buffer is the host's
+// own memory.
 #include "vulkan/ops/ops.hpp"
 
 #include "gpu/create.hpp"

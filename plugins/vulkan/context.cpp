@@ -94,7 +94,7 @@ void KEEL_CALL ctx_destroy(keel_ctx *ctx) noexcept {
     if (ctx == nullptr) return;
     if (ctx->recording != nullptr) ctx->stream.drop(*ctx->recording);
     give_back_old_scratch(*ctx);
-    // If the device may still run, its memory is not freed. This leaks the memory but cannot crash.
+    // If the device may still run, its memory is not freed. This leaks memory, but cannot crash.
     if (!ctx->stream.settle()) {
         ctx->messages.close();
         return;
@@ -114,7 +114,8 @@ keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) noexcept {
     info.activation_dtype = KEEL_DTYPE_F32;
     info.sync = KEEL_SYNC_LAZY;
     info.kv_block_slots = 64;
-    // lavapipe limits loops: an attention score loops over all queries of a chunk
+    // lavapipe limits the number of loop rounds, and attention scores need a loop over all queries
+    // of a chunk. So chunks are smaller on this device.
     info.prefill_chunk = ctx->device.limits_loops() ? 256 : 512;
     info.buffer_align = static_cast<uint32_t>(
         facts.imports && facts.import_align > Memory::kAlign ? facts.import_align : Memory::kAlign);

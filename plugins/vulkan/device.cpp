@@ -17,8 +17,8 @@ Extensions device_extensions(VkPhysicalDevice device) {
     return list;
 }
 
-// Finds a queue family with compute. A family without graphics is preferred, because no other work
-// waits in it.
+// Finds a queue family that supports compute. A family without graphics is preferred, because no
+// other work waits in its queue.
 bool compute_family(VkPhysicalDevice device, uint32_t &family) {
     uint32_t n = 0;
     vkGetPhysicalDeviceQueueFamilyProperties(device, &n, nullptr);
@@ -53,7 +53,7 @@ uint32_t timestamp_bits(VkPhysicalDevice device, uint32_t family) {
     return family < families.size() ? families[family].timestampValidBits : 0;
 }
 
-// The features that every kernel needs, filled with those that the device has.
+// The features that every kernel needs. Each member is true if the device has the feature.
 struct Features {
     VkPhysicalDeviceVulkan12Features v12 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
     VkPhysicalDeviceVulkan11Features v11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES};
@@ -148,8 +148,8 @@ Device::~Device() {
 
 namespace {
 
-// Whether the device can run linear_matrix: cooperative matrices f16 x f16 -> f32 of 16 x 16 x 16,
-// in subgroups of 32.
+// Returns true if the device can run the kernel linear_matrix. It needs cooperative matrices f16 x
+// f16 -> f32 of 16 x 16 x 16 in subgroups of 32.
 bool fits_matrices(const Instance &instance, VkPhysicalDevice device, const DeviceFacts &facts) {
     if (facts.subgroup_size != 32 ||
         !has_extension(device_extensions(device), VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME))
@@ -258,7 +258,7 @@ keel_device_type type_of(VkPhysicalDeviceType type) {
     case VK_PHYSICAL_DEVICE_TYPE_CPU: return KEEL_DEVICE_CPU;
     case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return KEEL_DEVICE_INTEGRATED;
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
-    // a GPU or a part of one, in a cloud's virtual machine
+    // This type is a GPU, or a part of a GPU, in a virtual machine.
     case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return KEEL_DEVICE_DISCRETE;
     default: return KEEL_DEVICE_OTHER;
     }
@@ -266,7 +266,7 @@ keel_device_type type_of(VkPhysicalDeviceType type) {
 
 } // namespace
 
-// A machine without a driver is not an error: it has 0 devices.
+// A machine without a driver has 0 devices. This is not an error.
 keel_status KEEL_CALL device_count(const keel_host *host, uint32_t *n) noexcept {
     *n = 0;
     const keel_status status = guarded(host, [&] {

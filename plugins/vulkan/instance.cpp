@@ -13,8 +13,8 @@ VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT
                                           VkDebugUtilsMessageTypeFlagsEXT,
                                           const VkDebugUtilsMessengerCallbackDataEXT *data,
                                           void *user) {
-    // The loader and the drivers report other things here, such as a missing manifest. Only
-    // messages of the validation layers concern this plugin.
+    // The loader and the drivers also report other messages here, for example about a missing
+    // manifest. Only messages of the validation layers concern this plugin.
     if (data->pMessageIdName != nullptr && std::strncmp(data->pMessageIdName, "Loader", 6) == 0)
         return VK_FALSE;
     static_cast<Messages *>(user)->add(data->pMessage != nullptr ? data->pMessage : "?");
@@ -55,8 +55,8 @@ void Instance::open(const keel_host *host, bool validation, Messages *messages) 
     uint32_t loader = 0;
     if (vkEnumerateInstanceVersion(&loader) != VK_SUCCESS || loader < VK_API_VERSION_1_2)
         refuse(host, KEEL_E_NOT_FOUND, "the Vulkan loader is older than 1.2");
-    // The loader also loads layers that the environment variable names. Then their messages are
-    // wanted.
+    // The loader also loads layers that this environment variable names. Then the user wants the
+    // messages of these layers.
     const char *named = getenv("VK_INSTANCE_LAYERS");
     const bool from_environment =
         named != nullptr && std::strstr(named, kValidationLayer) != nullptr;

@@ -1,4 +1,4 @@
-// The Vulkan instance, with the validation layers if the user wants them.
+// The Vulkan instance. It loads the validation layers if the user asks for them.
 #pragma once
 
 #include "vulkan/messages.hpp"
@@ -13,8 +13,9 @@ class Instance {
     Instance(const Instance &) = delete;
     Instance &operator=(const Instance &) = delete;
 
-    // Refuses with KEEL_E_NOT_FOUND if there is no driver, or if `validation` is set and there is
-    // no validation layer. `messages` must outlive the instance. NULL: messages are ignored.
+    // Throws Refusal with KEEL_E_NOT_FOUND if there is no driver, or if `validation` is true and
+    // there is no validation layer. `messages` must exist longer than the instance. If it is NULL,
+    // messages are ignored.
     void open(const keel_host *host, bool validation, Messages *messages);
     VkInstance handle() const { return instance_; }
     bool validating() const { return messenger_ != VK_NULL_HANDLE; }

@@ -25,7 +25,7 @@ void KernelCache::open(const keel_host *host, const Device *device, bool subgrou
     host_ = host;
     device_ = device;
     subgroups_ = subgroups;
-    // Kernels need no descriptors, because they reach all memory by address.
+    // Kernels need no descriptors, because they access all memory by address.
     const VkPushConstantRange push = {VK_SHADER_STAGE_COMPUTE_BIT, 0, 128};
     VkPipelineLayoutCreateInfo layout = {VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
     layout.pushConstantRangeCount = 1;
@@ -38,7 +38,7 @@ void KernelCache::open(const keel_host *host, const Device *device, bool subgrou
     info.initialDataSize = data.size();
     info.pInitialData = data.data();
     if (vkCreatePipelineCache(device->handle(), &info, nullptr, &cache_) == VK_SUCCESS) return;
-    info.initialDataSize = 0; // the driver refused the cached data
+    info.initialDataSize = 0; // the driver did not accept the cached data
     check(host, vkCreatePipelineCache(device->handle(), &info, nullptr, &cache_),
           "vkCreatePipelineCache");
 }
@@ -53,13 +53,12 @@ void KernelCache::close() noexcept {
                 std::vector<uint8_t> data(n);
                 if (vkGetPipelineCacheData(device, cache_, &n, data.data()) == VK_SUCCESS) {
                     data.resize(n);
-                    // Some drivers have a cache of their own. They return the same few bytes each
-                    // time.
+                    // Some drivers have their own cache. They return the same few bytes each time.
                     if (data != disk_.load(key_of(device_->facts())))
                         disk_.store(key_of(device_->facts()), data);
                 }
             }
-        } catch (...) { // without memory nothing is cached
+        } catch (...) { // if there is no memory, nothing is cached
         }
     }
     for (const auto &entry : pipelines_) vkDestroyPipeline(device, entry.second, nullptr);
@@ -90,8 +89,8 @@ VkPipeline KernelCache::find(const Key &key, Kernel kernel,
     const auto found = pipelines_.find(key);
     if (found != pipelines_.end()) return found->second;
     VkPipeline &place =
-        // Insert the map entry before making the pipeline. If there is no memory for the entry, no
-        // pipeline is leaked.
+        // The map entry is inserted before the pipeline is made. So no pipeline is leaked if there
+        // is no memory for the entry.
         pipelines_[key];
     try {
         place = make(kernel, constants);

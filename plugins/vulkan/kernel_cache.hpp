@@ -1,5 +1,5 @@
-// Kernels compiled for a device. SPIR-V is compiled at build time. A pipeline is made for each set
-// of specialization constants when it is first used, which is at plan time. The driver's cache data
+// Kernels compiled for a device. The build compiles them to SPIR-V. A pipeline is made for each set
+// of specialization constants when it is first needed, which is in op_plan. The driver's cache data
 // is stored on disk.
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace keel_vulkan {
 
-// The kernels. CMakeLists.txt has the source file and the -D of each, in the same order.
+// The list of kernels. CMakeLists.txt has the source file and the -D option of each kernel, in the
+// same order.
 #define KEEL_VULKAN_FOR_EACH_KERNEL(X)                                                             \
     X(linear_vec)                                                                                  \
     X(linear_tile)                                                                                 \
@@ -46,8 +47,8 @@ enum class Kernel : uint32_t {
         count
 };
 
-// The SPIR-V of a kernel in two forms: with subgroup sums, and with shared memory only (generated
-// shaders.cpp).
+// The SPIR-V of a kernel in two forms: with subgroup sums, and with shared memory only. The build
+// generates shaders.cpp, which defines them.
 struct Spirv {
     const char *name;
     const uint32_t *words;
@@ -55,11 +56,12 @@ struct Spirv {
 };
 extern const Spirv kSubgroupKernels[], kSharedKernels[];
 
-// The pipelines that an op looked up under a plan, so that its calls find them without a search.
-// Plain data, stored in the plan.
+// The pipelines that an op has looked up. A plan stores them, so that its calls find them without a
+// search. The struct has no pointers to free.
 struct KeptPipelines {
     static constexpr size_t kMostConstants = 11, kMost = 6;
-    using Key = std::array<uint32_t, kMostConstants + 1>; // the kernel and its constants
+    // the kernel and its specialization constants
+    using Key = std::array<uint32_t, kMostConstants + 1>;
     struct Row {
         Key key;
         VkPipeline pipeline;
@@ -75,19 +77,20 @@ class KernelCache {
     KernelCache(const KernelCache &) = delete;
     KernelCache &operator=(const KernelCache &) = delete;
 
-    // `subgroups`: use the forms with subgroup sums. `cache_folder`: as in keel_gpu::DiskCache.
+    // If `subgroups` is true, the forms with subgroup sums are used. `cache_folder` is the folder
+    // for keel_gpu::DiskCache.
     void open(const keel_host *host, const Device *device, bool subgroups,
               std::string cache_folder);
     void close() noexcept; // writes the cache file if there is new data
     VkPipelineLayout layout() const { return layout_; }
-    // Until the next call of keep_in(), get() first searches `kept` and stores there the pipelines
-    // that it had to look up. NULL: nothing is stored.
+    // Until the next call of keep_in(), get() searches `kept` first. It stores the pipelines that
+    // it looked up in `kept`. If `kept` is NULL, nothing is stored.
     void keep_in(KeptPipelines *kept) { kept_ = kept; }
-    // The pipeline whose specialization constants 0, 1, ... have these values. Constant 0 is the
-    // workgroup's size.
+    // Returns the pipeline whose specialization constants 0, 1, ... have these values. Constant 0
+    // is the size of the workgroup.
     VkPipeline get(Kernel kernel, std::initializer_list<uint32_t> constants);
     keel_gpu::SlowStart &slow_start() { return slow_start_; }
-    // Number of pipelines made so far.
+    // Number of pipelines that exist.
     size_t count() const { return pipelines_.size(); }
 
   private:
@@ -102,7 +105,7 @@ class KernelCache {
     bool subgroups_ = true, dirty_ = false;
     VkPipelineLayout layout_ = VK_NULL_HANDLE;
     VkPipelineCache cache_ = VK_NULL_HANDLE;
-    keel_gpu::DiskCache disk_; // data of the driver's compiler
+    keel_gpu::DiskCache disk_; // cache data of the driver's compiler
     std::array<VkShaderModule, static_cast<size_t>(Kernel::count)> modules_ = {};
     std::map<Key, VkPipeline> pipelines_;
     KeptPipelines *kept_ = nullptr;

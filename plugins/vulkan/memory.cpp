@@ -24,7 +24,7 @@ void Memory::open(const keel_host *host, const Device *device) {
     vkGetPhysicalDeviceMemoryProperties(device->physical(), &types_);
 }
 
-// The allowed memory type that fits the use best, or UINT32_MAX if none fits.
+// Returns the allowed memory type that fits the use best, or UINT32_MAX if none fits.
 uint32_t Memory::type_for(MemoryUse use, uint32_t allowed) const {
     constexpr VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
                                     visible = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
@@ -38,7 +38,7 @@ uint32_t Memory::type_for(MemoryUse use, uint32_t allowed) const {
         const VkMemoryPropertyFlags flags = types_.memoryTypes[i].propertyFlags;
         const bool is_visible = (flags & visible) == visible;
         if ((flags & ~(local | visible | cached)) != 0)
-            continue; // skip memory that is lazily allocated, protected or device-uncached
+            continue; // lazily allocated, protected and device-uncached memory is not used
         if ((use == MemoryUse::upload || use == MemoryUse::download) && !is_visible) continue;
         int points = 0;
         switch (use) {
@@ -48,7 +48,8 @@ uint32_t Memory::type_for(MemoryUse use, uint32_t allowed) const {
                      (unified && (flags & cached) != 0 ? 2 : 0);
             break;
         case MemoryUse::
-            // Every workgroup reads parameters, so device memory that the host can write is best.
+            // Every workgroup reads parameters. So for `upload`, device memory that the host can
+            // write is best.
             upload:
             points = (flags & local) != 0 ? 8 : 0;
             break;
@@ -59,8 +60,8 @@ uint32_t Memory::type_for(MemoryUse use, uint32_t allowed) const {
     return best;
 }
 
-// Allocates the memory of the block and gets its addresses. If this refuses, the caller destroys
-// what was already created.
+// Allocates the memory of the block and gets its addresses. If this function throws, the caller
+// destroys the objects that were already created.
 void Memory::bind(Block &block, void *import) {
     const VkDevice device = device_->handle();
     VkMemoryRequirements needs;
@@ -149,7 +150,7 @@ bool Memory::take_hole(Block &block, uint64_t bytes, Range &out) {
     for (auto hole = block.holes.begin(); hole != block.holes.end(); ++hole) {
         if (hole->second < bytes) continue;
         const auto [offset, size] = *hole;
-        // this may throw, so do it before changing anything
+        // emplace may throw, so it is called before anything changes.
         if (size > bytes) block.holes.emplace(offset + bytes, size - bytes);
         block.holes.erase(offset);
         block.taken += bytes;
@@ -198,7 +199,7 @@ void Memory::give_back(Range &range) {
     }
     block->holes.emplace(begin, end - begin);
     if (block->taken != 0) return;
-    // One empty block of ordinary size is kept. So a buffer that is often created and destroyed
+    // One empty block of the normal size is kept. So a buffer that is often created and destroyed
     // does not cost an allocation each time.
     const bool another = std::any_of(blocks_.begin(), blocks_.end(), [&](const auto &b) {
         return b.get() != block && b->use == block->use && b->taken == 0;

@@ -12,24 +12,25 @@ namespace keel_vulkan {
 
 enum class MemoryUse {
     device,   // fastest for the device; also mapped if host and device share memory
-    upload,   // written by the host, read by the device: staging, parameters
-    download, // written by the device, read by the host
+    upload,   // written by the host and read by the device: staging and parameters
+    download, // written by the device and read by the host
     import    // the host's own memory
 };
 
-// One allocation.
+// One allocation of device memory.
 struct Block {
     VkDeviceMemory memory = VK_NULL_HANDLE;
     VkBuffer buffer = VK_NULL_HANDLE;
     VkDeviceAddress address = 0;
-    uint8_t *mapped = nullptr; // coherent; NULL: not host-visible
+    // address on the host, coherent; NULL: the host cannot access the block
+    uint8_t *mapped = nullptr;
     uint64_t size = 0;
     MemoryUse use = MemoryUse::device;
-    uint64_t taken = 0;                 // bytes in use
-    std::map<uint64_t, uint64_t> holes; // free parts: offset -> bytes
+    uint64_t taken = 0;                 // number of bytes in use
+    std::map<uint64_t, uint64_t> holes; // the free parts: offset -> number of bytes
 };
 
-// A part of a block. This is plain data: its holder must give it back.
+// A part of a block. The struct has no destructor: its holder must give the part back.
 struct Range {
     Block *block = nullptr;
     uint64_t offset = 0, size = 0; // in bytes; size is rounded up
@@ -46,17 +47,19 @@ class Memory {
     Memory &operator=(const Memory &) = delete;
 
     void open(const keel_host *host, const Device *device);
-    // Refuses with KEEL_E_OUT_OF_MEMORY, and then changes nothing. Parts are aligned to 256 bytes.
+    // Throws Refusal with KEEL_E_OUT_OF_MEMORY if there is no memory; then nothing has changed.
+    // Parts are aligned to 256 bytes.
     Range take(MemoryUse use, uint64_t bytes);
-    void give_back(Range &range); // an empty range is allowed
-    // Makes a block from host memory. Its address and size must be multiples of the device's
-    // granularity. Refuses with KEEL_E_UNSUPPORTED if the driver does not take the memory.
+    void give_back(Range &range); // the range may be empty
+    // Makes a block from the host's memory. Address and size must be multiples of the device's
+    // import granularity. Throws Refusal with KEEL_E_UNSUPPORTED if the driver does not accept the
+    // memory.
     Block *import(void *host, uint64_t bytes);
     void close(Block *block);
 
-    uint64_t held() const { return held_; } // bytes of all allocations, without imports
+    uint64_t held() const { return held_; } // bytes of all allocations, without imported memory
     uint32_t allocations() const { return static_cast<uint32_t>(blocks_.size()); }
-    // Free bytes according to the driver; 0: unknown.
+    // Returns the number of free bytes that the driver reports, or 0 if it reports none.
     uint64_t free_bytes() const;
 
     static constexpr uint64_t kAlign = 256;

@@ -11,7 +11,7 @@ void Messages::add(const char *text) {
     any_ = true;
     try {
         first_ = text;
-    } catch (...) { // no memory for the text; the error itself is still counted
+    } catch (...) { // there is no memory for the text; the error is counted nevertheless
     }
 }
 

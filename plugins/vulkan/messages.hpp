@@ -8,14 +8,14 @@
 
 namespace keel_vulkan {
 
-// Errors that the validation layers reported since the last take(). The driver's messenger callback
-// writes them during Vulkan calls, from any thread.
+// The errors that the validation layers reported since the last take(). The driver's callback adds
+// errors during Vulkan calls, from any thread.
 class Messages {
   public:
     const keel_host *host = nullptr;
     void add(const char *text);
-    void close(); // ignores messages from now on
-    // Takes the first error. Returns false if there is none.
+    void close(); // later messages are ignored
+    // Removes the first error and returns it in `text`. Returns false if there is no error.
     bool take(std::string &text);
 
   private:

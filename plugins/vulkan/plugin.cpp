@@ -1,4 +1,4 @@
-// The plugin descriptor and the op table.
+// The plugin descriptor and the table of entry points.
 #include "vulkan/ops/ops.hpp"
 
 #include "gpu/extensions.hpp"
@@ -8,7 +8,8 @@ namespace {
 
 constexpr const char *reduce_choices[] = {"auto", "subgroup", "shared", nullptr};
 constexpr const char *compute_choices[] = {"exact", "fast", nullptr};
-constexpr const char *cache_words[] = {"auto", "off", nullptr}; // any other value is a folder
+// any other value is the path of a folder
+constexpr const char *cache_words[] = {"auto", "off", nullptr};
 constexpr const char *memory_choices[] = {"auto", "staged", nullptr};
 constexpr const char *read_later_choices[] = {"auto", "on", "off", nullptr};
 
@@ -59,7 +60,7 @@ constexpr keel_plugin make_plugin() {
         "vulkan",
         "Runs on any device with Vulkan 1.2 compute: GPUs, and lavapipe on the processor.", params,
         table);
-    p.caps = KEEL_CAP_OWN_THREADS; // drivers start threads
+    p.caps = KEEL_CAP_OWN_THREADS; // drivers start their own threads
     p.get_extension = keel_gpu::extension;
     return p;
 }

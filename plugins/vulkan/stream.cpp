@@ -66,7 +66,7 @@ void Stream::close() noexcept {
     device_ = nullptr;
 }
 
-// Starts recording into the next command buffer. Waits until that buffer is free.
+// Starts recording into the next command buffer. Waits until this command buffer is free.
 void Stream::begin() {
     require_alive();
     if (recording_) return;
@@ -79,13 +79,13 @@ void Stream::begin() {
     recording_ = true;
     recorded_ = 0;
     bound_ = VK_NULL_HANDLE;
-    // the first command's barrier makes the writes of earlier submissions visible
+    // The barrier before the first command makes the writes of earlier submissions visible.
     after_barrier_ = false;
 }
 
-// Makes all recorded commands finish, and their writes visible, before the next command. One global
-// barrier is enough: only the kernel knows which bytes it accesses, because it uses addresses, and
-// in a decode step each op needs the result of the previous one.
+// Records a barrier: all earlier commands finish, and their writes become visible, before the next
+// command. One global barrier is enough. Kernels use addresses, so the host does not know which
+// bytes they access, and in a decode step each op needs the result of the previous op.
 void Stream::barrier() {
     if (after_barrier_) return;
     put_barrier(frames_[frame_].commands);
@@ -114,7 +114,7 @@ void Stream::dispatch(VkPipeline pipeline, const void *params, uint32_t bytes, u
         address = block.address();
         params = &address;
         bytes = sizeof address;
-        begin(); // stage() may have submitted the buffer
+        begin(); // stage() may have submitted the command buffer
     }
     const VkCommandBuffer commands = frames_[frame_].commands;
     if (timing_.is_on() && !timing_.op_has_begun()) timing_.begin_op(commands);
@@ -153,7 +153,7 @@ void Stream::copy(const Range &from, uint64_t from_offset, const Range &to, uint
 void Stream::submit(uint64_t value) {
     if (!recording_) return;
     Frame &frame = frames_[frame_];
-    // The host may read mapped memory after the semaphore has reached the value.
+    // This barrier lets the host read mapped memory after the semaphore has reached the value.
     VkMemoryBarrier to_host = {VK_STRUCTURE_TYPE_MEMORY_BARRIER};
     to_host.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
     to_host.dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT;
@@ -161,8 +161,8 @@ void Stream::submit(uint64_t value) {
                          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
                          VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host, 0, nullptr, 0, nullptr);
     recording_ = false;
-    // Lost until the submission succeeds: if it fails, accepted ops are missing, and later ops must
-    // not use their results.
+    // lost_ is true until the submission succeeds. If the submission fails, accepted ops are
+    // missing, and later ops must not use their results.
     lost_ = true;
     check(vkEndCommandBuffer(frame.commands), "vkEndCommandBuffer");
     VkTimelineSemaphoreSubmitInfo timeline = {VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO};
@@ -212,8 +212,8 @@ bool Stream::wait_slice(uint64_t value, VkResult &result) noexcept {
 }
 
 // Waits in slices of one second, so that a lost device is noticed and a device that never answers
-// does not hang the program. Only time without progress counts: if many submissions are pending,
-// each may take wait_seconds.
+// does not hang the program. Only time without progress counts: if several submissions are pending,
+// each of them may take wait_seconds.
 void Stream::wait_value(uint64_t value) {
     for (uint32_t silent = 0; value > done_;) {
         require_alive();
@@ -256,7 +256,7 @@ bool Stream::settle() noexcept {
         VkResult result = VK_SUCCESS;
         silent = wait_slice(submitted_, result) ? 0 : silent + 1;
         if (result >= 0) continue;
-        // If the device is lost, this call returns in finite time, and nothing runs afterwards.
+        // For a lost device, this call returns in finite time, and nothing runs afterwards.
         result = vkDeviceWaitIdle(device_->handle());
         if (result == VK_SUCCESS || result == VK_ERROR_DEVICE_LOST) done_ = submitted_;
         break;
@@ -272,8 +272,8 @@ void Stream::wait(uint64_t ticket) {
         refuse(host_, KEEL_E_INVALID_ARG, "wait: ticket %llu was never given",
                static_cast<unsigned long long>(ticket));
     require_alive();
-    // A flush without recorded commands gives a ticket but no submission. Its ticket then means the
-    // submission before it.
+    // If no commands were recorded, a flush gives a ticket without a submission. This ticket then
+    // stands for the submission before it.
     wait_value(std::min(ticket, submitted_));
 }
 
@@ -312,7 +312,7 @@ void Stream::give_back(const Garbage &garbage) {
 void Stream::give_back_later(Range range) {
     if (range.block == nullptr) return;
     if (!recording_ && submitted_ <= done_) return memory_->give_back(range);
-    // The commands being recorded will be submitted with a value above the last ticket.
+    // The commands that are being recorded will be submitted with a value above the last ticket.
     garbage_.push_back({recording_ ? last_ + 1 : submitted_, range});
 }
 
@@ -320,8 +320,8 @@ Range Stream::stage(uint64_t n, uint64_t align) {
     for (;;) {
         const Range part = staging_.take(n, align);
         if (part.block != nullptr) return part;
-        // Wait for the oldest command buffer that still uses a part of the ring. It may be the one
-        // that is being recorded.
+        // Waits for the oldest command buffer that still uses a part of the ring. This can be the
+        // command buffer that is being recorded.
         const Frame *oldest = nullptr;
         for (const Frame &frame : frames_)
             if (frame.value != 0 && staging_.holds(frame.staged) &&

@@ -1,4 +1,4 @@
-// The Vulkan API, the translation of its statuses for the core, and lists of extensions.
+// The Vulkan API, the translation of its status codes for the core, and lists of extensions.
 #pragma once
 
 #include "gpu/report.hpp"
@@ -10,9 +10,10 @@ namespace keel_vulkan {
 
 using keel_gpu::refuse;
 
-// The status that a Vulkan error means; VK_SUCCESS is KEEL_OK.
+// Returns the status for the core that a Vulkan result means. VK_SUCCESS becomes KEEL_OK.
 keel_status status_of(VkResult result);
-// If the result is an error, refuses with the matching status and names the failed call.
+// If the result is an error, throws Refusal with status_of(result). The message names the failed
+// call.
 void check(const keel_host *host, VkResult result, const char *what);
 
 using Extensions = std::vector<VkExtensionProperties>;

@@ -12,9 +12,9 @@ namespace {
 
 constexpr uint64_t kPieceBytes = 4u << 20, kPageBytes = 4096;
 
-// Whether kernels can read the one source directly in the file's mapping: it has the right row
-// layout, and host and device share memory. Whole pages are imported, so data next to the weight is
-// imported too.
+// Returns true if kernels can read the weight's single source directly in the file's mapping: it
+// has the right row layout, and host and device share memory. Whole pages are imported, so data
+// next to the weight is imported too.
 bool fits_in_place(const keel_ctx &ctx, const keel_weight_desc &desc, const keel_weight &w) {
     const keel_weight_source &s = *desc.sources[0];
     const DeviceFacts &facts = ctx.device.facts();
@@ -25,7 +25,7 @@ bool fits_in_place(const keel_ctx &ctx, const keel_weight_desc &desc, const keel
            ctx.memory.allocations() < facts.properties.limits.maxMemoryAllocationCount / 2;
 }
 
-// Returns false if the driver does not take these pages. Then the weight is copied.
+// Returns false if the driver does not accept these pages. Then the weight is copied.
 bool use_in_place(keel_ctx &ctx, const keel_weight_desc &desc, keel_weight &w) {
     const uint64_t align = ctx.device.facts().import_align;
     const auto at = reinterpret_cast<uintptr_t>(desc.sources[0]->mapping) + desc.sources[0]->offset;
@@ -33,7 +33,7 @@ bool use_in_place(keel_ctx &ctx, const keel_weight_desc &desc, keel_weight &w) {
     const uint64_t bytes = (at + w.bytes - first + align - 1) / align * align;
     if (bytes > ctx.device.facts().max_allocation) return false;
     try {
-        // The mapping is read-only. This works, because kernels only read weights.
+        // The mapping is read-only. This is safe, because kernels only read weights.
         w.imported = ctx.memory.import(reinterpret_cast<void *>(first), bytes);
     } catch (const Refusal &refusal) {
         if (refusal.status == KEEL_E_DEVICE_LOST) throw;
@@ -43,7 +43,7 @@ bool use_in_place(keel_ctx &ctx, const keel_weight_desc &desc, keel_weight &w) {
     return true;
 }
 
-// Copies rows in pieces through our staging memory.
+// Copies rows to the device in pieces, through the staging memory.
 void upload(keel_ctx &ctx, const keel_weight_desc &desc, const keel_weight &w) {
     const WeightShape &shape = w.shape;
     const bool splits = is_block(shape.type);
@@ -106,7 +106,7 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
 void KEEL_CALL weight_destroy(keel_ctx *ctx, keel_weight *w) noexcept {
     if (w == nullptr) return;
     if (w->imported != nullptr) {
-        close_import(*ctx, w->imported); // from now on the mapping may be unmapped
+        close_import(*ctx, w->imported); // after this call the host may unmap the mapping
         delete w;
         return;
     }

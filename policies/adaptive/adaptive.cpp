@@ -1,5 +1,5 @@
-// Ada-KV (arXiv 2407.11550): a head whose attention is spread over many slots gets more slots than
-// a head that attends to few.
+// Ada-KV (arXiv 2407.11550): a head whose attention is spread over many slots gets a larger budget
+// than a head whose attention is on few slots.
 #include <keel/sdk_policy.hpp>
 
 #include <cstdio>
@@ -12,14 +12,14 @@ constexpr const char *scopes[] = {"layer", "global", nullptr};
 constexpr const char *methods[] = {"none", "sum", "rank", "softmax", nullptr};
 
 struct Candidate {
-    double value; // comparable across heads
+    double value; // values of different heads can be compared
     int32_t slot;
     uint32_t row; // layer * kv_heads + head
 };
 
 bool better(const Candidate &a, const Candidate &b) {
     if (a.value != b.value) return a.value > b.value;
-    // The core breaks ties in the same way: the newer slot first.
+    // Of two equal values, the newer slot comes first. The core breaks ties in the same way.
     return a.slot != b.slot ? a.slot > b.slot : a.row < b.row;
 }
 
@@ -59,7 +59,7 @@ class Adaptive {
     }
 
   private:
-    // The heads of rows begin..end-1 share budget * (end - begin) slots.
+    // Distributes budget * (end - begin) slots over the heads of rows begin..end-1.
     void share_pool(const keel_allocator_input &in, uint32_t begin, uint32_t end,
                     int32_t *budgets) {
         candidates_.clear();
@@ -76,7 +76,7 @@ class Adaptive {
         for (const Candidate &candidate : candidates_) ++budgets[candidate.row];
         left -= static_cast<int64_t>(candidates_.size());
         // The budget is larger than the number of slots, so nothing is evicted. The rest of the
-        // budget is shared evenly.
+        // budget is divided evenly.
         for (uint32_t row = begin; row < end && left > 0; ++row) {
             const int64_t share = (left + (end - row) - 1) / (end - row);
             budgets[row] += static_cast<int32_t>(share);
@@ -84,8 +84,8 @@ class Adaptive {
         }
     }
 
-    // Returns the number of slots that the head gets in any case. Its other slots are added to the
-    // candidates.
+    // Returns the number of slots that the head gets whatever its scores are. The head's other
+    // slots are added to candidates_.
     int64_t add_head(const keel_allocator_input &in, uint32_t row) {
         const uint32_t layer = row / in.kv_heads, head = row % in.kv_heads;
         const float *scores = in.scores[layer] + head * in.stride;
@@ -142,7 +142,7 @@ class Adaptive {
 
     double floor_;
     bool global_, by_sum_, by_rank_, by_softmax_;
-    std::vector<Candidate> candidates_, own_; // scratch
+    std::vector<Candidate> candidates_, own_; // memory that calls reuse
 };
 
 } // namespace

@@ -1,5 +1,6 @@
-// Compactor (arXiv 2507.08143) keeps two kinds of slots: slots whose key differs from the other
-// keys (high leverage score), and slots that receive attention from their own piece of the prompt.
+// Compactor (arXiv 2507.08143) keeps two kinds of slots: slots whose keys differ from the other
+// keys (they have a high leverage score), and slots that get attention from queries in their own
+// piece of the prompt.
 #include "leverage.hpp"
 
 #include <keel/sdk_policy.hpp>
@@ -8,7 +9,8 @@ namespace {
 
 using namespace keel::sdk;
 
-// Numbers of a standard normal distribution, a function of seed and index (Box-Muller).
+// Returns a random number with a standard normal distribution (Box-Muller). It depends only on seed
+// and index.
 double gaussian(uint64_t seed, uint64_t index) {
     const auto uniform = [](uint64_t bits) {
         return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
@@ -89,8 +91,8 @@ class Compactor {
     }
 
   private:
-    // Attention times the norm of the value, averaged over three neighbours. Places beyond the
-    // edges count as zeros.
+    // Returns attention times the norm of the value, averaged over each slot and its two
+    // neighbours. Neighbours before the first slot and after the last slot count as zero.
     static std::vector<double> attention_of(const PolicyInput &in, uint32_t h, int64_t first,
                                             int64_t last) {
         const float *sums = in.chunk_scores(h), *norms = in.value_norms(h);

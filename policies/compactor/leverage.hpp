@@ -1,4 +1,5 @@
-// Leverage scores: the distance of each row of a matrix from the span of the other rows.
+// Leverage scores of the rows of a matrix. A score says how far a row is from the span of the other
+// rows.
 #pragma once
 
 #include <cmath>
@@ -9,7 +10,7 @@
 
 namespace {
 
-// Replaces g, a symmetric matrix [n, n], by its lower Cholesky factor. Returns false if g is not
+// Replaces the symmetric matrix g [n, n] by its lower Cholesky factor. Returns false if g is not
 // positive definite.
 bool factorize(std::vector<double> &g, size_t n) {
     for (size_t i = 0; i < n; ++i) {
@@ -28,8 +29,9 @@ bool factorize(std::vector<double> &g, size_t n) {
     return true;
 }
 
-// Returns the Cholesky factor of gram [r, r] plus a ridge on its diagonal. Only the lower half of
-// gram is set. The ridge is multiplied by ten until the matrix is positive definite.
+// Returns the Cholesky factor of the matrix gram [r, r] plus a ridge (a small number on its
+// diagonal). Only the lower half of gram is set. The ridge is multiplied by ten until the matrix is
+// positive definite.
 std::vector<double> factor_with_ridge(const std::vector<double> &gram, size_t r) {
     double ridge = 1e-2;
     for (int tries = 0; tries < 8; ++tries, ridge *= 10) {
@@ -42,8 +44,8 @@ std::vector<double> factor_with_ridge(const std::vector<double> &gram, size_t r)
         "the keys' Gram matrix cannot be factorized: it is not finite or not positive definite");
 }
 
-// Returns x[t] (X'X + ridge)^-1 x[t]' for each of the n rows. X is `rows` [n, r] minus the mean
-// row.
+// Returns x[t] (X'X + ridge)^-1 x[t]' for each of the n rows x[t] of X. X is `rows` [n, r] minus
+// the mean row.
 std::vector<double> leverage_of(const float *rows, int64_t n, size_t r) {
     std::vector<double> mean(r), gram(r * r), x(static_cast<size_t>(n) * r);
     std::vector<double> out(static_cast<size_t>(n));
@@ -57,11 +59,12 @@ std::vector<double> leverage_of(const float *rows, int64_t n, size_t r) {
             for (size_t j = 0; j <= i; ++j) gram[i * r + j] += row[i] * row[j];
     }
     const std::vector<double> lower = factor_with_ridge(gram, r);
-    // columns of L, each contiguous, so that the inner loop below vectorizes
+    // The columns of L. Each column is contiguous, so that the compiler vectorizes the inner loop
+    // below.
     std::vector<double> columns(r * r);
     for (size_t i = 0; i < r; ++i)
         for (size_t k = i; k < r; ++k) columns[i * r + k] = lower[k * r + i];
-    for (size_t t = 0; t < out.size(); ++t) { // |L^-1 x|^2 by forward substitution
+    for (size_t t = 0; t < out.size(); ++t) { // computes |L^-1 x|^2 by forward substitution
         double *row = x.data() + t * r;
         for (size_t i = 0; i < r; ++i) {
             const double *column = columns.data() + i * r;

@@ -1,6 +1,6 @@
-// Expected Attention (arXiv 2510.00636) keeps the slots that future queries are expected to attend
-// to. It assumes that future queries have the normal distribution of the queries so far, and
-// rotates them to the next positions.
+// Expected Attention (arXiv 2510.00636) keeps the slots to which future queries will probably
+// attend. It assumes that future queries have the same normal distribution as the queries so far,
+// and rotates this distribution to the next positions.
 #include "quadratic.hpp"
 
 #include <keel/sdk_policy.hpp>
@@ -43,7 +43,8 @@ class ExpectedAttention {
                             setup.geometry.rope_frequencies + rot_ / 2);
         needs.needs =
             KEEL_NEED_KEYS | KEEL_NEED_QUERY_STATS | (value_norms_ ? KEEL_NEED_VALUE_NORMS : 0);
-        // with value norms the scores are not probabilities
+        // Scores that are multiplied by value norms are not probabilities, so heads cannot be
+        // compared.
         if (!value_norms_) needs.flags |= KEEL_POLICY_COMPARABLE;
         needs.skip_queries = static_cast<uint32_t>(sinks_);
         needs.least_budget = needs.skip_queries + 1;
@@ -57,8 +58,8 @@ class ExpectedAttention {
     }
 
   private:
-    // The mean of the rotations of a pair of elements over the next positions. It is not a rotation
-    // itself, because it also shrinks the pair.
+    // The mean of the RoPE rotations of one pair of elements over the next positions. The mean also
+    // shrinks the pair, so it is not a rotation.
     struct Turn {
         uint32_t a, b;
         double cos, sin;
@@ -71,7 +72,7 @@ class ExpectedAttention {
             Turn &turn = turns[i];
             const bool split = mode_ == KEEL_ROPE_HALF_SPLIT;
             turn = {split ? i : 2 * i, split ? i + half : 2 * i + 1, 0, 0};
-            // The sum of cos and sin over evenly spaced angles, in closed form.
+            // Computes the sum of cos and sin over evenly spaced angles with a closed formula.
             const double n = static_cast<double>(n_future_), half_step = frequencies_[i] / 2;
             const double one = std::sin(half_step);
             const double shrink = one == 0 ? 1.0 : std::sin(n * half_step) / (n * one);
@@ -82,7 +83,7 @@ class ExpectedAttention {
         return turns;
     }
 
-    // Applies R to x. The two elements of a pair are `step` apart.
+    // Applies the mean rotation to x. The two elements of a pair are `step` apart.
     static void turn(double *x, size_t step, const std::vector<Turn> &turns) {
         for (const Turn &t : turns) {
             const double a = x[t.a * step], b = x[t.b * step];
@@ -91,7 +92,8 @@ class ExpectedAttention {
         }
     }
 
-    // The form of one query head: the logit of a key k is b.k + k'Mk, with a symmetric M.
+    // Returns the quadratic form of one query head. The logit of a key k is b.k + k'Mk, with a
+    // symmetric matrix M.
     QuadraticForm form_of(const PolicyInput &in, uint32_t head,
                           const std::vector<Turn> &turns) const {
         const size_t d = dim_;
@@ -102,7 +104,7 @@ class ExpectedAttention {
         for (size_t i = 0; i < moment.size(); ++i)
             moment[i] = second[i] / n - mean[i / d] * mean[i % d];
         turn(mean.data(), 1, turns);
-        if (covariance_) { // R S R'
+        if (covariance_) { // computes R S R' (S: covariance, R: mean rotation)
             for (size_t row = 0; row < d; ++row) turn(moment.data() + row * d, 1, turns);
             for (size_t column = 0; column < d; ++column) turn(moment.data() + column, d, turns);
         }
@@ -130,7 +132,7 @@ class ExpectedAttention {
                 forms[g].evaluate(block, logits[g].data() + slot, count);
         }
         std::vector<double> weights(static_cast<size_t>(n));
-        for (const auto &row : logits) { // the mean of the softmax over the query heads
+        for (const auto &row : logits) { // averages the softmax over the query heads
             const double largest = *std::max_element(row.begin(), row.end());
             std::vector<double> terms(row.size());
             double sum = 0;
@@ -152,7 +154,7 @@ class ExpectedAttention {
     int64_t n_future_, sinks_;
     bool covariance_, value_norms_;
     double epsilon_;
-    std::vector<double> frequencies_; // [rot / 2], in radians per position
+    std::vector<double> frequencies_; // [rot / 2], radians per position
 };
 
 } // namespace

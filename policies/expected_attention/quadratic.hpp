@@ -1,14 +1,15 @@
-// Computes b.k + k'Mk for many keys k. The policy spends nearly all of its time here: T * d * d / 2
-// multiplications for each query head. The loop handles 16 keys and four rows of M at a time. Each
-// lane of a vector holds one key, so the result does not depend on the register width.
+// Computes b.k + k'Mk for many keys k. The policy spends nearly all of its time here, because each
+// query head needs T * d * d / 2 multiplications (T keys of d elements). The loop handles 16 keys
+// and four rows of M at a time. Each lane of a vector holds one key, so the result does not depend
+// on the register width.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
-// The dynamic loader picks the widest clone that the processor has. Sanitizers are excluded,
-// because they are not initialized at that time.
+// With target_clones, the dynamic loader picks the widest version of a function that the processor
+// can run. Sanitizer builds do not use it, because sanitizers are not initialized at that time.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&             \
     !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define KEEL_QUADRATIC_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -19,7 +20,8 @@
 namespace {
 
 using KeyLanes = float __attribute__((vector_size(64)));
-// KeyLanes in memory. Some compilers do not keep the alignment of a vector type in containers.
+// Stores a KeyLanes in memory. KeyLanes itself is not stored, because some compilers do not keep
+// the alignment of a vector type in containers.
 struct alignas(64) KeyRow {
     float lane[16];
 };
@@ -30,7 +32,7 @@ class KeyBlock {
     static constexpr int64_t lanes = 16;
     explicit KeyBlock(uint32_t dim) : dim_(dim), rows_((dim + 3) / 4 * 4) {}
 
-    // Copies `count` keys of dim_ elements each. Lanes without a key are zero.
+    // Copies `count` keys of dim_ elements each. Lanes without a key become zero.
     void take(const float *keys, int64_t count) {
         for (uint32_t i = 0; i < dim_; ++i) {
             rows_[i] = {};
@@ -45,8 +47,8 @@ class KeyBlock {
     std::vector<KeyRow> rows_;
 };
 
-// Panel p holds rows 4p..4p+3 of the lower half of M, column by column, up to column 4p+3. dim is a
-// multiple of 4.
+// Panel p holds rows 4p .. 4p + 3 of the lower half of M, column by column, up to column 4p + 3.
+// dim is a multiple of 4.
 KEEL_QUADRATIC_CLONES void evaluate_form(const float *panels, const float *bias, uint32_t dim,
                                          const KeyRow *keys, KeyRow *out) {
     KeyLanes sum = {}, k;
@@ -71,15 +73,16 @@ KEEL_QUADRATIC_CLONES void evaluate_form(const float *panels, const float *bias,
 
 class QuadraticForm {
   public:
-    // bias [dim]; matrix [dim, dim], symmetric. An empty matrix counts as zero.
+    // bias has the shape [dim]. matrix has the shape [dim, dim] and is symmetric. An empty matrix
+    // counts as zero.
     QuadraticForm(uint32_t dim, const std::vector<double> &bias, const std::vector<double> &matrix)
         : padded_((dim + 3) / 4 * 4), bias_(bias.begin(), bias.end()) {
         bias_.resize(padded_);
         for (uint32_t row = 0; row < padded_ && !matrix.empty(); row += 4) {
             for (uint32_t column = 0; column < row + 4; ++column) {
                 for (uint32_t i = row; i < row + 4; ++i) {
-                    // an element above the diagonal is added to its mirror element below the
-                    // diagonal
+                    // An element above the diagonal is added to its mirror element below the
+                    // diagonal.
                     const bool is_there = i < dim && column <= i;
                     const double m = is_there ? matrix[size_t{i} * dim + column] : 0.0;
                     panels_.push_back(static_cast<float>(column < i ? 2 * m : m));
@@ -102,7 +105,7 @@ class QuadraticForm {
     }
 
   private:
-    uint32_t padded_; // dim, rounded up to whole panels
+    uint32_t padded_; // dim rounded up to a multiple of 4
     std::vector<float> bias_, panels_;
 };
 

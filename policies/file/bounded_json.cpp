@@ -24,14 +24,15 @@ std::string read_file(const std::string &path) {
     return text;
 }
 
-// ":LINE" of the byte `at`, counted from 0.
+// Returns ":LINE", the line of byte `at` of the text. Bytes are counted from 0.
 std::string line_of(std::string_view text, size_t at) {
     const std::string_view before = text.substr(0, at);
     return ":" + std::to_string(1 + std::count(before.begin(), before.end(), '\n'));
 }
 
-// Counts brackets and commas outside of strings, so that the parser never builds a large tree. In a
-// text that is not valid JSON the counts may be wrong; the parser refuses that text.
+// Throws Failure if the text has too many values or is nested too deeply, so that the parser never
+// builds a large tree. The check counts brackets and commas outside of strings. If the text is not
+// valid JSON, the counts may be wrong; then the parser refuses the text.
 void check_bounds(const std::string &path, std::string_view text) {
     size_t depth = 0, values = 1;
     bool in_string = false;
@@ -56,7 +57,8 @@ void check_bounds(const std::string &path, std::string_view text) {
     }
 }
 
-// REASON of "[json.exception.parse_error.101] parse error at line 1, column 2: REASON", and of
+// Returns the part REASON of a parser message. The messages look like
+// "[json.exception.parse_error.101] parse error at line 1, column 2: REASON" or
 // "[json.exception.out_of_range.406] REASON".
 std::string reason_of(const json::exception &error) {
     std::string reason = error.what();
@@ -68,7 +70,7 @@ std::string reason_of(const json::exception &error) {
 [[noreturn]] void refuse_syntax(const std::string &path, std::string_view text,
                                 const json::parse_error &error) {
     const size_t at = std::min(error.byte == 0 ? 0 : error.byte - 1, text.size());
-    const size_t line_begin = text.substr(0, at).rfind('\n') + 1; // 0: the first line
+    const size_t line_begin = text.substr(0, at).rfind('\n') + 1; // 0 for the first line
     refuse(path, reason_of(error), line_of(text, at) + ":" + std::to_string(at - line_begin + 1));
 }
 
@@ -77,7 +79,7 @@ std::string reason_of(const json::exception &error) {
 json read_bounded_json(const std::string &path) {
     const std::string text = read_file(path);
     check_bounds(path, text);
-    std::set<std::string> keys; // keys of the file's object
+    std::set<std::string> keys; // keys of the JSON object
     const auto check_key = [&](int depth, json::parse_event_t event, json &value) {
         if (event != json::parse_event_t::key || depth != 1) return true;
         const auto &key = value.get_ref<const std::string &>();
@@ -89,7 +91,7 @@ json read_bounded_json(const std::string &path) {
         return json::parse(text, check_key);
     } catch (const json::parse_error &error) {
         refuse_syntax(path, text, error);
-    } catch (const json::exception &error) { // a number out of range
+    } catch (const json::exception &error) { // for example a number that is out of range
         refuse(path, reason_of(error));
     }
 }

@@ -1,5 +1,5 @@
-// H2O (arXiv 2306.14048) keeps the heavy hitters, which are the slots that received most attention
-// since they were added, and the newest slots.
+// H2O (arXiv 2306.14048) keeps the newest slots and the heavy hitters. Heavy hitters are the slots
+// that received the most attention since they were added.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -40,7 +40,7 @@ class HeavyHitters {
             std::copy_n(sums, length, scores);
             if (mean_) {
                 const int32_t *positions = in.positions(h);
-                // the divisor is at least 1, because each token attends to itself
+                // The divisor is at least 1, because each token attends to itself.
                 for (int64_t slot = 0; slot < length; ++slot)
                     scores[slot] /= static_cast<float>(
                         std::max<int64_t>(1, in.next_position() - positions[slot]));

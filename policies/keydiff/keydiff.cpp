@@ -1,4 +1,5 @@
-// KeyDiff (arXiv 2504.15364) keeps the keys whose direction differs most from the mean direction.
+// KeyDiff (arXiv 2504.15364) keeps the slots whose keys point in other directions than the mean
+// key.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -35,7 +36,8 @@ class KeyDiff {
             const double anchor = std::sqrt(square);
             float *scores = out.scores(h);
             for (int64_t slot = 0; slot < length; ++slot) {
-                // The cosine does not depend on the length of the mean. A zero vector gets score 0.
+                // The cosine does not depend on the length of the mean vector. A zero vector gets
+                // the score 0.
                 const double both = anchor * norms[slot];
                 scores[slot] = both > 0 ? static_cast<float>(-dots[slot] / both) : 0.0f;
             }

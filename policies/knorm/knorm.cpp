@@ -1,4 +1,4 @@
-// Knorm (arXiv 2406.11430) keeps the keys with a small norm.
+// Knorm (arXiv 2406.11430) keeps the slots whose keys have a small norm.
 #include <keel/sdk_policy.hpp>
 
 #include <functional>
@@ -15,7 +15,7 @@ class KeyNorm {
 
     KeyNorm(const Setup &, keel_policy_needs &needs) {
         needs.needs = KEEL_NEED_KEY_NORMS;
-        needs.flags = KEEL_POLICY_BLOCKWISE; // a key's norm never changes
+        needs.flags = KEEL_POLICY_BLOCKWISE; // allowed, because the norm of a key never changes
     }
 
     void decide(const PolicyInput &in, PolicyDecision &out) {

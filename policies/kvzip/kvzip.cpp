@@ -1,4 +1,4 @@
-// KVzip (arXiv 2505.23416) keeps the slots that the model attends to when it repeats the context.
+// KVzip (arXiv 2505.23416) keeps the slots to which the model attends while it repeats the context.
 #include <keel/sdk_policy.hpp>
 
 namespace {

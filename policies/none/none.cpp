@@ -1,4 +1,4 @@
-// The full cache, without eviction. Other policies are compared with it.
+// Keeps the full cache and evicts nothing. Other policies are compared with this policy.
 #include <keel/sdk_policy.hpp>
 
 namespace {

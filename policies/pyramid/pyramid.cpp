@@ -1,5 +1,5 @@
-// PyramidKV (arXiv 2406.02069): the first layers get more slots and the last layers fewer. The sum
-// is the same as with equal budgets.
+// PyramidKV (arXiv 2406.02069): the first layers get more slots and the last layers get fewer. The
+// total is the same as with equal budgets.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -28,7 +28,8 @@ class Pyramid {
     }
 
   private:
-    // Returns the slots per head of each layer. The sum is budget * layers.
+    // Returns the number of slots per head for each layer. The sum over the layers is budget *
+    // layers.
     std::vector<int64_t> shares_of(const keel_allocator_input &in) const {
         const size_t layers = in.layers;
         const int64_t fixed = in.fixed_slots;
@@ -39,7 +40,8 @@ class Pyramid {
         std::vector<int64_t> same(layers, in.budget);
         if (layers < 2 || average <= 0 || most <= average) return same;
         double least = average / beta_, largest = 2 * average - least;
-        // No head has more slots than `most`. The slope is reduced, so that the sum stays the same.
+        // No head has more than `most` slots. So the differences between layers are reduced until
+        // this holds, and the sum stays the same.
         if (largest > most) {
             largest = most;
             least = 2 * average - most;
@@ -48,7 +50,8 @@ class Pyramid {
         for (size_t l = 0; l < layers; ++l)
             weights[l] = largest - static_cast<double>(l) * (largest - least) /
                                        static_cast<double>(layers - 1);
-        // A policy may need one slot more than the slots that it always keeps.
+        // Each layer gets at least the protected slots. A policy may need one slot more than the
+        // slots that it always keeps.
         const int64_t floor = std::max<int64_t>(0, in.protected_slots - fixed);
         std::vector<int64_t> shares = share_out(weights, std::vector<int64_t>(layers, floor),
                                                 std::vector<int64_t>(layers, INT32_MAX),

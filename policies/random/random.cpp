@@ -1,4 +1,4 @@
-// Keeps random slots. This is the baseline that a policy should beat.
+// Keeps random slots. A useful policy must be better than this one.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -26,8 +26,9 @@ class Random {
         needs.granularity = per_head_    ? KEEL_KEEP_HEAD_EQUAL
                             : per_token_ ? KEEL_KEEP_TOKEN
                                          : KEEL_KEEP_LAYER;
-        // BLOCKWISE: the score of a token never changes, so eviction between chunks keeps the same
-        // tokens as eviction at the end. COMPARABLE: all heads draw from the same distribution.
+        // BLOCKWISE: the score of a token never changes, so eviction between chunks of the prompt
+        // keeps the same tokens as eviction at the end. COMPARABLE: the scores of all heads have
+        // the same distribution.
         needs.flags = KEEL_POLICY_BLOCKWISE | KEEL_POLICY_COMPARABLE | KEEL_POLICY_SEEDED;
     }
 

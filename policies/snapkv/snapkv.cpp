@@ -1,5 +1,5 @@
-// SnapKV (arXiv 2404.14469) keeps the slots that the last queries of the prompt attend to, and
-// their neighbours.
+// SnapKV (arXiv 2404.14469) keeps the slots to which the last queries of the prompt attend, and the
+// neighbours of these slots.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -66,8 +66,8 @@ class SnapKv {
     }
 
   private:
-    // Pools the scores of the neighbours of `slot` before `end`. The mean counts places beyond the
-    // edges as zeros. The maximum skips them.
+    // Returns the mean or the maximum of the scores of `slot` and its neighbours before `end`. If a
+    // neighbour does not exist, the mean counts it as zero, and the maximum skips it.
     float pooled(const float *row, int64_t slot, int64_t end) const {
         const int64_t first = std::max<int64_t>(0, slot - kernel_ / 2),
                       last = std::min(end, slot + kernel_ / 2 + 1);

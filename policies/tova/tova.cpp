@@ -1,5 +1,5 @@
-// TOVA (arXiv 2401.06104) keeps the slots that the last query attends to. All heads of a layer keep
-// the same slots.
+// TOVA (arXiv 2401.06104) keeps the slots to which the last query attends. All heads of a layer
+// keep the same slots.
 #include <keel/sdk_policy.hpp>
 
 namespace {
@@ -24,12 +24,13 @@ class Tova {
         needs.flags = KEEL_POLICY_COMPARABLE;
         if (setup.params.flag("blockwise")) needs.flags |= KEEL_POLICY_BLOCKWISE;
         needs.window = 1;
-        needs.reduce_queries = KEEL_REDUCE_MEAN; // the mean of one query is that query's attention
+        // the window has one query, so the mean is this query's attention
+        needs.reduce_queries = KEEL_REDUCE_MEAN;
         needs.reduce_group = KEEL_REDUCE_MEAN;
     }
 
     void decide(const PolicyInput &in, PolicyDecision &out) {
-        const int32_t length = in.length(0); // the heads of a layer hold the same slots
+        const int32_t length = in.length(0); // all heads of a layer hold the same slots
         float *scores = out.scores(0);
         std::fill_n(scores, length, 0.0f);
         for (uint32_t h = 0; h < in.kv_heads(); ++h) {

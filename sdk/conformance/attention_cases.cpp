@@ -43,8 +43,8 @@ std::string name_of(const AttentionShape &s) {
         s.bad_q, s.bad_k, s.bad_v);
 }
 
-// Writes `bad` into the rows of an arena (keys or values) that belong to one used slot: into the
-// first element of each `step` elements.
+// Writes `bad` to the rows of one used slot in an arena (keys or values). In each row, the first of
+// every `step` elements gets this value.
 void poison_slot(Scene &scene, int cache, int arena, Rng &rng, float bad, int64_t step) {
     const CacheSpec &spec = scene.caches[cache];
     Tensor &rows = scene.tensors[arena];
@@ -87,8 +87,8 @@ int add_scores(Scene &scene, Rng &rng, const Reduction &r, const CacheShape &cac
     return scene.add(std::move(out));
 }
 
-// Positions of m queries after the longest head. If m is odd, each head has its own positions.
-// Otherwise all heads share them.
+// Adds the positions of m queries, which follow the longest head. If m is odd, each head has its
+// own positions. If m is even, all heads share the positions.
 int add_q_positions(Scene &scene, const CacheShape &cache, int64_t m) {
     const auto kv_heads = static_cast<int64_t>(cache.lengths.size());
     const int32_t longest = *std::max_element(cache.lengths.begin(), cache.lengths.end());
@@ -111,15 +111,15 @@ void attention_case(Suite &suite, const AttentionShape &s) {
     const int cache = add_cache(c.scene, rng, s.cache);
     if (s.bad_k != 0)
         poison_slot(c.scene, cache, c.scene.caches[cache].k, rng, s.bad_k,
-                    s.cache.head_dim); // one element
+                    s.cache.head_dim); // one element each
     if (s.bad_v != 0) poison_slot(c.scene, cache, c.scene.caches[cache].v, rng, s.bad_v, 3);
     Tensor q = random_tensor(rng, s.a, {s.m, heads, s.cache.head_dim}, s.layout, s.spread);
     if (s.bad_q != 0) poison(rng, q, s.bad_q, 1);
     const int q_at = c.scene.add(std::move(q));
     const int out =
         s.in_place ? q_at : c.scene.add(blank(s.a, {s.m, heads, s.cache.v_head_dim}, s.layout));
-    // The header's bound does not apply to logits of several hundred. In f32, such logits have
-    // steps of 2^-16, which exp multiplies.
+    // The error bound in the header is not valid for logits of several hundred. In f32, these
+    // logits have steps of 2^-16, and exp increases this error.
     const double bound = s.spread > 4 ? 1e-4 : 1e-5;
     c.outputs = {{out, bound, 8e-3, false, !s.in_place}};
     c.absolute = {c.scene.caches[cache].v};
@@ -157,7 +157,7 @@ void attention_case(Suite &suite, const AttentionShape &s) {
     suite.check(std::move(c));
 }
 
-// A cache with blocks beyond its longest head.
+// Returns a cache that has more blocks than its longest head needs.
 CacheShape spare_cache(std::vector<int32_t> lengths, uint32_t block_slots, int64_t dim = 32,
                        keel_dtype k = KEEL_DTYPE_F32, keel_dtype v = KEEL_DTYPE_F32) {
     CacheShape shape;
@@ -188,7 +188,8 @@ void length_grid(Suite &suite) {
     }
     attention_case(suite, {.m = 33, .group = 4, .cache = spare_cache({600, 33}, 64, 64)});
     attention_case(suite, {.m = 1, .group = 8, .cache = spare_cache({1500}, 64, 128)});
-    // More slots than a backend may process in one piece. Narrow heads keep the case cheap.
+    // There are more slots than a backend may process in one piece. Narrow heads keep the time of
+    // the case short.
     for (const int64_t m : {1, 3}) {
         attention_case(suite, {.m = m, .group = 2, .cache = spare_cache({4096, 130}, 64, 16)});
         attention_case(
@@ -199,11 +200,12 @@ void length_grid(Suite &suite) {
                     .reduction = {.group = KEEL_REDUCE_SUM}});
     }
     attention_case(
-        suite, {.m = 7, .group = 2, .cache = spare_cache({3, 20}, 16)}); // queries that see no slot
+        // some queries see no slot
+        suite, {.m = 7, .group = 2, .cache = spare_cache({3, 20}, 16)});
 }
 
-// Heads with more than 256 elements. Kernels then keep fewer heads at once, or process a head in
-// pieces. 257 is one element more than a piece.
+// Heads with more than 256 elements. For these heads, kernels may keep fewer heads at once, or
+// process a head in pieces of 256. 257 is one element more than a piece.
 void very_wide_heads(Suite &suite) {
     const auto both = [&](int64_t dim, keel_dtype k, keel_dtype v) {
         attention_case(suite, {.m = 1, .group = 4, .cache = spare_cache({77, 130}, 64, dim, k, v)});
@@ -222,12 +224,13 @@ void very_wide_heads(Suite &suite) {
     attention_case(suite,
                    {.m = 5, .group = 2, .cache = spare_cache({70, 33}, 16, 512), .features = 31});
     if (suite.quick()) return;
-    both(512, KEEL_DTYPE_F16, KEEL_DTYPE_Q4_0);                // two different dtypes
-    for (const int64_t dim : {288, 384, 511, 513, 1000, 1056}) // a backend may refuse the last size
+    both(512, KEEL_DTYPE_F16, KEEL_DTYPE_Q4_0); // K and V have different dtypes
+    // a backend may refuse the last size
+    for (const int64_t dim : {288, 384, 511, 513, 1000, 1056})
         both(dim, KEEL_DTYPE_F32, KEEL_DTYPE_F32);
     uneven.v_head_dim = 512;
     attention_case(suite, {.m = 3, .group = 2, .cache = uneven});
-    // slots are split into parts
+    // In this case the slots are split into parts.
     attention_case(suite,
                    {.m = 1, .group = 2, .cache = spare_cache({1500}, 64, 512, KEEL_DTYPE_F16)});
 }
@@ -244,7 +247,7 @@ void dtype_grid(Suite &suite) {
             }
         }
     }
-    // Wide heads (Gemma has 256), and sizes near 256.
+    // Wide heads (Gemma has 256 elements), and sizes near 256.
     for (const keel_dtype dtype : cache_dtypes) {
         for (const int64_t dim : {160, 224, 256}) {
             if (suite.quick() && dim != 256) continue;
@@ -344,8 +347,8 @@ void odd_values(Suite &suite) {
                                .a = a,
                                .bad_k = std::nanf("")});
     }
-    // Values of slots that a row does not see, because they are later or outside its window, must
-    // not affect the row.
+    // The values of slots that a row does not see must not change the row's result. A row does not
+    // see a slot that is later than the row or outside its window.
     for (const float bad : {std::nanf(""), INFINITY}) {
         for (const keel_dtype v : {KEEL_DTYPE_F32, KEEL_DTYPE_F16}) {
             for (const uint64_t features :
@@ -361,7 +364,7 @@ void odd_values(Suite &suite) {
             }
         }
     }
-    // Logits of several hundred: exp would overflow if the maximum were not subtracted.
+    // Logits of several hundred: exp would overflow if the kernel did not subtract the maximum.
     attention_case(suite,
                    {.m = 9, .group = 2, .cache = spare_cache({140, 33}, 16), .spread = 60.0F});
     attention_case(suite,
@@ -444,14 +447,15 @@ void scores_case(Suite &suite, const ScoresShape &s) {
         a.scale = 0.2F;
         a.q_positions = stage.tensor(q_positions);
         a.window = (s.features & KEEL_SCORES_WINDOW) != 0 ? s.window : 0;
-        // so low that it changes the logits of random tensors
+        // This cap is so low that it changes the logits of random tensors.
         a.softcap = (s.features & KEEL_SCORES_SOFTCAP) != 0 ? 0.5F : 0.0F;
         return stage.run(KEEL_OP_ATTENTION_SCORES, a);
     };
     suite.check(std::move(c));
 }
 
-// Soft-capped logits and a model's window, with every combination of the other bits.
+// Soft-capped logits and a model's attention window, with every combination of the other feature
+// bits.
 void capped_and_windowed(Suite &suite) {
     constexpr keel_reduce of_queries[] = {KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN, KEEL_REDUCE_MAX};
     constexpr keel_reduce of_group[] = {KEEL_REDUCE_NONE, KEEL_REDUCE_SUM, KEEL_REDUCE_MEAN,
@@ -533,7 +537,7 @@ void attention_scores_cases(Suite &suite) {
                             .features = features,
                             .ranges = {0, 2, 5, 1000}});
     }
-    // ranges that exclude whole tiles of slots
+    // Ranges that exclude whole tiles of slots.
     for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MAX})
         for (const int64_t m : {1, 40})
             scores_case(suite,

@@ -14,7 +14,7 @@ namespace keel::conformance {
 namespace {
 
 struct Shape {
-    std::vector<int32_t> seats;   // seats of the rows
+    std::vector<int32_t> seats;   // the seat of each row of the call
     std::vector<int32_t> lengths; // [n_seats * kv_heads], including the appended rows
     int64_t kv_heads = 2, group = 2, dim = 32;
     keel_dtype k = KEEL_DTYPE_F32, v = KEEL_DTYPE_F32;
@@ -35,7 +35,7 @@ std::string name_of(const Shape &s) {
                        s.only_append);
 }
 
-// The inputs that both sides of a case are made from.
+// The inputs of a case. Both sides of the comparison are made from them.
 struct Parts {
     Scene scene;
     CacheSpec cache;
@@ -71,7 +71,7 @@ Parts parts_of(const Shape &s, Rng &rng) {
     return p;
 }
 
-// Rows begin..begin + n - 1 of the outermost dimension.
+// Returns a view of rows begin .. begin + n - 1 of the outermost dimension.
 keel_tensor rows_of(const keel_tensor &t, int64_t begin, int64_t n) {
     keel_tensor part = t;
     const int64_t row = t.rank == 1 ? int64_t{4} : t.stride[0];
@@ -93,7 +93,7 @@ keel_tensor by_seat(const keel_tensor &t, int64_t kv_heads) {
     return books;
 }
 
-// Makes the args of a call, for all rows or for one row, with the tensors of a stage.
+// Makes the args of a call, for all rows or for one row. The tensors are those of a stage.
 class Calls {
   public:
     Calls(const Shape &s, const Parts &p, Stage &stage, int64_t begin, int64_t n)
@@ -137,7 +137,7 @@ class Calls {
     keel_tensor q_, k_, v_, q_out_, out_, lse_, unrotated_, positions_;
 };
 
-// The first status of a run that is not OK.
+// Stores the first status of a run that is not OK.
 struct First {
     keel_status status = KEEL_OK;
     void operator()(keel_status next) {
@@ -250,7 +250,7 @@ class Check {
         compare(s, number, p.scene, p.unrotated, "unrotated", together, apart, 8e-6);
     }
 
-    // An unknown feature bit, and scores without an output.
+    // Calls that must be refused: an unknown feature bit, and scores without an output.
     void refusals(const Shape &s) {
         Rng rng(options_.seed);
         const Parts p = parts_of(s, rng);
@@ -340,7 +340,7 @@ void all_cases(Check &check, bool quick) {
                    .qkv = features,
                    .mode = KEEL_ROPE_INTERLEAVED});
     check.run({.seats = {1, 2}, .lengths = short_ones, .layout = {5, 0}});
-    // Long sequences next to short ones, so that slots are split into parts.
+    // Long and short sequences in one call, so that slots are split into parts.
     check.run({.seats = {1, 0, 2},
                .lengths = {1300, 1200, 3, 9, 2100, 700},
                .k = KEEL_DTYPE_F16,

@@ -29,7 +29,7 @@ std::string text_of(const CacheShape &s) {
                        keel_dtype_name(s.k_dtype), keel_dtype_name(s.v_dtype));
 }
 
-// The tensors of a cache that an op writes rows into.
+// Adds the tensors of a cache to the outputs of a case whose op writes rows into the cache.
 void add_cache_outputs(Case &c, int cache, double bound) {
     const CacheSpec &spec = c.scene.caches[cache];
     c.outputs.push_back({spec.k, bound});
@@ -111,7 +111,7 @@ void append_cases(Suite &suite) {
 struct QkvShape {
     int64_t m = 3, group = 2;
     CacheShape cache;
-    int64_t rot = 0; // 0: the head's size
+    int64_t rot = 0; // 0: the size of the head
     uint64_t features = 0;
     keel_rope_mode mode = KEEL_ROPE_HALF_SPLIT;
     keel_dtype a = KEEL_DTYPE_F32;
@@ -375,7 +375,7 @@ void rerotate_cases(Suite &suite) {
                           source, 0, 20);
         }
     }
-    for (const auto &[begin, end] : {std::pair(-3, 5), {9, 4}}) // empty or invalid ranges
+    for (const auto &[begin, end] : {std::pair(-3, 5), {9, 4}}) // empty and invalid ranges
         rerotate_case(suite, cache_of({20, 33}, 16, 32, KEEL_DTYPE_F32, KEEL_DTYPE_F32), 32,
                       KEEL_ROPE_HALF_SPLIT, false, begin, end);
 }

@@ -19,7 +19,7 @@ void gate_case(Suite &suite, int64_t m, int64_t n, keel_dtype a, uint64_t featur
         keel_dtype_name(a), features, layout.gap, layout.shift, in_place, with_up, spread, bad);
     c.may_refuse = layout.gap != 0 || layout.shift != 0;
     Tensor gate = random_tensor(rng, a, {m, interleaved ? 2 * n : n}, layout, spread);
-    if (interleaved) { // only the gate has this spread
+    if (interleaved) { // only `gate` has this spread
         std::vector<double> values = gate.values();
         for (size_t i = 1; i < values.size(); i += 2) values[i] /= static_cast<double>(spread);
         gate.set({values.begin(), values.end()});
@@ -118,7 +118,7 @@ void elementwise_cases(Suite &suite) {
             for (const Layout &layout : layouts(suite.quick())) {
                 plain_case(suite, {5, 33}, a, b, a, layout, false, 0.5F, 0);
                 plain_case(suite, {5, 47}, a, b, b, layout, a == b, 0.5F, 0);
-                if (bias) continue; // add_bias has only a matrix case
+                if (bias) continue; // add_bias has only the case with a matrix
                 plain_case(suite, {3, 5, 19}, a, b, a, layout, false, 2.5F, 0);
                 plain_case(suite, {2, 3, 4, 21}, a, b, a, layout, false, 2.5F, 0);
             }

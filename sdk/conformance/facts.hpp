@@ -6,7 +6,7 @@
 
 namespace keel::conformance {
 
-// Collects failures. Each checked fact counts as one case.
+// Collects failures. Each checked condition counts as one case.
 class Facts {
   public:
     explicit Facts(int max_messages) : max_messages_(max_messages) {}
@@ -33,7 +33,7 @@ class Facts {
     int max_messages_;
 };
 
-// The parts of check_protocol().
+// The parts of check_protocol(). Each function checks one topic.
 void check_slots(Facts &facts, const keel_backend &table);
 void check_plugin(Facts &facts, const keel_plugin &plugin);
 void check_out_structs(Facts &facts, Side &side);
@@ -47,8 +47,8 @@ void check_recordings(Facts &facts, const Library &library, Side &side);
 void check_times(Facts &facts, const Library &library, Side &side);
 void check_later_reads(Facts &facts, const Library &library, Side &side);
 
-// Creates a context with the host that `host` points to. Returns the status of ctx_create. On
-// success, the context is used once and destroyed.
+// Creates a context with the host that `host` points to, and returns the status of ctx_create. If
+// the context was created, it is used once and destroyed.
 keel_status try_host(Facts &facts, const Library &library, const Params &params,
                      const keel_host *host, const std::string &what);
 

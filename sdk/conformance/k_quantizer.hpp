@@ -9,9 +9,9 @@
 
 namespace keel::test {
 
-// Makes blocks of q4_k, q5_k and q6_k near given values. It rounds to the range of each group,
-// without the search of llama-quantize. `count` is a multiple of 256. A block with a value that is
-// not finite decodes to NaN.
+// Makes blocks of q4_k, q5_k and q6_k that are near given values. It derives each scale from the
+// range of its group, without the search that llama-quantize makes. `count` is a multiple of 256. A
+// block with a value that is not finite decodes to NaN.
 class KQuantizer {
   public:
     static void quantize(keel_dtype dtype, const float *x, size_t count, uint8_t *out) {
@@ -30,7 +30,7 @@ class KQuantizer {
     }
 
   private:
-    // Stores the value as f16 and returns the rounded value.
+    // Stores the value as f16 and returns the stored value as a float.
     static float put_half(uint8_t *at, float value) {
         const uint16_t bits = f32_to_f16(value);
         std::memcpy(at, &bits, 2);
@@ -45,7 +45,7 @@ class KQuantizer {
     }
     static void add(uint8_t &byte, int bits) { byte = static_cast<uint8_t>(byte | bits); }
 
-    // Every second group has a negative scale, which the format allows.
+    // Every second group gets a negative scale, which the format allows.
     static void block_q6(const float *x, uint8_t *out) {
         float scales[16], largest = 0;
         for (int g = 0; g < 16; ++g) {

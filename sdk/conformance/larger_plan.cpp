@@ -7,7 +7,7 @@ namespace {
 
 int64_t larger(int64_t n) { return 2 * n + 1; }
 
-// Enlarges a dimension, and the strides of the dimensions outside it.
+// Enlarges a dimension and the strides of the dimensions outside it.
 void grow_dimension(keel_tensor &own, uint32_t dim) {
     const int64_t more = larger(own.shape[dim]) - own.shape[dim];
     int64_t bytes =
@@ -211,7 +211,7 @@ LargerPlan::LargerPlan(keel_op op, const void *args) {
         a.kv = grow(a.kv);
         a.row = grow(a.row, 1);
         a.new_positions = grow(a.new_positions, 1);
-        if (a.source == nullptr) { // without a source, the args do not say how many slots there are
+        if (a.source == nullptr) { // without `source`, the args do not contain the number of slots
             a.begin = 0;
             a.end = larger(a.end);
             return;

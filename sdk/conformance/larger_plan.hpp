@@ -9,13 +9,14 @@
 
 namespace keel::conformance {
 
-// Makes a template for op_plan from the args of a call. The template is larger in everything in
-// which a later call may differ from its plan (backend.h): more tokens, slots, blocks and ranges
-// with larger strides, a larger max_length, and a larger distance of begin and end. It has no
-// buffers and no offsets. If an op has none of these, it is planned with the args of the call.
+// Makes a template for op_plan from the args of a call. A later call may differ from its plan in
+// some numbers (backend.h). The template is larger in all of them: more tokens, slots, blocks and
+// ranges with larger strides, a larger max_length, and a larger difference of begin and end. It has
+// no buffers and no offsets. If an op has none of these numbers, it is planned with the args of the
+// call.
 class LargerPlan {
   public:
-    // `args` is the op's whole args struct. It must outlive this object.
+    // `args` is the whole args struct of the op. It must exist longer than this object.
     LargerPlan(keel_op op, const void *args);
     LargerPlan(const LargerPlan &) = delete;
     LargerPlan &operator=(const LargerPlan &) = delete;
@@ -26,8 +27,8 @@ class LargerPlan {
 
   private:
     template <typename Args> using Members = std::initializer_list<const keel_tensor * Args::*>;
-    // Returns a copy of the args. The tensors in `rows` get more rows. The tensors in `same` only
-    // lose their buffers.
+    // Returns a copy of the args. The tensors in `rows` get more rows. The tensors in `same` keep
+    // their shapes and lose their buffers.
     template <typename Args>
     Args &start(const void *args, Members<Args> rows = {}, Members<Args> same = {});
     const keel_tensor *copy(const keel_tensor *t);

@@ -10,7 +10,8 @@ namespace {
 constexpr keel_dtype weight_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
                                         KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
 
-// Dtypes that only weights have. Each is tested if the backend says that it takes it.
+// The dtypes that only weights have. A dtype is tested if the backend says that it supports the
+// dtype.
 constexpr keel_dtype k_dtypes[] = {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K};
 
 bool is_block(keel_dtype t) { return keel_dtype_block(t) > 1; }
@@ -23,7 +24,7 @@ struct MatmulShape {
     int sources = 0; // 0: W is a plain tensor
     keel_join join = KEEL_JOIN_ROWS;
     uint32_t use = KEEL_USE_MATMUL;
-    float bad = 0; // a NaN or an infinity to put into x and W
+    float bad = 0; // a NaN or an infinity that is put into x and W; 0: none
 };
 
 std::string name_of(const MatmulShape &s) {
@@ -34,8 +35,8 @@ std::string name_of(const MatmulShape &s) {
                        s.join, s.use, s.bad);
 }
 
-// Splits n rows over the sources: in uneven parts for a join of rows, in even parts for an
-// interleaved join.
+// Divides n rows among the sources: unevenly if the sources are joined one after the other, evenly
+// if their rows alternate.
 std::vector<int64_t> split_rows(const MatmulShape &s) {
     if (s.join == KEEL_JOIN_INTERLEAVE)
         return std::vector<int64_t>(static_cast<size_t>(s.sources), s.n / s.sources);
@@ -123,15 +124,15 @@ void matmul_grid(Suite &suite) {
         for (const int64_t m : sizes(quick, {32, 64, 128, 256, 512}, quick ? 8 : 32))
             matmul_case(suite, {m, 37, 64, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 1});
     }
-    // larger than any tile in every direction
+    // These shapes are larger than any tile in every direction.
     for (const keel_dtype w : weight_dtypes) {
         for (const auto &[m, n, k] :
              {std::array<int64_t, 3>{1, 515, 2080}, {33, 129, 544}, {65, 257, 1056}}) {
             if (quick && m == 65) continue;
             matmul_case(suite, {m, n, k, w, KEEL_DTYPE_F32, KEEL_DTYPE_F32, 0, {}, 1});
         }
-        // Rows longer than a backend may keep in f32, with few and many rows of x, and with
-        // accumulation.
+        // Rows that are longer than the rows that a backend may keep in f32, for few and many rows
+        // of x, and with accumulation.
         constexpr keel_dtype f32 = KEEL_DTYPE_F32;
         for (const int64_t m : {1, 6, 3, 9, 22}) {
             if (quick && m % 3 == 0 && m != 6) continue;

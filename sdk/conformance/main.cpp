@@ -1,6 +1,6 @@
 // keel_conformance PLUGIN checks whether a backend does what the headers say. It compares each op
-// with the core's reference, within the bounds of the op headers. It also tests the interface:
-// invalid calls, older and newer peers, threads, leaks.
+// with the core's reference backend, within the error bounds of the op headers. It also tests the
+// rest of the interface: invalid calls, older and newer peers, threads, leaks.
 #include "conformance/batched_decode.hpp"
 #include "conformance/protocol.hpp"
 #include "conformance/suite.hpp"
@@ -75,7 +75,7 @@ Request parse(int argc, char **argv) {
     return request;
 }
 
-// Prints one line per op. Returns the number of failures.
+// Prints one line for each op. Returns the number of failures.
 int64_t print(const char *name, const Report &report) {
     std::printf("%-17s %5lld cases %4lld refused  worst %8.3g of bound  %s  [%s]\n", name,
                 static_cast<long long>(report.cases), static_cast<long long>(report.refused),

@@ -46,7 +46,7 @@ void move_case(Suite &suite, Tensor &&x, Tensor &&out_tensor, double bound, bool
     suite.check(std::move(c));
 }
 
-// A cast that the header does not list must be refused.
+// Checks that a cast that the header does not list is refused.
 void no_cast(Suite &suite, keel_dtype from, keel_dtype to) {
     if (!suite.next()) return;
     Case c;
@@ -82,11 +82,12 @@ void softmax_cases(Suite &suite) {
             one({7, 45}, a, layout, false, 2.0F, 0, 0);
         one({3, 40}, a, {}, false, 1.0F, std::nanf(""), 1);
         one({3, 40}, a, {}, false, 1.0F, INFINITY, 1);
-        one({3, 17}, a, {}, false, 1.0F, -INFINITY, 1000); // rows that have no other value
+        one({3, 17}, a, {}, false, 1.0F, -INFINITY, 1000); // all values of a row are the same
     }
 }
 
-// A tensor whose blocks each have a value that the block type cannot hold, or can just hold.
+// Returns a tensor in which each block has a value that the block type can just hold, or can no
+// longer hold.
 Tensor hard_for_blocks(Rng &rng, int64_t rows) {
     const float odd[] = {std::nanf(""), INFINITY, -INFINITY, 3e38F,
                          -9e6F,         1e-41F,   0.0F,      65504.0F * 120};
@@ -118,7 +119,8 @@ void cast_cases(Suite &suite) {
             for (const Layout &layout : layouts(suite.quick()))
                 one(from, to, {2, 3, 5, 27}, layout, 1.0F, 0);
             for (const float spread : {1e-7F, 3e-5F, 4e4F, 1e-41F})
-                one(from, to, {3, 200}, {}, spread, 0); // subnormals of f16, and overflow
+                // the values include subnormals of f16 and values that overflow
+                one(from, to, {3, 200}, {}, spread, 0);
             for (const float bad : {std::nanf(""), INFINITY, -INFINITY})
                 one(from, to, {3, 40}, {}, 1.0F, bad);
         }

@@ -42,7 +42,7 @@ void check_threads(Facts &facts, const Library &library, const Params &params,
     facts.take("in the other of two threads", second.report());
 
     Side subject(library,
-                 params); // created on one thread, used on another
+                 params); // one thread creates the context, another thread uses it
     Side oracle(reference, {});
     std::thread elsewhere([&] { sample(facts, subject, oracle, options, 33); });
     elsewhere.join();
@@ -59,7 +59,7 @@ void check_leaks(Facts &facts, const Library &library, const Params &params,
     Side subject(library, params);
     Side oracle(reference, {});
     sample(facts, subject, oracle, options,
-           55); // the backend may keep scratch memory, so the first round does not count
+           55); // the first round does not count, because the backend may keep scratch memory
     const uint64_t held = subject.bytes_held();
     const uint64_t live = subject.host().live_allocations();
     for (int i = 0; i < 3; ++i) sample(facts, subject, oracle, options, 55);

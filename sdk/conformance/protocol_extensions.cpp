@@ -1,4 +1,4 @@
-// Draft extensions, for backends that serve them: recorded steps and times of ops.
+// Checks draft extensions of backends that have them: recorded steps and times of ops.
 #include "conformance/facts.hpp"
 
 #include <keel/ext/draft/read_later.h>
@@ -22,7 +22,7 @@ bool adopt_extension(Facts &facts, const Library &library, const char *id, uint3
     return fits;
 }
 
-// x += y on n floats, as an op, and the same sum for the host.
+// Runs the op x += y on n floats. Also computes the expected sum on the host.
 class Sum {
   public:
     static constexpr int64_t n = 37;
@@ -51,7 +51,7 @@ class Sum {
         args.b = &tensors_[1];
         return side_.table().add(side_.ctx(), &args);
     }
-    // A copy from x to y. Some backends pass large parameters for it.
+    // Copies x to y. For this op, some backends pass large parameters.
     keel_status copy() {
         keel_move_args args = {};
         args.h = KEEL_HEADER(keel_move_args);
@@ -63,7 +63,7 @@ class Sum {
         const std::vector<float> values(n, value);
         return side_.table().buffer_write(side_.ctx(), buffers_[which], 0, values.data(), 4 * n);
     }
-    // The value of x, if all elements are equal.
+    // Returns the value of x if all its elements are equal, otherwise a negative number.
     float x() {
         std::vector<float> values(n);
         if (side_.table().buffer_read(side_.ctx(), buffers_[0], 0, values.data(), 4 * n) != KEEL_OK)
@@ -116,8 +116,8 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
         facts.expect(sum.x() == 1, "replay: what is recorded runs before it is submitted");
         facts.expect(replay.submit(side.ctx(), step) == KEEL_OK, "replay: submit fails");
         facts.expect(sum.x() == 5, "replay: the recorded ops give something else");
-        // The step is submitted between writes, in the stream's order, and again before the first
-        // submission has run.
+        // The step is submitted between writes, which run in the order of the stream. It is
+        // submitted a second time before the first submission has run.
         sum.write(1, 10);
         replay.submit(side.ctx(), step);
         sum.write(1, 100);
@@ -128,7 +128,7 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
             sum.x() == 5 + 20 + 400 + 100,
             "replay: buffers are not read when the recording runs, or out of the stream's order");
         replay.submit(side.ctx(), step);
-        replay.destroy(side.ctx(), step); // must still run
+        replay.destroy(side.ctx(), step); // the submitted step must still run
         facts.expect(sum.x() == 525 + 200,
                      "replay: a recording that was destroyed is not what was submitted");
         // This recording is discarded.
@@ -141,7 +141,7 @@ void check_recordings(Facts &facts, const Library &library, Side &side) {
                      "replay: end without begin is not INVALID_ARG");
         facts.expect(sum.call() == KEEL_OK && sum.x() == 825,
                      "replay: ops are not queued again behind it");
-        // Many ops of two kinds, each of which needs the previous one: x = x + y, y = x.
+        // Many ops of two kinds. Each needs the result of the previous op: x = x + y, y = x.
         sum.write(0, 1);
         sum.write(1, 1);
         replay.begin(side.ctx());
@@ -173,7 +173,7 @@ void check_times(Facts &facts, const Library &library, Side &side) {
     constexpr uint32_t room = 64;
     uint64_t number[room], begin[room], end[room];
     uint32_t n = 0;
-    for (int round = 0; round < 2; ++round) { // numbers start again
+    for (int round = 0; round < 2; ++round) { // in each round the numbers of ops start at 1
         Sum sum(side, 1, 2);
         for (int i = 0; i < 20; ++i)
             facts.expect(sum.call() == KEEL_OK, "timestamps: an op fails while it is timed");
@@ -241,8 +241,8 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         facts.expect(first == KEEL_OK && later.finish(side.ctx(), number[0], &value) == KEEL_OK &&
                          value == 1,
                      "read later: the first start fails, or its bytes are others");
-        // Each read must see the work queued before it, whatever is queued after it, with and
-        // without a flush in between.
+        // Each read must see the work that was queued before it, and no work that was queued after
+        // it, with and without a flush in between.
         sum.call();
         facts.expect(start(number[0]) == KEEL_OK && number[0] != 0, "read later: start fails");
         sum.call();
@@ -260,7 +260,7 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         facts.expect(later.finish(side.ctx(), 0, &value) == KEEL_E_INVALID_ARG,
                      "read later: number 0 is not INVALID_ARG");
         facts.expect(sum.x() == 7, "read later: what was queued behind a read is lost");
-        // Invalid ranges.
+        // These ranges are invalid.
         facts.expect(start(number[0], 0, 0) == KEEL_E_INVALID_ARG && number[0] == 0,
                      "read later: 0 bytes are not INVALID_ARG");
         facts.expect(start(number[0], 0, KEEL_READ_LATER_BYTES + 1) == KEEL_E_INVALID_ARG,
@@ -268,8 +268,8 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
         facts.expect(start(number[0], 4 * Sum::n - 2, 4) == KEEL_E_INVALID_ARG &&
                          start(number[0], UINT64_MAX - 1, 4) == KEEL_E_INVALID_ARG,
                      "read later: bytes beyond the buffer are not INVALID_ARG");
-        // As many reads as allowed. They are given up and started again while the first ones are
-        // still pending.
+        // Starts the largest allowed number of reads. They are given up and started again while the
+        // first ones are still pending.
         for (int round = 0; round < 3; ++round) {
             for (uint32_t i = 0; i < KEEL_READ_LATER_MOST; ++i) {
                 sum.call();
@@ -298,7 +298,7 @@ void check_later_reads(Facts &facts, const Library &library, Side &side) {
                          "read later: it is recorded, or runs at once");
             replay.end(side.ctx(), nullptr);
         }
-        // this read is never finished
+        // This read is never finished.
         facts.expect(start(number[0]) == KEEL_OK, "read later: start fails");
     }
     side.finish();

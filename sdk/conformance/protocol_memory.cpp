@@ -6,8 +6,7 @@ namespace keel::conformance {
 
 namespace {
 
-// One call of an op with simple args: out = a + b on n floats. Returns true if the numbers are
-// right.
+// Calls an op once with simple args: out = a + b on n floats. Returns true if the result is right.
 bool adds(Side &side, int64_t n, uint32_t args_size, GuardedPage &guard) {
     std::vector<float> a(static_cast<size_t>(n)), b(a.size()), out(a.size(), -1.0F);
     for (size_t i = 0; i < a.size(); ++i) {
@@ -75,7 +74,8 @@ void check_buffers(Facts &facts, Side &side) {
         for (size_t i = 0; i < size; ++i) data[i] = static_cast<uint8_t>(i * 7 + 1);
         std::vector<uint8_t> source = data;
         t.buffer_write(side.ctx(), buffer, 0, source.data(), size);
-        std::fill(source.begin(), source.end(), uint8_t{0}); // the write must have copied it
+        // buffer_write must have copied the source
+        std::fill(source.begin(), source.end(), uint8_t{0});
         t.buffer_write(side.ctx(), buffer, size / 2, data.data(), size / 3);
         std::memcpy(data.data() + size / 2, std::vector<uint8_t>(data).data(), size / 3);
         const keel_status status = t.buffer_read(side.ctx(), buffer, 0, back.data(), size);
@@ -172,7 +172,7 @@ void check_stream(Facts &facts, Side &side) {
                  "add with args at the end of a page is wrong");
     facts.expect(adds(side, 100, KEEL_PREFIX(keel_elementwise_args, out), guard),
                  "add with args of an older peer is wrong");
-    // A chain: each op needs the one before it, with writes in between.
+    // A chain of ops with writes in between. Each op needs the result of the previous op.
     float value = 1.0F;
     keel_buffer *buffer = side.upload(&value, 4);
     keel_tensor x = {};

@@ -35,7 +35,7 @@ void check_plugin(Facts &facts, const keel_plugin &plugin) {
 
 namespace {
 
-// The out-struct of an older peer is shorter. The plugin must not write after its end.
+// The output struct of an older peer is shorter. The plugin must not write after its end.
 template <typename Info>
 void check_out_struct(Facts &facts, const char *name,
                       const std::function<keel_status(Info *)> &call) {
@@ -115,8 +115,8 @@ void check_hosts(Facts &facts, const Library &library, const Params &params) {
                                  KEEL_PREFIX(keel_host, cancelled),
                                  sizeof(keel_host)};
     for (const uint32_t size :
-         // An older host may be served or refused. But the plugin must not read beyond the end of
-         // its table.
+         // A plugin may accept or refuse an older host. It must not read after the end of the
+         // host's table.
          prefixes) {
         auto *older = static_cast<keel_host *>(guard.last(size));
         std::memcpy(static_cast<void *>(older), host.table(), size);
@@ -159,9 +159,9 @@ void check_devices(Facts &facts, const Library &library, const Params &params, S
 
 namespace {
 
-// Calls create() with the description of an older peer, and with one of another major version. The
-// older description ends after `size` bytes, at the end of a page. It may be refused, but reading
-// beyond its end crashes the program.
+// Calls create() with the description of an older peer, and with a description of another major
+// version. The older description ends after `size` bytes, at the end of a page. The plugin may
+// refuse it. If the plugin reads after its end, the program crashes.
 template <class Desc, class Create>
 void check_description(Facts &facts, const char *name, const Desc &desc, uint32_t size,
                        const Create &create) {
@@ -199,7 +199,8 @@ void check_descriptions(Facts &facts, const Library &library, const Params &para
                           if (status == KEEL_OK) t.buffer_destroy(side.ctx(), buffer);
                           return status;
                       });
-    GuardedPage guard; // an older peer's description ends before `host`, which IMPORT needs
+    // the description of an older peer ends before the member `host`, which IMPORT needs
+    GuardedPage guard;
     bytes.kind = KEEL_BUFFER_IMPORT;
     bytes.h.struct_size = KEEL_PREFIX(keel_buffer_desc, kind);
     void *import = guard.last(bytes.h.struct_size);

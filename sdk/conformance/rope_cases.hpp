@@ -4,7 +4,7 @@
 
 namespace keel::conformance {
 
-// RoPE tables in a scene.
+// The indices of RoPE tables in a scene, and their shape.
 struct TableSpec {
     int cos = none, sin = none;
     keel_rope_mode mode = KEEL_ROPE_HALF_SPLIT;
@@ -12,7 +12,7 @@ struct TableSpec {
 };
 TableSpec add_tables(Scene &scene, int64_t rows, int64_t rot, keel_rope_mode mode);
 keel_rope_tables place(const TableSpec &tables, Stage &stage);
-// Positions [m] or [m, kv_heads], each below `limit`.
+// Adds positions [m] or [m, kv_heads]. Each is below `limit`. Returns the index of the tensor.
 int add_positions(Scene &scene, Rng &rng, int64_t m, int64_t kv_heads, bool per_head,
                   int32_t limit);
 

@@ -29,7 +29,7 @@ int Scene::add(WeightSpec weight) {
 
 namespace {
 
-// Fills the arena rows of used slots. All other rows keep 0xFF.
+// Fills the rows of used slots in an arena. All other rows keep the bytes 0xFF.
 void fill_rows(Rng &rng, Tensor &arena, const CacheShape &shape, const std::vector<int32_t> &table,
                int64_t blocks_per_head) {
     const auto slots = static_cast<int64_t>(shape.block_slots);
@@ -52,7 +52,7 @@ int add_cache(Scene &scene, Rng &rng, const CacheShape &shape) {
     const int64_t longest =
         *std::max_element(shape.lengths.begin(), shape.lengths.end()) + shape.spare;
     const int64_t per_head =
-        (longest + slots - 1) / slots + 1; // the last entry of each head is unused
+        (longest + slots - 1) / slots + 1; // the last entry of each head is not used
     std::vector<int32_t> ids;
     int64_t needed = 0;
     const auto blocks_of = [&](size_t h) {
@@ -188,12 +188,14 @@ keel_status Stage::run_bytes(keel_op op, void *args, uint32_t size) {
     std::memcpy(at, args, size);
     auto *header = reinterpret_cast<keel_op_args *>(at);
     header->h.struct_size = handed;
-    if (manner_.longer) header->h.abi_version = KEEL_ABI_VERSION + 1; // the next minor version
+    if (manner_.longer)
+        header->h.abi_version = KEEL_ABI_VERSION + 1; // as a peer of the next minor version
     header->features |= manner_.more_features;
     const keel_backend &table = side_.table();
     if (table.op_plan != nullptr) {
         keel_plan *plan = nullptr;
-        for (keel_tensor &t : tensors_) t.buffer = nullptr; // a template has no buffers yet
+        // a template for op_plan has no buffers
+        for (keel_tensor &t : tensors_) t.buffer = nullptr;
         std::optional<LargerPlan> larger;
         if (manner_.larger) larger.emplace(op, args);
         const keel_status status =

@@ -10,7 +10,7 @@ namespace keel::conformance {
 
 constexpr int none = -1;
 
-// A layer's cache in a scene: the indices of its tensors.
+// The cache of one layer in a scene. The members are indices of tensors.
 struct CacheSpec {
     int k = none, v = none, table = none, lengths = none, positions = none;
     uint32_t block_slots = 0, kv_heads = 0;
@@ -24,8 +24,8 @@ struct WeightSpec {
     uint32_t max_m = 1;
 };
 
-// The inputs of one case, the same for both sides. Tensors, caches and weights are named by their
-// index.
+// The inputs of one case, which are the same for both sides. A tensor, a cache or a weight is
+// referred to by its index.
 struct Scene {
     std::vector<Tensor> tensors;
     std::vector<CacheSpec> caches;
@@ -41,28 +41,29 @@ inline constexpr keel_dtype cache_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KE
                                               KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0};
 
 struct CacheShape {
-    std::vector<int32_t> lengths; // one per KV head
+    std::vector<int32_t> lengths; // one length for each KV head
     int64_t head_dim = 64, v_head_dim = 64;
     uint32_t block_slots = 16;
     keel_dtype k_dtype = KEEL_DTYPE_F32, v_dtype = KEEL_DTYPE_F32;
-    // number of slots without content, beyond the longest head, that have blocks
+    // Number of slots after the end of the longest head that have blocks but no content.
     int64_t spare = 0;
-    bool empty = false; // the contents are 0xFF, because an op will write them
+    bool empty = false; // true: the contents are 0xFF, because an op will write them
 };
-// Adds a cache whose blocks are in scrambled order, with unused blocks in between. Slots beyond a
-// head's length and unused blocks are NaN.
+// Adds a cache whose blocks are in a random order, with unused blocks in between. Slots after a
+// head's length and unused blocks contain NaN.
 int add_cache(Scene &scene, Rng &rng, const CacheShape &shape);
 
-// Ways to pass the args of a call. None of them may change the result.
+// Different ways to pass the args of a call. None of them may change the result.
 struct Manner {
-    bool planned = false; // call op_plan first, then call with its plan
-    // the args come from a newer peer: more bytes, with arbitrary content
+    bool planned = false; // true: op_plan is called first, and the op is called with its plan
+    // True: the args come from a newer peer, so they have more bytes, with arbitrary content.
     bool longer = false;
     uint64_t more_features = 0; // feature bits that the callee does not know
-    bool larger = false;        // plan with larger args than those of the call: LargerPlan
+    // true: the plan is made with larger args than those of the call (LargerPlan)
+    bool larger = false;
 };
 
-// A scene placed in the memory of one side, ready for calls.
+// A scene in the memory of one side, ready for calls.
 class Stage {
   public:
     Stage(Side &side, const Scene &scene, Manner manner);
@@ -75,22 +76,24 @@ class Stage {
     }
     const keel_kv_view *cache(int place) const { return &caches_[place]; }
     keel_weight *
-    weight(int place); // prepared at first use; NULL if the backend does not take this weight
+    // prepares the weight at its first use; NULL if the backend does not support this weight
+    weight(int place);
     Side &side() { return side_; }
 
-    // Plans (if the manner says so) and calls. The args end at the end of a page, so that reading
-    // beyond them faults.
+    // Plans the op if the manner says so, then calls it. The args end at the end of a page, so that
+    // reading after their end crashes.
     template <typename Args> keel_status run(keel_op op, Args args) {
         return run_bytes(op, &args, sizeof(Args));
     }
 
     std::vector<uint8_t> read(int place);
-    const std::string &kernel() const { return kernel_; } // kernel name of the last plan
-    // a plan, weight or call returned UNSUPPORTED
+    const std::string &kernel() const { return kernel_; } // name of the kernel in the last plan
+    // Returns true if a plan, weight or call returned UNSUPPORTED.
     bool refused() const { return refused_; }
-    // number of op calls, including refused ones
+    // Returns the number of op calls, including refused ones.
     int calls() const { return calls_; }
-    bool planned_unknown() const { return planned_unknown_; } // op_plan accepted more_features
+    // true: op_plan accepted more_features
+    bool planned_unknown() const { return planned_unknown_; }
 
   private:
     keel_status run_bytes(keel_op op, void *args, uint32_t size);
@@ -109,15 +112,15 @@ class Stage {
     bool planned_unknown_ = false;
 };
 
-// Memory that ends at an inaccessible page.
+// Memory at whose end there is an inaccessible page.
 class GuardedPage {
   public:
     GuardedPage();
     ~GuardedPage();
     GuardedPage(const GuardedPage &) = delete;
     GuardedPage &operator=(const GuardedPage &) = delete;
-    // Returns `bytes` bytes that end at the guard page, or as near before it as an alignment of 8
-    // allows.
+    // Returns `bytes` bytes that end at the guard page. If 8-byte alignment does not allow this,
+    // they end as near before the guard page as possible.
     void *last(uint64_t bytes);
 
   private:

@@ -10,14 +10,16 @@
 
 namespace keel::conformance {
 
-// Thrown if the backend or the request makes testing impossible. `why` is shown to the user.
+// Thrown if the backend cannot be tested, or if the request is impossible. `why` is the message for
+// the user.
 struct Unusable {
     std::string why;
-    // this machine lacks something that the request needs, so the test is skipped
+    // True: this machine does not have something that the request needs, so the test is skipped.
     bool not_here = false;
 };
 
-// A plugin's library, loaded until the process ends. The path "reference" means the reference.
+// The library of a plugin. It stays loaded until the process ends. The path "reference" stands for
+// the core's reference backend.
 class Library {
   public:
     explicit Library(const std::string &path);
@@ -33,11 +35,11 @@ class Library {
 
 using Params = std::map<std::string, std::string>;
 
-// An open context of one backend, with its own host. Buffers are only read and written through the
-// table.
+// An open context of one backend, with its own host. Its buffers are read and written only through
+// the backend's table.
 class Side {
   public:
-    // The library must outlive this object.
+    // The library must exist longer than this object.
     Side(const Library &library, const Params &params, uint32_t workers = 2);
     Side(Library &&, const Params &, uint32_t = 2) = delete;
     ~Side();
@@ -49,13 +51,13 @@ class Side {
     const keel_ctx_info &info() const { return info_; }
     test::TestHost &host() { return host_; }
     std::string error() { return host_.last_error(); }
-    uint64_t bytes_held() const; // mem_info.ours; 0 if unknown
+    uint64_t bytes_held() const; // mem_info.ours; 0: unknown
 
     keel_buffer *upload(const void *data, uint64_t bytes);
     void write(keel_buffer *buffer, const void *data, uint64_t bytes);
     void read(keel_buffer *buffer, void *data, uint64_t bytes);
     void destroy(keel_buffer *buffer) { table_.buffer_destroy(ctx_, buffer); }
-    // flushes and waits
+    // Flushes the stream and waits until all work is done.
     keel_status finish();
 
   private:
@@ -67,11 +69,12 @@ class Side {
     keel_ctx_info info_ = {};
 };
 
-// Calls the op's slot. KEEL_E_UNSUPPORTED if the slot is NULL.
+// Calls the function of an op in the table. Returns KEEL_E_UNSUPPORTED if the function pointer is
+// NULL.
 keel_status call_op(const keel_backend &table, keel_op op, keel_ctx *ctx, const void *args);
 bool has_op(const keel_backend &table, keel_op op);
 const char *op_name(keel_op op);
-keel_op op_named(const std::string &name); // returns 0 if there is none
+keel_op op_named(const std::string &name); // returns 0 if there is no op with this name
 constexpr keel_op last_op = KEEL_OP_TOP_K_ROWS;
 
 } // namespace keel::conformance

@@ -9,8 +9,8 @@
 namespace keel::conformance {
 namespace {
 
-// The error that rounding to the dtype may add if two results differ by less than one rounding
-// step.
+// Returns the additional difference that rounding to the dtype may cause, if two results differ by
+// less than one rounding step before.
 double rounding_of(keel_dtype dtype, double value, double block_peak) {
     switch (dtype) {
     case KEEL_DTYPE_F16: return std::fabs(value) / 1024 + 6e-8;
@@ -21,8 +21,8 @@ double rounding_of(keel_dtype dtype, double value, double block_peak) {
     }
 }
 
-// For each element, the largest magnitude of its block. Blocks have 32 elements in block types, 1
-// in others.
+// Returns the largest magnitude of the block that contains each element. A block has 32 elements in
+// block types, otherwise 1.
 std::vector<double> block_peaks(const Tensor &t, const std::vector<double> &values) {
     const size_t block = keel_dtype_block(t.dtype);
     std::vector<double> peaks(values.size());
@@ -36,7 +36,7 @@ std::vector<double> block_peaks(const Tensor &t, const std::vector<double> &valu
     return peaks;
 }
 
-// Whether each byte of the image belongs to an element.
+// Returns for each byte of the buffer whether it belongs to an element.
 std::vector<bool> covered_bytes(const Tensor &t) {
     std::vector<bool> covered(t.image.size(), false);
     if (t.row_length() == 0) return covered;
@@ -106,7 +106,7 @@ void Suite::check(Case &&c) {
     const int64_t number = number_;
     c.name = fmt::format("{} case {} seed {}: {}", op_name(op_), number, options_.seed, c.name);
     ++report_.cases;
-    // these manners alternate, so that each is tested with many shapes
+    // These manners alternate, so that each of them is tested with many shapes.
     check_in(c, {.planned = number % 2 == 0, .longer = number % 3 == 0, .larger = number % 4 == 0});
     if (number % 16 == 5)
         check_unknown_feature(c, uint64_t{1} << (number % 3 == 0 ? 63 : number % 3 == 1 ? 32 : 20));
@@ -117,7 +117,7 @@ void Suite::check_unknown_feature(const Case &c, uint64_t bit) {
     const keel_status status = c.call(stage);
     subject_.finish();
     if (stage.refused() && stage.calls() == 0)
-        return; // a weight or shape that the backend does not take in any manner
+        return; // the backend does not support this weight or shape in any manner
     if (status != KEEL_E_UNSUPPORTED)
         fail(fmt::format("{}: the unknown feature bit {:#x} gives status {} instead of UNSUPPORTED",
                          c.name, bit, status));

@@ -9,77 +9,80 @@
 
 namespace keel::conformance {
 
-// A tensor that an op writes, and its error bound. Bounds are those of the op's header, on |y -
-// reference| / (1 + s). 0 means exact.
+// A tensor that an op writes, and its error bound. The bounds are those of the op's header and
+// apply to |y - reference| / (1 + s). A bound of 0 means that the result must be exact.
 struct Output {
     int tensor = none;
     double bound = 0;
-    double fast_bound = 0; // bound of a kernel whose name contains "fast"; 0: `bound`
-    // written in a quantized or 16-bit dtype, whose rounding error is added to the bound
+    double fast_bound = 0; // bound for kernels whose name contains "fast"; 0: `bound` applies
+    // True: the tensor has a quantized or 16-bit dtype, whose rounding error is added to the bound.
     bool is_cache = false;
-    // s is the sum of |terms|, computed by running the op on absolute values (Case::absolute)
+    // True: s is the sum of the magnitudes of the terms. It is computed by running the op on
+    // absolute values (Case::absolute).
     bool term_sums = false;
 };
 
-// One call with its inputs and the outputs to compare.
+// One call of an op, with its inputs and the outputs to compare.
 struct Case {
     std::string name;
     Scene scene;
     std::function<keel_status(Stage &)> call;
     std::vector<Output> outputs;
-    // tensors whose absolute values are used for term_sums
+    // If term_sums is true, the op runs on the absolute values of these tensors.
     std::vector<int> absolute;
-    std::vector<std::pair<int, Tensor>> stand_ins; // tensors replaced by others for term_sums
-    bool may_refuse = false; // has a stride or alignment that a backend may refuse
+    // if term_sums is true, these tensors are replaced by other tensors
+    std::vector<std::pair<int, Tensor>> stand_ins;
+    bool may_refuse = false; // true: the case has a stride or alignment that a backend may refuse
 };
 
 struct Options {
     bool quick = true;
-    bool complete = false; // UNSUPPORTED counts as a failure
+    bool complete = false; // true: UNSUPPORTED counts as a failure
     uint64_t seed = 1;
-    std::string only_op; // empty: all
+    std::string only_op; // name of the only op to test; empty: all ops
     int64_t only_case = -1;
-    int64_t every = 1;    // run only every n-th case
-    int max_messages = 5; // per op
+    int64_t every = 1;    // only every n-th case runs
+    int max_messages = 5; // largest number of messages for each op
 };
 
 // The results for one op.
 struct Report {
     int64_t cases = 0, refused = 0, failures = 0;
-    double worst = 0; // largest error, in units of its bound
+    double worst = 0; // largest error divided by its bound
     std::string worst_case;
     std::vector<std::string> messages;
-    std::string kernels; // example of kernel names
+    std::string kernels; // examples of kernel names
 };
 
-// Runs cases on the tested backend and on the reference, and compares the results.
+// Runs cases on the tested backend and on the reference backend, and compares the results.
 class Suite {
   public:
     Suite(Side &subject, Side &oracle, const Options &options)
         : subject_(subject), oracle_(oracle), options_(options) {}
 
     void begin(keel_op op); // sets the op of the following cases
-    // Whether to run the next case. Each case must call this first. It seeds the generator, so that
-    // a case does not depend on which other cases run.
+    // Returns true if the next case should run. Each case must call this function first. The
+    // function also seeds the random generator, so that a case does not depend on which other cases
+    // run.
     bool next();
     Rng &rng() { return rng_; }
     bool quick() const { return options_.quick; }
     keel_op op() const { return op_; }
     Side &subject() { return subject_; }
-    // The activation dtypes to test with this backend.
+    // Returns the activation dtypes to test with this backend.
     std::vector<keel_dtype> activations() const;
 
     void check(Case &&c);
-    // For a call that the op headers forbid: the plan or the call must refuse it, and nothing may
-    // be written.
+    // Checks a call that the op headers forbid: the plan or the call must refuse it, and must write
+    // nothing.
     void check_refused(Case &&c);
     void fail(const std::string &message);
     const Report &report() const { return report_; }
 
   private:
     void check_in(const Case &c, Manner manner);
-    // Both the plan and the call must refuse a feature bit that no backend knows, and nothing may
-    // be written.
+    // Checks a call with a feature bit that no backend knows: both the plan and the call must
+    // refuse it, and must write nothing.
     void check_unknown_feature(const Case &c, uint64_t bit);
     void check_untouched(const Case &c, Stage &stage, const char *what);
     void compare(const Case &c, const Output &out, const std::vector<uint8_t> &got,
@@ -96,7 +99,7 @@ class Suite {
     Report report_;
 };
 
-// The cases of each group of ops. Each function runs those of suite.op().
+// The cases of each group of ops. Each function runs the cases of suite.op().
 void linear_cases(Suite &suite);
 void norm_cases(Suite &suite);
 void elementwise_cases(Suite &suite);
@@ -109,10 +112,10 @@ void cache_cases(Suite &suite);
 void policy_input_cases(Suite &suite);
 void cases_of(Suite &suite, keel_op op);
 
-// Sizes of a dimension: all small ones, then each number of `blocking` and its two neighbours, and
-// some primes.
+// Returns sizes of a dimension to test: all small sizes, each number of `blocking` with its two
+// neighbours, and some primes.
 std::vector<int64_t> sizes(bool quick, std::initializer_list<int64_t> blocking, int64_t lanes);
-// Outer strides and misalignments to test with elementwise and row ops.
+// Returns the outer strides and misalignments to test with elementwise and row ops.
 std::vector<Layout> layouts(bool quick);
 
 // Puts a NaN or an infinity at a few places of a tensor.

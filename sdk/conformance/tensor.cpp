@@ -9,7 +9,7 @@
 namespace keel::conformance {
 namespace {
 
-constexpr uint64_t margin = 128; // bytes before and after
+constexpr uint64_t margin = 128; // bytes before and after the elements
 
 bool is_integer(keel_dtype t) { return t == KEEL_DTYPE_I32 || t == KEEL_DTYPE_U32; }
 
@@ -39,7 +39,7 @@ keel_tensor Tensor::describe(keel_buffer *buffer) const {
     t.rank = static_cast<uint32_t>(shape.size());
     for (size_t i = 0; i < shape.size(); ++i) t.shape[i] = shape[i];
     for (size_t i = 0; i < stride.size(); ++i) t.stride[i] = stride[i];
-    // ops must not read the innermost stride
+    // The innermost stride has an invalid value, because ops must not read it.
     t.stride[shape.size() - 1] = INT64_MIN / 2;
     return t;
 }

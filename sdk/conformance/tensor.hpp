@@ -8,8 +8,8 @@
 
 namespace keel::conformance {
 
-// SplitMix64 (Steele, Lea, Flood 2014). With the standard library's engine and distribution,
-// generating values took half of the run time.
+// The generator SplitMix64 (Steele, Lea, Flood 2014). With the engine and the distribution of the
+// standard library, generating values took half of the run time.
 class Rng {
   public:
     using result_type = uint64_t;
@@ -22,8 +22,8 @@ class Rng {
         z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
         return z ^ (z >> 31);
     }
-    // Approximately normal with deviation 1: the sum of four uniform numbers. The magnitude is at
-    // most 3.5.
+    // Returns a number that is approximately normal with deviation 1: the sum of four uniform
+    // numbers. Its magnitude is at most 3.5.
     float normal() {
         const uint64_t bits = (*this)();
         const auto sum = static_cast<int32_t>((bits & 0xFFFF) + (bits >> 16 & 0xFFFF) +
@@ -38,14 +38,14 @@ class Rng {
 // The layout of a tensor in its buffer. `gap` makes strides larger than necessary. `shift`
 // misaligns element 0.
 struct Layout {
-    int64_t gap = 0; // number of elements (plain types) or blocks between rows
-    // number of elements (plain types) or blocks before element 0, in addition to the margin
+    int64_t gap = 0; // number of elements (for block types: blocks) between rows
+    // Number of elements (for block types: blocks) before element 0, in addition to the margin.
     int64_t shift = 0;
 };
 
-// A tensor of a case on the host, with the whole image of its buffer. Margins, gaps and outputs
-// contain 0xFF, which is a NaN in every float type and -1 in i32. So reads outside the elements
-// change results, and writes outside are detected.
+// A tensor of a case, as the bytes of its whole buffer on the host. Margins, gaps and outputs
+// contain the bytes 0xFF, which are a NaN in every float type and -1 in i32. So a read outside the
+// elements changes results, and a write outside the elements is detected.
 struct Tensor {
     keel_dtype dtype = KEEL_DTYPE_F32;
     std::vector<int64_t> shape;
@@ -65,15 +65,16 @@ struct Tensor {
     std::vector<double> values() const { return values_of(image); }
     std::vector<double> values_of(const std::vector<uint8_t> &other_image) const;
     std::vector<int32_t> integers_of(const std::vector<uint8_t> &other_image) const;
-    void set(const std::vector<float> &values); // values in row-major order, converted to the dtype
+    // takes values in row-major order and converts them to the dtype
+    void set(const std::vector<float> &values);
     void set_integers(const std::vector<int32_t> &values);
-    // Returns |values| as f32, contiguous, to compute the sum of the absolute values of an op's
-    // terms.
+    // Returns the absolute values as a contiguous f32 tensor. They are used to compute the sum of
+    // the magnitudes of an op's terms.
     Tensor absolute() const;
 };
 
 Tensor blank(keel_dtype dtype, std::vector<int64_t> shape, Layout layout = {});
-// Random values around 0 with the given spread. A few are tiny, zero or subnormal.
+// Returns random values around 0 with the given spread. A few of them are tiny, zero or subnormal.
 Tensor random_tensor(Rng &rng, keel_dtype dtype, std::vector<int64_t> shape, Layout layout = {},
                      float spread = 1.0F);
 Tensor integer_tensor(std::vector<int64_t> shape, const std::vector<int32_t> &values,

@@ -14,9 +14,9 @@
 
 namespace keel::test {
 
-// A host for tests, which needs no core. It stores the log messages and errors of plugins, counts
-// their allocations, and runs parallel regions on plain threads. Use one for each context; it must
-// outlive the context.
+// A host for tests that does not need the core. It stores the log messages and errors of plugins,
+// counts their allocations, and runs parallel regions on plain threads. Each context needs its own
+// TestHost, which must exist longer than the context.
 class TestHost {
   public:
     explicit TestHost(uint32_t workers = 2) : workers_(workers) {
@@ -47,7 +47,7 @@ class TestHost {
         const std::lock_guard lock(text_mutex_);
         return error_;
     }
-    // The number of logged lines that contain `part`.
+    // Returns the number of log messages that contain `part`.
     size_t logged(const std::string &part) {
         const std::lock_guard lock(text_mutex_);
         return static_cast<size_t>(
@@ -55,7 +55,8 @@ class TestHost {
                 return line.find(part) != std::string::npos;
             }));
     }
-    uint64_t live_allocations() const { return live_; } // allocations that were not freed
+    // number of allocations that were not freed
+    uint64_t live_allocations() const { return live_; }
     uint64_t regions() const { return regions_; }
     void cancel(bool yes) { cancelled_ = yes; }
 
@@ -75,7 +76,9 @@ class TestHost {
     static void *KEEL_CALL alloc(const keel_host *host, uint64_t size, uint64_t align) {
         void *memory = nullptr;
         if (size > uint64_t{1} << 40)
-            return nullptr; // with sanitizers, a failing allocation stops the process
+            // NULL without an attempt, because in sanitizer builds a failing allocation ends the
+            // process
+            return nullptr;
         if (posix_memalign(&memory, std::max<uint64_t>(align, sizeof(void *)),
                            std::max<uint64_t>(size, 1)) != 0)
             return nullptr;
@@ -93,7 +96,7 @@ class TestHost {
     }
     static const void *KEEL_CALL get_extension(const keel_host *, const char *) { return nullptr; }
 
-    // A barrier of n workers. The last worker to arrive starts the next round.
+    // A barrier of n workers. The last worker that arrives starts the next round.
     struct Meeting {
         uint32_t n = 1;
         std::atomic<uint32_t> arrived = 0;
@@ -184,8 +187,9 @@ class TestHost {
     bool stopping_ = false;
 };
 
-// Parameters for ctx_create from a plugin's table: the defaults, replaced by the values in
-// `overrides` ("key" -> text). Throws std::string on an unknown key or an invalid value.
+// The parameters for ctx_create: the defaults of a plugin's table, replaced by the values in
+// `overrides` (key -> text). The constructor throws a std::string if a key is unknown or a value is
+// invalid.
 class ParamValues {
   public:
     ParamValues(const keel_plugin &plugin, const std::map<std::string, std::string> &overrides) {
@@ -225,7 +229,8 @@ class ParamValues {
         return value;
     }
 
-    std::vector<std::string> texts_; // reserved once, because values_ point into it
+    // the capacity is reserved once, because values_ has pointers into this vector
+    std::vector<std::string> texts_;
     std::vector<keel_param> values_;
     std::vector<const keel_param *> pointers_;
 };

@@ -11,15 +11,15 @@
 
 namespace keel::policy_check {
 
-// The model for which a plugin's state is made.
+// The properties of the model for which a plugin's state is made.
 struct Model {
     uint32_t layers, heads, kv_heads, head_dim;
-    bool has_rope = true; // false: its layers differ in RoPE
+    bool has_rope = true; // false: the layers of the model differ in RoPE
     std::string name() const;
 };
 
-// The results. A plugin may refuse a model, or a call that violates its needs, with a status and a
-// message.
+// The results of a check. A plugin may refuse a model, or a call that violates its needs, with a
+// status and a message.
 struct Report {
     int64_t checks = 0, refused = 0;
     std::vector<std::string> failures;
@@ -30,11 +30,12 @@ struct Report {
     }
 };
 
-// Checks whether a policy or a budget allocator does what policy.h and allocator.h say. Calls its
-// table with made-up inputs as a host would: lengths 0, 1 and ragged, budgets above and below the
-// length, ties, zeros and large numbers. Each call is made twice to check determinism. The check
-// also uses two threads, older and newer hosts, and guards around the memory that the plugin may
-// write. It does not check which slots are worth keeping.
+// Check whether a policy or a budget allocator does what policy.h and allocator.h say. They call
+// the plugin's table with generated inputs, as a host would: lengths of 0 and 1, different lengths,
+// budgets above and below the length, ties, zeros and large numbers. Each call is made twice to
+// check that the result is the same. The checks also use two threads, older and newer hosts, and
+// guard bytes around the memory that the plugin may write. They do not check which slots are worth
+// keeping.
 Report check_policy(const PluginLibrary &plugin, const ParamValues &params,
                     const std::vector<Model> &models, uint64_t seed);
 Report check_allocator(const PluginLibrary &plugin, const ParamValues &params,
@@ -43,10 +44,10 @@ std::vector<Model> usual_models();
 
 // ---- helpers of both checks --------------------------------------------------------------------
 
-// A number in [0, 1) that depends only on seed and index.
+// Returns a number in [0, 1) that depends only on seed and index.
 double uniform(uint64_t seed, uint64_t index);
 
-// A keel_geometry and its RoPE frequencies.
+// Owns a keel_geometry and its RoPE frequencies.
 class ModelGeometry {
   public:
     explicit ModelGeometry(const Model &model);
@@ -57,7 +58,7 @@ class ModelGeometry {
     std::vector<double> frequencies_;
 };
 
-// n elements between guards that detect writes outside.
+// An array of n elements between guard bytes, which detect writes outside the array.
 template <typename T> class Guarded {
   public:
     Guarded(size_t n, T value) : n_(n), cells_(n + 2 * margin) {
@@ -84,8 +85,8 @@ template <typename T> class Guarded {
     std::vector<T> cells_;
 };
 
-// An ABI struct as an older or newer host passes it: `size` bytes of the struct, then 64 bytes that
-// are not part of it.
+// A struct of the ABI as an older or newer host passes it: `size` bytes of the struct, then 64
+// bytes that are not part of it.
 template <typename T> class OtherAge {
   public:
     OtherAge(const T &mine, uint32_t size) : bytes_(std::max<size_t>(size, sizeof(T)) + 64, 0xa5) {
@@ -94,7 +95,7 @@ template <typename T> class OtherAge {
         get()->h.struct_size = size_ = size;
     }
     T *get() { return reinterpret_cast<T *>(bytes_.data()); }
-    bool intact() const { // whether the bytes after the struct's stated size are unchanged
+    bool intact() const { // true: the bytes after the struct's stated size are unchanged
         for (size_t i = size_; i < bytes_.size(); ++i)
             if (bytes_[i] != 0xa5) return false;
         return true;
@@ -105,8 +106,8 @@ template <typename T> class OtherAge {
     uint32_t size_ = 0;
 };
 
-// Counts a refusal with a message. A refusal without a message is a failure. Returns true if
-// `status` is KEEL_OK.
+// Returns true if `status` is KEEL_OK. Otherwise counts a refusal if the plugin gave a message. A
+// refusal without a message is a failure.
 bool passed(Report &report, keel_status status, const std::string &what);
 
 } // namespace keel::policy_check

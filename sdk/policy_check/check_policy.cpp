@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t all_needs = (uint64_t{1} << 13) - 1;
 constexpr uint32_t all_flags = 63;
 
-// One layer to decide on.
+// The properties of one layer for which the policy decides.
 struct PolicyCase {
     std::string name;
     std::vector<int32_t> lengths, budgets; // [kv_heads]
@@ -24,8 +24,8 @@ struct PolicyCase {
     uint64_t seed = 1;
 };
 
-// The inputs of a case: exactly those that the policy needs. Elements at or beyond a head's length
-// are `garbage`.
+// The inputs of a case: exactly the inputs that the policy needs. Elements at or after a head's
+// length are `garbage`.
 class Inputs {
   public:
     Inputs(const PolicyCase &of, const Model &model, const keel_policy_needs &needs,
@@ -60,7 +60,7 @@ class Inputs {
             default: return low + (high - low) * uniform(of.seed + salt, i);
             }
         };
-        // `width` numbers per slot in each row
+        // Each row has `width` numbers for each slot.
         const auto slots = [&](const float *&member, uint64_t salt, size_t rows, size_t width,
                                double low, double high) {
             auto &array = arrays_.emplace_back(
@@ -85,7 +85,7 @@ class Inputs {
             for (size_t row = 0; row < h; ++row)
                 for (int32_t t = 0; t < of.lengths[row]; ++t)
                     positions_[row * stride_ + static_cast<size_t>(t)] =
-                        t + (t > 3 ? 2 : 0); // with a gap after position 3
+                        t + (t > 3 ? 2 : 0); // leaves a gap after position 3
             in.positions = positions_.data();
         }
         if (wants(KEEL_NEED_KEY_NORMS)) slots(in.key_norms, 1, h, 1, 0, 3);
@@ -107,7 +107,7 @@ class Inputs {
     keel_policy_input in = {};
 
   private:
-    // Sums of made-up queries, so that first and second moments are consistent.
+    // The sums are made from generated queries, so that first and second moments are consistent.
     void query_stats(const Model &model, const keel_policy_needs &needs, int32_t longest,
                      const PolicyCase &of) {
         const size_t d = model.head_dim;
@@ -142,7 +142,7 @@ class Inputs {
     std::vector<std::unique_ptr<std::vector<float>>> arrays_;
 };
 
-// The answer of a policy, for slots below the lengths.
+// The answer of a policy, for the slots below the lengths.
 struct Answer {
     keel_status status = KEEL_OK;
     std::vector<float> scores;
@@ -161,7 +161,7 @@ class PolicyChecker {
     void run();
 
   private:
-    struct State { // the state of one sequence
+    struct State { // owns the plugin's state of one sequence
         State(const keel_policy &a_table, keel_policy_state *a_state)
             : table(a_table), state(a_state) {}
         State(const State &) = delete;
@@ -209,7 +209,7 @@ class PolicyChecker {
     Report &report_;
     HostServices host_{2};
     keel_policy_needs needs_ = {KEEL_HEADER(keel_policy_needs)};
-    StatePtr first_; // owns needs_.projection
+    StatePtr first_; // the state owns needs_.projection
 };
 
 PolicyChecker::StatePtr PolicyChecker::make(const HostServices &host, keel_policy_needs &needs,
@@ -293,7 +293,7 @@ std::vector<PolicyCase> PolicyChecker::cases() const {
     return all;
 }
 
-// Calls the policy and checks the answer.
+// Calls the policy and checks its answer.
 Answer PolicyChecker::ask(State &state, const PolicyCase &of, const keel_policy_input *in,
                           Report &report, bool with_stay) const {
     const bool scores = needs_.output == KEEL_OUTPUT_SCORES;
@@ -371,7 +371,7 @@ void PolicyChecker::check_case(const PolicyCase &of) {
                of.name + ": slots beyond a head's length change the answer");
 }
 
-// Checks reset, fork, save and load, by the decisions that follow them.
+// Checks reset, fork, save and load by the decisions that the policy makes afterwards.
 void PolicyChecker::check_states(const PolicyCase &of) {
     PolicyCase later = of;
     later.seed += 1;
@@ -407,7 +407,8 @@ void PolicyChecker::check_states(const PolicyCase &of) {
                 expect(ask(*other, later) == ask(*state, later),
                        "a loaded state and the saved one disagree");
             }
-            // saved bytes of another plugin: refused or loaded, but no crash
+            // The saved bytes belong to another plugin. The policy may refuse or load them, but it
+            // must not crash.
             const StatePtr third = make();
             if (third && size > 0)
                 passed(report_, table_.load(third->state, bytes.data(), size / 2),
@@ -422,7 +423,7 @@ void PolicyChecker::check_states(const PolicyCase &of) {
     table_.destroy(nullptr);
 }
 
-// Tests hosts whose structs are shorter or longer than the plugin's.
+// Tests hosts whose structs are shorter or longer than the plugin's structs.
 void PolicyChecker::check_ages(const PolicyCase &of) {
     const StatePtr usual = make();
     if (!usual) return;
@@ -440,7 +441,7 @@ void PolicyChecker::check_ages(const PolicyCase &of) {
             expect(ask(*state, of, in.get(), report_) == answer,
                    "an input of " + std::to_string(size) + " bytes changes the answer");
     }
-    if (needs_.output == KEEL_OUTPUT_SCORES) { // without `stay`
+    if (needs_.output == KEEL_OUTPUT_SCORES) { // this host does not have the member `stay`
         const StatePtr state = make();
         if (state) {
             const Answer old = ask(*state, of, &inputs.in, report_, false);
@@ -465,7 +466,7 @@ void PolicyChecker::check_ages(const PolicyCase &of) {
         const StatePtr state = make(host_, needs, geometry.get());
         if (state) ask(*state, of);
     }
-    keel_host poor = *host_.table(); // a host without memory
+    keel_host poor = *host_.table(); // a host that has no memory
     poor.alloc = [](const keel_host *, uint64_t, uint64_t) -> void * { return nullptr; };
     keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
     keel_policy_state *state = nullptr;
@@ -489,7 +490,7 @@ void PolicyChecker::check_threads(const PolicyCase &of) {
         keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
         keel_policy_state *made = nullptr;
         {
-            static std::mutex init; // [init]: calls must not overlap
+            static std::mutex init; // functions marked [init] must not run at the same time
             const std::lock_guard lock(init);
             if (table_.create(host.table(), &geometry_.c, params_.data(), params_.size(), seed_,
                               &needs, &made) != KEEL_OK) {

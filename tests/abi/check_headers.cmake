@@ -1,4 +1,5 @@
-# Run with cmake -P. Compiles each SDK header by itself with all warnings as errors, and reads each struct's first member.
+# Run this script with cmake -P. It compiles each SDK header alone with all warnings as errors, and
+# checks the first member of each struct.
 file(GLOB_RECURSE headers ${INCLUDE}/keel/*.h)
 if(NOT headers)
   message(FATAL_ERROR "no headers in ${INCLUDE}/keel")
@@ -29,7 +30,8 @@ foreach(header ${headers})
     endforeach()
   endforeach()
 
-  # Every struct with members begins with the header, itself or through KEEL_ARGS_HEAD.
+  # Every struct with members begins with the header member, either directly or through
+  # KEEL_ARGS_HEAD.
   file(READ ${header} text)
   string(REGEX MATCHALL "struct keel_[a-z0-9_]+ {[^;]*;?" structs "${text}")
   foreach(struct ${structs})
@@ -41,7 +43,7 @@ foreach(header ${headers})
     endif()
   endforeach()
 
-  # Fixed-width types only: these differ between compilers, or hide padding.
+  # Only fixed-width types are allowed. The types below differ between compilers, or cause padding.
   string(REGEX REPLACE "/\\*([^*]|\\*+[^*/])*\\*+/" "" code "${text}")
   if(code MATCHES "[^a-z_](bool|size_t|long|unsigned|short|wchar_t) +[a-z_]+ *[;,)]")
     message(SEND_ERROR "${header}: types at the border have fixed widths, found '${CMAKE_MATCH_0}'")

@@ -26,7 +26,7 @@ template <typename Action> ErrorKind kind_of(Action &&action) {
 
 } // namespace
 
-TEST_CASE("a pipeline without keys of sampling and generation has the defaults of Generation") {
+TEST_CASE("if a pipeline does not set sampling and generation, it has the defaults of Generation") {
     const Generation of_pipeline = Pipeline(tiny).defaults(), of_struct;
     CHECK(of_pipeline.max_tokens == of_struct.max_tokens);
     CHECK(of_pipeline.temperature == of_struct.temperature);
@@ -37,7 +37,7 @@ TEST_CASE("a pipeline without keys of sampling and generation has the defaults o
     CHECK(of_pipeline.repetition_window == of_struct.repetition_window);
 }
 
-TEST_CASE("text comes in pieces and as a whole, and goes on where it was") {
+TEST_CASE("text comes in pieces and as a whole, and a later call continues it") {
     Pipeline pipeline(tiny, {"sampling.seed=3"});
     CHECK(pipeline.defaults().seed == 3);
     CHECK(pipeline.context() > 100);
@@ -68,7 +68,7 @@ TEST_CASE("text comes in pieces and as a whole, and goes on where it was") {
     const Stats stats = whole.stats();
     CHECK(stats.decode_tokens == 19);
     CHECK(stats.kv_bytes > 0);
-    CHECK(stats.held_peak_bytes == stats.kv_peak_bytes); // no policy holds anything beside it
+    CHECK(stats.held_peak_bytes == stats.kv_peak_bytes); // the policy holds no other memory
     CHECK(stats.policy_bytes + stats.policy_peak_bytes + stats.freed_bytes == 0);
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("tokens can be read one by one") {
     CHECK(kind_of([&] { session.read({1 << 30}); }) == ErrorKind::usage);
     CHECK(kind_of([&] { session.read({}); }) == ErrorKind::usage);
     CHECK(session.history() == prompt);
-    // cancelled: no old logits, and nothing was read
+    // After cancel(), there are no old logits, and nothing was read.
     pipeline.cancel();
     CHECK(kind_of([&] { session.read(prompt); }) == ErrorKind::usage);
     pipeline.resume();
@@ -95,7 +95,7 @@ TEST_CASE("tokens can be read one by one") {
     CHECK(session.read({best})[0] != 0);
 }
 
-TEST_CASE("options and ids that make no sense are refused in the caller's own words") {
+TEST_CASE("invalid options and ids are refused, and the message uses the API's names") {
     Pipeline pipeline(tiny, {"sampling.temperature=0"});
     Session session(pipeline);
     const auto message = [](auto &&action) {
@@ -104,7 +104,8 @@ TEST_CASE("options and ids that make no sense are refused in the caller's own wo
         } catch (const Error &error) {
             CHECK(error.kind() == ErrorKind::usage);
             CHECK(std::string(error.what()).find("--") ==
-                  std::string::npos); // no option of the command line
+                  // the API has no command-line options, so messages must not name any
+                  std::string::npos);
             return std::string(error.what());
         }
         return std::string("no error");
@@ -160,7 +161,7 @@ TEST_CASE("options and ids that make no sense are refused in the caller's own wo
                Catch::Contains("Session::read: expected ids, found none"));
     Generation one = pipeline.defaults();
     one.max_tokens = 1;
-    session.generate("Once", one); // a token is pending now, and still there is none to read
+    session.generate("Once", one); // one token is pending now, but read() still has no ids
     CHECK_THAT(message([&] { session.read({}); }),
                Catch::Contains("Session::read: expected ids, found none"));
     CHECK_THAT(message([&] { const Chat none(pipeline); }),
@@ -168,7 +169,7 @@ TEST_CASE("options and ids that make no sense are refused in the caller's own wo
     CHECK(pipeline.decode({}).empty());
 }
 
-TEST_CASE("marks written out in a text are tokens only where that is wanted") {
+TEST_CASE("special tokens that are written in a text become tokens only if the caller wants it") {
     Pipeline pipeline(tiny, {"sampling.temperature=0"});
     const std::vector<int32_t> mark = pipeline.encode("<|end_of_text|>", false);
     REQUIRE(mark.size() == 1);
@@ -182,13 +183,14 @@ TEST_CASE("marks written out in a text are tokens only where that is wanted") {
     for (const int32_t id : session.history()) CHECK(id != mark[0]);
 }
 
-TEST_CASE("a program hears warnings, if it asks") {
+TEST_CASE("a program receives warnings after it sets a log callback") {
     const std::vector<std::string> idle = {
-        "policy.budget.tokens=64"}; // of a policy that evicts nothing
+        // the policy `none` evicts nothing, so the budget has no effect
+        "policy.budget.tokens=64"};
     std::vector<std::string> heard;
     set_log([&](LogLevel level, std::string_view message) {
         if (level == LogLevel::warning) heard.emplace_back(message);
-        throw 7; // a message is no reason to stop
+        throw 7; // an exception of the log callback does not stop the call
     });
     { const Pipeline pipeline(tiny, idle); }
     REQUIRE(heard.size() == 1);
@@ -198,7 +200,7 @@ TEST_CASE("a program hears warnings, if it asks") {
     CHECK(heard.size() == 1);
 }
 
-TEST_CASE("a chat remembers, and cancels") {
+TEST_CASE("a chat remembers earlier turns and can be cancelled") {
     Pipeline pipeline(tiny, {"sampling.temperature=0", "generation.max_tokens=8"});
     Chat chat(pipeline, "You tell tales.", "zephyr");
     const std::string first = chat.ask("Who was the king?").text;
@@ -210,7 +212,7 @@ TEST_CASE("a chat remembers, and cancels") {
     options.on_text = [&](std::string_view) { pipeline.cancel(); };
     CHECK(chat.ask("Go on", options).stop == Stop::cancelled);
     pipeline.resume();
-    options.on_text = [](std::string_view) { throw 7; }; // a caller's own
+    options.on_text = [](std::string_view) { throw 7; }; // an exception of the user's own type
     CHECK_THROWS_AS(chat.ask("Go on", options), int);
     options.on_text = [](std::string_view) { throw std::bad_alloc(); };
     CHECK_THROWS_AS(chat.ask("Go on", options), std::bad_alloc);
@@ -219,7 +221,7 @@ TEST_CASE("a chat remembers, and cancels") {
     CHECK(kind_of([&] { const Chat none(pipeline); }) == ErrorKind::usage);
 }
 
-TEST_CASE("errors have a kind, and objects that were moved from refuse") {
+TEST_CASE("errors have a kind, and objects that were moved from throw") {
     CHECK(kind_of([] { const Pipeline none("/no/such/model"); }) == ErrorKind::input);
     CHECK(kind_of([] { const Pipeline none(tiny, {"kv.dtype=f17"}); }) == ErrorKind::input);
     CHECK(kind_of([] { const Pipeline none(tiny, {"policy.plugin=nothing_like_it"}); }) ==
@@ -235,7 +237,7 @@ TEST_CASE("errors have a kind, and objects that were moved from refuse") {
           ErrorKind::usage); // NOLINT(bugprone-use-after-move)
     CHECK(kind_of([&] { const Session none(small); }) == ErrorKind::usage);
     { const Pipeline gone(std::move(moved)); }
-    session.reset(); // lives on what it was made of
+    session.reset(); // the session keeps its pipeline alive
     CHECK(session.generate("Once").ids.size() > 1);
     CHECK(std::string(version()).find('.') != std::string::npos);
 }

@@ -1,4 +1,4 @@
-// keel ab compare, merge and report from outside.
+// Tests of keel ab compare, merge and report that run the program.
 #include "apps/keel_process.hpp"
 #include "eval/ab/results.hpp"
 
@@ -30,7 +30,7 @@ std::vector<ab::Record> hits(int of_window) {
 
 } // namespace
 
-TEST_CASE("keel ab compare tells a gate by its exit code: 0 no worse, 3 worse, 2 a wrong request") {
+TEST_CASE("keel ab compare has exit code 0 for no loss, 3 for a loss, 2 for a wrong request") {
     const test::TempFolder folder;
     const std::string good = write_ab(folder / "good", made_header(), hits(30)).string();
     const std::string bad = write_ab(folder / "bad", made_header(), hits(10)).string();
@@ -63,7 +63,7 @@ TEST_CASE("keel ab compare tells a gate by its exit code: 0 no worse, 3 worse, 2
     }
 }
 
-TEST_CASE("keel ab merge and report work on folders of results") {
+TEST_CASE("keel ab merge and report work with folders of results") {
     const test::TempFolder folder;
     for (uint32_t i = 1; i <= 2; ++i) {
         ab::Header header = made_header();

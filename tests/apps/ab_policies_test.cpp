@@ -1,5 +1,5 @@
-// What is known of policies has to come out of an experiment: and the one behind
-// docs/benchmarks/2026-11-policy-quality.md has to run.
+// An experiment must reproduce known results about policies. The experiment of
+// docs/benchmarks/2026-11-policy-quality.md must run.
 #include "support/run_process.hpp"
 #include "support/temp_folder.hpp"
 
@@ -31,8 +31,7 @@ ProcessResult run_ab(const std::string &file, const std::string &out,
 
 } // namespace
 
-TEST_CASE(
-    "policies are told apart as they have to be: what a window has lost is lost, snapkv finds it") {
+TEST_CASE("an experiment shows that a window loses what it evicts, and that snapkv finds it") {
     const TempFolder folder;
     const std::string out = folder / "passkey";
     const ProcessResult r = run_ab("/tests/apps/ab_passkey.yaml", out, {});
@@ -64,14 +63,14 @@ TEST_CASE(
     CHECK(window.at("interval")[1] < 0);
     CHECK(snapkv.at("verdict") != "worse");
     CHECK(snapkv.at("within_margin") ==
-          false); // twenty items cannot show that one in a hundred is not lost
+          false); // twenty items cannot exclude a loss of one in a hundred
 
     std::ifstream in(std::filesystem::path(out) / "results.jsonl");
     int outside = 0;
     for (std::string line; std::getline(in, line);) {
         const json item = json::parse(line);
         if (item.value("kind", "") != "item" || item.at("arm") != "window") continue;
-        // The window is the last quarter.
+        // The window holds the last quarter of the prompt, so facts before it are lost.
         if (item.at("depth") > 0.6) continue;
         ++outside;
         INFO(line);

@@ -1,5 +1,5 @@
-// keel ab from outside: the shipped experiment with two items of each task, shards, mpirun's
-// environment, what it refuses.
+// Tests of keel ab that run the program: the shipped experiments with two items of each task,
+// shards, the environment of mpirun, and refused inputs.
 #include "apps/keel_process.hpp"
 #include "support/skip.hpp"
 
@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 const std::string quick = source_folder + "/configs/ab/quick.yaml";
 
-// Items less what differs from run to run: times.
+// Returns the items of a results file without their times, which differ between runs.
 std::multiset<std::string> items(const fs::path &file) {
     std::multiset<std::string> all;
     std::ifstream in(file);
@@ -39,8 +39,7 @@ std::string small_experiment(const TempFolder &folder) {
 
 } // namespace
 
-TEST_CASE(
-    "the quick experiment runs with two items of each task, and ends in verdicts and a report") {
+TEST_CASE("the quick experiment runs with two items of each task and gives verdicts and a report") {
     const TempFolder folder;
     const std::string out = folder / "quick";
     const ProcessResult r = run_keel({"ab", quick, "--items", "2", "-o", out});
@@ -49,26 +48,26 @@ TEST_CASE(
     CHECK(contains(r.out, "Planned contrasts"));
     CHECK(contains(r.out, "snapkv"));
     CHECK(contains(r.out, "report: "));
-    CHECK(contains(
-        r.err,
-        "passkey (whole_prompt): 2 documents")); // a line for each part where nobody sees a bar
+    CHECK(contains(r.err,
+                   // without a progress bar, there is one line for each part
+                   "passkey (whole_prompt): 2 documents"));
     for (const char *file : {"results.jsonl", "summary.json", "report.html", "resolved.yaml"})
         CHECK(fs::file_size(fs::path(out) / file) > 1000);
-    // The same again finds all done and says the same.
+    // A second run finds all items done and prints the same.
     const auto before = items(fs::path(out) / "results.jsonl");
     const ProcessResult again = run_keel({"ab", quick, "--items", "2", "-o", out, "--json", "-q"});
     REQUIRE(again.code == 0);
     CHECK(again.err.empty());
     CHECK(nlohmann::json::parse(again.out).is_object());
     CHECK(items(fs::path(out) / "results.jsonl") == before);
-    // The resolved form is the same experiment.
+    // The resolved form of the file describes the same experiment.
     const ProcessResult resolved = run_keel({"ab", out + "/resolved.yaml", "--items", "2", "-q"});
     INFO(resolved.err);
     CHECK(resolved.code == 0);
     CHECK(items(fs::path(out) / "results.jsonl") == before);
 }
 
-TEST_CASE("a dry run shows the grid and what it will cost, and writes nothing") {
+TEST_CASE("a dry run shows the grid and its cost, and writes nothing") {
     const TempFolder folder;
     const std::string out = folder / "quick";
     const ProcessResult text = run_keel({"ab", quick, "--dry-run", "-o", out});
@@ -85,7 +84,8 @@ TEST_CASE("a dry run shows the grid and what it will cost, and writes nothing") 
     CHECK_FALSE(fs::exists(out));
 }
 
-TEST_CASE("shards, told by option or by mpirun, give what one process gives: the last one merges") {
+TEST_CASE("shards, from an option or from mpirun, give the results of one process, and the last "
+          "one merges") {
     const TempFolder folder;
     const std::string file = small_experiment(folder), whole = folder / "whole",
                       shards = folder / "shards", ranks = folder / "ranks";
@@ -119,7 +119,7 @@ TEST_CASE("shards, told by option or by mpirun, give what one process gives: the
     CHECK(contains(r.err, "mpirun has made this process 1/2 already"));
 }
 
-TEST_CASE("shards in batches give what one process gives, and a dry run tells of them") {
+TEST_CASE("shards in batches give the results of one process, and a dry run describes them") {
     const TempFolder folder;
     const std::string file = small_experiment(folder), whole = folder / "whole",
                       parts = folder / "parts";
@@ -137,7 +137,7 @@ TEST_CASE("shards in batches give what one process gives, and a dry run tells of
     CHECK(cost.at("prompts") == "plain text");
 }
 
-TEST_CASE("mpirun spreads an experiment") {
+TEST_CASE("mpirun divides an experiment among processes") {
     if (!fs::exists("/usr/bin/mpirun")) skip("no mpirun here (Debian: openmpi-bin)");
     const TempFolder folder;
     const std::string file = small_experiment(folder), whole = folder / "whole",
@@ -155,7 +155,7 @@ TEST_CASE("mpirun spreads an experiment") {
     CHECK(items(fs::path(spread) / "results.jsonl") == items(fs::path(whole) / "results.jsonl"));
 }
 
-TEST_CASE("a killed experiment goes on where it was") {
+TEST_CASE("a killed experiment continues at the place where it ended") {
     const TempFolder folder;
     const std::string file = small_experiment(folder), whole = folder / "whole",
                       cut = folder / "cut";
@@ -164,18 +164,18 @@ TEST_CASE("a killed experiment goes on where it was") {
     ProcessOptions options;
     options.timeout = std::chrono::seconds(60);
     options.on_output = {};
-    // Two items, then gone in the middle of a line.
+    // This run ends after two items, in the middle of a line.
     REQUIRE(run_keel({"ab", file, "-o", cut, "-q", "--items", "2"}).code == 0);
     fs::resize_file(results, fs::file_size(results) - 40);
     REQUIRE(run_keel({"ab", file, "-o", cut, "-q"}).code == 0);
     CHECK(items(results) == items(fs::path(whole) / "results.jsonl"));
 }
 
-TEST_CASE("keel ab refuses what makes no sense with one line and code 2") {
+TEST_CASE("keel ab refuses wrong requests with one line and exit code 2") {
     const TempFolder folder;
     const std::string file = small_experiment(folder);
     REQUIRE(run_keel({"ab", file, "-q", "--items", "1"}).code ==
-            0); // into the folder that the file names
+            0); // writes to the folder that the file names
     CHECK(fs::exists(folder / "out/report.html"));
     const std::string other =
         folder

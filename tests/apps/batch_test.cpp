@@ -1,4 +1,4 @@
-// keel run: files of prompts, log-probabilities, saved sessions.
+// Tests of keel run: prompt files, log-probabilities and saved sessions.
 #include "apps/keel_process.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ const std::string prompts = R"({"id": "a", "prompt": "Once upon a time"}
 } // namespace
 
 TEST_CASE(
-    "A file of prompts is answered line by line, and a second run goes on where the first was") {
+    "A file of prompts is answered line by line, and a second run continues after the first") {
     const TempFolder folder;
     const std::string in = folder.write("in.jsonl", prompts).string(), out = folder / "out.jsonl";
     const std::vector<std::string> command = {"run",          tiny,         "--prompts", in,
@@ -43,23 +43,23 @@ TEST_CASE(
     CHECK(lines[1].at("ids").size() == 3);
     CHECK(lines[1].at("logprobs").at(2).at("top").size() == 2);
     CHECK(lines[0].at("stop").at("reason") == "max_tokens");
-    // each is what it is alone
+    // Each answer is the same as that of a single run.
     const auto alone = parse_json(run_keel(
         {"run", tiny, "-p", "The king", "--seed", "5", "-n", "8", "--ignore-eos", "--json"}));
     CHECK(lines[2].at("text") == alone.at("text"));
 
-    // nothing is left to do
+    // A second run has nothing to do.
     const std::string content = read_file(out);
     const ProcessResult again = run_keel(command);
     CHECK(again.code == 0);
     CHECK(contains(again.err, "3 were done before"));
     CHECK(read_file(out) == content);
-    // answers of one kind in a file
+    // All answers in a file must have been made with the same settings.
     std::vector<std::string> other = command;
     other.insert(other.end(), {"--weights", "q4_0"});
     CHECK(contains(failure(run_keel(other)), "out.jsonl:1: answered under other settings"));
     CHECK(read_file(out) == content);
-    // a run that was ended in the middle of a line
+    // A run that ended in the middle of a line.
     const size_t second = content.find('\n') + 1;
     folder.write("out.jsonl", content.substr(0, second + 20));
     const ProcessResult mended = run_keel(command);
@@ -74,7 +74,8 @@ TEST_CASE(
     for (size_t i = 0; i < 3; ++i) CHECK(strip(repaired[i]) == strip(lines[i]));
 }
 
-TEST_CASE("A prompt that does not fit has an error in its line, the others their answers") {
+TEST_CASE(
+    "A prompt that does not fit gets an error in its line, and the other prompts get answers") {
     const TempFolder folder;
     const std::string in = folder.write("in.jsonl", prompts).string(), out = folder / "out.jsonl";
     const ProcessResult r =
@@ -87,12 +88,12 @@ TEST_CASE("A prompt that does not fit has an error in its line, the others their
     CHECK(lines[2].contains("text"));
     const ProcessResult again =
         run_keel({"run", tiny, "--prompts", in, "--output", out, "--context", "5", "-n", "1"});
-    CHECK(again.code == 1); // what failed then is no success now
+    CHECK(again.code == 1); // a prompt that failed does not count as answered later
     CHECK(contains(again.err, "could not be answered before"));
 }
 
-TEST_CASE(
-    "Lines that are no prompts are named by file and line, before anything is loaded or written") {
+TEST_CASE("Lines that are not prompts are reported with file and line before anything is loaded or "
+          "written") {
     const TempFolder folder;
     const std::string out = folder / "out.jsonl";
     const auto refusal = [&](const std::string &lines) {
@@ -128,7 +129,7 @@ TEST_CASE(
                    "--prompt"));
 }
 
-TEST_CASE("An output that is something else is not written into") {
+TEST_CASE("An output file with other content is not changed") {
     const TempFolder folder;
     const std::string in = folder.write("in.jsonl", prompts).string();
     const auto refusal = [&](const std::string &content) {
@@ -149,7 +150,7 @@ TEST_CASE("An output that is something else is not written into") {
                    "not a file"));
 }
 
-TEST_CASE("Prompts that are answered at once get the answers that they get one by one") {
+TEST_CASE("Prompts that are answered together get the same answers as one by one") {
     const TempFolder folder;
     std::string lines;
     const std::vector<std::string> texts = {"Once upon a time", "The wolf", "The king said",
@@ -158,7 +159,7 @@ TEST_CASE("Prompts that are answered at once get the answers that they get one b
         lines += "{\"id\": " + std::to_string(i) + ", \"prompt\": \"" + texts[i] +
                  "\", \"seed\": " + std::to_string(i) +
                  ", \"max_tokens\": " + std::to_string(4 + 5 * (i % 3)) + "}\n";
-    // one that never fits, in the middle of the others
+    // One prompt does not fit. It is in the middle of the others.
     std::string long_text;
     for (int i = 0; i < 200; ++i) long_text += "word ";
     lines += "{\"id\": \"long\", \"prompt\": \"" + long_text +
@@ -172,7 +173,7 @@ TEST_CASE("Prompts that are answered at once get the answers that they get one b
         command.insert(command.end(), more.begin(), more.end());
         const ProcessResult r = run_keel(command);
         INFO(r.err);
-        CHECK(r.code == 1); // one could not be answered
+        CHECK(r.code == 1); // one prompt could not be answered
         CHECK(contains(r.err, "6 prompts answered"));
         std::map<std::string, nlohmann::json> by_id;
         for (nlohmann::json &line : lines_of(folder / out)) {
@@ -195,7 +196,7 @@ TEST_CASE("Prompts that are answered at once get the answers that they get one b
                    "kv.max_mib"));
 }
 
-TEST_CASE("Log-probabilities are printed behind the text, or in its JSON") {
+TEST_CASE("Log-probabilities are printed after the text, or in its JSON") {
     const std::vector<std::string> base = {"run", tiny, "-p",       "Once upon a time",
                                            "-n",  "5",  "--greedy", "--ignore-eos"};
     auto with = [&](std::vector<std::string> more) {
@@ -209,7 +210,8 @@ TEST_CASE("Log-probabilities are printed behind the text, or in its JSON") {
         CHECK(token.at("id") == json.at("ids").at(i));
         CHECK(token.at("logprob").get<double>() <= 0);
         REQUIRE(token.at("top").size() == 3);
-        CHECK(token.at("top").at(0).at("id") == token.at("id")); // greedy takes the likeliest
+        // greedy sampling takes the most likely token
+        CHECK(token.at("top").at(0).at("id") == token.at("id"));
         CHECK(token.at("top").at(0).at("logprob") >= token.at("top").at(1).at("logprob"));
     }
     CHECK(json.at("ids") == parse_json(with({"--json"})).at("ids"));
@@ -219,7 +221,7 @@ TEST_CASE("Log-probabilities are printed behind the text, or in its JSON") {
     CHECK(contains(failure(with({"--logprobs", "-1"})), "--logprobs"));
 }
 
-TEST_CASE("A session that was saved goes on in another process as if it had not ended") {
+TEST_CASE("A saved session continues in another process as if it had not ended") {
     const TempFolder folder;
     const std::string file = folder / "s";
     for (const std::string &target : {tiny, quickstart}) {
@@ -237,7 +239,7 @@ TEST_CASE("A session that was saved goes on in another process as if it had not 
         for (const int id : second.at("ids")) ids.push_back(id);
         CHECK(ids == whole.at("ids").get<std::vector<int>>());
         CHECK(second.at("stats").at("prefill_tokens") == 0);
-        // with more of a prompt
+        // A loaded session continues with another piece of the prompt.
         const auto more = run({"-n", "5", "--load-session", file, "-p", " And then"});
         CHECK(more.at("stats").at("prefill_tokens").get<int>() < 5);
     }

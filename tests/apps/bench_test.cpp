@@ -1,4 +1,4 @@
-// keel bench and keel bench matrix from outside.
+// Tests of keel bench and keel bench matrix that run the program.
 #include "apps/keel_process.hpp"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 using namespace keel::test;
 
-TEST_CASE("keel bench prints a table, or an object with every sample") {
+TEST_CASE("keel bench prints a table, or a JSON object with every sample") {
     const std::vector<std::string> small{
         "--prefill", "8,16,8", "--decode", "3", "--depth", "0,5,0", "-r", "2", "--probe-mib", "4"};
     std::vector<std::string> arguments{"bench", tiny};
@@ -40,7 +40,7 @@ TEST_CASE("keel bench needs no tokenizer") {
     CHECK(contains(r.out, "4 tokens"));
 }
 
-TEST_CASE("keel bench refuses what makes no sense with one line") {
+TEST_CASE("keel bench refuses wrong requests with one line") {
     for (const std::vector<std::string> &wrong :
          std::vector<std::vector<std::string>>{{"--prefill", "5000"},
                                                {"--prefill", "-3"},
@@ -62,7 +62,7 @@ TEST_CASE("keel bench refuses what makes no sense with one line") {
     }
 }
 
-TEST_CASE("keel bench and keel compare refuse options that only change what is written") {
+TEST_CASE("keel bench and keel compare refuse options that change only the generated text") {
     for (const std::vector<std::string> &given :
          std::vector<std::vector<std::string>>{{"--temperature", "1"},
                                                {"--greedy"},
@@ -87,7 +87,7 @@ TEST_CASE("keel bench and keel compare refuse options that only change what is w
     }
 }
 
-TEST_CASE("keel bench matrix measures sequences at once beside one") {
+TEST_CASE("keel bench matrix measures several sequences at once, and one sequence") {
     const TempFolder folder;
     const std::string here = folder.path().string();
     folder.write("m.yaml", "models: " + tiny +
@@ -132,9 +132,9 @@ TEST_CASE("keel bench matrix measures sync strategies") {
     }
     REQUIRE(found.size() == 2);
     CHECK(found["eager"].first == "eager");
-    CHECK(found["eager"].second > 10); // after each op
+    CHECK(found["eager"].second > 10); // there is a wait after each op
     CHECK(found["b10"].first == "batched: 10");
-    CHECK(found["b10"].second == 1); // when the token is read
+    CHECK(found["b10"].second == 1); // the only wait is for the token
     folder.write("bad.yaml", "models: " + tiny + "\nlengths: 4\nsync: [lazy, soon]\n");
     const ProcessResult bad = run_in(here, {"bench", "matrix", "bad.yaml"});
     INFO(bad.err);
@@ -142,7 +142,7 @@ TEST_CASE("keel bench matrix measures sync strategies") {
     CHECK(contains(bad.err, "bad.yaml:3:14:"));
 }
 
-TEST_CASE("keel bench matrix measures, resumes, and keel bench report shows it") {
+TEST_CASE("keel bench matrix measures and resumes, and keel bench report shows the results") {
     const TempFolder folder;
     const std::string here = folder.path().string();
     folder.write(
@@ -189,7 +189,7 @@ TEST_CASE("keel bench matrix measures, resumes, and keel bench report shows it")
     CHECK(run_in(here, {"bench", "report", "out", "-o", "mine.html"}).code == 2);
     CHECK(read_file(folder / "mine.html") == "my <b>thesis");
     CHECK(run_in(here, {"bench", "report", "out", "-o", "m.yaml"}).code ==
-          2); // never over something else
+          2); // a file that keel did not write is never overwritten
     CHECK(run_in(here, {"bench", "report", "nothing", "-o", "r.html"}).code == 2);
 
     folder.write("bad.yaml", "models: " + tiny + "\nlengths: 8\nset: {model.contxt: 9}\n");

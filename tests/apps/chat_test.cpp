@@ -1,4 +1,4 @@
-// keel chat over pipes, and once on a terminal of the test's own.
+// Tests of keel chat, with pipes and with a pseudo-terminal.
 #include "apps/keel_process.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using namespace keel::test;
 
 namespace {
 
-// models/tiny is no chat model; any template will do to test turns.
+// models/tiny is not a chat model, but any template can be used to test turns.
 ProcessResult chat(const std::string &input, std::vector<std::string> more = {},
                    ProcessOptions options = {}) {
     std::vector<std::string> all = {"chat", tiny, "--template", "chatml", "-n", "8", "--greedy"};
@@ -26,7 +26,7 @@ size_t lines(const std::string &text) {
     return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-// A program on a terminal: what it prints, and keys to press.
+// A program on a pseudo-terminal. The class reads its output and types keys.
 class Terminal {
   public:
     Terminal(std::vector<std::string> arguments, const std::string &state_folder) {
@@ -68,7 +68,7 @@ class Terminal {
         seen_.clear();
         REQUIRE(::write(master_, keys.data(), keys.size()) == static_cast<ssize_t>(keys.size()));
     }
-    // Until that was printed since the last keys.
+    // Waits until the program has printed `text` since the last keys.
     bool wait_for(const std::string &text, int seconds = 60) {
         for (int tenth = 0; tenth < 10 * seconds; ++tenth) {
             if (contains(seen_, text)) return true;
@@ -83,7 +83,7 @@ class Terminal {
                 pid_ = -1;
                 return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
             }
-            if (!read(100)) // it has closed the terminal and is about to end
+            if (!read(100)) // the program has closed the terminal and is about to end
                 std::this_thread::sleep_for(std::chrono::milliseconds(100));
         }
         return -1;
@@ -104,8 +104,8 @@ class Terminal {
     std::string seen_;
 };
 
-// models/tiny with Llama 3's marks as tokens, in the place of the last words of its vocabulary, and
-// Llama 3's template in the form that fine-tunes carry.
+// Makes a copy of models/tiny with Llama 3's template, as fine-tuned models contain it. Llama 3's
+// marks replace the last words of the vocabulary.
 void make_llama3_chat_model(const TinyCopy &model) {
     auto tokenizer = nlohmann::json::parse(model.read("tokenizer.json"));
     auto &vocab = tokenizer.at("model").at("vocab");
@@ -151,7 +151,7 @@ TEST_CASE("keel run of a model with a chat template hints at keel chat once") {
     CHECK_FALSE(has_hint("<|start_header_id|>user<|end_header_id|>\n\nHello", "--greedy"));
 }
 
-TEST_CASE("A GGUF file with Llama 3's template chats after one command, without a pipeline file") {
+TEST_CASE("A GGUF file with Llama 3's template can chat without a pipeline file") {
     const TinyCopy model;
     make_llama3_chat_model(model);
     const TempFolder folder;
@@ -181,16 +181,16 @@ TEST_CASE("A GGUF file with Llama 3's template chats after one command, without 
     };
     const std::string both = answers(file, *two.input);
     CHECK(both.starts_with(answers(file, "Who was the king?\n")));
-    CHECK_FALSE(
-        both.ends_with("\n" + answers(file, "And then?\n"))); // alone it is another question
-    CHECK(both == answers(model.path(), *two.input));         // the file lost nothing of the folder
-    // the marks are tokens of the file
+    CHECK_FALSE(both.ends_with("\n" + answers(file, "And then?\n"))); // without the first turn
+    // the GGUF file contains everything that the folder contains
+    CHECK(both == answers(model.path(), *two.input));
+    // The marks are tokens in the GGUF file.
     CHECK(
         run_keel({"tokenize", file, "<|start_header_id|><|end_header_id|><|eot_id|>"}).out ==
         run_keel({"tokenize", model.path(), "<|start_header_id|><|end_header_id|><|eot_id|>"}).out);
 }
 
-TEST_CASE("A chat over a pipe answers line by line, and each answer knows what was said") {
+TEST_CASE("A chat over a pipe answers line by line and remembers earlier turns") {
     const ProcessResult r = chat("Who was the king?\n\nOnce there was a wolf, and\n", {"-q"});
     INFO(r.err);
     CHECK(r.code == 0);
@@ -199,14 +199,15 @@ TEST_CASE("A chat over a pipe answers line by line, and each answer knows what w
     const ProcessResult one = chat("Who was the king?\n", {"-q"});
     CHECK(r.out.starts_with(one.out));
     const ProcessResult other = chat("Once there was a wolf, and\n", {"-q"});
-    CHECK_FALSE(r.out.ends_with(other.out)); // alone it is another question
+    CHECK_FALSE(r.out.ends_with(other.out)); // without the first turn, the answer differs
     const ProcessResult said = chat("Who was the king?", {"--stats", "--system", "Tell tales."});
     CHECK(contains(said.err, "template chatml"));
     CHECK(contains(said.err, "time to first token"));
     CHECK(contains(said.err, "1 answer, "));
 }
 
-TEST_CASE("Commands of a chat: reset, save, load, stats, help, and what is none") {
+TEST_CASE(
+    "A chat has the commands reset, save, load, stats and help, and reports unknown commands") {
     const TempFolder folder;
     const std::string file = folder / "talk";
     const ProcessResult one = chat("Who was the king?\nAnd then?\n", {"-q"});
@@ -225,22 +226,22 @@ TEST_CASE("Commands of a chat: reset, save, load, stats, help, and what is none"
     CHECK(contains(wrong.err, "/load: expected a file"));
     CHECK(contains(wrong.err, "none"));
     CHECK(lines(wrong.err) == 4);
-    CHECK(lines(wrong.out) >= 1); // and the chat goes on
+    CHECK(lines(wrong.out) >= 1); // the chat continues after the errors
     CHECK(chat("/exit\nHi\n", {"-q"}).out.empty());
     CHECK(chat("//exit\n", {"-q"}).out.size() > 1);
     CHECK(contains(failure(chat("", {"--load", tiny + "/config.json"})), "not a saved session"));
 }
 
-TEST_CASE("A chat is switched to another pipeline, which reads it anew") {
+TEST_CASE("A chat can switch to another pipeline, which reads the whole chat") {
     const ProcessResult one = chat("Who was the king?\nAnd then?\n", {"-q"});
-    // What the command line says holds for it too: -n 8 and --greedy.
+    // The options of the command line (-n 8 and --greedy) also apply to the other model.
     const ProcessResult r = chat("Who was the king?\n/switch " + tiny +
                                  " --template chatml kv.dtype=f32\nAnd then?\n/stats\n");
     INFO(r.err);
     CHECK(r.code == 0);
     CHECK(contains(r.err, "reads the whole chat again"));
     CHECK(r.out == one.out);
-    // its files name no template, and --template was the first model's
+    // The files name no template, and --template of the command line is only for the first model.
     const ProcessResult none = chat("Hi\n/switch /no/such/model\n/switch\n/switch " + tiny +
                                         "\n/switch " + tiny + " --template\nGo on\n",
                                     {"-q"});
@@ -248,10 +249,10 @@ TEST_CASE("A chat is switched to another pipeline, which reads it anew") {
     CHECK(lines(none.err) == 4);
     CHECK(contains(none.err, "names no chat template"));
     CHECK(contains(none.err, "a template's name after --template"));
-    CHECK(lines(none.out) >= 2); // the old one stays
+    CHECK(lines(none.out) >= 2); // the chat continues with the old model
 }
 
-TEST_CASE("A chat that was loaded takes its system prompt along to another pipeline") {
+TEST_CASE("A loaded chat takes its system prompt to another pipeline") {
     const TempFolder folder;
     const std::string file = folder / "talk", to = "/switch " + tiny + " --template chatml\n";
     const std::vector<std::string> rule = {"-q", "--system", "You tell tales of wolves."};
@@ -262,7 +263,7 @@ TEST_CASE("A chat that was loaded takes its system prompt along to another pipel
     INFO(loaded.err);
     CHECK(loaded.code == 0);
     CHECK(straight.out.ends_with("\n" + loaded.out));
-    // a failed /load loses nothing, on a model that has not read the chat yet either
+    // After a failed /load, the chat is complete, even on a model that has not read the chat yet.
     const ProcessResult kept =
         chat("Who was the king?\n" + to + "/load " + folder.path().string() + "/none\nAnd then?\n",
              rule);
@@ -271,7 +272,7 @@ TEST_CASE("A chat that was loaded takes its system prompt along to another pipel
                    "leave out --system"));
 }
 
-TEST_CASE("A /save that fails does not end the chat, and replaces nothing but saved sessions") {
+TEST_CASE("A failed /save does not end the chat, and /save replaces only saved sessions") {
     const TempFolder folder;
     folder.write("mine", "a text of mine");
     const ProcessResult refused =
@@ -282,7 +283,7 @@ TEST_CASE("A /save that fails does not end the chat, and replaces nothing but sa
     CHECK(lines(refused.out) >= 2);
     CHECK(contains(failure(run_keel({"run", tiny, "-p", "Hi", "--save-session", folder / "mine"})),
                    "no saved session"));
-    // a disk with no room, as files go: a limit on their size
+    // A limit on the size of files simulates a full disk.
     const std::string script =
         "trap '' XFSZ; ulimit -f 4; exec \"$0\" chat \"$1\" --template chatml -n 8 -q";
     ProcessOptions options;
@@ -296,7 +297,7 @@ TEST_CASE("A /save that fails does not end the chat, and replaces nothing but sa
     CHECK_FALSE(std::filesystem::exists(folder / "talk"));
 }
 
-TEST_CASE("What a newcomer gets wrong says what to do") {
+TEST_CASE("Errors that newcomers make are reported with what to do") {
     CHECK(contains(failure(run_keel({"chat", tiny})), "names no chat template"));
     CHECK(contains(failure(run_keel({"chat", tiny, "--template", "chatm"})),
                    "did you mean 'chatml'"));
@@ -309,8 +310,8 @@ TEST_CASE("What a newcomer gets wrong says what to do") {
     CHECK(contains(full.err, "/reset"));
 }
 
-TEST_CASE("A full context says so and how to go on: under a policy that evicts the chat goes on by "
-          "itself") {
+TEST_CASE("A full context is reported with what to do, and under a policy that evicts the chat "
+          "continues") {
     std::string questions;
     for (int i = 0; i < 6; ++i) questions += "And then, what did the wolf say?\n";
     const ProcessResult full = chat(questions, {"-q", "--context", "96", "-n", "40"});
@@ -326,13 +327,14 @@ TEST_CASE("A full context says so and how to go on: under a policy that evicts t
     CHECK(contains(goes_on.err, "6 answers, "));
 }
 
-TEST_CASE("On a terminal: editing, history, Ctrl-C for the answer and for leaving") {
+TEST_CASE(
+    "On a terminal there are editing and history, and Ctrl-C ends the answer or the program") {
     const TempFolder folder;
     Terminal t({"chat", tiny, "--template", "chatml", "-n", "6", "--greedy"}, folder.path());
     REQUIRE(t.wait_for("> "));
-    t.type("Whx\x7fo was the king?\r"); // the x is taken back
+    t.type("Whx\x7fo was the king?\r"); // backspace deletes the x
     REQUIRE(t.wait_for("\n> "));
-    t.type("\x1b[A"); // the line before
+    t.type("\x1b[A"); // the key "up" shows the previous line
     REQUIRE(t.wait_for("Who was the king?"));
     t.type("\r");
     REQUIRE(t.wait_for("\n> "));
@@ -344,7 +346,7 @@ TEST_CASE("On a terminal: editing, history, Ctrl-C for the answer and for leavin
           (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
     CHECK(contains(read_file(history), "king"));
 
-    // slow enough to be interrupted
+    // This run is slow enough to be interrupted.
     Terminal second(
         {"chat", tiny, "--template", "zephyr", "-n", "1500", "--greedy", "--backend", "reference"},
         folder.path());
@@ -353,14 +355,14 @@ TEST_CASE("On a terminal: editing, history, Ctrl-C for the answer and for leavin
     REQUIRE(second.wait_for("\n"));
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
     second.type("\x03");
-    REQUIRE(second.wait_for("interrupted")); // what is typed before the prompt is back may be lost
+    REQUIRE(second.wait_for("interrupted")); // keys before the prompt can be lost
     REQUIRE(second.wait_for("> "));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     second.type("\x04");
     CHECK(second.exit_code() == 0);
 }
 
-TEST_CASE("A chat goes on on another backend of its hybrid, with its cache") {
+TEST_CASE("A chat continues on another backend of its hybrid, with its cache") {
     TempFolder folder;
     const std::string file = (folder.path() / "h.yaml").string();
     std::ofstream(file) << "model: " << tiny

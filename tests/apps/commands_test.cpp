@@ -6,7 +6,7 @@
 
 using namespace keel::test;
 
-TEST_CASE("The program tells what it is, and every command helps") {
+TEST_CASE("The program describes itself, and every command has help") {
     const ProcessResult version = run_keel({"--version"});
     CHECK(version.code == 0);
     CHECK(std::regex_match(version.out, std::regex("keel [0-9]+\\.[0-9]+\\.[0-9]+\n")));
@@ -31,11 +31,11 @@ TEST_CASE("The program tells what it is, and every command helps") {
         CHECK(help.code == 0);
         CHECK(help.err.empty());
         CHECK(contains(help.out, "Usage: keel"));
-        CHECK(contains(help.out, "keel ")); // an example
+        CHECK(contains(help.out, "keel ")); // the help has an example
     }
 }
 
-TEST_CASE("docs/reference/cli.md knows every option of every command") {
+TEST_CASE("docs/reference/cli.md has every option of every command") {
     const std::string page = read_file(source_folder + "/docs/reference/cli.md");
     REQUIRE_FALSE(page.empty());
     const std::string commands = run_keel({"--help"}).out;
@@ -67,11 +67,11 @@ TEST_CASE("docs/reference/cli.md knows every option of every command") {
     }
 }
 
-TEST_CASE("What cannot be understood gets one line, a suggestion and exit code 2") {
+TEST_CASE("A wrong command line gets one line, a suggestion and exit code 2") {
     CHECK(contains(failure(run_keel({"rnu"})), "did you mean 'run'?"));
     CHECK(contains(failure(run_keel({"dance"})), "unknown command 'dance'"));
     CHECK(contains(failure(run_keel({"config", "chek", "x"})), "did you mean 'check'?"));
-    // A command of the program behind another one is none of that one's.
+    // A command that follows another command is an error.
     CHECK(contains(failure(run_keel({"config", "run", quickstart})), "unknown command 'run'"));
     CHECK(contains(failure(run_keel({"eval", "run", "models/tiny"})), "unknown command 'run'"));
     CHECK(contains(failure(run_keel({"run", quickstart, "--promt", "x"})),
@@ -88,11 +88,11 @@ TEST_CASE("What cannot be understood gets one line, a suggestion and exit code 2
                    "did you mean"));
     CHECK(run_keel({"config"}).code == 2);
     CHECK(run_keel({"plugins"}).code == 2);
-    // a hostile argument cannot move the cursor
+    // Control characters in an argument are not printed, because they could move the cursor.
     CHECK_FALSE(contains(failure(run_keel({"\x1b[2Jrun"})), "\x1b"));
 }
 
-TEST_CASE("an unknown command is an error also with --help") {
+TEST_CASE("an unknown command is an error even with --help") {
     const auto unknown = [](const std::vector<std::string> &arguments) {
         return failure(run_keel(arguments));
     };
@@ -110,7 +110,7 @@ TEST_CASE("an unknown command is an error also with --help") {
     CHECK(run_keel({"bench", tiny, "--help"}).code == 0);
     CHECK(contains(unknown({"--version", "nonsense"}), "unknown command 'nonsense'"));
     CHECK(contains(unknown({"--version", "run"}), "unknown option '--version'; 'keel' has it"));
-    // Help comes before other faults.
+    // With --help, other errors in the command line are not reported.
     CHECK(run_keel({"run", "--nonsense", "--help"}).code == 0);
     CHECK(run_keel({"run", "--logprobs", "x", "--help"}).code == 0);
     CHECK(run_keel({"--help", "run"}).out == run_keel({"run", "--help"}).out);
@@ -131,10 +131,10 @@ TEST_CASE("keel ab FILE and keel bench TARGET need no 'run' before them") {
     }
 }
 
-TEST_CASE("a token that begins only an empty text is used by run and named by inspect") {
+TEST_CASE("a begin token that only an empty text needs is used by run and shown by inspect") {
     const TinyCopy model;
     auto tokenizer = nlohmann::json::parse(model.read("tokenizer.json"));
-    tokenizer["post_processor"] = nullptr; // it puts the token in front of each text
+    tokenizer["post_processor"] = nullptr; // the post-processor adds the begin token to each text
     model.write("tokenizer.json", tokenizer.dump());
     CHECK(contains(run_keel({"inspect", tiny}).out, "begins with 4094, ends with 4095\n"));
     CHECK(contains(run_keel({"inspect", model.path()}).out,
@@ -150,7 +150,7 @@ TEST_CASE("a token that begins only an empty text is used by run and named by in
                    "the model names no token that begins a text; give a prompt"));
 }
 
-TEST_CASE("inspect says what a model is") {
+TEST_CASE("inspect describes a model") {
     const ProcessResult text = run_keel({"inspect", tiny, "--tensors"});
     CHECK(text.code == 0);
     CHECK(contains(text.out, "LlamaForCausalLM"));
@@ -165,7 +165,7 @@ TEST_CASE("inspect says what a model is") {
     CHECK(json.at("tokenizer").at("adds_bos") == true);
     CHECK(json.at("tokenizer").at("end_ids") == std::vector<int>{4095});
     CHECK(json.at("kv_bytes_per_token").at("f16") ==
-          6 * 2 * 2 * 64 * 2); // layers, K and V, heads, values, bytes
+          6 * 2 * 2 * 64 * 2); // layers, K and V, KV heads, elements, bytes
     CHECK(json.at("kv_bytes_per_token").at("q8_0") == 6 * 2 * 2 * 64 / 32 * 34);
     CHECK(json.at("memory").at("weights_bytes") == 2 * 5770496);
     CHECK(json.at("memory").at("fits") == true);
@@ -174,7 +174,7 @@ TEST_CASE("inspect says what a model is") {
     CHECK(json.at("verify").at("tensors") == 56);
 }
 
-TEST_CASE("tokenize goes there and back") {
+TEST_CASE("tokenize converts text to ids and back") {
     const std::string text = "Once upon a time…  there\twas\n\"a king\"";
     const auto json = parse_json(run_keel({"tokenize", tiny, text, "--json", "--pieces"}));
     CHECK(json.at("count") == json.at("ids").size());
@@ -202,7 +202,7 @@ TEST_CASE("tokenize goes there and back") {
     CHECK(contains(failure(run_keel({"tokenize", tiny})), "no text"));
 }
 
-TEST_CASE("plugins list and show tell what can be named in a pipeline") {
+TEST_CASE("plugins list and show print the plugins that a pipeline can use") {
     const auto list = parse_json(run_keel({"plugins", "list", "--json"}));
     std::set<std::string> usable;
     for (const auto &plugin : list.at("plugins")) {
@@ -230,7 +230,7 @@ TEST_CASE("plugins list and show tell what can be named in a pipeline") {
     CHECK_FALSE(contains(statistics.out, "failed"));
 }
 
-TEST_CASE("A broken plugin is listed with its reason and does not hide the others") {
+TEST_CASE("A broken plugin is listed with its reason, and the other plugins are listed too") {
     const TempFolder folder;
     folder.write("broken.so", "not a library");
     ProcessOptions options;
@@ -248,7 +248,7 @@ TEST_CASE("A broken plugin is listed with its reason and does not hide the other
     CHECK(contains(run_keel({"plugins", "list"}, options).out, "broken: "));
 }
 
-TEST_CASE("config show prints the resolved pipeline and its origins") {
+TEST_CASE("config show prints the resolved pipeline and the origin of each value") {
     const std::string yaml =
         run_keel({"config", "show", quickstart, "--set", "sampling.seed=77", "--origins"}).out;
     CHECK(contains(yaml, "seed: 77  # --set sampling.seed"));
@@ -258,14 +258,14 @@ TEST_CASE("config show prints the resolved pipeline and its origins") {
     CHECK(json.at("strict").at("origin").get<std::string>().find("quickstart.yaml:") !=
           std::string::npos);
     CHECK(json.at("sync.strategy").at("origin") == "default");
-    // what is shown is itself a pipeline that means the same
+    // The printed config is a valid pipeline with the same meaning.
     const TempFolder folder;
     const std::string again =
         folder.write("again.yaml", run_keel({"config", "show", quickstart}).out).string();
     CHECK(run_keel({"config", "show", again}).out == run_keel({"config", "show", quickstart}).out);
 }
 
-TEST_CASE("config check tells the cache types of all backends of a hybrid") {
+TEST_CASE("config check shows the cache dtypes of all backends of a hybrid") {
     const TempFolder folder;
     const std::filesystem::path yaml = folder.path() / "hybrid.yaml";
     const auto check = [&](const std::string &kv) {
@@ -282,13 +282,13 @@ TEST_CASE("config check tells the cache types of all backends of a hybrid") {
     CHECK(contains(both, ", f16 on a, q8_0 on b cache of up to "));
 }
 
-TEST_CASE("config check passes every shipped config") {
+TEST_CASE("config check accepts every shipped config") {
     for (const auto &entry : std::filesystem::directory_iterator(source_folder + "/configs")) {
         if (entry.path().extension() != ".yaml") continue;
         const ProcessResult r = run_keel({"config", "check", entry.path().string()});
         INFO(r.err);
-        // A build under a sanitizer may have no GPU backends; their pipelines are refused for that
-        // reason alone.
+        // A sanitizer build may not have the GPU backends. Pipelines for these backends are then
+        // refused only for this reason.
         const auto is_for_want_of = [&](const std::string &backend) {
             return !std::filesystem::exists(std::string(KEEL_BINARY_DIR) + "/lib/keel/plugins/" +
                                             backend + ".so") &&
@@ -304,7 +304,7 @@ TEST_CASE("config check passes every shipped config") {
     CHECK(parse_json(run_keel({"config", "check", quickstart, "--json"})).at("ok") == true);
 }
 
-TEST_CASE("config init writes a pipeline that checks and runs, and never over another file") {
+TEST_CASE("config init writes a valid pipeline, and never overwrites another file") {
     const TempFolder folder;
     const std::string file = (folder / "my.yaml").string();
     const ProcessResult made = run_keel({"config", "init", tiny, "-o", file});
@@ -323,7 +323,8 @@ TEST_CASE("config init writes a pipeline that checks and runs, and never over an
     CHECK(contains(failure(run_keel(
                        {"config", "init", tiny, "-o", (folder / "no/such/folder.yaml").string()})),
                    "cannot write"));
-    // beside the model the path is relative, so that both can move together
+    // If the pipeline is next to the model, it names the model by a relative path, so that both can
+    // be moved together.
     ProcessOptions there;
     there.folder = source_folder;
     CHECK(contains(run_keel({"config", "init", "models/tiny"}, there).out, "path: models/tiny"));

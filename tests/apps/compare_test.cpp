@@ -1,9 +1,10 @@
-// keel compare and keel replay-op from outside.
+// Tests of keel compare and keel replay-op that run the program.
 #include "apps/keel_process.hpp"
 
 using namespace keel::test;
 
-TEST_CASE("keel compare ends with 0 within bounds, and with 1 and the op's inputs beyond") {
+TEST_CASE(
+    "keel compare has exit code 0 within the bounds, otherwise 1, and saves the op's inputs") {
     const TempFolder folder;
     const std::string here = folder.path().string();
     const ProcessResult good =
@@ -22,7 +23,8 @@ TEST_CASE("keel compare ends with 0 within bounds, and with 1 and the op's input
     CHECK(contains(bad.out, "decode layer 3: down (matmul)"));
     CHECK(std::filesystem::exists(folder / "keel-compare" / "op.json"));
 
-    // Against a fast backend the bound of the products is wider than this error: exact finds it.
+    // With a `fast` backend, the bound of a product is larger than this error. With `exact`, the
+    // error is found.
     const ProcessResult json = run_in(
         here, {"compare", tiny, "--backend", KEEL_WRONG_BACKEND, "--against", tiny, "--against-set",
                "backend.params.compute=exact", "--steps", "1", "--json", "--save", here + "/mine"});
@@ -66,7 +68,7 @@ TEST_CASE("keel compare ends with 0 within bounds, and with 1 and the op's input
     }
 }
 
-TEST_CASE("keel replay-op repeats what keel compare saved") {
+TEST_CASE("keel replay-op repeats an op that keel compare saved") {
     const TempFolder folder;
     const std::string here = folder.path().string();
     const ProcessResult compare =

@@ -1,11 +1,12 @@
-// keel eval perplexity and keel eval kl from outside.
+// Tests of keel eval perplexity and keel eval kl that run the program.
 #include "apps/keel_process.hpp"
 
 #include <algorithm>
 
 using namespace keel::test;
 
-TEST_CASE("keel eval perplexity prints a number with its error, or an object with each window") {
+TEST_CASE(
+    "keel eval perplexity prints a number with its error, or a JSON object with each window") {
     const ProcessResult text = run_keel(
         {"eval", "perplexity", tiny, "--text", heldout, "--max-tokens", "300", "--window", "100"});
     INFO(text.out << text.err);
@@ -30,13 +31,13 @@ TEST_CASE("keel eval perplexity prints a number with its error, or an object wit
     INFO(together.out << together.err);
     REQUIRE(together.code == 0);
     CHECK(contains(together.out, "tokens/s taken in, 3 at once; cache and policy at most "));
-    // A context that is asked for is the window.
+    // If a context is given, it is the length of the window.
     const ProcessResult context = run_keel({"eval", "perplexity", tiny, "--text", heldout,
                                             "--max-tokens", "90", "-c", "64", "--json"});
     CHECK(nlohmann::json::parse(context.out).at("scoring").at("context") == 64);
 }
 
-TEST_CASE("keel eval kl holds a pipeline beside a reference") {
+TEST_CASE("keel eval kl compares a pipeline with a reference") {
     const ProcessResult r = run_keel({"eval", "kl", tiny, "--weights", "q4_0", "--against", tiny,
                                       "--text", heldout, "--max-tokens", "200"});
     INFO(r.out << r.err);
@@ -47,7 +48,7 @@ TEST_CASE("keel eval kl holds a pipeline beside a reference") {
         CHECK(contains(r.out, part));
 }
 
-TEST_CASE("keel eval kl scores places side by side") {
+TEST_CASE("keel eval kl scores several places at once") {
     const ProcessResult r = run_keel({"eval",
                                       "kl",
                                       tiny,
@@ -76,7 +77,7 @@ TEST_CASE("keel eval kl scores places side by side") {
     CHECK(json.at("kl").at("mean") > 0);
 }
 
-TEST_CASE("keel eval refuses what makes no sense with one line") {
+TEST_CASE("keel eval refuses wrong requests with one line") {
     for (const std::vector<std::string> &wrong : std::vector<std::vector<std::string>>{
              {"eval"},
              {"eval", "perplexity", tiny},
@@ -93,7 +94,7 @@ TEST_CASE("keel eval refuses what makes no sense with one line") {
              {"eval", "kl", tiny, "--text", heldout, "--against", tiny, "--batch", "0"},
              {"eval", "kl", tiny, "--text", heldout, "--against", tiny, "--batch", "100000000000"},
              {"eval", "kl", tiny, "--text", heldout, "--against", tiny, "--batch",
-              "2"}, // many at a time
+              "2"}, // many tokens at a time
              {"eval", "kl", tiny, "--text", heldout, "--against", tiny, "--step", "1", "--batch",
               "2", "--against-set", "kv.max_mib=4"},
              {"eval", "kl", tiny, "--text", heldout, "--against",

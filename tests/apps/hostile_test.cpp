@@ -7,7 +7,8 @@ namespace {
 
 constexpr uint64_t mib = uint64_t{1} << 20;
 
-// Refused with one line and exit code 2 by whatever reads it, with little memory.
+// Checks that every command that reads the model refuses it with one line and exit code 2, and
+// needs little memory for this.
 void check_refused(const std::string &model, const std::string &expected) {
     for (const std::vector<std::string> &command :
          {std::vector<std::string>{"run", model, "-p", "Once"},
@@ -42,7 +43,7 @@ TEST_CASE("A model file cut short is refused") {
     }
 }
 
-TEST_CASE("Absurd headers allocate nothing") {
+TEST_CASE("Absurd sizes in headers do not cause allocations") {
     const TinyCopy model;
     for (const uint64_t length : {uint64_t{1} << 60, ~uint64_t{0}, uint64_t{1} << 33}) {
         model.write("model.safetensors", length_bytes(length) + "{}");
@@ -59,8 +60,8 @@ TEST_CASE("Absurd headers allocate nothing") {
     }
 }
 
-TEST_CASE(
-    "A config.json that lies about the tensors is refused with name, expected and found shape") {
+TEST_CASE("A config.json that does not match the tensors is refused with name, expected and found "
+          "shape") {
     const TinyCopy model;
     const std::string config = model.read("config.json");
     const auto with = [&](const char *key, const nlohmann::json &value,
@@ -85,7 +86,7 @@ TEST_CASE(
 
 TEST_CASE("A model that does not fit into memory is refused before anything is allocated") {
     const TinyCopy model;
-    // Of half a terabyte, in a file full of holes.
+    // A model of half a terabyte, in a sparse file.
     constexpr int64_t hidden = 256, wide = 1 << 29;
     auto header = nlohmann::json::object();
     uint64_t at = 0;
@@ -125,7 +126,7 @@ TEST_CASE("A model that does not fit into memory is refused before anything is a
     }
 }
 
-TEST_CASE("A folder without a model says what is missing") {
+TEST_CASE("For a folder without a model, the error says what is missing") {
     const TempFolder folder;
     CHECK(
         contains(failure(run_keel({"run", folder.path().string(), "-p", "Once"})), "config.json"));
@@ -138,7 +139,7 @@ TEST_CASE("A folder without a model says what is missing") {
         "model.gguf"));
 }
 
-TEST_CASE("A broken tokenizer stops a run, and inspect says why there is none") {
+TEST_CASE("A broken tokenizer stops a run, and inspect gives the reason") {
     const TinyCopy model;
     model.write("tokenizer.json", R"({"model":{"type":"BPE","vocab":{)");
     CHECK(contains(failure(run_keel({"run", model.path(), "-p", "Once"})), "tokenizer.json"));
@@ -148,7 +149,7 @@ TEST_CASE("A broken tokenizer stops a run, and inspect says why there is none") 
     CHECK(contains(json.at("tokenizer_error"), "tokenizer.json"));
 }
 
-TEST_CASE("A damaged weight stops the run with layer and position, and --verify finds it") {
+TEST_CASE("A damaged weight stops the run with layer and position, and --verify finds the weight") {
     const TinyCopy model;
     model.put_nan("model.layers.2.mlp.down_proj.weight", 5 * 768 + 17);
     const std::string line =
@@ -193,7 +194,7 @@ TEST_CASE("An error in a pipeline names file, line and column") {
     CHECK(error_of(model + "backend: cpu\nmodel: again\n").starts_with("p.yaml:3:"));
     CHECK(error_of(model + "backend: [cpu\n").starts_with("p.yaml:"));
     CHECK(error_of("backend: cpu\n").starts_with("p.yaml"));
-    // plugins' needs and the model's shape are part of the check
+    // The check includes the parameters that plugins need and the shape of the model.
     CHECK(contains(error_of(model + "backend: cpu\npolicy: sliding_window\n"), "policy.budget"));
     CHECK(contains(error_of("model: {path: " + tiny + ", context: 4096}\nbackend: cpu\n"),
                    "the model was made for 2048"));

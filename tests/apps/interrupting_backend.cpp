@@ -1,5 +1,5 @@
-// The reference backend, but while its first weight is prepared the user presses Ctrl-C, and it
-// gives up as it should, if its host tells.
+// The reference backend with one change: while its first weight is prepared, the user presses
+// Ctrl-C. The backend then stops as it should, if its host reports the interruption.
 
 #include "reference/reference.hpp"
 
@@ -9,7 +9,7 @@
 
 namespace {
 
-const keel_host *its_host = nullptr; // of the one context that a test makes
+const keel_host *its_host = nullptr; // the host of the only context that a test makes
 
 keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *desc, keel_ctx **out) {
     its_host = host;

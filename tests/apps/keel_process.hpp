@@ -19,7 +19,7 @@ inline const std::string tiny = source_folder + "/models/tiny";
 inline const std::string heldout = tiny + "/heldout.txt";
 inline const std::string quickstart = source_folder + "/configs/quickstart.yaml";
 
-// The built program, run once.
+// Runs the built program once.
 inline ProcessResult run_keel(std::vector<std::string> arguments,
                               const ProcessOptions &options = {}) {
     arguments.insert(arguments.begin(), std::string(KEEL_BINARY_DIR) + "/bin/keel");
@@ -38,8 +38,8 @@ inline nlohmann::json parse_json(const ProcessResult &result) {
     return nlohmann::json::parse(result.out);
 }
 
-// A failure as users should meet it: the exit code, and one line on standard error, none of it on
-// standard output. Returns that line.
+// Checks that a failed command has the exit code `code`, prints one line to standard error and
+// nothing to standard output. Returns this line.
 inline std::string failure(const ProcessResult &result, int code = 2) {
     INFO("stdout: " << result.out << "\nstderr: " << result.err);
     CHECK(result.code == code);
@@ -60,7 +60,7 @@ inline nlohmann::json read_json(const std::filesystem::path &path) {
     return nlohmann::json::parse(read_file(path));
 }
 
-// A copy of models/tiny that a test may damage.
+// A copy of models/tiny. A test may damage it.
 class TinyCopy {
   public:
     TinyCopy() {
@@ -79,7 +79,7 @@ class TinyCopy {
         config[key] = value;
         write("config.json", config.dump());
     }
-    // Where a tensor's data begins in the file.
+    // Returns the position in the file at which a tensor's data begins.
     static size_t data_offset(const std::string &file, const std::string &tensor) {
         uint64_t length = 0;
         for (size_t i = 0; i < 8; ++i)
@@ -87,7 +87,7 @@ class TinyCopy {
         const auto header = nlohmann::json::parse(file.substr(8, length));
         return 8 + length + header.at(tensor).at("data_offsets").at(0).get<size_t>();
     }
-    // Writes a NaN over an element of a BF16 tensor.
+    // Replaces an element of a BF16 tensor by a NaN.
     void put_nan(const std::string &tensor, size_t element) const {
         std::string file = read("model.safetensors");
         const size_t at = data_offset(file, tensor) + 2 * element;

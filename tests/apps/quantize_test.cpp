@@ -13,7 +13,8 @@ const std::string prompt = "Once upon a time there was";
 
 } // namespace
 
-TEST_CASE("quantize writes a file that runs as its folder does, and says what it cost") {
+TEST_CASE("quantize writes a file that gives the folder's results, and prints the error of "
+          "quantization") {
     const TempFolder folder;
     const std::string file = (folder / "tiny.gguf").string();
     const ProcessResult written = run_keel({"quantize", tiny, file, "--type", "q4_0"});
@@ -46,10 +47,10 @@ TEST_CASE("quantize writes a file that runs as its folder does, and says what it
     CHECK(run_keel({"quantize", tiny, file, "--force", "--type", "q5_0"}).code == 2);
 }
 
-TEST_CASE("quantize measures the perplexity of both models where asked") {
+TEST_CASE("quantize can measure the perplexity of both models") {
     const TempFolder folder;
     std::string story;
-    for (int i = 0; i < 30; ++i) // 500 tokens and more: windows of different lengths
+    for (int i = 0; i < 30; ++i) // 500 tokens and more, which give windows of different lengths
         story +=
             "Once upon a time there was a king who had a daughter, and she went into the wood. ";
     const std::string text = folder.write("story.txt", story).string();
@@ -59,7 +60,7 @@ TEST_CASE("quantize measures the perplexity of both models where asked") {
     REQUIRE(r.code == 0);
     const auto perplexity = nlohmann::json::parse(r.out).at("perplexity");
     CHECK(perplexity.at("before") > 1);
-    // Token by token, also where the last window scores fewer than the others.
+    // The sum over tokens is compared, because the last window scores fewer tokens than the others.
     const double difference = perplexity.at("nats_difference");
     const double before = perplexity.at("before"), after = perplexity.at("after");
     CHECK(std::abs(difference - std::log(after / before)) < 1e-9);
@@ -70,7 +71,7 @@ TEST_CASE("quantize measures the perplexity of both models where asked") {
         2);
 }
 
-TEST_CASE("a GGUF file is taken where a model folder is") {
+TEST_CASE("a GGUF file can be used instead of a model folder") {
     const TempFolder folder;
     const std::string file = (folder / "m.gguf").string();
     REQUIRE(run_keel({"quantize", tiny, file}).code == 0);

@@ -6,7 +6,7 @@ namespace {
 
 struct Refusal {
     std::vector<std::string> arguments;
-    std::vector<std::string> parts; // of the one line
+    std::vector<std::string> parts; // texts that the line must contain
 };
 
 void check(const std::vector<Refusal> &refusals) {
@@ -67,7 +67,7 @@ TEST_CASE("a wrong command line names the option, what was expected and what was
     });
 }
 
-TEST_CASE("Arguments that contradict each other are refused, and both are named") {
+TEST_CASE("Contradicting arguments are refused, and the error names both") {
     const TempFolder folder;
     const std::string text = folder.write("text.txt", "hello").string();
     const std::string yaml = folder
@@ -97,14 +97,14 @@ TEST_CASE("Arguments that contradict each other are refused, and both are named"
          {"--budget and policy none exclude each other"}},
         {{"run", tiny, "-p", "a", "--sinks", "8"},
          {"--sinks and policy none exclude each other", "leave --sinks out"}},
-        // it is the policy that says so, whatever names it
+        // The policy `none` is recognized, no matter how the command line names it.
         {{"run", tiny, "-p", "a", "--budget", "64", "--policy",
           std::string(KEEL_BINARY_DIR) + "/lib/keel/plugins/none.so"},
          {"--budget and policy none exclude each other"}},
         {{"run", yaml, "--budget", "64"},
          {"--budget and policy none (", "full.yaml:3:9) exclude each other"}},
     });
-    // What is no contradiction: a penalty changes which token is the likeliest.
+    // This combination is allowed: a penalty can change which token is the most likely.
     CHECK(run_keel({"run", tiny, "-p", "a", "-n", "1", "--greedy", "--repetition-penalty", "1.2"})
               .code == 0);
     CHECK(
@@ -112,7 +112,7 @@ TEST_CASE("Arguments that contradict each other are refused, and both are named"
         0);
 }
 
-TEST_CASE("A budget that the first tokens fill is refused with the numbers and the keys") {
+TEST_CASE("A budget that the protected tokens fill is refused with the numbers and the keys") {
     const auto refusal = [](const char *budget, std::vector<std::string> more) {
         std::vector<std::string> args = {
             "run", tiny, "-p", "Once", "-n", "1", "--policy", "sliding_window", "--budget", budget};
@@ -125,12 +125,12 @@ TEST_CASE("A budget that the first tokens fill is refused with the numbers and t
     CHECK(contains(eight, "policy.budget.tokens: a budget of 8 slots leaves no room"));
     CHECK(contains(eight, "policy.protect.prefix 8 + policy.protect.recent 0"));
     CHECK(contains(eight, "at least 9"));
-    // Keel lowers no value silently, not even a default
+    // Keel does not lower a value silently, not even a default.
     CHECK(contains(refusal("4", {}), "policy.protect.prefix 4 + policy.protect.recent 0"));
     CHECK(contains(refusal("64", {"--sinks", "-1"}), "--sinks: expected"));
 }
 
-TEST_CASE("A window and a budget that differ run with a warning that says what holds") {
+TEST_CASE("If a window and a budget differ, a warning says which one is used") {
     const auto warning = [](const char *budget, const char *window) {
         const ProcessResult r = run_keel(
             {"run", tiny, "-p", "Once", "-n", "1", "--policy", "sliding_window", "--budget", budget,
@@ -146,7 +146,7 @@ TEST_CASE("A window and a budget that differ run with a warning that says what h
     CHECK_FALSE(contains(warning("64", "0"), "warning"));
 }
 
-TEST_CASE("config init refuses a backend that is not there, and writes nothing") {
+TEST_CASE("config init refuses a backend that does not exist, and writes nothing") {
     const TempFolder folder;
     const std::string file = (folder / "my.yaml").string();
     check({{{"config", "init", tiny, "--backend", "nosuch", "-o", file},
@@ -159,7 +159,8 @@ TEST_CASE("config init refuses a backend that is not there, and writes nothing")
     CHECK(run_keel({"config", "init", tiny, "--backend", "reference", "-o", file}).code == 0);
 }
 
-TEST_CASE("A cap below one block a head is refused before the run, by config check too") {
+TEST_CASE(
+    "A kv.max_mib below one block for each head is refused before the run, also by config check") {
     const TempFolder folder;
     const std::string file =
         folder.write("p.yaml", "model: " + tiny + "\nbackend: cpu\nkv: {max_mib: 0.01}\n").string();
@@ -172,7 +173,7 @@ TEST_CASE("A cap below one block a head is refused before the run, by config che
     }
 }
 
-TEST_CASE("A model that is not there is told with the pipeline's line") {
+TEST_CASE("A missing model is reported with the line of the pipeline") {
     const TempFolder folder;
     const std::string file = folder.write("p.yaml", "model: ../nosuch\nbackend: cpu\n").string();
     folder.write("text.txt", "hello");
@@ -233,7 +234,7 @@ TEST_CASE("Messages name the file, the place and the reason") {
     CHECK(contains(one.out, "1 window of up to 64 tokens, 64 apart"));
 }
 
-TEST_CASE("A fault in an item of a matrix names that item's line and column") {
+TEST_CASE("An error in an item of a matrix names that item's line and column") {
     const TempFolder folder;
     const auto fault = [&](const std::string &model, const std::string &backend,
                            const std::string &kv, const std::string &policy,
@@ -260,13 +261,14 @@ TEST_CASE("A fault in an item of a matrix names that item's line and column") {
     CHECK_FALSE(contains(fault(tiny, "cpu", "f17", "none", "32"), "--set"));
 }
 
-TEST_CASE("A bad weight in a GGUF file is named as that file calls it") {
+TEST_CASE("A bad weight in a GGUF file is reported with its GGUF name") {
     const TinyCopy model;
     const TempFolder folder;
     const std::string file = (folder / "tiny.gguf").string();
     REQUIRE(run_keel({"quantize", model.path(), file, "--type", "f32", "-q"}).code == 0);
     std::string bytes = read_file(file);
-    // blk.5's last matrix lies before the end; any f32 far behind the header may do.
+    // The test needs an f32 far after the header. The last matrix of blk.5 is near the end of the
+    // file.
     const size_t at = (bytes.size() - 4096) & ~size_t{3};
     bytes.replace(at, 4, std::string("\0\0\xC0\x7F", 4));
     folder.write("tiny.gguf", bytes);

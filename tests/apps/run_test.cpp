@@ -33,7 +33,8 @@ const std::vector<std::string> stat_keys = {"load_seconds",
 
 } // namespace
 
-TEST_CASE("A model folder is enough to write text, and the closing line goes to standard error") {
+TEST_CASE(
+    "A model folder is enough to generate text, and the closing line goes to standard error") {
     const ProcessResult r =
         run_keel({"run", tiny, "-p", "Once upon a time", "-n", "12", "--greedy"});
     INFO(r.err);
@@ -45,7 +46,8 @@ TEST_CASE("A model folder is enough to write text, and the closing line goes to 
     CHECK(std::count(r.err.begin(), r.err.end(), '\n') == 1);
 }
 
-TEST_CASE("The bytes of a run are those of cache and policy, and freed is what is held less") {
+TEST_CASE("A run counts the bytes of cache and policy, and freed bytes are the difference of held "
+          "bytes") {
     std::string prompt;
     for (int i = 0; i < 30; ++i) prompt += "The cat sat on the mat and looked at the dog. ";
     const std::vector<std::string> args = {"run",      tiny,  "-p",       prompt,
@@ -63,7 +65,7 @@ TEST_CASE("The bytes of a run are those of cache and policy, and freed is what i
     CHECK(bytes("freed_bytes") > 0);
     CHECK(bytes("freed_bytes") <= bytes("held_peak_bytes") - bytes("held_bytes"));
     CHECK(bytes("evicted_bytes") >
-          bytes("freed_bytes")); // it also counts blocks that were used again
+          bytes("freed_bytes")); // this counter also includes blocks that were used again
     const ProcessResult r = run_keel(args);
     INFO(r.err);
     CHECK(contains(r.err, " | cache 384.0 KiB + policy "));
@@ -71,7 +73,7 @@ TEST_CASE("The bytes of a run are those of cache and policy, and freed is what i
     CHECK(contains(r.err, " freed) | "));
 }
 
-TEST_CASE("run --json prints one object with text, ids, stop reason and stats, and no other text") {
+TEST_CASE("run --json prints only one object, with text, ids, stop reason and stats") {
     const ProcessResult r = run_keel(
         {"run", tiny, "-p", "Once upon a time", "-n", "7", "--greedy", "--json", "--ignore-eos"});
     const auto json = parse_json(r);
@@ -84,8 +86,8 @@ TEST_CASE("run --json prints one object with text, ids, stop reason and stats, a
         CHECK(json.at("stats").at(key).is_number());
     }
     CHECK(json.at("stats").at("prefill_tokens") == 6);
-    CHECK(json.at("stats").at("decode_tokens") == 6); // the last token needs no step of its own
-    // the text is that of the streaming form
+    CHECK(json.at("stats").at("decode_tokens") == 6); // the last token needs no step
+    // The text is the same as the text that is printed while it is generated.
     const ProcessResult streamed = run_keel(
         {"run", tiny, "-p", "Once upon a time", "-n", "7", "--greedy", "--ignore-eos", "-q"});
     CHECK(streamed.out == json.at("text").get<std::string>() + "\n");
@@ -95,7 +97,8 @@ TEST_CASE("run --json prints one object with text, ids, stop reason and stats, a
               .out == "Once upon a time" + streamed.out);
 }
 
-TEST_CASE("The prompt comes from -p, a file, a pipe, or the pipeline, in this order") {
+TEST_CASE(
+    "The prompt comes from -p, from a file, from a pipe or from the pipeline, in this order") {
     const TempFolder folder;
     const std::string file = folder.write("prompt.txt", "The wolf said\n").string();
     const auto prompt = [](std::vector<std::string> arguments, const ProcessOptions &options = {}) {
@@ -109,9 +112,9 @@ TEST_CASE("The prompt comes from -p, a file, a pipe, or the pipeline, in this or
     CHECK(prompt({"run", tiny}, piped) == "A goose");
     CHECK(prompt({"run", quickstart, "-f", "-"}, piped) == "A goose");
     CHECK(prompt({"run", quickstart, "-f", file}, piped) ==
-          "The wolf said"); // without the newline at its end
+          "The wolf said"); // the newline at the end of the file is not part of the prompt
     CHECK(prompt({"run", quickstart, "-p", "The king"}, piped) == "The king");
-    // a pipe that was left open by whoever started the program does not hold it up
+    // An open but idle standard input does not delay the program.
     ProcessOptions idle;
     idle.input_stays_open = true;
     idle.timeout = std::chrono::seconds(30);
@@ -131,25 +134,25 @@ TEST_CASE("A prompt file may be a pipe, /dev/stdin or a shell's <(command)") {
 
     const TempFolder folder;
     const std::string pipe = (folder / "pipe").string();
-    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0); // <(command) is a pipe with a path
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0); // <(command) in a shell gives a pipe with a path
     std::thread writer([&] { std::ofstream(pipe) << "The wolf said\n"; });
     CHECK(text(pipe, {}) == "The wolf said");
     writer.join();
 }
 
-TEST_CASE("A prompt file without an end is refused at the limit") {
+TEST_CASE("An endless prompt file is refused at the size limit") {
     CHECK(contains(failure(run_keel({"run", tiny, "-f", "/dev/zero"})),
                    "/dev/zero: expected at most 256 MiB of text, found more; give a shorter text"));
 }
 
-TEST_CASE("Text from a pipe that is not UTF-8 does no harm") {
+TEST_CASE("Text from a pipe that is not UTF-8 causes no error") {
     ProcessOptions piped;
     piped.input = "caf\xE9 \xF0\x9F and \xFF";
     const auto json = parse_json(run_keel({"run", tiny, "-n", "2", "--json"}, piped));
     CHECK(contains(json.at("prompt"), "\xEF\xBF\xBD"));
 }
 
-TEST_CASE("Short forms of --set do what the key does, and their errors name the option") {
+TEST_CASE("Short options do the same as their keys, and their errors name the option") {
     const auto ids = [](std::vector<std::string> arguments) {
         arguments.insert(arguments.end(), {"-n", "10", "--json"});
         return parse_json(run_keel(std::move(arguments))).at("ids");
@@ -174,7 +177,7 @@ TEST_CASE("Short forms of --set do what the key does, and their errors name the 
     CHECK(contains(failure(run_keel({"run", quickstart, "--kv-dtype", "f17"})), "--kv-dtype"));
 }
 
-TEST_CASE("The option --stop ends the text in front of the stop string") {
+TEST_CASE("The option --stop ends the text before the stop string") {
     const auto full = parse_json(
         run_keel({"run", tiny, "-p", "Once upon a time", "-n", "40", "--greedy", "--json"}));
     const std::string text = full.at("text");
@@ -188,7 +191,7 @@ TEST_CASE("The option --stop ends the text in front of the stop string") {
     CHECK(cut.at("text") == text.substr(0, text.find(word)));
 }
 
-TEST_CASE("A full context stops the run, says so and names the key") {
+TEST_CASE("A full context stops the run and names the key") {
     const auto json = parse_json(run_keel({"run", tiny, "-p", "Once upon a time", "--context", "16",
                                            "-n", "100", "--ignore-eos", "--json"}));
     CHECK(json.at("stop").at("reason") == "cache_full");
@@ -198,21 +201,21 @@ TEST_CASE("A full context stops the run, says so and names the key") {
     CHECK(plain.code == 0);
     CHECK(contains(plain.err, "keel: stopped: "));
     CHECK(contains(plain.err, "model.context"));
-    // a prompt that does not fit cannot begin
+    // A prompt that does not fit the context is refused before it is read.
     CHECK(contains(failure(run_keel(
                        {"run", tiny, "-p", "Once upon a time there was a king", "--context", "4"})),
                    "model.context"));
 }
 
-TEST_CASE("A sliding window goes on past the context's worth of tokens and counts its evictions") {
+TEST_CASE("With a sliding window, a run exceeds the context and counts its evictions") {
     const auto json =
         parse_json(run_keel({"run", quickstart, "-n", "150", "--ignore-eos", "--json"}));
     CHECK(json.at("stop").at("reason") == "max_tokens");
     CHECK(json.at("stats").at("evictions").get<int>() > 0);
 }
 
-TEST_CASE(
-    "The option --explain shows who runs each op on standard error: --explain-only stops there") {
+TEST_CASE("The option --explain prints the kernel of each op to standard error, and --explain-only "
+          "stops then") {
     const ProcessResult r = run_keel({"run", quickstart, "-n", "1", "--explain"});
     CHECK(r.code == 0);
     CHECK(contains(r.err, "matmul"));
@@ -225,13 +228,13 @@ TEST_CASE(
     CHECK(json.at("backend") == "cpu");
     REQUIRE_FALSE(json.at("decode").empty());
     for (const auto &row : json.at("decode")) CHECK(row.at("rung") == "native");
-    // The ops of an eviction are in both forms.
+    // The ops of an eviction are in both forms of the output.
     CHECK(contains(only.out, "kv_gather"));
     REQUIRE_FALSE(json.at("eviction").empty());
     CHECK(json.at("eviction").at(0).at("op") == "kv_gather");
 }
 
-TEST_CASE("A policy keeps the first 4 tokens unless --sinks or the config says otherwise") {
+TEST_CASE("A policy keeps the first 4 tokens, unless --sinks or the config sets another number") {
     const auto explained = [](std::vector<std::string> more) {
         std::vector<std::string> args = {
             "run", tiny, "--explain-only", "--policy", "sliding_window", "--budget", "64"};
@@ -247,7 +250,7 @@ TEST_CASE("A policy keeps the first 4 tokens unless --sinks or the config says o
     CHECK(parse_json(explained({"--json"})).at("policy").at("protect").at("prefix") == 4);
 }
 
-TEST_CASE("Ctrl-C ends the text and still prints the closing line: exit code 130") {
+TEST_CASE("Ctrl-C ends the text with exit code 130, and the closing line is still printed") {
     ProcessOptions options;
     bool sent = false;
     options.on_output = [&](pid_t pid, const std::string &out) {
@@ -263,7 +266,8 @@ TEST_CASE("Ctrl-C ends the text and still prints the closing line: exit code 130
     CHECK(contains(r.err, "time to first token"));
 }
 
-TEST_CASE("Ctrl-C while weights load is an interruption, not a fault of the backend") {
+TEST_CASE(
+    "Ctrl-C while weights load is reported as an interruption, not as a fault of the backend") {
     const std::string backend = KEEL_INTERRUPTING_BACKEND;
     for (const std::vector<std::string> &command :
          {std::vector<std::string>{"run", tiny, "-p", "Once", "--backend", backend},
@@ -277,15 +281,15 @@ TEST_CASE("Ctrl-C while weights load is an interruption, not a fault of the back
     }
 }
 
-TEST_CASE("A second Ctrl-C ends the program at once") {
+TEST_CASE("A second Ctrl-C ends the program immediately") {
     ProcessOptions options;
     options.on_output = [&](pid_t pid, const std::string &) { ::kill(pid, SIGINT); };
     CHECK(run_keel({"run", tiny, "-p", "Once upon a time", "-n", "2000", "--ignore-eos"}, options)
               .code == 130);
 }
 
-TEST_CASE("Output that nobody reads ends the program without a word: output that cannot be written "
-          "is an error") {
+TEST_CASE(
+    "A closed output ends the program without a message, and an output that fails is an error") {
     ProcessOptions closed;
     closed.close_output = true;
     const ProcessResult r =
@@ -300,12 +304,13 @@ TEST_CASE("Output that nobody reads ends the program without a word: output that
                    "standard output"));
 }
 
-TEST_CASE("Every shipped config for the CPU runs, without a fallback") {
+TEST_CASE("Every shipped config for the CPU runs without a fallback") {
     size_t runs = 0;
     for (const auto &entry : fs::directory_iterator(source_folder + "/configs")) {
         if (entry.path().extension() != ".yaml") continue;
         const std::string name = entry.path().stem();
-        if (name == "opencl" || name == "vulkan") continue; // tests/plugins/backends runs them
+        // tests/plugins/backends runs these configs
+        if (name == "opencl" || name == "vulkan") continue;
         INFO(entry.path());
         const ProcessResult result = run_keel({"run", entry.path().string(), "--max-tokens", "8",
                                                "--strict", "--ignore-eos", "--json"});
@@ -317,24 +322,24 @@ TEST_CASE("Every shipped config for the CPU runs, without a fallback") {
     CHECK(runs >= 5);
 }
 
-TEST_CASE("The greedy text is the one of Hugging Face transformers") {
+TEST_CASE("The greedy text is the same as that of Hugging Face transformers") {
     const auto golden =
         nlohmann::json::parse(read_file(source_folder + "/tests/golden/tiny_greedy.json"));
     for (const auto &expected : golden.at("cases")) {
         const std::string text = expected.at("text");
-        if (text.empty()) continue; // -p "" is the beginning-of-text token alone
+        if (text.empty()) continue; // -p "" is only the beginning-of-text token
         const auto json = parse_json(run_keel({"run", source_folder + "/configs/greedy_f32.yaml",
                                                "-p", text, "-n", "20", "--ignore-eos", "--json"}));
         INFO(text);
         const std::vector<int> ids = json.at("ids");
         const std::vector<int> greedy = expected.at("greedy");
         CHECK(ids == std::vector<int>(greedy.begin(), greedy.begin() + 20));
-        return; // one is enough here: the model's own tests run them all
+        return; // one text is enough here, because the tests of the model run all texts
     }
     FAIL("no case with a text");
 }
 
-TEST_CASE("The same works from another folder, with relative paths") {
+TEST_CASE("Relative paths also work in another folder") {
     ProcessOptions options;
     options.folder = source_folder + "/configs";
     CHECK(run_keel({"run", "quickstart.yaml", "-n", "2"}, options).code == 0);
@@ -343,7 +348,7 @@ TEST_CASE("The same works from another folder, with relative paths") {
               .code == 0);
 }
 
-TEST_CASE("An error names what was written: the option, --set, or the file, and a missing prompt "
+TEST_CASE("An error names the option, --set or the file of the wrong value, and a missing prompt "
           "comes last") {
     const TempFolder folder;
     const std::string text = folder.write("jt.yaml", "just text").string();

@@ -1,9 +1,9 @@
-// keel run --trace from outside.
+// Tests of keel run --trace that run the program.
 #include "apps/keel_process.hpp"
 
 using namespace keel::test;
 
-TEST_CASE("A trace is whole JSON, after an interruption and an error too") {
+TEST_CASE("A trace is complete JSON even after an interruption or an error") {
     const TempFolder folder;
     const std::string here = folder.path().string(), file = here + "/t.json";
     const ProcessResult bench =
@@ -24,7 +24,8 @@ TEST_CASE("A trace is whole JSON, after an interruption and an error too") {
     INFO(chat.err);
     REQUIRE(chat.code == 0);
     CHECK(read_json(file).at("traceEvents").size() > 100);
-    // Killed while it works: the sooner the better, but on a busy machine it may not have begun.
+    // The run is killed while it works. An early kill is the better test, but on a busy machine the
+    // run may not have begun by then.
     size_t events = 0;
     for (const int seconds : {2, 20}) {
         ProcessOptions kill;
@@ -38,7 +39,7 @@ TEST_CASE("A trace is whole JSON, after an interruption and an error too") {
         if (events > 100) break;
     }
     CHECK(events > 100);
-    // The run fails: the cache is full.
+    // This run fails because the cache is full.
     const ProcessResult failed =
         run_keel({"eval", "perplexity", tiny, "--text", heldout, "--set", "kv.max_mib=0.2",
                   "--max-tokens", "600", "--trace", file});

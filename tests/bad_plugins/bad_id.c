@@ -1,4 +1,4 @@
-/* An id that would put the cursor elsewhere. */
+/* The id contains control characters that would move the cursor. */
 #include "good.h"
 
 static const keel_policy table = {.h = KEEL_HEADER(keel_policy), GOOD_SLOTS};

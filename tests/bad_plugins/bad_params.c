@@ -1,4 +1,4 @@
-/* A parameter whose default is out of its own range. */
+/* The default of a parameter is outside its own range. */
 #include "good.h"
 
 static const keel_param_spec window = KEEL_INT_PARAM("window", "0", 1, 4096, "slots that stay");

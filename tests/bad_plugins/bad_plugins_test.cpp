@@ -27,8 +27,8 @@ namespace {
 const fs::path folder = KEEL_TEST_PLUGINS;
 const SourceLocation line{"run.yaml", 17, 11};
 
-// What a user sees who names the plugin in line 17. Also checks that a refused library was closed
-// again.
+// Returns the message that a user sees if line 17 of the config names the plugin. Also checks that
+// the refused library was closed again.
 std::string refusal(const std::string &name, keel_plugin_kind kind = KEEL_PLUGIN_POLICY) {
     PluginRegistry registry({folder});
     const std::string text = error_text([&] { registry.get(name, kind, line); }, ErrorKind::plugin);
@@ -42,7 +42,8 @@ bool is_mapped(const std::string &name) {
     return handle != nullptr;
 }
 
-// Names the plugin's file, the reason and the cure; the library is not left mapped.
+// Checks that the message names the plugin's file, the reason and what to do, and that the library
+// is not loaded any more.
 void check_refusal(const std::string &name, const std::string &reason, const std::string &cure) {
     const std::string text = refusal(name);
     INFO(text);
@@ -73,7 +74,7 @@ TEST_CASE("a good plugin is found by name, loaded once, and described") {
     CHECK(is_mapped("good_policy"));
 }
 
-TEST_CASE("a name that no folder has is refused with the folders and a near name") {
+TEST_CASE("an unknown plugin name is refused with the searched folders and a similar name") {
     PluginRegistry registry({"/nonexistent", folder});
     const std::string text =
         error_text([&] { registry.get("good_polcy", line); }, ErrorKind::plugin);
@@ -91,7 +92,7 @@ TEST_CASE("a name that no folder has is refused with the folders and a near name
     CHECK(set.rfind("--set policy.plugin: ", 0) == 0);
 }
 
-TEST_CASE("a path that leads nowhere, to a folder, or from nowhere is refused") {
+TEST_CASE("a path that does not exist, that is a folder, or that has no base folder is refused") {
     const std::string missing = refusal("/nonexistent/cpu.so");
     CHECK(missing ==
           "run.yaml:17:11: plugin /nonexistent/cpu.so: no such file; correct the path, or build "
@@ -101,7 +102,7 @@ TEST_CASE("a path that leads nowhere, to a folder, or from nowhere is refused") 
     CHECK(refusal("good_policy.so").find("write it absolute") != std::string::npos);
 }
 
-TEST_CASE("a file that is no library is refused with the loader's words") {
+TEST_CASE("a file that is not a library is refused with the loader's message") {
     const keel::test::TempFolder temp;
     for (const char *content :
          {"", "#!/bin/sh\n",
@@ -124,17 +125,17 @@ TEST_CASE("a library without the entry symbol is refused") {
     check_refusal("no_entry", "exports no keel_plugin_query_v0", "build it with keel_add_plugin()");
 }
 
-TEST_CASE("an entry symbol of another major is named") {
+TEST_CASE("an entry symbol of another major version is reported") {
     check_refusal("major_one", "was built for ABI major 1, this Keel speaks 0.1",
                   "or a newer Keel");
 }
 
-TEST_CASE("a plugin that returns NULL is reported as refusing") {
+TEST_CASE("a plugin that returns NULL is reported as refusing the host") {
     check_refusal("refuses", "refuses to serve this Keel (ABI 0.1)", "update Keel");
     check_refusal("throwing_query", "refuses to serve this Keel (ABI 0.1)", "update Keel");
 }
 
-TEST_CASE("a descriptor or table of another major is refused") {
+TEST_CASE("a descriptor or table of another major version is refused") {
     check_refusal("wrong_major", "its descriptor speaks ABI 7.3, this Keel speaks 0.1",
                   "take a build of the plugin");
     check_refusal("table_major", "its policy table speaks ABI 2.0, this Keel speaks 0.1",
@@ -148,13 +149,13 @@ TEST_CASE("a descriptor or table that does not cover the required prefix is refu
     check_refusal("half_slot", "no multiple of a pointer's", "report it to its author");
 }
 
-TEST_CASE("missing tables and required slots are named") {
+TEST_CASE("missing tables and missing required functions are reported") {
     check_refusal("null_table", "has no policy table", "report it to its author");
     check_refusal("null_slots", "required slots of its policy table are NULL: create, decide",
                   "report it to its author");
 }
 
-TEST_CASE("a plugin of the wrong kind is refused, but stays usable as what it is") {
+TEST_CASE("a plugin of the wrong kind is refused, but can still be used as its own kind") {
     const std::string text = refusal("good_policy", KEEL_PLUGIN_BACKEND);
     CHECK(text == "run.yaml:17:11: good_policy is a policy, a backend is wanted here; name a "
                   "backend (plugin file: " +
@@ -162,11 +163,11 @@ TEST_CASE("a plugin of the wrong kind is refused, but stays usable as what it is
     check_refusal("unknown_kind", "is of kind 77", "update Keel");
 }
 
-TEST_CASE("a plugin that needs a newer host says which") {
+TEST_CASE("the error for a plugin that needs a newer host names the needed version") {
     check_refusal("future_host", "needs ABI 0.42 or newer, this Keel speaks 0.1", "update Keel");
 }
 
-TEST_CASE("a plugin found by name must carry that name") {
+TEST_CASE("a plugin that was found by name must have this name as its id") {
     const std::string text = refusal("other_id");
     CHECK(text.find("calls itself 'somebody_else'; rename the file to somebody_else.so") !=
           std::string::npos);
@@ -183,7 +184,8 @@ TEST_CASE("a parameter table that contradicts itself is refused at load") {
                   "report it to its author");
 }
 
-TEST_CASE("a sanitizer that the host does not have is refused before it can end the process") {
+TEST_CASE(
+    "a plugin with a sanitizer that the host lacks is refused before it can end the process") {
     check_refusal("says_sanitized", "was built with", "build both with the same KEEL_SANITIZE");
 #if defined(KEEL_TEST_SANITIZED_PLUGIN)
     check_refusal("sanitized", "was built with AddressSanitizer, this Keel with no sanitizer",
@@ -192,8 +194,8 @@ TEST_CASE("a sanitizer that the host does not have is refused before it can end 
 }
 
 #if defined(__x86_64__)
-TEST_CASE("a plugin linked with -ffast-math loads, but the floating-point mode is restored and the "
-          "user warned") {
+TEST_CASE("a plugin linked with -ffast-math loads with a warning, and the floating-point mode is "
+          "restored") {
     std::ostringstream text;
     keel::spdlog_logger().sinks().push_back(std::make_shared<spdlog::sinks::ostream_sink_st>(text));
     const uint32_t mode = keel::fpu_mode();
@@ -208,7 +210,7 @@ TEST_CASE("a plugin linked with -ffast-math loads, but the floating-point mode i
 }
 #endif
 
-TEST_CASE("an older plugin works, and what it lacks is NULL") {
+TEST_CASE("an older plugin works, and members that it lacks are NULL") {
     PluginRegistry registry({folder});
     const keel::PluginLibrary &plugin = registry.get("old_plugin", KEEL_PLUGIN_POLICY, line);
     CHECK(plugin.policy().decide != nullptr);
@@ -217,7 +219,7 @@ TEST_CASE("an older plugin works, and what it lacks is NULL") {
     CHECK(plugin.extension("keel.test/1") == nullptr);
 }
 
-TEST_CASE("a newer plugin works as far as this host knows it") {
+TEST_CASE("a newer plugin works, and members that the host does not know are ignored") {
     PluginRegistry registry({folder});
     const keel::PluginLibrary &plugin = registry.get("newer_plugin", KEEL_PLUGIN_POLICY, line);
     CHECK(keel::abi_text(plugin.abi_version()) == "0.6");
@@ -227,7 +229,7 @@ TEST_CASE("a newer plugin works as far as this host knows it") {
     CHECK(plugin.params().bind({}, {}).find("window")->i == 4);
 }
 
-TEST_CASE("exceptions in a plugin's slots arrive as statuses with their text") {
+TEST_CASE("exceptions in a plugin's functions become statuses with their text") {
     PluginRegistry registry({folder});
     HostServices services(2);
     const keel::PluginLibrary &plugin = registry.get("throwing_slots", KEEL_PLUGIN_POLICY, line);
@@ -270,7 +272,8 @@ TEST_CASE("exceptions in a plugin's slots arrive as statuses with their text") {
                                      nullptr};
     CHECK(policy.decide(state, &input, &decision) == KEEL_OK);
     for (int i = 0; i < 100; ++i) CHECK(scores[static_cast<size_t>(i)] == static_cast<float>(i));
-    for (const int64_t slot : {0, 99}) { // the caller's share, and another worker's
+    // slots in the caller's share and in another worker's share
+    for (const int64_t slot : {0, 99}) {
         input.next_position = slot;
         CHECK(policy.decide(state, &input, &decision) == KEEL_E_INTERNAL);
         CHECK(message() == "slot is unwell");

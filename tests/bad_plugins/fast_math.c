@@ -1,5 +1,5 @@
-/* Linked with -ffast-math, which sets flush-to-zero for the thread that loads it. Otherwise fine.
- */
+/* A plugin without other faults that is linked with -ffast-math. This sets flush-to-zero for the
+ * thread that loads the library. */
 #include "good.h"
 
 static const keel_policy table = {.h = KEEL_HEADER(keel_policy), GOOD_SLOTS};

@@ -1,4 +1,4 @@
-/* Wants a host that is newer than this one. */
+/* The plugin needs a newer host than this one. */
 #include "good.h"
 
 static const keel_policy table = {.h = KEEL_HEADER(keel_policy), GOOD_SLOTS};

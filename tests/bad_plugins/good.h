@@ -1,5 +1,5 @@
-/* A policy that is as it should be: it keeps the newest slots. The bad plugins beside it change one
- * thing each. */
+/* A policy without faults, which keeps the newest slots. Each bad plugin in this folder changes
+ * one thing. */
 #ifndef KEEL_TESTS_GOOD_H
 #define KEEL_TESTS_GOOD_H
 

@@ -1,4 +1,5 @@
-/* Nothing wrong: what the others are compared with. With parameters, to be bound. */
+/* A policy without faults. The others are compared with it. It has parameters that tests can
+ * set. */
 #include "good.h"
 
 static const keel_param_spec window = KEEL_INT_PARAM("window", "32", 1, 4096, "slots that stay");

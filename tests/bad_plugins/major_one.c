@@ -1,4 +1,4 @@
-/* Exports the entry of another major. */
+/* The plugin exports the entry symbol of another major version. */
 #include <stdint.h>
 
 const void *keel_plugin_query_v1(uint32_t host_abi_version);

@@ -1,4 +1,5 @@
-/* Calls what nobody defines: loading with RTLD_NOW finds out, not the first token. */
+/* The plugin calls a function that no library defines. Loading with RTLD_NOW must find this, not
+ * the first token. */
 #include "good.h"
 
 int a_function_that_nobody_defines(void);

@@ -1,5 +1,5 @@
-/* As a newer header would make it: longer structs, a later minor. Works; the host does not see the
- * new members. */
+/* A plugin that was built with a newer header: its structs are longer, and its minor version is
+ * higher. It works, and the host ignores the new members. */
 #include "good.h"
 
 #define NEWER (KEEL_ABI_VERSION + 5)

@@ -1,4 +1,4 @@
-/* Two required slots are NULL. */
+/* Two required function pointers are NULL. */
 #include "good.h"
 
 static const keel_policy table = {

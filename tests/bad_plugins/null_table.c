@@ -1,4 +1,4 @@
-/* No vtable at all. */
+/* The descriptor has no function table. */
 #include "good.h"
 
 static const keel_plugin plugin = {.h = KEEL_HEADER(keel_plugin), GOOD_TEXTS("null_table")};

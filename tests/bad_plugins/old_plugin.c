@@ -1,12 +1,13 @@
-/* As an older header would have made it: descriptor and table end right after their required parts,
- * and what lies behind them in memory is not theirs. Works; what is missing is NULL. */
+/* A plugin that was built with an older header: the descriptor and the table end after their
+ * required members. The memory after them does not belong to them. The plugin works, and the
+ * host sees the missing members as NULL. */
 #include "good.h"
 
 static const keel_policy table = {.h = {KEEL_PREFIX(keel_policy, decide), KEEL_ABI_VERSION},
                                   .create = good_create,
                                   .destroy = good_destroy,
                                   .decide = good_decide,
-                                  /* not theirs any more: */
+                                  /* The following members are after the stated end of the table. */
                                   .reset =
                                       (keel_status(*)(keel_policy_state *))(uintptr_t)0xdeadbeefu,
                                   .fork = NULL};

@@ -1,4 +1,4 @@
-/* Calls itself by another name than its file's. */
+/* The id of the plugin is not the name of its file. */
 #include "good.h"
 
 static const keel_policy table = {.h = KEEL_HEADER(keel_policy), GOOD_SLOTS};

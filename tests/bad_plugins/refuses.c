@@ -1,4 +1,4 @@
-/* Serves no host: the query returns NULL. */
+/* The plugin refuses every host: the query returns NULL. */
 #include "good.h"
 
 const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t host_abi_version) {

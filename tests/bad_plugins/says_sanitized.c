@@ -1,4 +1,4 @@
-/* Says that it was built with a sanitizer that this build does not have. */
+/* The plugin says that it was built with a sanitizer, which this build does not have. */
 #include "good.h"
 
 static const keel_policy table = {.h = KEEL_HEADER(keel_policy), GOOD_SLOTS};

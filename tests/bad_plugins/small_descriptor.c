@@ -1,4 +1,4 @@
-/* The descriptor ends before the vtable. */
+/* The descriptor ends before the member `vtable`. */
 #include "good.h"
 
 static const keel_policy table = {.h = KEEL_HEADER(keel_policy), GOOD_SLOTS};

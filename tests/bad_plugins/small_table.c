@@ -1,4 +1,4 @@
-/* The policy table ends before decide. */
+/* The policy table ends before the member `decide`. */
 #include "good.h"
 
 static const keel_policy table = {.h = {KEEL_PREFIX(keel_policy, destroy), KEEL_ABI_VERSION},

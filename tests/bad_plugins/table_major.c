@@ -1,4 +1,4 @@
-/* The policy table speaks another major than its descriptor. */
+/* The major version of the policy table is not that of the descriptor. */
 #include "good.h"
 
 static const keel_policy table = {.h = {(uint32_t)sizeof(keel_policy), 2u << 16}, GOOD_SLOTS};

@@ -1,4 +1,5 @@
-// Its entry throws; sdk.hpp turns that into NULL, "cannot serve".
+// The plugin's entry function throws. sdk.hpp converts the exception to NULL, which means that the
+// plugin refuses the host.
 #include <keel/sdk.hpp>
 
 #include <stdexcept>

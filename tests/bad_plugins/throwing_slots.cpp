@@ -1,4 +1,4 @@
-// A policy in C++ whose slots throw: sdk.hpp turns each into a status and a message.
+// A policy in C++ whose functions throw. sdk.hpp converts each exception to a status and a message.
 #include <keel/sdk.hpp>
 
 #include <stdexcept>
@@ -40,7 +40,7 @@ static keel_status create(const keel_host *host, const keel_geometry *geometry,
 
 static void destroy(keel_policy_state *state) { delete state; }
 
-// Throws on one worker of a region.
+// Throws on one worker of a parallel region.
 static keel_status decide(keel_policy_state *state, const keel_policy_input *input,
                           keel_policy_decision *decision) {
     return keel::sdk::parallel_for(state->host, input->stride, 1, [&](int64_t begin, int64_t end) {

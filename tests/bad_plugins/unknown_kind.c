@@ -1,4 +1,4 @@
-/* Of a kind that no host knows yet. */
+/* The kind of the plugin is unknown to every host. */
 #include "good.h"
 
 static const keel_policy table = {.h = KEEL_HEADER(keel_policy), GOOD_SLOTS};

@@ -1,4 +1,4 @@
-/* The descriptor speaks a major that the entry symbol does not. */
+/* The major version in the descriptor is not that of the entry symbol. */
 #include "good.h"
 
 static const keel_policy table = {.h = KEEL_HEADER(keel_policy), GOOD_SLOTS};

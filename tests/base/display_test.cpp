@@ -12,10 +12,10 @@ TEST_CASE("printable text keeps well-formed UTF-8 and escapes the rest") {
     CHECK(printable("日本 é 😀") == "日本 é 😀");
     CHECK(printable("a\nb\x1b[31m") == "a\\x0ab\\x1b[31m");
     CHECK(printable("\xff\xc3") == "\\xff\\xc3");
-    CHECK(printable("\xc0\xaf") == "\\xc0\\xaf");          // overlong
+    CHECK(printable("\xc0\xaf") == "\\xc0\\xaf");          // an overlong encoding
     CHECK(printable("\xed\xa0\x80") == "\\xed\\xa0\\x80"); // a surrogate
     CHECK(printable("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");
-    CHECK(printable("\xc2\x9b") == "\\xc2\\x9b"); // C1 control
+    CHECK(printable("\xc2\x9b") == "\\xc2\\x9b"); // a C1 control character
 }
 
 TEST_CASE("printable text is cut at its limit") {

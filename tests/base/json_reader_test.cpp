@@ -67,7 +67,7 @@ TEST_CASE("an error about a JSON value names file, line, path, expected and foun
           "f.json:2: name: expected a string of at most 0 bytes, found 1");
 }
 
-TEST_CASE("the first line of a JSON text has the number that it has in its file") {
+TEST_CASE("the first line of a JSON text has its line number in the file") {
     const JsonDocument line(R"({"a": 1})", "f.jsonl", {}, 17);
     CHECK(error_text([&] { line.root().at("a").text(); }) ==
           "f.jsonl:17: a: expected a string, found 1");
@@ -79,7 +79,7 @@ TEST_CASE("the first line of a JSON text has the number that it has in its file"
           "f.gguf: b[1]: expected a string, found 2");
 }
 
-TEST_CASE("what is not JSON is refused with line and column") {
+TEST_CASE("text that is not JSON is refused with line and column") {
     CHECK(refused("{\n  \"a\": x}") == "f.json:2:8: not valid JSON: syntax error while parsing "
                                        "value - invalid literal; last read: "
                                        "'\"a\": x'");
@@ -91,7 +91,7 @@ TEST_CASE("what is not JSON is refused with line and column") {
     CHECK(refused("{", {}, 9).starts_with("f.json:9:2: not valid JSON: "));
 }
 
-TEST_CASE("JSON beyond its limits is refused") {
+TEST_CASE("JSON that exceeds a limit is refused") {
     const JsonLimits limits{64, 3, 6};
     CHECK_NOTHROW(JsonDocument("[[[1]]]", "f.json", limits));
     CHECK(refused("[[[[1]]]]", limits) == "f.json:1: expected at most 3 nested levels, found more");

@@ -5,7 +5,7 @@
 
 using namespace keel;
 
-TEST_CASE("a JSON writer separates, quotes and keeps order") {
+TEST_CASE("a JSON writer separates and quotes values and keeps their order") {
     JsonWriter json;
     json.begin_object().member("z", 1).member("a", std::string("\"\n\xff"));
     json.key("list").begin_array().value(1.0).value(0.1).value(-3).value(true).null();

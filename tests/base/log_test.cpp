@@ -1,4 +1,4 @@
-// Keel's log: what its sinks get, and at which level.
+// Tests of Keel's log: which messages a sink gets, and from which level on.
 #include "base/log.hpp"
 #include "base/log_sinks.hpp"
 
@@ -10,7 +10,7 @@
 
 using namespace keel;
 
-TEST_CASE("a sink gets the formatted lines of the logger's level and above") {
+TEST_CASE("a sink gets formatted lines from the logger's level on") {
     std::ostringstream out;
     const auto sink = std::make_shared<spdlog::sinks::ostream_sink_st>(out);
     sink->set_pattern("%l %v");

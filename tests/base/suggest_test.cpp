@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-TEST_CASE("a typing error finds its word") {
+TEST_CASE("a misspelled word finds the right word") {
     const std::vector<std::string> keys{"window", "kernel", "pooling"};
     CHECK(keel::nearest_word("widnow", keys) == "window");
     CHECK(keel::nearest_word("kernal", keys) == "kernel");

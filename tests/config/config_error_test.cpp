@@ -10,7 +10,7 @@ using keel::test::error_text;
 
 namespace {
 
-// Appended to a pipeline of two lines, so the text begins at line 3.
+// Appends `text` to a pipeline of two lines, so `text` begins at line 3.
 std::string refused(const std::string &text) {
     return error_text(
         [&] { parse_config("model: m\nbackend: cpu\n" + text + "\n", "f.yaml", "/folder"); });
@@ -32,7 +32,7 @@ void check_all(const std::vector<Case> &cases) {
 
 } // namespace
 
-TEST_CASE("a file that is no pipeline is refused") {
+TEST_CASE("a file that is not a pipeline is refused") {
     CHECK(refused_whole("") ==
           "f.yaml:1:1: expected a pipeline, found nothing; 'keel config init MODEL' writes one");
     CHECK(refused_whole("# nothing\n") ==
@@ -71,7 +71,7 @@ TEST_CASE("unknown keys are refused with a suggestion") {
     });
 }
 
-TEST_CASE("what this version cannot do is refused, not ignored") {
+TEST_CASE("settings that this version does not support are refused, not ignored") {
     check_all({
         {"hybrid: {backends: {a: cpu, b: cpu}, prefill: a, decode: b}",
          "f.yaml:3:20: expected 'backend' or 'hybrid', found both ('backend' at f.yaml:2:10); "
@@ -82,7 +82,7 @@ TEST_CASE("what this version cannot do is refused, not ignored") {
     });
 }
 
-TEST_CASE("a hybrid says what is wrong with it") {
+TEST_CASE("errors in a hybrid section say what is wrong") {
     const auto refused = [](const std::string &hybrid, bool named = true) {
         const std::string backends = named ? "backends: {a: cpu, b: {plugin: cpu}}, " : "";
         return error_text([&] {
@@ -165,7 +165,7 @@ TEST_CASE("a hybrid says what is wrong with it") {
                            "'hybrid.backends.a.kv.dtype', found 'f12'"));
 }
 
-TEST_CASE("lists of numbers and spans are refused with what was expected and found") {
+TEST_CASE("wrong lists of numbers and spans are refused with the expected and the found value") {
     const std::string steps = " expected a list of falling numbers from 0.01 to 0.99 for "
                               "'policy.trigger.pressure.steps', found ";
     const std::string spans =
@@ -187,7 +187,7 @@ TEST_CASE("lists of numbers and spans are refused with what was expected and fou
     });
 }
 
-TEST_CASE("wrong types are refused with what was expected and found") {
+TEST_CASE("wrong types are refused with the expected and the found type") {
     check_all({
         {"sampling: x", "f.yaml:3:11: expected a map of keys for 'sampling', found 'x'"},
         {"sampling: [x]", "f.yaml:3:11: expected a map of keys for 'sampling', found a list"},
@@ -291,7 +291,7 @@ TEST_CASE("keys that belong together are checked together") {
     });
 }
 
-TEST_CASE("what an eviction needs is checked for a policy that evicts") {
+TEST_CASE("settings of evictions are checked if the policy evicts") {
     const std::vector<Case> cases = {
         {"policy: {budget: {tokens: 5, ratio: 0.5}}",
          "f.yaml:3:27: expected one of tokens, ratio, mib in 'policy.budget', found 2; keep one"},
@@ -312,13 +312,13 @@ TEST_CASE("what an eviction needs is checked for a policy that evicts") {
     }
 }
 
-TEST_CASE("a hostile value cannot reach the terminal raw or fill it") {
+TEST_CASE("control characters in a value are not printed, and long values are cut") {
     const std::string text = refused("strict: \"\\e[31m" + std::string(5000, 'x') + "\"");
     CHECK(text.find('\x1b') == std::string::npos);
     CHECK(text.size() < 300);
 }
 
-TEST_CASE("an error about a key gets the key's place, also with a remark behind the key") {
+TEST_CASE("an error about a key has the key's place, also if a comment follows the key") {
     const auto config = parse_config("model: m\nbackend: cpu\npolicy:\n  plugin: p\n  budget:\n"
                                      "    mib: 1\n",
                                      "f.yaml", "/folder");

@@ -17,7 +17,7 @@ constexpr std::string_view shortest = "model: m\nbackend: cpu\n";
 
 } // namespace
 
-TEST_CASE("two keys make a pipeline, the rest has defaults") {
+TEST_CASE("a pipeline needs only two keys, and all other keys have defaults") {
     const PipelineConfig c = parse(shortest);
     CHECK(*c.model.path == "/folder/sub/m");
     CHECK(to_string(c.model.path.where) == "f.yaml:1:8");
@@ -108,7 +108,7 @@ generation: {prompt: "a\nb", max_tokens: 5, stop: ["x", y z]}
     CHECK(*c.policy.protect.recent == 8);
     CHECK_FALSE(*c.policy.protect.system_prompt);
     CHECK(*parse(shortest).policy.protect.system_prompt);
-    CHECK(*parse(shortest).policy.protect.prefix == 4); // attention sinks, by default
+    CHECK(*parse(shortest).policy.protect.prefix == 4); // the default keeps four attention sinks
     CHECK(*c.policy.positions == PositionMode::rerotated);
     CHECK(c.policy.trigger.has(Trigger::insert));
     CHECK_FALSE(c.policy.trigger.has(Trigger::budget));
@@ -132,7 +132,7 @@ generation: {prompt: "a\nb", max_tokens: 5, stop: ["x", y z]}
     CHECK(*c.generation.stop == std::vector<std::string>{"x", "y z"});
 }
 
-TEST_CASE("every word of every choice is read as itself") {
+TEST_CASE("every word of every choice is read correctly") {
     const std::string base(shortest);
     const auto weights = [&](std::string_view w) {
         return *parse(base + "kv: " + std::string(w) + "\n").kv.dtype;
@@ -178,7 +178,7 @@ TEST_CASE("a section may be written as its main value, or be empty") {
     CHECK(*t.policy.allocator.plugin == "pyramid");
 }
 
-TEST_CASE("nothing behind a key without a default is no key: auto and none mean not given") {
+TEST_CASE("a key without a value or with auto or none counts as not given if it has no default") {
     const PipelineConfig c =
         parse("model: {path: m, context: auto}\nbackend: {plugin: cpu, params: }\n"
               "kv: {key_dtype: , max_mib: none}\n"
@@ -191,8 +191,7 @@ TEST_CASE("nothing behind a key without a default is no key: auto and none mean 
     CHECK(c.policy.budget.kind() == BudgetKind::ratio);
 }
 
-TEST_CASE("budget and trigger are checked only for a policy that evicts, and which one does is not "
-          "in the file") {
+TEST_CASE("budget and trigger are checked only if the policy evicts, which the file does not say") {
     for (const char *text : {"  budget: {tokens: 2, ratio: 0.5}\n", "  budget: {slack: 3}\n",
                              "  trigger: {on: [], every_n: 3}\n", "  trigger: {on: [every_n]}\n"}) {
         for (const char *policy : {"none", "/plugins/keeps.so", "sliding_window"}) {
@@ -203,7 +202,7 @@ TEST_CASE("budget and trigger are checked only for a policy that evicts, and whi
     }
 }
 
-TEST_CASE("every row of the schema is complete") {
+TEST_CASE("every row of the schema has all its parts") {
     std::set<std::string_view> seen;
     for (const auto &key : schema().keys) {
         INFO(key->path);
@@ -246,7 +245,7 @@ TEST_CASE("a setting carries its key and its place") {
     CHECK(to_string(b.kv_dtype.where) == "f.yaml:2:50");
 }
 
-TEST_CASE("every example of the schema is a value that its key takes") {
+TEST_CASE("every example in the schema is a valid value of its key") {
     for (const auto &key : schema().keys) {
         INFO(key->path);
         std::vector<std::string> overrides = {"model.path=m", "backend.plugin=cpu"};

@@ -63,7 +63,7 @@ TEST_CASE("the resolved form reads back as the same config") {
     CHECK_FALSE(parse_text(examples[0]) == parse_text(examples[1]));
 }
 
-TEST_CASE("each key counts when configs are compared") {
+TEST_CASE("every key is part of a comparison of configs") {
     const std::vector<std::string> base = {"model=m", "backend=x", "policy=p",
                                            "policy.budget.tokens=500",
                                            "policy.trigger.on=[insert]"};
@@ -85,7 +85,7 @@ TEST_CASE("each key counts when configs are compared") {
     }
 }
 
-TEST_CASE("the resolved form says where each value came from") {
+TEST_CASE("the resolved form gives the origin of each value") {
     const std::vector<std::string> overrides = {"sampling.seed=5"};
     const PipelineConfig config =
         parse_config("model: m\nbackend:\n  plugin: cpu\n  params: {threads: 2}\n", "f.yaml",
@@ -104,7 +104,7 @@ TEST_CASE("the resolved form says where each value came from") {
     CHECK(to_yaml(config).find('#') == std::string::npos);
 }
 
-TEST_CASE("resolved keys are there for tables") {
+TEST_CASE("the resolved keys can be read for tables") {
     const auto keys =
         resolved_keys(parse_text("model: m\nbackend: {plugin: cpu, params: {threads: 2}}\n"));
     const auto find = [&](std::string_view path) {
@@ -120,7 +120,7 @@ TEST_CASE("resolved keys are there for tables") {
     CHECK(find("policy.log").value.empty());
 }
 
-TEST_CASE("scalars are quoted where they would mean something else") {
+TEST_CASE("scalars are quoted if they would otherwise have another meaning") {
     CHECK(yaml_scalar("f16") == "f16");
     CHECK(yaml_scalar("../a/b-c_d.so") == "../a/b-c_d.so");
     CHECK(yaml_scalar("-5") == "-5");
@@ -136,7 +136,7 @@ TEST_CASE("scalars are quoted where they would mean something else") {
     CHECK(yaml_scalar("é") == "\"é\"");
 }
 
-TEST_CASE("a new pipeline holds what it was given and explains every key") {
+TEST_CASE("a new pipeline has the given values and explains every key") {
     const std::vector<InitValue> values = {{"model.path", "../my models/m", "2.2 GiB as stored."},
                                            {"backend.plugin", "cpu"},
                                            {"backend.params", "{threads: 2}"},
@@ -161,18 +161,18 @@ TEST_CASE("a new pipeline holds what it was given and explains every key") {
     }
 }
 
-TEST_CASE("a new pipeline with every line uncommented is still read") {
+TEST_CASE("a new pipeline can be read after every line was uncommented") {
     const std::vector<InitValue> values = {{"model.path", "m"}, {"backend.plugin", "cpu"}};
     std::istringstream lines(init_yaml(values));
     std::string text;
-    bool in_hybrid = false; // it would exclude `backend`
+    bool in_hybrid = false; // `hybrid` would exclude `backend`
     for (std::string line; std::getline(lines, line);) {
         if (!line.empty() && line[0] != ' ' && line[0] != '#') in_hybrid = line == "hybrid:";
         const size_t hash = line.find("# ");
         const bool is_key = hash != std::string::npos && line.find(": ") != std::string::npos &&
                             line.find(' ', hash + 2) == line.find(": ") + 1;
         const std::string name = is_key ? line.substr(hash + 2, line.find(": ") - hash - 2) : "";
-        // those that exclude each other or need another key
+        // These keys are left out, because they exclude each other or need another key.
         if (is_key && name != "ratio" && name != "mib" && name != "ops" && name != "every_n" &&
             name != "true" && !in_hybrid) {
             line.erase(hash, 2);
@@ -186,13 +186,13 @@ TEST_CASE("a new pipeline with every line uncommented is still read") {
     CHECK(*config.policy.log == "/folder/evictions.jsonl");
 }
 
-TEST_CASE("a new pipeline refuses keys that there are not") {
+TEST_CASE("a new pipeline refuses unknown keys") {
     const std::vector<InitValue> values = {{"model.pth", "m"}};
     CHECK(test::error_text([&] { init_yaml(values); }, ErrorKind::usage) ==
           "expected a key of a pipeline, found 'model.pth'; did you mean 'path'?");
 }
 
-TEST_CASE("docs/reference/config.md is what the schema says") {
+TEST_CASE("docs/reference/config.md agrees with the schema") {
     const std::string path = std::string(KEEL_SOURCE_DIR) + "/docs/reference/config.md";
     if (std::getenv("KEEL_UPDATE_DOCS") != nullptr)
         std::ofstream(path, std::ios::binary) << config_markdown();

@@ -40,7 +40,8 @@ using Texts = std::vector<std::string>;
 
 } // namespace
 
-TEST_CASE("an override replaces one value, the later one wins, and its place is its flag") {
+TEST_CASE("an override replaces a value, a later override wins, and the place of the value is the "
+          "option") {
     const PipelineConfig c = with({"sampling.top_k=3", "sampling.top_k=5", "strict=true"});
     CHECK(*c.sampling.top_k == 5);
     CHECK(to_string(c.sampling.top_k.where) == "--set sampling.top_k");
@@ -49,7 +50,7 @@ TEST_CASE("an override replaces one value, the later one wins, and its place is 
     CHECK(to_string(c.policy.budget.tokens.where) == "f.yaml:9:20");
 }
 
-TEST_CASE("values are YAML, and texts are taken as they stand") {
+TEST_CASE("override values are YAML, and texts need no quotes") {
     const PipelineConfig c =
         with({"policy.trigger.on=[insert, budget]", "policy.params={window: 64}",
               "generation.stop=[\"a, b\", c]", "generation.prompt=Well: [said # he"});
@@ -74,7 +75,8 @@ TEST_CASE("sections and params are merged key by key") {
     CHECK(*c.policy.plugin == "snapkv");
 }
 
-TEST_CASE("another plugin drops the file's params of its section and keeps the overrides'") {
+TEST_CASE(
+    "another plugin removes the file's params of its section and keeps the overridden params") {
     const PipelineConfig c = with({"policy.params.window=64", "policy.plugin=sliding_window"});
     CHECK(keys_of(c.policy.params) == Texts{"window"});
     CHECK(c.policy.params[0].text == "64");
@@ -90,7 +92,7 @@ TEST_CASE("another plugin drops the file's params of its section and keeps the o
 
 TEST_CASE("the same plugin, named again, keeps the params") {
     CHECK(keys_of(with({"policy.plugin=snapkv"}).policy.params) == Texts{"window", "kernel"});
-    // a default that is named is no change either
+    // An override with the default value changes nothing.
     const std::string plain = "model: m\nbackend: cpu\npolicy: {allocator: {params: {a: 1}}}\n";
     const std::vector<std::string> same = {"policy.allocator.plugin=auto"};
     CHECK(keys_of(parse_config(plain, "f", "/", same).policy.allocator.params) == Texts{"a"});
@@ -98,7 +100,7 @@ TEST_CASE("the same plugin, named again, keeps the params") {
     CHECK(parse_config(plain, "f", "/", other).policy.allocator.params.empty());
 }
 
-TEST_CASE("an override takes away what it contradicts") {
+TEST_CASE("an override removes keys that contradict it") {
     const PipelineConfig ratio = with({"policy.budget.ratio=0.5"});
     CHECK(ratio.policy.budget.kind() == BudgetKind::ratio);
     CHECK(*ratio.policy.budget.slack == 8);
@@ -124,7 +126,7 @@ TEST_CASE("paths in overrides start from the working directory") {
     CHECK(*with({}).model.path == "/folder/m");
 }
 
-TEST_CASE("errors in overrides name the flag") {
+TEST_CASE("errors in overrides name the option") {
     CHECK(override_refused("polcy.plugin=none") ==
           "--set polcy.plugin: unknown key 'polcy' in a pipeline; did you mean 'policy'?");
     CHECK(override_refused("policy.budget.tokns=5") ==
@@ -148,7 +150,7 @@ TEST_CASE("errors in overrides name the flag") {
           "--set generation.prompt: expected UTF-8 text, found the control character \\x01");
 }
 
-TEST_CASE("a value has the name of the option that gave it") {
+TEST_CASE("a value has the name of the option that set it") {
     const std::vector<std::string> sets = {"model=m", "backend=cpu", "sampling.seed=5",
                                            "sampling.top_k=x"};
     const OverrideNames names{.option = "--against-set", .of_key = {{"sampling.seed", "--seed"}}};
@@ -159,7 +161,7 @@ TEST_CASE("a value has the name of the option that gave it") {
     CHECK(to_string(c.sampling.seed.where) == "--seed");
 }
 
-TEST_CASE("one backend and several take each other's place") {
+TEST_CASE("a single backend and a hybrid replace each other") {
     const std::string both =
         "model: m\nhybrid: {backends: {a: {plugin: cpu, params: {threads: 2}}, b: cpu}, decode: a, "
         "prefill: b}\n";
@@ -184,7 +186,7 @@ TEST_CASE("one backend and several take each other's place") {
           std::string::npos);
 }
 
-TEST_CASE("what is not KEY=VALUE is a usage error") {
+TEST_CASE("an override that is not KEY=VALUE is a usage error") {
     const std::string form = ": expected KEY=VALUE, for example --set policy.budget.tokens=64";
     for (const std::string text :
          {"strict", "=5", "a..b=1", ".a=1", "a.=1", "a b=1", "a.b.c.d.e.f.g.h.i=1", ""}) {
@@ -193,7 +195,7 @@ TEST_CASE("what is not KEY=VALUE is a usage error") {
     }
 }
 
-TEST_CASE("overrides alone make a pipeline") {
+TEST_CASE("overrides without a file make a pipeline") {
     const std::vector<std::string> overrides = {"model=m", "backend=cpu"};
     const PipelineConfig c = config_from_overrides(overrides);
     CHECK(*c.model.path == absolute_path("m"));
@@ -203,7 +205,8 @@ TEST_CASE("overrides alone make a pipeline") {
           "../models/tiny}'");
 }
 
-TEST_CASE("an experiment's arm is merged like overrides, with its own file's places") {
+TEST_CASE("the settings of an experiment's arm are merged like overrides, with places in their own "
+          "file") {
     YamlNode base = parse_yaml(file, {"f.yaml", "/folder"});
     merge_overrides(
         base,

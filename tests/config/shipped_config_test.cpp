@@ -15,7 +15,7 @@ namespace {
 const fs::path source = KEEL_SOURCE_DIR;
 }
 
-TEST_CASE("every shipped config is read, strict, and names a model that is there") {
+TEST_CASE("every shipped config can be read, is strict, and names an existing model") {
     std::set<std::string> names;
     for (const auto &entry : fs::directory_iterator(source / "configs")) {
         if (entry.path().extension() != ".yaml") continue;
@@ -24,12 +24,12 @@ TEST_CASE("every shipped config is read, strict, and names a model that is there
         const PipelineConfig config = load_config(entry.path());
         CHECK(*config.strict);
         const std::string plugin =
-            *config.backend.plugin; // a config for a GPU has its plugin's name
+            *config.backend.plugin; // a config for a GPU has the name of its plugin
         CHECK((config.hybrid.is_given() || plugin == "cpu" || plugin == entry.path().stem()));
         CHECK(fs::exists(*config.model.path / "config.json"));
         CHECK_FALSE(config.generation.prompt->empty());
         CHECK(parse_config(to_yaml(config), "again.yaml", "/") == config);
-        // for a newcomer: says what it is before anything else
+        // Each config begins with a comment that tells newcomers what it is for.
         std::ifstream in(entry.path());
         std::string first;
         std::getline(in, first);
@@ -53,7 +53,7 @@ TEST_CASE("the quickstart evicts with a sliding window and keeps attention sinks
     CHECK_FALSE(config.sampling.seed.is_default());
 }
 
-TEST_CASE("the other configs are what their names say") {
+TEST_CASE("the other configs do what their names say") {
     const auto load = [](const char *name) { return load_config(source / "configs" / name); };
     CHECK(*load("full_cache.yaml").policy.plugin == "none");
     CHECK(*load("sliding_window_rerotated.yaml").policy.positions == PositionMode::rerotated);

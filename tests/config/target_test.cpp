@@ -8,7 +8,7 @@ using namespace keel;
 using namespace keel::pipeline;
 using keel::test::error_text;
 
-TEST_CASE("a pipeline file is read, and a model's folder gets the backend cpu") {
+TEST_CASE("a pipeline file can be read, and a model folder gets the backend cpu") {
     const test::TempFolder folder;
     folder.write("model.safetensors", "");
     const std::filesystem::path file =

@@ -18,7 +18,7 @@ std::string yaml_refused(std::string_view text) {
 
 } // namespace
 
-TEST_CASE("a document keeps kinds, order, quotes and places") {
+TEST_CASE("a document keeps types, order, quotes and places") {
     const YamlNode root = parse_node("b: [1, 'two']\na:\n  c: x\n  é: {k: v}\nn:\n");
     REQUIRE(root.is_map());
     REQUIRE(root.entries.size() == 3);
@@ -30,16 +30,16 @@ TEST_CASE("a document keeps kinds, order, quotes and places") {
     CHECK_FALSE(list.items[0].quoted);
     CHECK(list.items[1].quoted);
     CHECK(to_string(list.items[1].where()) == "f.yaml:1:8");
-    // columns count characters, not bytes
+    // Columns count characters, not bytes.
     const YamlNode &inner = root.find("a")->value.find("é")->value;
     CHECK(to_string(inner.find("k")->value.where()) == "f.yaml:4:10");
-    // nothing behind a key is placed at the key
+    // The place of an empty value is the place of its key.
     CHECK(root.find("n")->value.is_null());
     CHECK(to_string(root.find("n")->value.where()) == "f.yaml:5:1");
     CHECK(root.find("zzz") == nullptr);
 }
 
-TEST_CASE("an empty text is a null document, a byte order mark is passed over") {
+TEST_CASE("an empty text is a null document, and a byte order mark is ignored") {
     CHECK(parse_node("").is_null());
     CHECK(parse_node("# only a comment\n").is_null());
     CHECK(parse_node("---\n").is_null());
@@ -62,7 +62,7 @@ TEST_CASE("aliases are expanded") {
     CHECK(root.find("b")->value.find("k")->value.items.at(1).text == "2");
 }
 
-TEST_CASE("what is not fit YAML is refused with its place") {
+TEST_CASE("invalid YAML is refused with its place") {
     struct Case {
         std::string text, message;
     };
@@ -103,7 +103,7 @@ TEST_CASE("what is not fit YAML is refused with its place") {
     }
 }
 
-TEST_CASE("depth, size and the expansion of aliases are bounded") {
+TEST_CASE("depth, size and the expansion of aliases are limited") {
     CHECK(yaml_refused("a: " + std::string(70, '[') + std::string(70, ']')) ==
           "f.yaml:1:67: expected at most 64 levels, found more");
     CHECK_THAT(yaml_refused(std::string(500'000, '[')), Contains("expected at most 64 levels"));
@@ -123,7 +123,7 @@ TEST_CASE("depth, size and the expansion of aliases are bounded") {
     }
     CHECK_THAT(yaml_refused(laughs), Contains("expected at most 20000 values, found more"));
 
-    // few values, but each of them long
+    // This document has few values, but each of them is long.
     std::string wide = "a: &a " + std::string(100'000, 'x') + "\nb: [*a";
     for (int i = 0; i < 5000; ++i) wide += ", *a";
     CHECK_THAT(yaml_refused(wide + "]\n"), Contains("aliases count as what they stand for"));
@@ -135,7 +135,7 @@ TEST_CASE("depth, size and the expansion of aliases are bounded") {
     CHECK_THAT(yaml_refused(chain), Contains("expected at most 64 levels"));
 }
 
-TEST_CASE("a file is read with its name, and one that is not there is refused") {
+TEST_CASE("a file is read with its name, and a missing file is refused") {
     const test::TempFolder folder;
     const auto file = folder.write("p.yaml", "a: 1\n");
     const YamlNode root = load_yaml(file);

@@ -1,5 +1,5 @@
-// The checker itself: a backend with one fault must be found out, by the op or rule that the fault
-// breaks.
+// Tests of the conformance checker. If a backend has one fault, the checker must report the op or
+// rule that the fault breaks.
 #include "conformance/faulty_backend.hpp"
 #include "conformance/protocol.hpp"
 #include "conformance/suite.hpp"
@@ -22,7 +22,7 @@ Report run_op(Fault fault, keel_op op, bool complete = false) {
     return suite.report();
 }
 
-// The first message, or nothing if no fault was found.
+// Returns the first message, or "" if no fault was found.
 std::string first_message(const Report &report) {
     return report.messages.empty() ? "" : report.messages[0];
 }
@@ -34,7 +34,7 @@ Report run_protocol(Fault fault) {
 
 } // namespace
 
-TEST_CASE("a backend without a fault conforms") {
+TEST_CASE("the checker finds no fault in a correct backend") {
     for (keel_op op = 1; op <= last_op; ++op) {
         INFO(op_name(op));
         const Report report = run_op(Fault::nothing, op, true);
@@ -44,7 +44,7 @@ TEST_CASE("a backend without a fault conforms") {
     CHECK(first_message(run_protocol(Fault::nothing)) == "");
 }
 
-TEST_CASE("wrong numbers are found, even at one size and just beyond the bound") {
+TEST_CASE("the checker finds wrong numbers, even for one size and slightly above the bound") {
     const std::string wrong_size = first_message(run_op(Fault::one_wrong_size, KEEL_OP_MATMUL));
     CHECK_THAT(wrong_size, Catch::Contains("n=33") && Catch::Contains("times the bound"));
     CHECK_THAT(first_message(run_op(Fault::slightly_off, KEEL_OP_RMS_NORM)),
@@ -56,7 +56,7 @@ TEST_CASE("wrong numbers are found, even at one size and just beyond the bound")
     CHECK(run_op(Fault::ignores_scales, KEEL_OP_CAST).failures > 0);
 }
 
-TEST_CASE("writes outside of the output are found") {
+TEST_CASE("the checker finds writes outside of the output") {
     CHECK_THAT(first_message(run_op(Fault::writes_past_the_end, KEEL_OP_SCALE)),
                Catch::Contains("outside of the output view"));
     CHECK_THAT(first_message(run_op(Fault::writes_between_rows, KEEL_OP_COPY)),
@@ -67,23 +67,23 @@ TEST_CASE("writes outside of the output are found") {
                Catch::Contains("refused, and yet written"));
 }
 
-TEST_CASE("an ignored feature, length or block table is found") {
+TEST_CASE("the checker finds an ignored feature, length or block table") {
     CHECK_THAT(first_message(run_op(Fault::ignores_features, KEEL_OP_SILU_MUL)),
                Catch::Contains("unknown feature bit"));
     CHECK(run_op(Fault::reads_beyond_length, KEEL_OP_ATTENTION).failures > 0);
     CHECK(run_op(Fault::ignores_block_table, KEEL_OP_KV_APPEND).failures > 0);
 }
 
-TEST_CASE("a call that must be refused and is not is found") {
+TEST_CASE("the checker finds a missing refusal") {
     CHECK_THAT(first_message(run_op(Fault::casts_any_type, KEEL_OP_CAST)),
                Catch::Contains("must be refused"));
 }
 
-TEST_CASE("a plan that settles what its calls may change is found") {
+TEST_CASE("the checker finds a plan that fixes a number that calls may change") {
     CHECK(run_op(Fault::settles_rows, KEEL_OP_SCALE).failures > 0);
 }
 
-TEST_CASE("faults at the border are found") {
+TEST_CASE("the checker finds faults in other functions than ops") {
     CHECK_THAT(first_message(run_protocol(Fault::accepts_any_ticket)),
                Catch::Contains("ticket never given"));
     CHECK_THAT(first_message(run_protocol(Fault::writes_whole_out_struct)),

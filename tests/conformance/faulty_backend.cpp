@@ -15,7 +15,7 @@ Fault fault_now = Fault::nothing;
 
 const keel_backend &real() { return *reference_backend(); }
 
-// Reads and writes one f32 of a tensor, by byte offset from element 0.
+// Read and write one f32 of a tensor, at a byte offset from element 0.
 float get(keel_ctx *ctx, const keel_tensor *t, int64_t at) {
     float value = 0;
     real().buffer_read(ctx, t->buffer, t->offset + static_cast<uint64_t>(at), &value,
@@ -32,7 +32,7 @@ bool is_plain_matrix(const keel_tensor *t) {
     return t->rank == 2 && t->dtype == KEEL_DTYPE_F32 && t->shape[0] > 0 && t->shape[1] > 0;
 }
 
-// Byte offset of the last element of a matrix.
+// Returns the byte offset of the last element of a matrix.
 int64_t last_of(const keel_tensor *t) {
     return (t->shape[0] - 1) * t->stride[0] + 4 * (t->shape[1] - 1);
 }
@@ -58,7 +58,7 @@ keel_status KEEL_CALL scale(keel_ctx *ctx, const keel_elementwise_args *a) {
     return status;
 }
 
-// What a plan holds that settles too much.
+// A plan of the faulty backend. It stores a number that may change after planning.
 struct Settled {
     int64_t rows;
 };
@@ -210,7 +210,8 @@ keel_status KEEL_CALL ctx_info(keel_ctx *ctx, keel_ctx_info *out) {
     return KEEL_OK;
 }
 
-// Every second buffer is kept until its context goes, so that only the books show the leak.
+// Every second buffer is freed only with its context. So only the backend's memory counter shows
+// the leak.
 std::mutex kept_mutex;
 std::vector<std::pair<keel_ctx *, keel_buffer *>> kept;
 
@@ -240,7 +241,7 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *des
 
 keel_backend table_with(Fault fault) {
     keel_backend t = real();
-    t.op_plan = nullptr; // the calls alone decide
+    t.op_plan = nullptr; // without op_plan, only the calls can be tested
     t.plan_destroy = nullptr;
     t.plan_info = nullptr;
     switch (fault) {

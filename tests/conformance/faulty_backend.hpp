@@ -4,30 +4,32 @@
 
 namespace keel::conformance {
 
-// Ways in which a backend may break the contract; each must be found.
+// Ways in which a backend may break the contract. The checker must find each of them.
 enum class Fault {
     nothing,
-    one_wrong_size,      // matmul: one element is off by 1e-4 when n is 33
-    slightly_off,        // rms_norm: everything is off by 3e-5 of itself
-    writes_past_the_end, // scale: one element behind the last one
-    writes_between_rows, // copy: the first byte of the gap between two rows
-    writes_to_input,     // add: the first operand
+    one_wrong_size,      // matmul: one element is off by 1e-4 if n is 33
+    slightly_off,        // rms_norm: each element is off by 3e-5 of its value
+    writes_past_the_end, // scale: writes one element after the last one
+    writes_between_rows, // copy: writes the first byte of the gap between two rows
+    writes_to_input,     // add: writes to the first operand
     hides_nan,           // add: NaN becomes 0
-    ignores_features,    // silu_mul: unknown bits are masked away
-    refuses_late,        // softmax: refuses a stride after having written
-    reads_beyond_length, // attention: slots of the block beyond a head's length are attended to
-    ignores_block_table, // kv_append: takes block h for head h
-    ignores_scales,      // cast: of a block type, the last block's scale is that of the first
-    casts_any_type,      // cast: what the header does not name is done all the same
+    ignores_features,    // silu_mul: ignores unknown feature bits
+    refuses_late,        // softmax: refuses a stride after it has written
+    reads_beyond_length, // attention: also sees slots of the block after a head's length
+    ignores_block_table, // kv_append: uses block h for head h
+    ignores_scales,      // cast from a block type: the last block gets the scale of the first
+    casts_any_type,      // cast: also casts type pairs that the header does not list
     accepts_any_ticket,
-    writes_whole_out_struct, // ctx_info: of an older peer
+    // ctx_info: writes the whole struct, although an older peer's struct is shorter
+    writes_whole_out_struct,
     leaks_buffers,
     refuses_newer_host,
-    settles_rows, // scale: the plan's number of rows is taken for the call's
-    swaps_ties,   // argmax_rows: the highest place wins a tie
+    settles_rows, // scale: uses the plan's number of rows instead of the call's
+    swaps_ties,   // argmax_rows: of equal values, the last one wins
 };
 
-// The reference with one fault. The choice is global: one faulty backend at a time.
+// Returns the reference backend with one fault. The fault is a global setting, so only one faulty
+// backend can be used at a time.
 const keel_plugin *faulty_plugin(Fault fault);
 
 } // namespace keel::conformance

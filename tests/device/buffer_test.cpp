@@ -10,10 +10,10 @@ using namespace keel;
 using namespace keel::test;
 using Catch::Matchers::Contains;
 
-TEST_CASE("a freed buffer is used again when it wastes no more than a quarter of itself") {
+TEST_CASE("a freed buffer is used again if it wastes at most a quarter of its size") {
     WrappingBackend w;
     const auto device = w.open();
-    const keel_buffer *first = device->allocate(1000)->handle(); // freed at once
+    const keel_buffer *first = device->allocate(1000)->handle(); // freed immediately
     CHECK(device->pool_stats().held_bytes == 1000);
     {
         const BufferPtr again = device->allocate(750);
@@ -22,9 +22,11 @@ TEST_CASE("a freed buffer is used again when it wastes no more than a quarter of
         CHECK(device->pool_stats().reused == 1);
         CHECK(device->pool_stats().held_bytes == 0);
     }
-    CHECK(device->allocate(749)->handle() != first); // too wasteful
+    // the free buffer of 1000 bytes would waste too much memory
+    CHECK(device->allocate(749)->handle() != first);
     CHECK(device->allocate(1001)->handle() != first);
-    CHECK(device->allocate(1000, KEEL_BUFFER_HOST_VISIBLE)->handle() != first); // of another kind
+    // another kind of buffer
+    CHECK(device->allocate(1000, KEEL_BUFFER_HOST_VISIBLE)->handle() != first);
     CHECK(device->pool_stats().created == 4);
     CHECK(device->pool_stats().reused == 1);
     device->trim();
@@ -32,7 +34,7 @@ TEST_CASE("a freed buffer is used again when it wastes no more than a quarter of
     CHECK(w.live().buffers == 0);
 }
 
-TEST_CASE("of several free buffers the smallest that fits is taken") {
+TEST_CASE("of several free buffers, the smallest one that fits is used") {
     WrappingBackend w;
     const auto device = w.open();
     const keel_buffer *small = nullptr;
@@ -43,11 +45,11 @@ TEST_CASE("of several free buffers the smallest that fits is taken") {
     CHECK(device->allocate(1000)->handle() == small);
 }
 
-TEST_CASE("a backend that is out of memory is asked again with the pool emptied") {
+TEST_CASE("if a backend is out of memory, the pool is emptied and the allocation is tried again") {
     WrappingBackend w;
     w.memory_limit = 3000;
     const auto device = w.open();
-    device->allocate(2000); // in the pool now
+    device->allocate(2000); // the buffer is in the pool after this line
     w.clear_calls();
     const BufferPtr big = device->allocate(2900);
     CHECK(w.count("buffer_create") == 2);
@@ -55,12 +57,13 @@ TEST_CASE("a backend that is out of memory is asked again with the pool emptied"
     CHECK_THAT(error_text([&] { device->allocate(200); }, ErrorKind::resource),
                Contains("backend wrapping") && Contains("a buffer of 200 bytes") &&
                    Contains("out of memory"));
-    CHECK(w.count("buffer_create") == 3); // the pool was empty: asked once
+    // the pool was empty, so the allocation was tried only once
+    CHECK(w.count("buffer_create") == 3);
     CHECK(device->mem_info().ours == 2900);
 }
 
 TEST_CASE(
-    "HOST_VISIBLE becomes DEVICE where the backend has no such kind: other kinds are refused") {
+    "HOST_VISIBLE becomes DEVICE if the backend lacks this kind, and other kinds are refused") {
     WrappingBackend w;
     const auto device = w.open();
     w.fail_nth(1, KEEL_E_UNSUPPORTED, "buffer_create");
@@ -69,7 +72,7 @@ TEST_CASE(
     error_text([&] { device->allocate(64, 99); }, ErrorKind::internal);
 }
 
-TEST_CASE("live buffers are found by handle until they are freed") {
+TEST_CASE("buffers can be found by handle until they are freed") {
     WrappingBackend w;
     const auto device = w.open();
     BufferPtr buffer = device->allocate(64);
@@ -80,7 +83,7 @@ TEST_CASE("live buffers are found by handle until they are freed") {
     CHECK(device->find(nullptr) == nullptr);
 }
 
-TEST_CASE("a buffer keeps its device open, and everything is destroyed in the end") {
+TEST_CASE("a buffer keeps its device open, and at the end everything is destroyed") {
     WrappingBackend w;
     {
         BufferPtr buffer = w.open()->allocate(64);
@@ -90,7 +93,7 @@ TEST_CASE("a buffer keeps its device open, and everything is destroyed in the en
     CHECK(w.calls().back().slot == "ctx_destroy");
 }
 
-TEST_CASE("reads and writes beyond a buffer are refused before the backend sees them") {
+TEST_CASE("reads and writes outside a buffer are refused before the backend gets them") {
     WrappingBackend w;
     const auto device = w.open();
     const BufferPtr buffer = device->allocate(16);
@@ -106,7 +109,7 @@ TEST_CASE("reads and writes beyond a buffer are refused before the backend sees 
     CHECK(w.calls().empty());
 }
 
-TEST_CASE("only buffers that the host may see are mapped, once") {
+TEST_CASE("only HOST_VISIBLE buffers are mapped, and only once") {
     WrappingBackend w;
     const auto device = w.open();
     CHECK(device->allocate(64)->map() == nullptr);
@@ -123,7 +126,7 @@ TEST_CASE("only buffers that the host may see are mapped, once") {
     CHECK(without.open()->allocate(64, KEEL_BUFFER_HOST_VISIBLE)->map() == nullptr);
 }
 
-TEST_CASE("reserved address space knows which parts hold memory") {
+TEST_CASE("reserved address space records which parts have memory") {
     WrappingBackend w;
     const auto device = w.open();
     const BufferPtr space = device->reserve(1000);
@@ -148,7 +151,7 @@ TEST_CASE("reserved address space knows which parts hold memory") {
     CHECK(without.open()->reserve(1000) == nullptr);
 }
 
-TEST_CASE("host memory is imported where the backend takes it, and never pooled") {
+TEST_CASE("host memory is imported if the backend accepts it, and never pooled") {
     alignas(64) static float memory[16] = {5};
     WrappingBackend w;
     const auto device = w.open();

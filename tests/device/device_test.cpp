@@ -20,13 +20,13 @@ TEST_CASE("a device is chosen by index, by part of its name, or by the backend")
     CHECK(name("0") == "Integrated GPU");
     CHECK(name("1") == "Big Discrete GPU");
     CHECK(name("discrete") == "Big Discrete GPU");
-    CHECK(name("gpu") == "Integrated GPU");  // the first that fits
-    CHECK(name("KEEL") == "Integrated GPU"); // the vendor
-    CHECK(name("cpu") == "Integrated GPU");  // the type, whatever it is called
+    CHECK(name("gpu") == "Integrated GPU");  // the first device that matches
+    CHECK(name("KEEL") == "Integrated GPU"); // matches the vendor
+    CHECK(name("cpu") == "Integrated GPU");  // matches the type, whatever the device is called
     CHECK(w.live().none());
 }
 
-TEST_CASE("a device that is not there is an error that says what is there") {
+TEST_CASE("the error for a missing device lists the existing devices") {
     WrappingBackend w;
     w.devices = {"Integrated GPU", "Big Discrete GPU"};
     CHECK_THAT(error_text([&] { w.open("2"); }),
@@ -42,7 +42,7 @@ TEST_CASE("a device that is not there is an error that says what is there") {
     CHECK(w.live().none());
 }
 
-TEST_CASE("opening fails cleanly whichever call fails") {
+TEST_CASE("opening fails without leaks, whichever call fails") {
     for (const char *slot : {"device_count", "device_info", "ctx_create", "ctx_info"}) {
         INFO(slot);
         WrappingBackend w;
@@ -53,7 +53,7 @@ TEST_CASE("opening fails cleanly whichever call fails") {
     }
 }
 
-TEST_CASE("unknown numbers of a context become the core's defaults") {
+TEST_CASE("numbers that a context does not report become the core's defaults") {
     WrappingBackend w;
     w.hide_all_but({"matmul"});
     const auto device = w.open();
@@ -65,7 +65,7 @@ TEST_CASE("unknown numbers of a context become the core's defaults") {
     CHECK(device->mem_info().ours == 0);
 }
 
-TEST_CASE("a backend that asks for what cannot be is told so, and gets no default in its place") {
+TEST_CASE("impossible numbers of a backend are an error, and are not replaced by defaults") {
     WrappingBackend blocks, chunk;
     blocks.kv_block_slots = 96;
     CHECK_THAT(
@@ -79,7 +79,7 @@ TEST_CASE("a backend that asks for what cannot be is told so, and gets no defaul
     CHECK(chunk.live().none());
 }
 
-TEST_CASE("an error names the config's line: the selector's, a parameter's, else the plugin's") {
+TEST_CASE("an error names the config line of the selector, of a parameter, or of the plugin") {
     WrappingBackend w;
     w.devices = {"Integrated GPU"};
     const auto spec = [&](const std::string &selector) {
@@ -97,7 +97,7 @@ TEST_CASE("an error names the config's line: the selector's, a parameter's, else
                Catch::StartsWith("f.yaml:2:11: backend wrapping: opening device 0"));
     w.clear_fault();
     w.fail_nth(1, KEEL_E_INTERNAL,
-               "ctx_info"); // its message speaks of the parameter that we called so
+               "ctx_info"); // the message is about a parameter of the test's name
     CHECK_THAT(error_text([&] { Device::open(spec("0")); }, ErrorKind::runtime),
                Catch::StartsWith("f.yaml:3:20: backend wrapping: ctx_info"));
     w.clear_fault();
@@ -109,7 +109,7 @@ TEST_CASE("an error names the config's line: the selector's, a parameter's, else
                Catch::StartsWith("f.yaml:2:11: backend wrapping: buffer_write"));
 }
 
-TEST_CASE("a message that an earlier call left is not told as the reason of another's failure") {
+TEST_CASE("a message of an earlier call is not reported as the reason of a later failure") {
     DeviceSpec spec;
     spec.plugin = "mute";
     spec.table = *reference_backend();

@@ -16,7 +16,7 @@ namespace {
 
 using Kind = SyncStrategy::Kind;
 
-// Events of the device's own line, and how many lines there are.
+// Returns the events of the device's line in the trace, and the number of these lines.
 struct DeviceLine {
     std::vector<nlohmann::json> spans;
     size_t lines = 0;
@@ -55,7 +55,7 @@ constexpr size_t step_ops = 2 * 9 + 4;
 
 } // namespace
 
-TEST_CASE("a trace shows when the device ran each op, where the backend tells") {
+TEST_CASE("a trace shows when the device ran each op, if the backend reports it") {
     const TempFolder folder;
     for (const SyncStrategy sync : {SyncStrategy{Kind::lazy, 0}, SyncStrategy{Kind::eager, 0},
                                     SyncStrategy{Kind::batched, 3}}) {
@@ -71,12 +71,12 @@ TEST_CASE("a trace shows when the device ran each op, where the backend tells") 
             CHECK(span.at("dur") == Approx(5));
             CHECK(span.at("tid") == 2);
         }
-        CHECK(w.count("times_enable") == 2); // on, and off when the trace was taken away
+        CHECK(w.count("times_enable") == 2); // once on, and once off when the trace was removed
         CHECK(w.live().none());
     }
 }
 
-TEST_CASE("an op that was not timed is left out, the others keep their names") {
+TEST_CASE("an op without a time is left out, and the other ops keep their names") {
     const TempFolder folder;
     WrappingBackend w;
     w.tells_times = true;
@@ -87,7 +87,7 @@ TEST_CASE("an op that was not timed is left out, the others keep their names") {
     CHECK(line.spans.back().at("name") == "argmax");
 }
 
-TEST_CASE("a trace does without the device's times where there are none") {
+TEST_CASE("a trace works without the device's times") {
     const TempFolder folder;
     WrappingBackend without;
     CHECK(traced_step(without, folder).spans.empty());
@@ -97,13 +97,14 @@ TEST_CASE("a trace does without the device's times where there are none") {
     refuses.fail_nth(1, KEEL_E_UNSUPPORTED, "times_enable");
     CHECK(traced_step(refuses, folder).spans.empty());
     CHECK(refuses.count("times_read") == 0);
-    WrappingBackend no_clock; // the end of the wait stands for the end of its last op
+    // without a clock, the end of the wait counts as the end of the last op
+    WrappingBackend no_clock;
     no_clock.tells_times = true;
     no_clock.fail_nth(1, KEEL_E_UNSUPPORTED, "times_now");
     CHECK(traced_step(no_clock, folder).spans.size() == step_ops);
 }
 
-TEST_CASE("a backend that fails at telling times is named") {
+TEST_CASE("a backend that fails to report times is named") {
     const TempFolder folder;
     WrappingBackend w;
     w.tells_times = true;
@@ -113,7 +114,7 @@ TEST_CASE("a backend that fails at telling times is named") {
     CHECK(message.find("injected into times_read") != std::string::npos);
 }
 
-TEST_CASE("without a trace no time is asked for") {
+TEST_CASE("without a trace, times are not requested") {
     WrappingBackend w;
     w.tells_times = true;
     MiniPipeline p(w.open(), {true, nullptr, {Kind::lazy, 0}});

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = SyncStrategy::Kind;
 
-// A device with `n` floats in a buffer and a planned op that adds 1 to each.
+// A device with `n` floats in a buffer and a planned op that adds 1 to each of them.
 struct Counting {
     explicit Counting(WrappingBackend &w, SyncStrategy sync)
         : device(w.open()), executor(device, {false, nullptr, sync}),
@@ -58,7 +58,7 @@ TEST_CASE("eager submits and waits after every op") {
     CHECK(n.waits == 3);
     c.executor.stream().end_of_step();
     c.executor.stream().wait();
-    CHECK(w.calls().size() == 9); // nothing is left to submit or to wait for
+    CHECK(w.calls().size() == 9); // there is nothing left to submit or to wait for
     CHECK(c.x.read<float>() == std::vector<float>(4, 3.0F));
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("batched submits every N ops, the rest at the end of the step, and nev
     CHECK(w.count("flush") == 3);
     CHECK(w.count("wait") == 0);
     CHECK_FALSE(c.executor.stream().pending());
-    c.executor.stream().end_of_step(); // nothing new: no call
+    c.executor.stream().end_of_step(); // nothing was queued since then, so there is no call
     CHECK(w.count("flush") == 3);
     CHECK(c.x.read<float>() == std::vector<float>(4, 10.0F));
     CHECK(SyncStrategy{Kind::batched}.ops == 50);
@@ -88,7 +88,7 @@ TEST_CASE("lazy submits once at the end of a step and waits only for a read") {
     c.executor.stream().end_of_step();
     CHECK(w.count("flush") == 1);
     CHECK(w.count("wait") == 0);
-    c.executor.stream().wait(); // submitted already: no second submit
+    c.executor.stream().wait(); // the work is already submitted, so it is not submitted again
     CHECK(w.count("flush") == 1);
     CHECK(w.count("wait") == 1);
     c.executor.stream().wait();
@@ -96,11 +96,11 @@ TEST_CASE("lazy submits once at the end of a step and waits only for a read") {
     CHECK(c.x.read<float>() == std::vector<float>(4, 120.0F));
 }
 
-TEST_CASE("a write without an op is submitted before a wait, and not at the end of a step") {
+TEST_CASE("a write without an op is submitted before a wait, but not at the end of a step") {
     WrappingBackend w;
     w.asynchronous = true;
     Counting c(w, {Kind::lazy, 0});
-    c.executor.stream().wait(); // what the set-up wrote
+    c.executor.stream().wait(); // waits for the writes of the set-up
     w.clear_calls();
     const std::vector<float> sevens(4, 7.0F);
     c.x.write(sevens.data());
@@ -111,7 +111,7 @@ TEST_CASE("a write without an op is submitted before a wait, and not at the end 
     CHECK(w.count("wait") == 1);
     c.run(1);
     c.executor.stream().flush();
-    c.x.write(sevens.data()); // behind a submit: dirty again
+    c.x.write(sevens.data()); // a write after a submission must be submitted too
     const uint64_t ticket = c.executor.stream().flush();
     CHECK(w.count("flush") == 3);
     CHECK(c.executor.stream().flush() == ticket);
@@ -119,7 +119,7 @@ TEST_CASE("a write without an op is submitted before a wait, and not at the end 
     CHECK(c.x.read<float>() == sevens);
 }
 
-TEST_CASE("a read that is looked at later waits for nothing that was queued behind it") {
+TEST_CASE("a deferred read does not wait for work that was queued after it") {
     WrappingBackend w;
     w.asynchronous = w.reads_later = true;
     {
@@ -148,8 +148,8 @@ TEST_CASE("a read that is looked at later waits for nothing that was queued behi
         CHECK(n.waits == 2);
         CHECK(n.reads == 2);
         CHECK(n.read_bytes == 8);
-        // One that nobody has submitted is submitted by who looks; one behind which all was waited
-        // for waits no more.
+        // If a read was not submitted yet, finish() submits it. If the stream has waited for all
+        // work since then, finish() does not wait again.
         LaterRead seven = start();
         seven.finish(&value);
         CHECK(value == 7);
@@ -162,7 +162,8 @@ TEST_CASE("a read that is looked at later waits for nothing that was queued behi
         CHECK(value == 8);
         CHECK((stream.counters() - n).waits == 0);
         CHECK((stream.counters() - n).submits == 0);
-        // Given up; moved; too many at once; a strategy that waits anyway.
+        // Further cases: a read that is given up, a read that is moved, too many reads, and a
+        // strategy that waits in any case.
         { const LaterRead nobody = start(); }
         CHECK(w.live().reads == 0);
         std::vector<LaterRead> many;
@@ -179,7 +180,7 @@ TEST_CASE("a read that is looked at later waits for nothing that was queued behi
     CHECK_FALSE(c.executor.stream().start_read(c.x.buffer()->handle(), 0, 4));
 }
 
-TEST_CASE("what a backend submits and waits for of its own accord is counted as well") {
+TEST_CASE("submissions and waits that a backend makes itself are counted too") {
     WrappingBackend w;
     w.asynchronous = w.tells_counts = w.reads_later = true;
     Counting c(w, {Kind::lazy, 0});
@@ -206,7 +207,7 @@ TEST_CASE("what a backend submits and waits for of its own accord is counted as 
     CHECK(sum.replays == stream.counters().replays);
 }
 
-TEST_CASE("auto is what the backend's context asks for") {
+TEST_CASE("the sync strategy auto is the one that the backend's context requests") {
     const auto resolved = [](keel_sync sync, uint32_t ops) {
         WrappingBackend w;
         w.sync = sync;
@@ -255,7 +256,7 @@ TEST_CASE("a decode step under lazy submits once and waits once, for the token")
     CHECK(after.reads - before.reads == 1);
     CHECK(after.read_bytes - before.read_bytes == 4);
     CHECK(after.ops - before.ops == w.ops());
-    CHECK(after.submits - before.submits == 1); // what the read submits by itself
+    CHECK(after.submits - before.submits == 1); // the submission of the read itself
     CHECK(w.count("flush") == 0);
     CHECK(w.count("wait") == 0);
     CHECK(w.count("buffer_read") == 1);

@@ -30,7 +30,7 @@ TEST_CASE("rows and columns of a tensor are views of the same memory") {
     error_text([&] { c.write(values.data()); }, ErrorKind::internal);
 }
 
-TEST_CASE("views beyond a tensor are refused") {
+TEST_CASE("views that exceed a tensor are refused") {
     const Tensor t = Tensor::shape(KEEL_DTYPE_F32, {3, 4}), none;
     for (const auto &[begin, n] :
          {std::pair<int64_t, int64_t>{-1, 1}, {0, -1}, {0, 4}, {3, 1}, {4, 0}, {1, INT64_MAX}}) {
@@ -48,7 +48,7 @@ TEST_CASE("views beyond a tensor are refused") {
     error_text([&] { q.columns(0, 16); }, ErrorKind::internal);
 }
 
-TEST_CASE("a shape that no memory holds, or that makes no sense, is refused") {
+TEST_CASE("an impossible or too large shape is refused") {
     CHECK(Tensor().c() == nullptr);
     CHECK(Tensor().bytes() == 0);
     error_text([] { Tensor::shape(KEEL_DTYPE_F32, {INT64_MAX / 2, 4}); }, ErrorKind::resource);
@@ -70,7 +70,7 @@ TEST_CASE("a shape that no memory holds, or that makes no sense, is refused") {
     error_text([] { Tensor(nullptr, 0, KEEL_DTYPE_F32, {1}); }, ErrorKind::internal);
 }
 
-TEST_CASE("a tensor lies inside its buffer") {
+TEST_CASE("a tensor must be inside its buffer") {
     WrappingBackend w;
     const auto device = w.open();
     const BufferPtr buffer = device->allocate(64);
@@ -80,7 +80,7 @@ TEST_CASE("a tensor lies inside its buffer") {
     error_text([&] { Tensor(buffer, UINT64_MAX, KEEL_DTYPE_F32, {8}); }, ErrorKind::internal);
 }
 
-TEST_CASE("reshape keeps the elements, and splits rows whatever the stride between them") {
+TEST_CASE("reshape keeps the elements, and can split rows with any stride") {
     const Tensor t = Tensor::shape(KEEL_DTYPE_F32, {4, 6});
     CHECK(t.reshape({24}).dim(0) == 24);
     CHECK(t.reshape({2, 2, 3, 2}).c()->stride[0] == 48);
@@ -96,7 +96,7 @@ TEST_CASE("reshape keeps the elements, and splits rows whatever the stride betwe
             Tensor::shape(KEEL_DTYPE_Q8_0, {2, 64}).reshape({8, 16});
         },
         ErrorKind::internal);
-    // Rank 1 leaves nothing of the old shape behind.
+    // After a reshape to rank 1, nothing of the old shape is left.
     const Tensor flat = t.reshape({24});
     CHECK(flat.c()->shape[1] == 0);
     CHECK(flat.c()->stride[1] == 0);

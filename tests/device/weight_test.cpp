@@ -10,8 +10,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Two sources, [2, 3] each, of f32; `made` counts how often they were made, `alive` is the memory
-// behind them.
+// Two f32 sources of shape [2, 3]. `made` counts how often their data was made. `alive` is the
+// memory of the data.
 struct Sources {
     std::shared_ptr<std::vector<float>> first =
         std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3, 4, 5, 6});
@@ -59,7 +59,7 @@ const std::vector<float> interleaved = {1, 2, 3, -1, -2, -3, 4, 5, 6, -4, -5, -6
 
 } // namespace
 
-TEST_CASE("a backend that takes weights gets a handle, and the sources are let go") {
+TEST_CASE("a backend that prepares weights returns a handle, and the sources are released") {
     WrappingBackend w;
     const auto device = w.open();
     Sources sources;
@@ -80,7 +80,7 @@ TEST_CASE("a backend that takes weights gets a handle, and the sources are let g
     CHECK(w.live().weights == 0);
 }
 
-TEST_CASE("sources that a backend reads in place stay as long as the weight") {
+TEST_CASE("sources that a backend reads in place exist as long as the weight") {
     WrappingBackend w;
     const auto device = w.open();
     Sources sources;
@@ -94,7 +94,7 @@ TEST_CASE("sources that a backend reads in place stay as long as the weight") {
     CHECK(sources.alive.expired());
 }
 
-TEST_CASE("for a backend that takes no weights the rows are joined in a buffer") {
+TEST_CASE("if a backend does not prepare weights, the rows are joined in a buffer") {
     for (const bool refused : {true, false}) {
         WrappingBackend w;
         w.asynchronous = true;
@@ -116,7 +116,7 @@ TEST_CASE("for a backend that takes no weights the rows are joined in a buffer")
     }
 }
 
-TEST_CASE("a weight is prepared on a second device later, from sources made again") {
+TEST_CASE("a weight can be prepared later on a second device, with new sources") {
     WrappingBackend w, second;
     second.hide("weight_prepare");
     const auto device = w.open(), other = second.open();
@@ -138,10 +138,10 @@ TEST_CASE("a weight is prepared on a second device later, from sources made agai
     Weight in_place("one", KEEL_DTYPE_F32, 2, 3, kept.single(), KEEL_JOIN_ROWS, KEEL_USE_MATMUL, 8);
     in_place.prepare(*device);
     in_place.prepare(*other);
-    CHECK(kept.made == 1); // the first device still holds them
+    CHECK(kept.made == 1); // the first device still holds the data
 }
 
-TEST_CASE("a weight that cannot be prepared is an error that names it, and leaves nothing") {
+TEST_CASE("a weight that cannot be prepared is reported with its name, and leaves no memory") {
     Sources sources;
     for (const char *slot : {"weight_prepare", "weight_info"}) {
         WrappingBackend w;
@@ -155,13 +155,13 @@ TEST_CASE("a weight that cannot be prepared is an error that names it, and leave
         CHECK(w.live().weights == 0);
         CHECK_FALSE(weight.is_ready(*device));
         CHECK(sources.alive.expired());
-        weight.prepare(*device); // the next try works
+        weight.prepare(*device); // the next try succeeds
         CHECK(weight.is_ready(*device));
     }
 }
 
-TEST_CASE("sources that do not fit together, or their mapping, are refused before the backend sees "
-          "them") {
+TEST_CASE("sources that do not match each other or their mapping are refused before the backend "
+          "gets them") {
     WrappingBackend w;
     const auto device = w.open();
     w.clear_calls();
@@ -195,10 +195,10 @@ TEST_CASE("sources that do not fit together, or their mapping, are refused befor
     CHECK(w.calls().empty());
 }
 
-TEST_CASE("a weight that finds no memory asks again with the pool emptied") {
+TEST_CASE("if there is no memory for a weight, the pool is emptied and it is tried again") {
     WrappingBackend w;
     const auto device = w.open();
-    device->allocate(4096); // free, and kept
+    device->allocate(4096); // the memory is free, and stays in the pool
     Sources sources;
     Weight weight("ffn", KEEL_DTYPE_F32, 4, 3, sources.pair(), KEEL_JOIN_ROWS, KEEL_USE_MATMUL, 8);
     w.fail_nth(1, KEEL_E_OUT_OF_MEMORY, "weight_prepare");

@@ -1,5 +1,5 @@
-// An experiment's file from outside. Whatever comes: a config whose parts are within their bounds,
-// or keel::Error with a place.
+// Input: the file of an experiment. Any input gives either a config whose numbers are within their
+// bounds, or a keel::Error with a place.
 #include "base/error.hpp"
 #include "eval/ab/plan/config.hpp"
 

@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-// Any text is either refused with keel::Error or gives a config whose numbers can be multiplied
-// without care.
+// Input: any text. It gives either a keel::Error, or a config whose numbers can be multiplied
+// without overflow.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const std::string_view text(reinterpret_cast<const char *>(data), size);
     try {

@@ -1,4 +1,5 @@
-// Any bytes as an eviction log: one line of an error, or a summary, a page and JSON.
+// Input: any bytes as an eviction log. They give either an error of one line, or a summary, a page
+// and JSON.
 #include "base/error.hpp"
 #include "eval/evictions/history.hpp"
 

@@ -9,7 +9,7 @@ namespace {
 
 using keel::GgufFile;
 
-// Tensors lie inside the file, on their places, and apart from each other.
+// Checks that tensors are inside the file, aligned, and do not overlap.
 void check_tensors(const GgufFile &file) {
     std::vector<std::pair<uint64_t, uint64_t>> ranges;
     for (const keel::GgufTensor &tensor : file.tensors()) {
@@ -33,7 +33,7 @@ template <typename Read> void try_read(Read read) {
     }
 }
 
-// Every way of reading every key.
+// Reads every key in every possible way.
 void read_keys(const GgufFile &file) {
     for (const keel::GgufEntry &entry : file.entries()) {
         if (file.describe(entry).empty() || file.raw(entry).size() != entry.bytes) std::abort();
@@ -49,8 +49,8 @@ void read_keys(const GgufFile &file) {
 
 } // namespace
 
-// Any bytes are refused with keel::Error or give a file whose tensors lie where they should, whose
-// keys can all be read, and which is a sane model or none.
+// Input: any bytes. They give either a keel::Error or a file. In a file, tensors must be at valid
+// places, all keys can be read, and the model is either valid or refused.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     try_read([&] {
         const GgufFile file(std::as_bytes(std::span(data, size)), "fuzz");

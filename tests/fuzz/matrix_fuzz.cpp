@@ -1,5 +1,5 @@
-// A matrix of benchmarks from outside: refused with one line, or a list of runs, each with a name,
-// a key and a file's name.
+// Input: a matrix of benchmarks. It gives either an error of one line, or a list of runs. Each run
+// has a name, a key and a file name.
 #include "base/error.hpp"
 #include "eval/bench/matrix/matrix.hpp"
 #include "memory_file.hpp"

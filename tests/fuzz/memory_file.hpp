@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// A file that lives in memory, for parsers that take a path.
+// A file in memory, for parsers that take a path.
 class MemoryFile {
   public:
     MemoryFile(const uint8_t *data, size_t size) : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {

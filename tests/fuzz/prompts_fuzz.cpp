@@ -1,5 +1,5 @@
-// A file of prompts from outside: refused with one line that names the line, or prompts whose ids
-// are all different.
+// Input: a file of prompts. It gives either an error of one line that names the line of the file,
+// or prompts with different ids.
 #include "base/error.hpp"
 #include "run/prompt_file.hpp"
 

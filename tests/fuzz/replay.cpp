@@ -1,5 +1,5 @@
-// Runs a fuzz target over the files of the folders given, where no fuzzer is linked. Ends with 1 if
-// there is none: a test that replays nothing must not pass.
+// Runs a fuzz target on the files of the given folders, in builds without a fuzzer. The exit code
+// is 1 if there is no file, because a test without inputs must not pass.
 
 #include <cstdint>
 #include <cstdio>
@@ -17,7 +17,7 @@ int main(int argc, char **argv) {
             std::ifstream in(entry.path(), std::ios::binary);
             const std::string bytes{std::istreambuf_iterator<char>(in), {}};
             std::printf("%s\n", entry.path().c_str());
-            std::fflush(stdout); // a crash must show its file
+            std::fflush(stdout); // so that the name of the file is visible if the target crashes
             LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
             ++count;
         }

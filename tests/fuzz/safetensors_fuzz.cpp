@@ -19,9 +19,9 @@ void read_file(std::span<const std::byte> file) {
 
 } // namespace
 
-// Any bytes are refused with keel::Error or give tensors that lie inside the file, one behind the
-// other. The same bytes are tried as an index of shards, which must never name anything outside its
-// folder.
+// Input: any bytes. They give either a keel::Error, or tensors that are inside the file, one after
+// the other. The same bytes are also read as an index of shards, which must not name a file outside
+// its folder.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const std::span bytes(data, size);
     try {

@@ -1,6 +1,5 @@
-// op.json of a saved op. Its tensors' files are made to fit, small ones, so that what is read goes
-// on into the op itself: whatever comes is refused with keel::Error, or runs on the core's plain
-// loops.
+// Input: op.json of a saved op. Small files are made for its tensors, so that the op itself runs.
+// Any input gives either a keel::Error, or the op runs on the core's plain loops.
 #include "base/error.hpp"
 #include "eval/replay/replay.hpp"
 
@@ -37,7 +36,7 @@ void write(const fs::path &file, const std::string &bytes) {
     std::ofstream(file, std::ios::binary | std::ios::trunc).write(bytes.data(), std::ssize(bytes));
 }
 
-// What a tensor's file holds: small numbers of its type, the same each time.
+// Returns the content of a tensor's file: small numbers of its type, the same in each run.
 std::string content(const std::string &dtype, int64_t elements) {
     std::string bytes;
     for (int64_t i = 0; i < elements; ++i) {

@@ -1,6 +1,7 @@
-// What stands in a session file behind its checksum. An input is a list of changes to a good one,
-// six bytes each: where (4), a byte, how many of it; a last odd byte cuts the end off. It is
-// refused with keel::Error, or the session goes on: with tokens, or to an error.
+// Input: changes to the content of a session file after its checksum. Each change has six bytes:
+// the position (4), a byte, and how often it is repeated. If one byte remains at the end of the
+// input, it cuts off the end of the file. The result is either a keel::Error, or a session that
+// generates tokens or reports an error.
 #include "base/error.hpp"
 #include "kv/store/state_io.hpp"
 #include "run/session.hpp"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 
-// The texts of up to three files, cut at NUL bytes: tokenizer.json, tokenizer_config.json,
-// generation_config.json. They are refused with keel::Error or give a tokenizer that keeps its
-// promises on any text, the input's own bytes included.
+// Input: the texts of up to three files, separated by NUL bytes: tokenizer.json,
+// tokenizer_config.json, generation_config.json. They give either a keel::Error, or a tokenizer
+// that passes check_tokenizer_promises on any text, including the input itself.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     std::string_view rest(reinterpret_cast<const char *>(data), size);
     std::array<std::string_view, 3> files;

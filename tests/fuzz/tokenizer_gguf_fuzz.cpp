@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-// A GGUF file's vocabulary and chat template: refused with keel::Error, or a tokenizer that keeps
-// its promises.
+// Input: the vocabulary and the chat template of a GGUF file. They give either a keel::Error, or a
+// tokenizer that passes check_tokenizer_promises.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     try {
         const keel::GgufFile file({reinterpret_cast<const std::byte *>(data), size}, "fuzz.gguf");

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-// A tokenizer.model, and behind the last NUL byte what may be a tokenizer_config.json: refused with
-// keel::Error, or a tokenizer that keeps its promises.
+// Input: a tokenizer.model. Bytes after the last NUL byte are a tokenizer_config.json. They give
+// either a keel::Error, or a tokenizer that passes check_tokenizer_promises.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const std::string_view all(reinterpret_cast<const char *>(data), size);
     const size_t cut = std::min(all.rfind(std::string_view("\0{", 2)), all.size());

@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
-// What any tokenizer must keep, whatever file it came from: ids that have tokens, text that is
-// UTF-8, streamed text that equals decoded text. `extra`: text of the fuzzer's own. A broken
-// promise aborts.
+// Checks properties that every tokenizer must have: each id has a token, text is UTF-8, and
+// streamed text equals decoded text. `extra` is text of the fuzzer. If a check fails, the program
+// aborts.
 inline void check_tokenizer_promises(const keel::Tokenizer &tokenizer, std::string_view extra) {
     std::string text = "Hello  <s>world's 12345\r\n\n h\xC3\xA9\xE6\x97\xA5 "
                        "\xF0\x9F\x91\x8D\xF0\x9F\x8F\xBD\t<a> \xFF\xE2\x80x\xE2\x96\x81";
@@ -34,7 +34,7 @@ inline void check_tokenizer_promises(const keel::Tokenizer &tokenizer, std::stri
     (void)tokenizer.encode(parts, {.add_special = true, .continues = true});
 }
 
-// A template that was recognized can be used with any tokenizer.
+// Checks that a recognized template can be used with any tokenizer.
 inline void check_chat_promises(const keel::FoundChatTemplate &found,
                                 const keel::Tokenizer &tokenizer) {
     if (!found.known) return;

@@ -1,6 +1,6 @@
-// A pipeline file and overrides from outside. Lines that begin with "--set " are overrides, the
-// rest is the file. Whatever comes: a config or keel::Error. A config, written in its resolved
-// form, reads back as the same config.
+// Input: a pipeline file and overrides. Lines that begin with "--set " are overrides; the other
+// lines are the file. Any input gives either a config or a keel::Error. A config that is written in
+// its resolved form and read back must be the same config.
 #include "base/error.hpp"
 #include "config/config.hpp"
 #include "config/config_writer.hpp"

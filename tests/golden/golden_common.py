@@ -1,7 +1,8 @@
-"""What the two makers of golden files share: running transformers in float32, and a float64 NumPy twin to check it against.
+"""Code that the scripts for golden files share: it runs transformers in float32 and compares the results with a float64
+computation in NumPy.
 
-The twin is written from the Llama paper and config.json alone, so an error in how transformers is driven (a wrong
-attention path, a cache bug, a dtype left at half) shows as a difference that no rounding explains.
+The NumPy computation is written from the Llama paper and config.json alone. So if transformers is used wrongly (a wrong attention
+function, a cache error, a dtype of half precision), the difference is larger than rounding can explain.
 """
 import json
 import math
@@ -12,17 +13,18 @@ import torch
 from safetensors.torch import load_file
 from transformers import DynamicCache, LlamaForCausalLM
 
-TOP = 32  # best logits kept of every recorded position
+TOP = 32  # number of largest logits that are kept for each recorded position
 
 
 def load_model(folder):
-    """The model in float32 with eager attention: plain softmax(QK^T)V, no fused kernel with rounding of its own."""
+    """Returns the model in float32 with eager attention: plain softmax(QK^T)V, without a fused kernel that rounds
+    differently."""
     model = LlamaForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, attn_implementation="eager")
     return model.eval()
 
 
 def load_weights(folder):
-    """Every tensor of a folder, single file or shards, as float64 arrays."""
+    """Returns every tensor of a folder, from a single file or from shards, as float64 arrays."""
     weights = {}
     for file in sorted(pathlib.Path(folder).glob("*.safetensors")):
         weights.update({name: t.to(torch.float64).numpy() for name, t in load_file(file).items()})
@@ -30,7 +32,7 @@ def load_weights(folder):
 
 
 def inverse_frequencies(config):
-    """RoPE frequencies in float64, with the Llama-3.1 scaling where the config asks for it."""
+    """Returns the RoPE frequencies in float64, with the scaling of Llama 3.1 if the config has it."""
     heads = config["num_attention_heads"]
     dim = config.get("head_dim") or config["hidden_size"] // heads
     inv = config["rope_theta"] ** (-np.arange(0, dim, 2) / dim)
@@ -38,13 +40,14 @@ def inverse_frequencies(config):
     if not scaling:
         return inv
     factor, low, high = scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"]
-    turns = scaling["original_max_position_embeddings"] * inv / (2 * math.pi)  # whole turns inside the old context
-    smooth = np.clip((turns - low) / (high - low), 0, 1)  # 0: interpolate by `factor`, 1: leave as it is
+    # number of whole turns within the original context
+    turns = scaling["original_max_position_embeddings"] * inv / (2 * math.pi)
+    smooth = np.clip((turns - low) / (high - low), 0, 1) # 0: divide by `factor`; 1: leave unchanged
     return smooth * inv + (1 - smooth) * inv / factor
 
 
 def numpy_logits(folder, ids):
-    """Logits [tokens, vocabulary] in float64, the whole sequence at once."""
+    """Returns logits [tokens, vocabulary] in float64, computed for the whole sequence at once."""
     config = json.loads((pathlib.Path(folder) / "config.json").read_text())
     w = load_weights(folder)
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
@@ -56,7 +59,7 @@ def numpy_logits(folder, ids):
     def norm(x, name):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + config["rms_norm_eps"]) * w[name]
 
-    def rotate(x):  # [tokens, heads, dim], pairs (i, i + dim/2)
+    def rotate(x):  # x: [tokens, heads, dim], rotates the pairs (i, i + dim/2)
         a, b = x[..., :dim // 2], x[..., dim // 2:]
         return np.concatenate((a * cos - b * sin, b * cos + a * sin), -1)
 
@@ -82,7 +85,8 @@ def numpy_logits(folder, ids):
 
 
 def greedy(model, ids, count):
-    """`count` greedy tokens with the KV cache, end token or not; returns them and logits [len(ids) + count, vocabulary]."""
+    """Generates `count` greedy tokens with the KV cache, also after an end token. Returns them and logits [len(ids) +
+    count, vocabulary]."""
     tokens, rows, cache, feed = [], [], DynamicCache(), ids
     with torch.inference_mode():
         for _ in range(count + 1):  # the last pass only scores the last token
@@ -94,7 +98,8 @@ def greedy(model, ids, count):
 
 
 def check(folder, ids, logits):
-    """How far transformers in float32 lies from the float64 twin; refuses a difference that rounding cannot explain."""
+    """Returns the distance between transformers in float32 and the float64 logits. Raises an error if rounding cannot
+    explain it."""
     twin = numpy_logits(folder, ids)
     worst = float(np.abs(twin - logits).max())
     if worst > 5e-4:
@@ -103,18 +108,18 @@ def check(folder, ids, logits):
 
 
 def number(x):
-    """Seven significant digits: float32 keeps no more."""
+    """Rounds to seven significant digits, because float32 has no more."""
     return float(f"{float(x):.7g}")
 
 
 def gaps(logits):
-    """Best logit minus the second best, per row."""
+    """Returns the best logit minus the second best, for each row."""
     best = np.partition(logits, -2, axis=-1)[:, -2:]
     return best[:, 1] - best[:, 0]
 
 
 def sample(logits, position, stride, top=TOP):
-    """The record of one position: the `top` best logits, every stride-th logit, and their log-sum-exp."""
+    """Returns the record of one position: the `top` best logits, every stride-th logit, and their log-sum-exp."""
     row = logits[position]
     order = np.argsort(-row, kind="stable")[:top]
     wide = row.astype(np.float64)
@@ -129,7 +134,7 @@ def sample(logits, position, stride, top=TOP):
 
 
 def write_json(path, head, cases):
-    """One line per case, so that a changed case is one changed line."""
+    """Writes one line per case, so that a changed case is one changed line."""
     lines = ",\n".join(json.dumps(c, ensure_ascii=True, separators=(",", ":")) for c in cases)
     text = json.dumps(head, ensure_ascii=True, indent=1)[:-2] + ',\n "cases": [\n' + lines + "\n]\n}\n"
     json.loads(text)

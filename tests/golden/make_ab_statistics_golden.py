@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes ab_statistics.json: what scipy and numpy say about small samples, for tests/eval/stats/statistics_test.cpp.
+"""Writes ab_statistics.json: results of scipy and numpy for small samples, for tests/eval/stats/statistics_test.cpp.
 
-Needs scipy and numpy. The generator of random numbers (xoshiro256**) is written again here, so that resamples are the same ones.
+Needs scipy and numpy. The random generator (xoshiro256**) is implemented here too, so that resamples are the same.
 """
 import json
 import math
@@ -82,7 +82,8 @@ def cluster_error(values, clusters):
 
 
 def tango_score(first, second, n, d):
-    """Tango's score statistic; the rate of "second only" by a search for the largest likelihood, not by his formula."""
+    """Computes Tango's score statistic. The rate of "second only" comes from a search for the largest likelihood, not
+    from his formula."""
 
     def log_likelihood(rate):
         parts = [(first, rate + d), (second, rate), (n - first - second, 1 - 2 * rate - d)]
@@ -156,7 +157,8 @@ def main():
                 "same": bootstrap(values, clusters, 0.95, 500, 7),
             }
         )
-    # The same interval from a library's own resamples: near, not equal.
+    # A library computes the same interval from its own resamples. The result is near, but not
+    # equal.
     values = [round(float(v), 6) for v in rng.exponential(size=40)]
     library = {}
     for method in ["percentile", "BCa"]:
@@ -176,7 +178,7 @@ def main():
     }
     out["trimmed"] = []
     for values in [[0.1, -0.2], [0.3, 0.1, 0.2, 5.0], [0.1, 0.12, 0.09, 0.11, 2.0], [0.4, -3.0, 0.2, 0.3, 0.1, 0.35, 0.25, 0.15, 0.05, 7.0, 0.3]]:
-        # Against constant zeros, Yuen's test of two samples is that of one.
+        # With a second sample of zeros, Yuen's test of two samples equals the test of one sample.
         test = stats.ttest_ind(values, [0.0] * len(values), equal_var=False, trim=0.2)
         mean, p = stats.trim_mean(values, 0.2), test.pvalue
         error = mean / test.statistic

@@ -1,13 +1,13 @@
-"""Makes arch_logits.json: a miniature of each architecture beside plain Llama, as Hugging Face transformers computes it.
+"""Makes arch_logits.json: the logits of Hugging Face transformers for a miniature of each architecture except plain Llama.
 
     pip install torch==2.2.2 transformers==4.51.3 "numpy<2"
-    python tests/golden/make_arch_golden.py          # from anywhere; seconds
+    python tests/golden/make_arch_golden.py # works in any folder; takes seconds
 
-No weights are stored: each tensor is [name, shape, center, scale], and its element i is center + scale * u(name, i) in float32 with u
-from SplitMix64 (see `uniform`), so that the test makes the same ones. Sizes are odd where they may be: vocabulary 199, heads whose
-size is not hidden / heads, feed-forward 80, windows that are no multiple of a block. Each case is 150 random ids followed by 12 greedy
-tokens, more than three windows. Every token is computed from scratch (no cache), with eager attention in float32, and held against a
-float64 twin in NumPy that is written from the papers and config.json alone. The rest is as in mini_logits.json.
+No weights are stored. Each tensor is [name, shape, center, scale]. Its element i is center + scale * u(name, i) in float32, with u from
+SplitMix64 (see `uniform`), so the test generates the same weights. Sizes are unusual where possible: vocabulary 199, heads whose size is
+not hidden / heads, feed-forward 80, windows that are not a multiple of a block. Each case has 150 random ids and 12 greedy tokens, which is
+more than three windows. Every token is computed without a cache, with eager attention in float32, and compared with a float64
+computation in NumPy that is written from the papers and config.json alone. The other members are those of mini_logits.json.
 """
 import json
 import math
@@ -51,7 +51,8 @@ M64 = (1 << 64) - 1
 
 
 def uniform(name, count):
-    """float32 in [-1, 1): the upper 16 bits of SplitMix64, whose state begins at the FNV-1a hash of the tensor's name."""
+    """Returns float32 numbers in [-1, 1): the upper 16 bits of SplitMix64, whose state begins at the FNV-1a hash of
+    the tensor's name."""
     seed = 0xCBF29CE484222325
     for byte in name.encode():
         seed = (seed ^ byte) * 0x100000001B3 & M64
@@ -77,7 +78,7 @@ def head_dim(config):
 
 
 def tensors(config):
-    """[name, shape, center, scale] of each tensor, by what Hugging Face names them."""
+    """Returns [name, shape, center, scale] of each tensor, with Hugging Face's names."""
     hidden, inner, dim, m = config["hidden_size"], config["intermediate_size"], head_dim(config), kind(config)
     q, kv = config["num_attention_heads"] * dim, config["num_key_value_heads"] * dim
     out = []
@@ -117,10 +118,10 @@ def tensors(config):
 
 
 def windowed_attention(module, query, key, value, mask, dropout=0.0, scaling=None, sliding_window=None, **_):
-    """Eager attention with the window that the layer itself asks for.
+    """Eager attention with the window of each layer.
 
-    The eager mask of transformers 4.51 lays Qwen's window over all layers, whatever use_sliding_window and max_window_layers say; its
-    other attention functions, and later releases, go by what the layer says, as the models were trained.
+    The eager mask of transformers 4.51 uses Qwen's window in all layers and ignores use_sliding_window and max_window_layers. Its other
+    attention functions, and later releases, use the window of each layer, as in the training of the models.
     """
     groups = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
@@ -147,7 +148,7 @@ def make_model(config, weights):
 
 
 def twin_logits(config, weights, ids):
-    """Logits [tokens, vocabulary] in float64."""
+    """Returns logits [tokens, vocabulary] in float64."""
     w = {k: v.astype(np.float64) for k, v in weights.items()}
     m, dim, n = kind(config), head_dim(config), len(ids)
     gemma = m.startswith("gemma")

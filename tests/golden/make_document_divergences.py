@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes document_divergences.json: nll and kld of each document of models/tiny under five caches, for tests/eval/ab/coverage_test.cpp.
+"""Writes document_divergences.json: nll and kld of each document of models/tiny with five caches, for tests/eval/ab/coverage_test.cpp.
 
-make_document_divergences.py KEEL: runs the experiment document_divergences.yaml with the program KEEL, ten seconds.
+make_document_divergences.py KEEL: runs the experiment document_divergences.yaml with the program KEEL. This takes ten seconds.
 """
 import json
 import os

@@ -1,13 +1,13 @@
 """Makes mini_gguf.gguf, mini_gguf.json and ggml_blocks.json: GGUF as another implementation writes and decodes it.
 
     pip install gguf==0.19.0 "numpy<2"
-    python tests/golden/make_gguf_golden.py          # from anywhere; a second
+    python tests/golden/make_gguf_golden.py # works in any folder; takes a second
 
     mini_gguf.gguf    a random Llama of one layer, written by the gguf package: every metadata type, tensors of the types that it can
-                      write, q and k with their rows in the order of rotations of neighbours, RoPE factors, biases on q and k
-    mini_gguf.json    what a reader must find in it: each tensor under its name in a folder, as the gguf package decodes it, its rows
-                      back in the folder's order: first values, sum, and a sum weighted by place, which a wrong order changes
-    ggml_blocks.json  blocks of random bits with scales that are finite, and what gguf.quants makes of them (base64 of f32)
+                      write, q and k in the row order of llama.cpp (pairs of neighbours), RoPE factors, biases on q and k
+    mini_gguf.json    the expected content: each tensor with its name in a folder, as the gguf package decodes it, with rows in the
+                      folder's order: first values, sum, and a sum weighted by place, which a wrong order changes
+    ggml_blocks.json  blocks of random bits with finite scales, and their values from gguf.quants (base64 of f32)
 """
 import base64
 import json
@@ -23,7 +23,7 @@ HIDDEN, INNER, HEADS, KV_HEADS, VOCAB = 64, 96, 4, 2, 48
 
 
 def neighbours(weights, heads):
-    """Rows of each head from (half, pair) to (pair, half) order: what Llama's converters do to q and k."""
+    """Changes the row order of each head from (half, pair) to (pair, half), as Llama's converters do for q and k."""
     shape = weights.shape
     return weights.reshape(heads, 2, shape[0] // heads // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
 
@@ -39,7 +39,8 @@ def mini():
 
     kv = HIDDEN // HEADS * KV_HEADS
     p, b = "model.layers.0.", "blk.0."
-    # (folder's name, GGUF's name, values in the folder's order, type, heads whose rows are put in neighbours' order)
+    # (name in the folder, name in the GGUF file, values in the order of the folder, type, number of
+    # heads whose rows are reordered so that the two elements of a pair are neighbours)
     rows = [
         ("model.embed_tokens.weight", "token_embd.weight", matrix(VOCAB, HIDDEN), T.Q8_0, 0),
         (p + "input_layernorm.weight", b + "attn_norm.weight", vector(HIDDEN), T.F32, 0),
@@ -100,7 +101,7 @@ def mini():
             packed = quants.quantize(in_file, kind)
             out.add_tensor(stored, packed, raw_dtype=kind)
             decoded = quants.dequantize(packed, kind)
-            if heads:  # back, by the inverse of the permutation of rows
+            if heads:  # the inverse of the permutation of rows
                 order = neighbours(np.arange(len(values)), heads)
                 back = np.empty_like(decoded)
                 back[order] = decoded
@@ -120,7 +121,7 @@ def mini():
 
 def blocks():
     rng = np.random.default_rng(30)
-    # Where the f16 scales of a block lie.
+    # The positions of the f16 scales in a block.
     scales = {T.Q4_1: (0, 2), T.Q5_0: (0,), T.Q5_1: (0, 2), T.Q4_K: (0, 2), T.Q5_K: (0, 2), T.Q6_K: (208,)}
     cases = []
     for kind, places in scales.items():
@@ -129,7 +130,7 @@ def blocks():
         data = rng.integers(0, 256, (count, size), dtype=np.uint8)
         for at in places:
             halves = rng.standard_normal(count).astype(np.float16)
-            halves[0] = np.float16(6e-8)  # the smallest subnormal
+            halves[0] = np.float16(6e-8)  # the smallest subnormal number
             data[:, at:at + 2] = halves.view(np.uint8).reshape(count, 2)
         values = quants.dequantize(data, kind).astype(np.float32)
         cases.append({"type": kind.name, "id": int(kind), "values": values.size,

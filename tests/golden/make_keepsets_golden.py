@@ -1,13 +1,13 @@
-"""Makes keepsets.json: which tokens of a text each policy leaves in each head of models/tiny, from the papers' formulas.
+"""Makes keepsets.json: the tokens of a text that each policy keeps in each head of models/tiny, by the papers' formulas.
 
     pip install torch==2.2.2 transformers==4.46.3 tokenizers==0.20.3 safetensors "numpy<2"
-    python tests/golden/make_keepsets_golden.py      # from anywhere; half a minute
+    python tests/golden/make_keepsets_golden.py # works in any folder; takes half a minute
 
-Queries, keys and values of all layers come from transformers in float64; what is made of them is that of make_policies_golden.py, which
-tests the plugins alone. Here the core gathers what they see. For each method: per layer and KV head the tokens that stay, as a hexadecimal
-number whose bit t is token t, how far the worst score that stayed lies above the best that went, as a share of the former, and those of the
-tokens that float32 has to find too (`sure`): their scores are clear of the best that went, and of what float32 calls 0.
-kvzip's repetitions run through the model, piece by piece against the whole context.
+Queries, keys and values of all layers come from transformers in float64. The formulas are those of make_policies_golden.py, which tests
+the plugins alone; here the core collects the inputs. For each method, layer and KV head, the file has: the kept tokens, as a
+hexadecimal number whose bit t is token t; the gap between the worst kept score and the best evicted score, divided by the former; and the
+tokens that float32 must keep too (`sure`), whose scores are clearly above the best evicted score and above float32 zeros.
+kvzip's repetitions run through the model, piece by piece, with the whole context.
 """
 import json
 import math
@@ -26,7 +26,7 @@ FROM_WORDS = "\n\nRepeat the text above, word for word, starting with"
 
 
 class Layer(formulas.Scene):
-    """One layer's queries, keys and values before RoPE in the place of made-up ones."""
+    """One layer's queries, keys and values before RoPE, from a real model."""
 
     def __init__(self, q, k, v, theta):
         self.q, self.k, self.v = q, k, v
@@ -43,7 +43,7 @@ class Layer(formulas.Scene):
 
 
 def run(model, ids):
-    """The layers of a forward pass."""
+    """Returns the layers of a forward pass."""
     seen, hooks = [], []
     for layer in model.model.layers:
         for name in ("q_proj", "k_proj", "v_proj"):
@@ -58,7 +58,8 @@ def run(model, ids):
 
 
 def replayed(model, tokenizer, ids, chunk, lead=8, sinks=4):
-    """[layers][kv_heads, tokens]: the largest probability that a repetition's query gives a slot; each sees sinks, its piece and itself."""
+    """Returns [layers][kv_heads, tokens]: the largest probability that a query of a repetition gives a slot. A query
+    sees sinks, its piece and itself."""
     n = len(ids)
     best = None
     for begin in range(0, n, chunk):
@@ -79,7 +80,7 @@ def replayed(model, tokenizer, ids, chunk, lead=8, sinks=4):
 
 
 def kept(scores, stay, budgets):
-    """Per layer and head the mask of what stays, and the gap."""
+    """Returns the mask of the kept tokens per layer and head, and the gap."""
     masks, gaps, sure = [], [], []
     for l, layer in enumerate(scores):
         for h in range(len(budgets[l])):
@@ -114,7 +115,8 @@ def main():
             (formulas.h2o, {"recent_share": 0.5}), (formulas.h2o, {"score": "mean", "recent_share": 0.25}), (formulas.tova, {}), (formulas.keydiff, {}),
             (formulas.knorm, {}), (formulas.expected_attention, {"n_future": 64, "epsilon": 0.0}),
             (formulas.expected_attention, {"n_future": 64, "covariance": False, "value_norms": False, "epsilon": 0.0}),
-            (formulas.compactor, {"blend": 0.0, "chunk": 64})]:  # without the leverage, whose sketch is the plugin's own
+            # without the leverage score, because its sketch is random in the plugin
+            (formulas.compactor, {"blend": 0.0, "chunk": 64})]:
         renamed = {("pool_kind" if k == "pool" else k): v for k, v in params.items()}
         scored = [method(s, BUDGET, **renamed) for s in layers]
         add(method.__name__, [x for x, _ in scored], list(scored[0][1]), {k: str(v).lower() for k, v in params.items()})
@@ -130,7 +132,7 @@ def main():
     add("snapkv", scores, stay, snapkv, [flat[i:i + heads] for i in range(0, len(flat), heads)],
         {"plugin": "adaptive", "params": {}})
 
-    for chunk in (TOKENS, 64):  # in one piece, and in three
+    for chunk in (TOKENS, 64):  # in one piece, and in three pieces
         scores, stay = replayed(model, tokenizer, ids, chunk), list(range(4))
         add("kvzip", scores, stay, {"chunk": str(chunk)})
     flat = formulas.adaptive([x.tolist() for x in scores], [[set(stay)] * heads] * len(layers), BUDGET, 0.0, "global", "none")

@@ -1,16 +1,16 @@
-"""Makes the mini_* folders and mini_logits.json: small random models with the shapes that models/tiny lacks.
+"""Makes the mini_* folders and mini_logits.json: small random models with shapes that models/tiny does not have.
 
     pip install torch==2.2.2 transformers==4.46.3 safetensors "numpy<2"
-    python tests/golden/make_mini_golden.py          # from anywhere; seconds
+    python tests/golden/make_mini_golden.py # works in any folder; takes seconds
 
-    mini_plain     tied embeddings, head_dim = hidden / heads left out of config.json, vocabulary 200, no RoPE scaling
+    mini_plain     tied embeddings, no head_dim in config.json (it is hidden / heads), vocabulary 200, no RoPE scaling
     mini_llama3    untied, head_dim 32 with hidden 32 and 4 heads, Llama-3.1 RoPE scaling from a context of 64
     mini_sharded   two shards and an index, bf16 weights, one KV head, rms_norm_eps 1e-6, rope_theta 500000
 
-Each case is 150 random ids followed by 20 greedy tokens, so that positions pass twice the original context of 64. Weights
-are large enough that attention is sharp and far keys matter. Same form as tiny_greedy.json (see make_tiny_golden.py);
-`argmax` is the best id at every position, `inverse_frequencies` what transformers computed in float32.
-`rope` holds the frequencies of real configs (Llama 2, 3.1, 3.2), which no model here could hold.
+Each case has 150 random ids and 20 greedy tokens, so that positions exceed twice the original context of 64. Weights are
+large, so that attention is concentrated and distant keys matter. The form is that of tiny_greedy.json (see
+make_tiny_golden.py). `argmax` is the best id at every position. `inverse_frequencies` are the float32 values of transformers.
+`rope` has the frequencies of real configs (Llama 2, 3.1, 3.2), which are too large for these models.
 """
 import json
 import pathlib
@@ -51,7 +51,7 @@ ROPE = {
 
 
 def random_weights(config, seed):
-    """Tensor name -> float32 tensor, in the order of the layers."""
+    """Returns tensor name -> float32 tensor, in the order of the layers."""
     rng = np.random.default_rng(seed)
     hidden, inner, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
     dim = config.get("head_dim") or hidden // config["num_attention_heads"]
@@ -91,7 +91,8 @@ def save(folder, config, weights, shards):
         save_file(weights, folder / "model.safetensors", {"format": "pt"})
         return
     names, place = list(weights), {}
-    for i in range(shards):  # cut inside the layers: one layer's tensors lie in both shards
+    # the cut is inside the layers, so the tensors of a layer are in both shards
+    for i in range(shards):
         file = f"model-{i + 1:05}-of-{shards:05}.safetensors"
         part = names[i * len(names) // shards:(i + 1) * len(names) // shards]
         save_file({name: weights[name] for name in part}, folder / file, {"format": "pt"})
@@ -117,7 +118,8 @@ def case(name, config, seed):
         "greedy": tokens,
         "argmax": [int(i) for i in logits.argmax(-1)],
         "min_gap": common.number(gap[PROMPT - 1:-1].min()),
-        "close": [[i, common.number(g)] for i, g in enumerate(gap) if g < 0.01],  # here [position, gap]
+        # an entry is [position, gap]
+        "close": [[i, common.number(g)] for i, g in enumerate(gap) if g < 0.01],
         "float64_error": common.number(error),
         "inverse_frequencies": [float(f"{x:.9g}") for x in frequencies.tolist()],
         "logits": [common.sample(logits, p, STRIDE) for p in POSITIONS],
@@ -125,7 +127,7 @@ def case(name, config, seed):
 
 
 def rope(settings):
-    """transformers' float32 frequencies for a real config, checked against the float64 formula."""
+    """Returns transformers' float32 frequencies for a real config, after comparing them with the float64 formula."""
     config = LlamaConfig(hidden_size=settings["head_dim"] * 8, num_attention_heads=8,
                          max_position_embeddings=131072 if settings["rope_scaling"] else 4096, **settings)
     kind = "llama3" if settings["rope_scaling"] else "default"

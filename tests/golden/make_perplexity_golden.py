@@ -1,12 +1,12 @@
-"""Makes tiny_perplexity.json: what transformers says of models/tiny on the first tokens of models/tiny/heldout.txt, in float32.
+"""Makes tiny_perplexity.json: scores of transformers for models/tiny on the first tokens of models/tiny/heldout.txt, in float32.
 
     pip install torch==2.2.2 transformers==4.51.3 tokenizers safetensors "numpy<2"
-    python tests/golden/make_perplexity_golden.py          # from anywhere; some seconds
+    python tests/golden/make_perplexity_golden.py # works in any folder; takes some seconds
 
-Three ways to score, with the windows and places that docs/reference/eval.md describes: windows; prefix and continuation with a full cache; the
-same after an eviction at the prefix's end that leaves the first SINKS and the last BUDGET - SINKS slots (keys keep their positions,
-so what was evicted is what the continuation's attention mask leaves out). For each window: where it begins, how many tokens it scores,
-and the mean negative log likelihood in nats, summed in float64. Begin-of-text stands in front of each.
+There are three ways to score, with the windows and places that docs/reference/eval.md describes: windows; a prefix and its continuation
+with a full cache; and the same after an eviction at the end of the prefix, which keeps the first SINKS and the last BUDGET - SINKS slots.
+Keys keep their positions, so an attention mask for the continuation hides the evicted slots. For each window, the file has its begin, the
+number of scored tokens, and the mean negative log likelihood in nats, summed in float64. Each window begins with begin-of-text.
 """
 import json
 import pathlib
@@ -25,7 +25,7 @@ BUDGET, SINKS = 48, 4
 
 
 def nll(model, inputs, targets, first, mask=None):
-    """Mean -log p of targets[first:], targets[i] being what should follow inputs[i]."""
+    """Returns the mean -log p of targets[first:]. targets[i] is the token after inputs[i]."""
     with torch.inference_mode():
         logits = model(torch.tensor([inputs]), attention_mask=mask, use_cache=False).logits[0].double()
     p = torch.log_softmax(logits, -1)
@@ -35,7 +35,8 @@ def nll(model, inputs, targets, first, mask=None):
 def windows(model, ids):
     out, begin, scored = [], 0, 0
     while scored < len(ids):
-        end = min(begin + WINDOW, len(ids))  # BOS and WINDOW - 1 tokens go in, one more is a target
+        # input: BOS and WINDOW - 1 tokens; one more token is a target
+        end = min(begin + WINDOW, len(ids))
         inputs, targets = [BOS] + ids[begin:end - 1], ids[begin:end]
         out.append({"begin": begin, "tokens": end - scored, "nll": nll(model, inputs, targets, scored - begin)})
         begin, scored = begin + STRIDE, end
@@ -43,14 +44,16 @@ def windows(model, ids):
 
 
 def eviction_mask(n):
-    """Additive, [1, 1, n, n]: causal, but what comes behind the prefix does not see the slots that went."""
+    """Returns an additive mask [1, 1, n, n]: causal, and tokens after the prefix do not see the evicted slots."""
     seen = torch.tril(torch.ones(n, n, dtype=torch.bool))
     seen[PREFIX:, SINKS:PREFIX - (BUDGET - SINKS)] = False
     return torch.where(seen, 0.0, torch.finfo(torch.float32).min)[None, None]
 
 
 def places(model, ids, evict):
-    before = PREFIX - 1 + 1  # text tokens of the prefix (begin-of-text is one of it), and the one that is not scored
+    # text tokens of the prefix (the begin-of-text token is one of the prefix), and the one that is
+    # not scored
+    before = PREFIX - 1 + 1
     length = before + CONTINUATION
     out = []
     for i in range(PLACES):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes policies.json: what each eviction policy scores and keeps, computed with PyTorch and NumPy from the papers' formulas.
+"""Writes policies.json: the scores and kept slots of each eviction policy, computed with PyTorch and NumPy from the papers' formulas.
 
-Inputs (un-rotated queries, keys and values of one layer) are a function of a seed and an index, so the file holds only answers; the
-test makes the same inputs, rotates and attends by itself and drives the plugins with that.
+The inputs (un-rotated queries, keys and values of one layer) depend only on a seed and an index, so the file contains only results. The
+test generates the same inputs, computes rotations and attention itself, and calls the plugins with them.
 
     python3 tests/golden/make_policies_golden.py > tests/golden/policies.json
 """
@@ -24,7 +24,7 @@ def mix(x):
 
 
 def noise(seed, *shape):
-    """Numbers in [-1, 1), exact in f32."""
+    """Returns numbers in [-1, 1) that f32 can hold exactly."""
     n = math.prod(shape)
     flat = [(mix(seed ^ mix(i)) >> 40) * 2.0**-23 - 1.0 for i in range(n)]
     return torch.tensor(flat).reshape(shape)
@@ -35,7 +35,8 @@ class Scene:
         self.name, self.seed, self.heads, self.kv_heads = name, seed, heads, kv_heads
         self.dim, self.length, self.interleaved = dim, length, interleaved
         self.group = heads // kv_heads
-        self.q = 2.5 * noise(seed, length, heads, dim).permute(1, 0, 2)  # before RoPE: [heads, length, dim]
+        # before RoPE: [heads, length, dim]
+        self.q = 2.5 * noise(seed, length, heads, dim).permute(1, 0, 2)
         self.k = 1.5 * noise(seed + 1, length, kv_heads, dim).permute(1, 0, 2)
         self.v = noise(seed + 2, length, kv_heads, dim).permute(1, 0, 2)
         self.frequencies = 100.0 ** (-torch.arange(dim // 2) / (dim // 2))
@@ -171,7 +172,8 @@ def kvzip(s, budget, sinks=4):
 
 
 def keep_set(scores, stay, budget):
-    """Slots that stay, and how far the worst that stayed is from the best that went (None: nothing went, or only by stay)."""
+    """Returns the kept slots and the gap between the worst kept and the best evicted score (None: nothing was evicted
+    by scores)."""
     stay = set(stay)
     others = sorted((t for t in range(len(scores)) if t not in stay), key=lambda t: (-scores[t], -t))
     room = max(0, budget - len(stay))
@@ -228,7 +230,8 @@ def score_cases():
 
 
 def adaptive(scores, stays, budget, floor, scope, normalize):
-    """Scores [layers][heads] of unequal lengths: force the best `floor` share of each head, then the best of all others."""
+    """Budgets for scores [layers][heads] of unequal lengths: the best `floor` share of each head stays, then the best
+    of all others."""
     counts = [[0] * len(layer) for layer in scores]
     pools = [list(range(len(scores)))] if scope == "global" else [[i] for i in range(len(scores))]
     for pool_layers in pools:
@@ -282,7 +285,8 @@ def allocator_cases():
             yield {"plugin": "adaptive", "params": {"floor": str(floor), "scope": scope, "normalize": normalize},
                    "lengths": lengths, "budget": 12, "protected": stay_first, "seed": 7000,
                    "expect": adaptive(scores, stays, 12, floor, scope, normalize)}
-    # `window` slots that the policy keeps, `prefix` that are protected: the floor is what the policy needs, the pyramid stands on both.
+    # `window` slots are kept by the policy, and `prefix` slots are protected. The minimum per layer
+    # is the policy's least budget, and the pyramid is on top of both.
     for layers, heads, length, budget, prefix, window, beta in [
             (16, 2, 4096, 1024, 4, 32, 20), (16, 2, 4096, 1024, 4, 64, 20), (16, 2, 4096, 1024, 0, 8, 20), (32, 8, 4096, 128, 0, 32, 20),
             (5, 1, 100, 33, 4, 0, 3), (5, 1, 100, 33, 4, 16, 3), (7, 3, 90, 50, 0, 0, 20), (7, 3, 90, 50, 0, 30, 20), (4, 2, 64, 17, 8, 0, 1)]:

@@ -1,14 +1,14 @@
-"""Makes tiny_greedy.json: what transformers says of models/tiny, in float32 with eager attention.
+"""Makes tiny_greedy.json: results of transformers for models/tiny, in float32 with eager attention.
 
     pip install torch==2.2.2 transformers==4.46.3 tokenizers==0.20.3 safetensors "numpy<2"
-    python tests/golden/make_tiny_golden.py          # from anywhere; half a minute on two cores
+    python tests/golden/make_tiny_golden.py # works in any folder; takes half a minute on two cores
 
-For each of ten prompts: its token ids (begin-of-text first), 200 greedy tokens, and logits at chosen positions. Greedy
-goes on past the end token, as if it were any other; `eos_at` lists where it came (empty: never). `position` counts input
-tokens from 0, so the logits at position len(ids) - 1 choose greedy[0] and those at len(ids) + n - 1 are computed after
-greedy[n-1] was fed. `min_gap` is the least distance between the best logit and the next over the 200 steps (prompts under 1e-3 are refused), `close`
-lists every [step, gap] under 0.01: there a backend with quantized weights or cache may rightly choose the other token.
-`float64_error` is the largest distance of any logit from an independent float64 computation (golden_common.py).
+For each of ten prompts, the file has its token ids (begin-of-text first), 200 greedy tokens, and logits at chosen positions.
+Generation continues after the end token; `eos_at` lists the steps with end tokens (empty: none). `position` counts input
+tokens from 0, so the logits at position len(ids) - 1 choose greedy[0], and those at len(ids) + n - 1 are computed after
+greedy[n-1] was fed. `min_gap` is the smallest distance between the best and the second best logit over the 200 steps (prompts under
+1e-3 are refused). `close` lists every [step, gap] under 0.01: at these steps, a backend with quantized weights or cache may choose
+the other token. `float64_error` is the largest distance of a logit from a float64 computation (golden_common.py).
 """
 import pathlib
 
@@ -20,7 +20,7 @@ import transformers
 HERE = pathlib.Path(__file__).resolve().parent
 FOLDER = HERE.parent.parent / "models" / "tiny"
 STEPS = 200
-FED = (0, 1, 2, 51, 200)  # logits are kept after so many generated tokens were fed
+FED = (0, 1, 2, 51, 200)  # after these numbers of generated tokens, logits are recorded
 STRIDE = 64
 BOS, EOS = 4094, 4095
 

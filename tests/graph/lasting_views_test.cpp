@@ -1,4 +1,4 @@
-// The bound of a cache's length that recorded steps see.
+// Tests of the bound of a cache's length that recorded steps use.
 #include "graph/lasting_views.hpp"
 
 #include "device/tensor.hpp"
@@ -9,7 +9,7 @@ using namespace keel;
 
 namespace {
 
-// A cache without memory: of `blocks` blocks of 8 slots in each of two heads.
+// A cache without memory. It has `blocks` blocks of 8 slots in each of two heads.
 struct EmptyCache {
     EmptyCache(int64_t length, int64_t blocks) : table(Tensor::shape(KEEL_DTYPE_I32, {2, blocks})) {
         view.block_table = table.c();
@@ -30,21 +30,21 @@ int64_t bound(int64_t length, int64_t blocks = 1 << 20) {
 
 } // namespace
 
-TEST_CASE("the bound is the next multiple of 64, and of an eighth of the length when it is long") {
+TEST_CASE("the bound is a multiple of 64, and for long caches of an eighth of the length") {
     CHECK(bound(1) == 64);
     CHECK(bound(64) == 64);
     CHECK(bound(65) == 128);
     CHECK(bound(512) == 512);
-    CHECK(bound(513) == 576); // steps of 64 = 512 / 8
+    CHECK(bound(513) == 576); // the bound grows in steps of 64 = 512 / 8
     CHECK(bound(1024) == 1024);
-    CHECK(bound(1025) == 1152); // steps of 128 = 1024 / 8
+    CHECK(bound(1025) == 1152); // in steps of 128 = 1024 / 8
     CHECK(bound(2048) == 2048);
-    CHECK(bound(2049) == 2304);     // steps of 256
-    CHECK(bound(100000) == 106496); // steps of 8192 = 65536 / 8: 13 of them
+    CHECK(bound(2049) == 2304);     // in steps of 256
+    CHECK(bound(100000) == 106496); // in steps of 8192 = 65536 / 8; this is 13 steps
     CHECK(bound(0) == 0);
 }
 
-TEST_CASE("the bound is not above the slots of the block table") {
+TEST_CASE("the bound is at most the number of slots in the block table") {
     CHECK(bound(70, 10) == 80);
     CHECK(bound(80, 10) == 80);
     CHECK(bound(70, 16) == 128);

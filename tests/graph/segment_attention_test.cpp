@@ -1,4 +1,5 @@
-// When one call serves the attention of all sequences of a step, and when each attends by itself.
+// Tests when one call computes the attention of all sequences of a step, and when each sequence
+// needs its own call.
 #include "graph/segment_attention.hpp"
 
 #include "graph/step_rig.hpp"
@@ -14,10 +15,10 @@ using namespace keel::test;
 
 namespace {
 
-// keel.batched_decode/1 that computes nothing and counts its calls.
+// A keel.batched_decode/1 that computes nothing and counts its calls.
 struct FakeBatchedDecode {
     int prepared = 0, appended = 0, attended = 0;
-    int refuse_from = 1000; // prepare() number `refuse_from` and later ones are refused
+    int refuse_from = 1000; // the number of the first prepare() that is refused
 
     static FakeBatchedDecode *&current() {
         static FakeBatchedDecode *fake = nullptr;
@@ -55,7 +56,7 @@ struct FakeBatchedDecode {
     }
 };
 
-// A SegmentAttention on a miniature, with three sequences.
+// A SegmentAttention for a miniature model, with three sequences.
 struct AttentionRig {
     static constexpr uint32_t most_tokens = 8;
     static constexpr int64_t rope_rows = 64;
@@ -82,14 +83,15 @@ struct AttentionRig {
         fake.prepared = 0;
         attention.settle_together(StepRig::sequences, *batch.view());
     }
-    // A segment of the next tokens of a sequence, whose first position is `at`.
+    // Returns a segment with the next tokens of a sequence. `at` is the position of the first
+    // token.
     Segment segment(size_t sequence, int64_t tokens = 1, int32_t at = 0) {
         positions[sequence].clear();
         for (int32_t i = 0; i < tokens; ++i) positions[sequence].push_back(at + i);
         rig.caches[sequence]->append(positions[sequence], tokens);
         return {.positions = positions[sequence], .kv = rig.caches[sequence]->views()};
     }
-    // Runs the attention of the first layer. Returns whether one call served all.
+    // Runs the attention of the first layer. Returns true if one call computed all sequences.
     bool runs_together(const std::vector<Segment> &segments) {
         fake.appended = fake.attended = 0;
         ran.clear();
@@ -115,17 +117,17 @@ struct AttentionRig {
 
 } // namespace
 
-TEST_CASE("sequences attend one by one until the backend has agreed") {
+TEST_CASE("each sequence attends alone until the backend has accepted the batch") {
     AttentionRig r;
     CHECK_FALSE(r.attention.can_attend_together());
     CHECK_FALSE(r.runs_together({r.segment(0), r.segment(1)}));
     r.settle();
-    CHECK(r.fake.prepared == 1); // all layers are alike
+    CHECK(r.fake.prepared == 1); // all layers have the same shapes
     CHECK(r.attention.can_attend_together());
     CHECK(r.runs_together({r.segment(0, 1, 1), r.segment(1, 1, 1)}));
 }
 
-TEST_CASE("layers with and without a window are both put before the backend") {
+TEST_CASE("layers with and without a window are both offered to the backend") {
     AttentionRig r("gemma3");
     bool has_window = false, has_none = false;
     for (size_t l = 0; l < r.decoder.layers(); ++l)
@@ -134,23 +136,24 @@ TEST_CASE("layers with and without a window are both put before the backend") {
     r.settle();
     CHECK(r.fake.prepared >= 2);
     CHECK(r.attention.can_attend_together());
-    r.fake.refuse_from = 2; // it takes the first kind only
+    r.fake.refuse_from = 2; // only the first kind is accepted
     r.settle();
     CHECK_FALSE(r.attention.can_attend_together());
 }
 
-TEST_CASE("one call serves sequences of one token each that leave nothing for a policy") {
+TEST_CASE("one call serves sequences with one token each whose policies collect nothing") {
     AttentionRig r;
     r.settle();
     CHECK(r.runs_together({r.segment(0), r.segment(1), r.segment(2)}));
-    CHECK_FALSE(r.runs_together({r.segment(0, 1, 1)}));                     // one sequence
-    CHECK_FALSE(r.runs_together({r.segment(0, 1, 2), r.segment(1, 2, 1)})); // two tokens
+    CHECK_FALSE(r.runs_together({r.segment(0, 1, 1)})); // only one sequence
+    // a segment of two tokens
+    CHECK_FALSE(r.runs_together({r.segment(0, 1, 2), r.segment(1, 2, 1)}));
     WantsAll tap(r.rig.executor.device(), r.decoder.config(), 1, r.rig.shape.max_slots);
     std::vector<Segment> tapped = {r.segment(0, 1, 3), r.segment(1, 1, 3)};
     tapped[1].tap = &tap;
     tapped[1].tap_ops = &r.rig.graph.taps();
     CHECK_FALSE(r.runs_together(tapped));
-    r.together.clear(); // the caches have no view in common
+    r.together.clear(); // the caches have no common view
     CHECK_FALSE(r.runs_together({r.segment(0, 1, 4), r.segment(1, 1, 4)}));
 }
 
@@ -159,13 +162,14 @@ TEST_CASE("sequences whose positions share a row of the RoPE tables attend one b
     r.settle();
     CHECK_FALSE(r.runs_together({r.segment(0, 1, 3), r.segment(1, 1, 3 + 64)}));
     CHECK(r.runs_together({r.segment(0, 1, 4), r.segment(1, 1, 5 + 64)}));
-    CHECK(r.runs_together({r.segment(0, 1, 5), r.segment(1, 1, 5)})); // the same row, and position
+    // the same row and the same position
+    CHECK(r.runs_together({r.segment(0, 1, 5), r.segment(1, 1, 5)}));
 }
 
-TEST_CASE("a segment of one token runs the ops of decode, a longer one those of prefill") {
+TEST_CASE("a segment of one token runs the ops of decode, and a longer one those of prefill") {
     AttentionRig r;
     r.runs_together({r.segment(0, 1), r.segment(1, 3)});
-    REQUIRE(r.ran.size() == 4); // qkv_prepare and attention of each
+    REQUIRE(r.ran.size() == 4); // qkv_prepare and attention of each sequence
     for (size_t i = 0; i < 4; ++i) {
         CHECK(r.ran[i].form == (i < 2 ? StepForm::decode : StepForm::prefill));
         CHECK(r.ran[i].role == (i % 2 == 0 ? Role::qkv_prepare : Role::attention));

@@ -1,4 +1,4 @@
-// The ops of each form of a step, held against lists that were written down once.
+// Compares the ops of each form of a step with recorded lists.
 #include "graph/step_rig.hpp"
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@ using namespace keel::test;
 
 namespace {
 
-using Lists = std::map<std::string, std::vector<std::string>>; // by "model: form"
+using Lists = std::map<std::string, std::vector<std::string>>; // the key is "model: form"
 
 const char *const golden_file = KEEL_SOURCE_DIR "/tests/golden/step_ops.txt";
 

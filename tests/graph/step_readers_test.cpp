@@ -1,4 +1,4 @@
-// Planning, running, explaining, recording and tracing see the same ops of a step.
+// Tests that planning, running, explaining, recording and tracing use the same ops of a step.
 #include "device/trace.hpp"
 #include "graph/step_rig.hpp"
 #include "ops/explain.hpp"
@@ -45,8 +45,8 @@ Role plain(Role role) {
     return role == Role::tapped_attention ? Role::attention : role;
 }
 
-// The planned ops of the ones that ran: tapped ops as the plain ones that they replace; in a batch
-// without attention, whose ops are those of decode steps.
+// Returns the planned ops for the ops that ran. A tapped op becomes the plain op that it replaces.
+// In a batch, attention is left out, because it uses the ops of decode steps.
 std::vector<OpTag> as_planned(std::vector<OpTag> ran, StepForm form) {
     for (OpTag &tag : ran) tag.role = plain(tag.role);
     std::erase_if(ran, [&](const OpTag &tag) { return tag.form != form; });
@@ -59,7 +59,7 @@ std::vector<std::string> labels_of(const std::vector<OpTag> &tags) {
     return labels;
 }
 
-// The labels of the ops in a trace, in order.
+// Returns the labels of the ops in a trace, in their order.
 std::vector<std::string> traced(const std::filesystem::path &file) {
     std::ifstream in(file);
     const nlohmann::json json = nlohmann::json::parse(in);
@@ -76,7 +76,7 @@ std::vector<std::filesystem::path> reader_models() {
 
 } // namespace
 
-TEST_CASE("for each form of a step, the ops that run are those that were planned and explained") {
+TEST_CASE("for each form of a step, the ops that run are the planned and explained ones") {
     for (const auto &model : reader_models()) {
         for (const Form &form : forms) {
             INFO(model << ", " << form.name);
@@ -84,7 +84,7 @@ TEST_CASE("for each form of a step, the ops that run are those that were planned
             rig.ops_of([&] { form.step(rig); });
             const std::vector<const PlannedOp *> planned = rig.graph.ops(form.form);
             CHECK(as_planned(rig.tags(), form.form) == tags_of(planned));
-            // In a batch each sequence attends with the ops of a decode step.
+            // In a batch, the attention of each sequence uses the ops of a decode step.
             const std::vector<OpTag> decode = tags_of(rig.graph.ops(StepForm::decode));
             for (OpTag tag : rig.tags()) {
                 tag.role = plain(tag.role);
@@ -119,7 +119,7 @@ TEST_CASE("for each form of a step, a trace shows the ops that run") {
     }
 }
 
-TEST_CASE("a recorded decode step has the ops that were planned") {
+TEST_CASE("a recorded decode step has the planned ops") {
     for (const auto &model : reader_models()) {
         INFO(model);
         WrappingBackend backend;
@@ -137,7 +137,7 @@ TEST_CASE("a recorded decode step has the ops that were planned") {
     }
 }
 
-TEST_CASE("a step of a prompt and of decoding sequences gives the logits of separate steps") {
+TEST_CASE("a step with a prompt and decoding sequences gives the logits of separate steps") {
     for (const auto &model : reader_models()) {
         INFO(model);
         StepRig together(model, reference()), apart(model, reference());

@@ -13,7 +13,7 @@
 
 namespace keel::test {
 
-// A tap that wants every by-product of every layer.
+// A tap that requests every by-product of every layer.
 class WantsAll final : public StepTap {
   public:
     WantsAll(Device &device, const ModelConfig &config, int64_t tokens, int64_t slots);
@@ -27,8 +27,8 @@ class WantsAll final : public StepTap {
     bool one_token_;
 };
 
-// A miniature on the reference, with three sequences. It runs steps of every form and writes down
-// their ops.
+// A miniature model on the reference backend, with three sequences. It runs steps of every form and
+// records their ops.
 class StepRig {
   public:
     static constexpr uint32_t sequences = 3;
@@ -36,21 +36,22 @@ class StepRig {
     StepRig(const std::filesystem::path &model, std::shared_ptr<Device> device,
             std::optional<LayerRange> part = {});
 
-    // One line for each op that `step` runs: label, op, features, and each tensor with its shape,
-    // its offset and the number of its buffer.
+    // Returns one line for each op that `step` runs. The line has the label, the op, the features,
+    // and for each tensor its shape, its offset and the number of its buffer.
     template <typename Step> std::vector<std::string> ops_of(const Step &step) {
         watch();
         step();
         return stop();
     }
-    // The tags of the ops that the last ops_of() wrote down.
+    // The tags of the ops of the last ops_of() call.
     const std::vector<OpTag> &tags() const { return tags_; }
 
     void prefill(uint32_t logit_rows, bool tapped = false); // five tokens of sequence 0
     void decode(bool tapped = false);                       // one token of sequence 0
-    void decode_batch(bool tapped = false); // one token of each sequence; the tap is of the second
+    // one token of each sequence; the tap is on the second sequence
+    void decode_batch(bool tapped = false);
 
-    // Makes slots for tokens; returns their positions.
+    // Makes slots for tokens. Returns the positions of the tokens.
     std::vector<int32_t> append(size_t sequence, int64_t tokens);
 
     Executor executor;
@@ -61,18 +62,19 @@ class StepRig {
     std::array<std::unique_ptr<KvCache>, sequences> caches;
 
   private:
-    // `tapped`: which segment has a tap.
+    // `tapped` is the index of the segment that has a tap.
     void forward(std::vector<Segment> segments, std::optional<size_t> tapped);
     void watch();
     std::vector<std::string> stop();
 
     std::array<int32_t, sequences> lengths_{};
     std::vector<std::string> lines_;
-    std::vector<OpTag> tags_;                  // of the lines
-    std::vector<const keel_buffer *> buffers_; // in the order in which they were seen
+    std::vector<OpTag> tags_;                  // tags of the recorded lines
+    std::vector<const keel_buffer *> buffers_; // in the order of their first use
 };
 
-// The folder of a miniature, written once. `mixed`: the value projection is stored in another type.
+// Returns the folder of a miniature model, which is written once. If `mixed` is true, the value
+// projection has another dtype.
 std::filesystem::path miniature_folder(const std::string &name, bool mixed);
 
 } // namespace keel::test

@@ -1,5 +1,5 @@
-// Loads the plugins that the outside projects made, by name, and drives them through their tables.
-// Run by the install test.
+// Run by the install test. Loads the plugins of the outside projects by name, and calls the
+// functions of their tables.
 #include "plugin/host.hpp"
 #include "plugin/registry.hpp"
 
@@ -31,7 +31,7 @@ keel_tensor matrix(keel_buffer *buffer, int64_t rows, int64_t cols) {
 
 } // namespace
 
-TEST_CASE("the outside policy loads by name, takes parameters and scores as it says") {
+TEST_CASE("the outside policy loads by name, takes parameters and scores as documented") {
     const auto &plugin = PluginRegistry::process().get("keep_every_nth", KEEL_PLUGIN_POLICY, line);
     HostServices services;
     const std::vector<keel::GivenParam> given = {
@@ -67,7 +67,7 @@ TEST_CASE("the outside policy loads by name, takes parameters and scores as it s
     policy.destroy(state);
 }
 
-TEST_CASE("the outside policy in C++ loads by name and says what it needs") {
+TEST_CASE("the outside policy in C++ loads by name and declares its needs") {
     const auto &plugin = PluginRegistry::process().get("keep_far_keys", KEEL_PLUGIN_POLICY, line);
     HostServices services;
     const auto params = plugin.params().bind({}, line);
@@ -105,7 +105,7 @@ TEST_CASE("the outside backend loads by name and multiplies") {
     const keel_ctx_desc desc = {KEEL_HEADER(keel_ctx_desc), 0, params.size(), params.data()};
     keel_ctx *ctx = nullptr;
     REQUIRE(backend.ctx_create(host, &desc, &ctx) == KEEL_OK);
-    constexpr int64_t m = 3, n = 200, k = 7; // wide enough for two workers
+    constexpr int64_t m = 3, n = 200, k = 7; // enough columns for two workers
     std::vector<float> x(m * k), w(n * k), y(m * n);
     for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
     for (size_t i = 0; i < w.size(); ++i) w[i] = std::cos(static_cast<float>(i));
@@ -138,7 +138,7 @@ TEST_CASE("the outside backend loads by name and multiplies") {
             CHECK(std::abs(y[i * n + j] - sum) < 1e-5);
         }
     }
-    args.features = uint64_t{1} << 40; // a meaning that this backend cannot know
+    args.features = uint64_t{1} << 40; // a feature bit that this backend does not know
     CHECK(backend.matmul(ctx, &args) == KEEL_E_UNSUPPORTED);
     for (keel_buffer *buffer : buffers) backend.buffer_destroy(ctx, buffer);
     backend.ctx_destroy(ctx);

@@ -1,4 +1,4 @@
-# Run with cmake -P by the install test; see CMakeLists.txt.
+# Run by the install test with cmake -P; see CMakeLists.txt.
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -16,7 +16,7 @@ foreach(file include/keel/backend.h include/keel/ext/draft/replay.h include/keel
   endif()
 endforeach()
 
-# Help names the installed pages.
+# The help text names the installed pages.
 execute_process(COMMAND ${FOLDER}/prefix/bin/keel ab --help RESULT_VARIABLE result OUTPUT_VARIABLE output)
 file(REAL_PATH ${FOLDER}/prefix/share/keel/docs/reference/experiments.md page)
 string(FIND "${output}" "${page}" found)
@@ -24,7 +24,7 @@ if(NOT result EQUAL 0 OR found EQUAL -1)
   message(FATAL_ERROR "keel ab --help: expected ${page}, found:\n${output}")
 endif()
 
-# Copied first, so that nothing of the source tree can be reached by a relative path.
+# The projects are copied first, so that no relative path leads to the source tree.
 foreach(project policy policy_cpp backend)
   file(COPY ${KEEL_SOURCE}/tests/install/${project} DESTINATION ${FOLDER})
   run(${CMAKE_COMMAND} -S ${FOLDER}/${project} -B ${FOLDER}/${project}/build -G ${GENERATOR}
@@ -34,13 +34,14 @@ foreach(project policy policy_cpp backend)
   run(${CMAKE_COMMAND} --build ${FOLDER}/${project}/build)
 endforeach()
 
-# As docs/how-to/write-a-backend.md tells an author to test a backend.
+# These are the commands that docs/how-to/write-a-backend.md gives for testing a backend.
 run(${CMAKE_CTEST_COMMAND} --test-dir ${FOLDER}/backend/build --no-tests=error -L isa)
 
-# What authors of policies test theirs with.
+# Authors of policies test them with these commands.
 run(${CMAKE_CTEST_COMMAND} --test-dir ${FOLDER}/policy_cpp/build --output-on-failure --no-tests=error)
 
-# The example program, from its own folder, against nothing but the installation; its plugins are found beside libkeel.
+# Builds the example program in its own folder, with only the installation. The program finds the
+# plugins next to libkeel.
 file(COPY ${KEEL_SOURCE}/examples/hello DESTINATION ${FOLDER})
 run(${CMAKE_COMMAND} -S ${FOLDER}/hello -B ${FOLDER}/hello/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${FOLDER}/prefix
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=${CXX_COMPILER} "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror")
@@ -55,6 +56,6 @@ if(NOT result EQUAL 1 OR NOT errors MATCHES "^hello: .*no such file or folder")
   message(FATAL_ERROR "hello ended with ${result}:\n${errors}")
 endif()
 
-# As a user would: the folders in KEEL_PLUGIN_PATH, the plugins by name.
+# Finds plugins like a user's program: by their names, in the folders of KEEL_PLUGIN_PATH.
 set(ENV{KEEL_PLUGIN_PATH} "${FOLDER}/policy/build:${FOLDER}/policy_cpp/build:${FOLDER}/backend/build")
 run(${CHECK})

@@ -7,7 +7,7 @@
 using namespace keel;
 using namespace keel::test;
 
-TEST_CASE("A decode step of a warm cache allocates no memory and writes only what changed") {
+TEST_CASE("A decode step of a warm cache allocates no memory and writes only changed values") {
     KvShape shape;
     shape.layers = 2;
     shape.heads = shape.kv_heads = 2;
@@ -40,13 +40,13 @@ TEST_CASE("A decode step of a warm cache allocates no memory and writes only wha
         (token % 8 == 0 ? in_block_steps : in_steps) += allocations() - before;
     }
     CHECK(in_steps == 0);
-    // A note of what is committed, for K and V of each head's new block.
+    // One record of the committed memory for K and one for V, for each new block of a head.
     CHECK(in_block_steps <= 5 * 2 * 2 * 2);
-    // The lengths each time; the tables at 24, 32, 40, 48 and 56.
+    // The lengths are written each time. The tables are written at 24, 32, 40, 48 and 56.
     CHECK(rig.executor().stream().counters().writes - writes == 46 + 5);
 }
 
-TEST_CASE("Collecting for a policy allocates nothing in decode steps, and queues hardly anything") {
+TEST_CASE("Collecting data for a policy allocates nothing in decode steps and queues few ops") {
     KvShape shape;
     shape.layers = 2;
     shape.heads = 4;
@@ -84,6 +84,7 @@ TEST_CASE("Collecting for a policy allocates nothing in decode steps, and queues
     CHECK(after.ops == before.ops); // 8 queries are added up at a time
     CHECK(after.reads == before.reads);
     for (int token = 8; token < 90; ++token) step(StepKind::decode, 1);
-    // Eleven sums in two layers; after 64 slots the running scores get more room, which is zeroed.
+    // Eleven sums in two layers. After 64 slots the running scores get more memory, which is
+    // zeroed.
     CHECK(rig.executor().stream().counters().ops - after.ops == 11 * 2 + 2);
 }

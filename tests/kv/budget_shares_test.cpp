@@ -1,4 +1,5 @@
-// How a budget is divided over heads, and what an allocator is told and may answer.
+// Tests how a budget is divided among heads, and which inputs and answers of an allocator are
+// valid.
 #include "kv/decision_rig.hpp"
 #include "kv/evict/budget_shares.hpp"
 #include "kv/scripted_allocator.hpp"
@@ -19,7 +20,7 @@ Script newest() {
                                [](uint32_t, uint32_t, int32_t s) { return static_cast<float>(s); });
 }
 
-// An allocator that gives these shares, [layers, kv_heads].
+// Returns an allocator that gives these shares, [layers, kv_heads].
 Sharer giving(const Slots &shares, uint32_t flags) {
     Sharer sharer;
     sharer.needs = 0;
@@ -41,7 +42,7 @@ Slots all(const BudgetShares &shares) {
 
 } // namespace
 
-TEST_CASE("Without an allocator all heads have the same share, at most the context") {
+TEST_CASE("Without an allocator, all heads have the same share, at most the context") {
     Script script = newest();
     DecisionRig p(script);
     BudgetShares shares(*p.setup);
@@ -55,7 +56,7 @@ TEST_CASE("Without an allocator all heads have the same share, at most the conte
     CHECK(all(shares) == Slots{64, 64, 64, 64});
 }
 
-TEST_CASE("One head above its own share is enough") {
+TEST_CASE("An eviction starts if a single head is above its share") {
     Script script = newest();
     Sharer sharer = giving({30, 30, 30, 10}, KEEL_ALLOCATOR_RAGGED);
     DecisionRig p(script, [&](CacheConfig &c) { c.allocator = shared_by(sharer); });
@@ -68,7 +69,7 @@ TEST_CASE("One head above its own share is enough") {
     CHECK(shares.any_above(*p.cache));
 }
 
-TEST_CASE("An allocator is told the lengths, and which slots no score decides about") {
+TEST_CASE("An allocator gets the lengths, and the slots that stay whatever their scores") {
     Script script = newest();
     Sharer sharer = giving({20, 20, 20, 20}, 0);
     keel_allocator_input told = {};
@@ -96,11 +97,11 @@ TEST_CASE("An allocator is told the lengths, and which slots no score decides ab
     CHECK(told.budget == 20);
     CHECK(lengths == Slots{30, 30, 30, 30});
     CHECK(told.scores == nullptr);
-    CHECK(told.protected_slots == 6); // 3 in front, 2 newest, 1 pinned
+    CHECK(told.protected_slots == 6); // 3 in the prefix, 2 newest, 1 pinned
     CHECK(told.fixed_slots == 6);
 
-    // A policy that keeps 8 slots of its own: the newest 4, and 4 in front. These contain the
-    // protected ones but for the pinned slot.
+    // The policy always keeps 8 slots: the newest 4, and 4 in the prefix. These include all
+    // protected slots except the pinned one.
     script.needs.least_budget = 9;
     script.needs.window = 4;
     ask(20);
@@ -108,7 +109,7 @@ TEST_CASE("An allocator is told the lengths, and which slots no score decides ab
     CHECK(told.fixed_slots == 4 + 4 + 1);
 }
 
-TEST_CASE("A budget below the protected slots is all that an allocator can protect") {
+TEST_CASE("An allocator cannot protect more slots than the budget has") {
     Script script = newest();
     Sharer sharer = giving({4, 4, 4, 4}, 0);
     keel_allocator_input told = {};
@@ -128,7 +129,7 @@ TEST_CASE("A budget below the protected slots is all that an allocator can prote
     CHECK(told.fixed_slots == 4);
 }
 
-TEST_CASE("An allocator that weighs scores gets those of all layers") {
+TEST_CASE("An allocator that uses scores gets the scores of all layers") {
     Script script = DecisionRig::scored(
         KEEL_KEEP_HEAD_EQUAL,
         [](uint32_t l, uint32_t h, int32_t s) { return static_cast<float>(100 * l + 10 * h) + s; },
@@ -138,7 +139,7 @@ TEST_CASE("An allocator that weighs scores gets those of all layers") {
     const auto give = sharer.allocate;
     sharer.allocate = [&](const keel_allocator_input &in, int32_t *budgets) {
         CHECK(in.stride == 9);
-        CHECK(in.protected_slots == 5); // 4 that stay, and the newest
+        CHECK(in.protected_slots == 5); // 4 that stay in any case, and the newest
         CHECK(in.scores[0][0] == 0);
         CHECK(in.scores[1][9 + 8] == 118);
         CHECK(in.protected_masks[1][9 + 8] == 1);
@@ -153,7 +154,8 @@ TEST_CASE("An allocator that weighs scores gets those of all layers") {
     std::vector<LayerDecision> layers(2, LayerDecision(*p.setup));
     for (uint32_t l = 0; l < 2; ++l) p.ask(layers[l], l, {10, 10});
     BudgetShares shares(*p.setup);
-    CHECK_THROWS_AS(shares.share_by_scores(10, *p.cache, *p.tokens, layers), Error); // 4 below 5
+    // a budget of 4 is below the 5 slots that stay
+    CHECK_THROWS_AS(shares.share_by_scores(10, *p.cache, *p.tokens, layers), Error);
     sharer.allocate = [](const keel_allocator_input &, int32_t *budgets) {
         const Slots given = {5, 5, 12, 18};
         std::copy(given.begin(), given.end(), budgets);
@@ -182,14 +184,14 @@ TEST_CASE("Heads that share a keep-list, or keep equally many slots, get equal s
                         "before 10 slots; policy scripted needs the same number in both"));
     CHECK(share(KEEL_KEEP_LAYER, {10, 10, 30, 30}, by_layer) == Slots{10, 10, 30, 30});
     CHECK_THAT(refusal(KEEL_KEEP_TOKEN, {10, 10, 30, 30}, 0), Contains("layer 1 head 0"));
-    // The allocator did not declare that heads of a layer differ.
+    // The allocator did not declare that the heads of a layer may differ.
     CHECK_THAT(refusal(KEEL_KEEP_HEAD_EQUAL, {10, 10, 29, 31}, by_layer),
                Contains("layer 1 head 1"));
     CHECK(share(KEEL_KEEP_HEAD_EQUAL, {10, 20, 25, 25}, KEEL_ALLOCATOR_RAGGED) ==
           Slots{10, 20, 25, 25});
 }
 
-TEST_CASE("A sequence that moves takes its allocator along") {
+TEST_CASE("A sequence that moves keeps its allocator") {
     Script script = newest();
     Sharer sharer = giving({10, 10, 30, 30}, KEEL_ALLOCATOR_BY_LAYER);
     DecisionRig p(script, [&](CacheConfig &c) { c.allocator = shared_by(sharer); });

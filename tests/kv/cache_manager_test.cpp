@@ -18,7 +18,7 @@ namespace {
 
 KvShape test_shape(keel_dtype dtype = KEEL_DTYPE_F32) { return kv_shape(128, dtype, 2); }
 
-// Scores by position: the newest are the best.
+// Returns a policy that scores slots by position, the newest highest.
 Script newest_first(keel_granularity granularity = KEEL_KEEP_HEAD_EQUAL) {
     Script script;
     script.needs.needs = KEEL_NEED_POSITIONS;
@@ -35,7 +35,7 @@ Script newest_first(keel_granularity granularity = KEEL_KEEP_HEAD_EQUAL) {
     return script;
 }
 
-// A manager over a rig, fed step by step.
+// A CacheManager of a rig. The test feeds it step by step.
 struct Run {
     Run(const std::string &device, const KvShape &shape, Script &script, CacheConfig config)
         : rig(device, shape) {
@@ -88,8 +88,8 @@ std::string refusal(const KvShape &shape, Script &script, CacheConfig config,
 
 } // namespace
 
-TEST_CASE("Below the budget a policy is not asked, and the cache is that of a run without one, to "
-          "the bit") {
+TEST_CASE("Below the budget a policy does not decide, and the cache is bitwise that of a run "
+          "without it") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = newest_first(), all;
@@ -110,7 +110,7 @@ TEST_CASE("Below the budget a policy is not asked, and the cache is that of a ru
     }
 }
 
-TEST_CASE("The end of the prompt evicts down to the budget, and the records say what happened") {
+TEST_CASE("The end of the prompt evicts down to the budget, and the records describe it") {
     Script script = newest_first();
     Run run("reference", test_shape(), script, tokens_budget(32));
     const auto records = run.step(60, StepKind::prefill_end);
@@ -127,7 +127,8 @@ TEST_CASE("The end of the prompt evicts down to the budget, and the records say 
     CHECK(r.kept_min == 32);
     CHECK(r.kept_max == 32);
     CHECK(r.freed_bytes ==
-          2 * 4 * run.plan->shape().block_bytes()); // 8 blocks a head before, 4 after
+          // each head had 8 blocks before, and has 4 after
+          2 * 4 * run.plan->shape().block_bytes());
     CHECK(r.has_scores);
     CHECK(r.score_min == 0);
     CHECK(r.score_max == 59);
@@ -137,8 +138,7 @@ TEST_CASE("The end of the prompt evicts down to the budget, and the records say 
     CHECK(run.manager->evicted_bytes() == 16 * run.plan->shape().block_bytes());
 }
 
-TEST_CASE(
-    "The budget trigger fires above budget and slack, and never leaves more than the budget") {
+TEST_CASE("The budget trigger fires above budget plus slack, and leaves at most the budget") {
     Script script = newest_first();
     CacheConfig config = tokens_budget(32);
     SECTION("slack of an eighth by default") {}
@@ -162,13 +162,14 @@ TEST_CASE(
     CHECK(evictions == (80 - 32) / (slack + 1));
 }
 
-TEST_CASE("Protected tokens stay whatever the policy says, and positions never decrease in "
-          "absolute mode") {
+TEST_CASE(
+    "Protected tokens stay whatever the policy decides, and absolute positions never decrease") {
     for (const std::string &device : kv_devices()) {
         Script script = newest_first();
         script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
             for (uint32_t h = 0; h < in.kv_heads; ++h) {
-                for (int32_t s = 0; s < in.lengths[h]; ++s) // middle first, heads different
+                // keeps slots from the middle; heads differ
+                for (int32_t s = 0; s < in.lengths[h]; ++s)
                     out.scores[h * in.stride + s] =
                         -std::abs(static_cast<float>(s - 12 - 4 * static_cast<int>(h)));
             }
@@ -192,7 +193,7 @@ TEST_CASE("Protected tokens stay whatever the policy says, and positions never d
         CHECK(run.positions(0, 0) != run.positions(0, 1));
         const auto next = run.manager->next_positions(2);
         CHECK(std::vector(next.begin(), next.end()) == run_of(90, 92));
-        // What attention sees is what was kept.
+        // Attention sees exactly the kept slots.
         const auto query = run.rig.tokens().query(2, 90);
         std::vector<std::vector<int64_t>> kept;
         for (uint32_t h = 0; h < 2; ++h) {
@@ -204,7 +205,7 @@ TEST_CASE("Protected tokens stay whatever the policy says, and positions never d
     }
 }
 
-TEST_CASE("The insert trigger makes room before tokens that would not fit") {
+TEST_CASE("The insert trigger makes room for tokens that would not fit") {
     Script script = newest_first();
     KvShape shape = test_shape();
     CacheConfig config = tokens_budget(120);
@@ -241,8 +242,8 @@ TEST_CASE("The every_n trigger evicts down to the budget every n tokens") {
     }
 }
 
-TEST_CASE("A policy that acts between chunks takes in a prompt longer than the cache: another one "
-          "is refused") {
+TEST_CASE("A policy that acts between chunks reads a prompt longer than the cache, and others "
+          "refuse it") {
     Script script = newest_first(KEEL_KEEP_TOKEN);
     CacheConfig config = tokens_budget(40);
     std::string why;
@@ -272,17 +273,18 @@ TEST_CASE("A policy that acts between chunks takes in a prompt longer than the c
     CHECK(run.positions() == run_of(960, 1000));
 }
 
-TEST_CASE("The last chunk of a prompt holds the window that a policy declares") {
+TEST_CASE("The last chunk of a prompt has the window that a policy declares") {
     Script script = newest_first();
     script.needs.window = 20;
     Run run("reference", test_shape(), script, tokens_budget(40));
-    CHECK(run.manager->next_chunk(100, 64) == 64); // 36 remain
-    CHECK(run.manager->next_chunk(70, 64) == 50);  // not 64, which would leave 6
+    CHECK(run.manager->next_chunk(100, 64) == 64); // 36 slots are free
+    // not 64, which would leave only 6 for the last chunk
+    CHECK(run.manager->next_chunk(70, 64) == 50);
     CHECK(run.manager->next_chunk(64, 64) == 64);
     CHECK(run.manager->next_chunk(5, 64) == 5);
 }
 
-TEST_CASE("Under a policy that keeps all, a full cache says which key to change") {
+TEST_CASE("If a policy keeps everything, the error for a full cache names the key to change") {
     Script all;
     all.needs.flags = KEEL_POLICY_KEEPS_ALL;
     Run run("reference", test_shape(), all, {});
@@ -295,7 +297,7 @@ TEST_CASE("Under a policy that keeps all, a full cache says which key to change"
                Contains("model.context"));
 }
 
-TEST_CASE("Budgets in ratio and MiB come to slots") {
+TEST_CASE("Budgets in ratio and MiB are converted to slots") {
     Script script = newest_first();
     CacheConfig config;
     config.slack = 0;
@@ -313,10 +315,10 @@ TEST_CASE("Budgets in ratio and MiB come to slots") {
     config.budget = 0.04; // 41943 bytes: 10 blocks for each of 4 heads
     Run run("reference", shape, script, config);
     run.step(100, StepKind::prefill_end);
-    CHECK(run.manager->cache().max_length() == 79); // and the next token
+    CHECK(run.manager->cache().max_length() == 79); // this includes the next token
     CHECK(run.manager->cache().bytes_in_use() <= 41943);
     CHECK(run.plan->budget().at(0).tokens == 79);
-    config.slack = std::nullopt; // an eighth of what stays
+    config.slack = std::nullopt; // the default is an eighth of the budget
     CHECK(Run("reference", shape, script, config).plan->budget().at(0).tokens == 70);
     config.slack = 30;
     CHECK(Run("reference", shape, script, config).plan->budget().at(0).tokens == 49);
@@ -329,7 +331,7 @@ TEST_CASE("Budgets in ratio and MiB come to slots") {
     CHECK(Run("reference", shape, script, config).plan->budget().at(0).tokens == 63);
 }
 
-TEST_CASE("Configs that cannot work are refused with the key to change") {
+TEST_CASE("Impossible configs are refused with the key to change") {
     Script script = newest_first();
     const KvShape shape = test_shape();
     CHECK_THAT(refusal(shape, script, {}), Contains("policy.budget") && Contains("scripted"));
@@ -365,7 +367,7 @@ TEST_CASE("Configs that cannot work are refused with the key to change") {
                Contains("policy.trigger.on") && Contains("never answers every_n"));
 }
 
-TEST_CASE("A need that the core does not compute is refused by its name") {
+TEST_CASE("A need that the core does not support is refused by its name") {
     Script script = newest_first();
     script.needs.needs = KEEL_NEED_POSITIONS | uint64_t{1} << 40;
     CHECK(refusal(test_shape(), script, tokens_budget(32)) ==
@@ -376,7 +378,7 @@ TEST_CASE("A need that the core does not compute is refused by its name") {
     CHECK(script.created == script.destroyed);
 }
 
-TEST_CASE("A policy that breaks the contract is named, and the cache stays as it was") {
+TEST_CASE("A policy that breaks the rules is named, and the cache does not change") {
     struct Case {
         const char *what;
         keel_policy_output output;
@@ -443,7 +445,7 @@ TEST_CASE("A policy that breaks the contract is named, and the cache stays as it
     }
 }
 
-TEST_CASE("More than the budget is cut, oldest unprotected first") {
+TEST_CASE("If a policy keeps too many slots, the oldest unprotected ones are evicted") {
     Script script = newest_first();
     script.needs.output = KEEL_OUTPUT_KEEP;
     script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
@@ -462,8 +464,8 @@ TEST_CASE("More than the budget is cut, oldest unprotected first") {
     CHECK(run.positions(1, 1) == expected);
 }
 
-TEST_CASE("Ragged policies keep different counts in the heads of a layer, and the average stays in "
-          "the budget") {
+TEST_CASE("Ragged policies keep different numbers of slots per head, and the average is within the "
+          "budget") {
     Script script = newest_first(KEEL_KEEP_HEAD_RAGGED);
     script.needs.output = KEEL_OUTPUT_KEEP;
     script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
@@ -495,9 +497,11 @@ TEST_CASE("Ragged policies keep different counts in the heads of a layer, and th
     CHECK(kept[1].size() == 16);
     CHECK(largest_difference(run.rig.attention(run.manager->cache(), 0, query),
                              run.rig.expected(0, query, kept, kept)) < 1e-5);
-    CHECK(run.manager->evict().empty()); // one holds more than the budget, both together do not
+    // one head has more than the budget, but both heads together do not
+    CHECK(run.manager->evict().empty());
     for (int i = 0; i < 10; ++i) run.step(1, StepKind::decode);
-    // Of 44 and 26 slots 22 and 6 stay: each head is compared with itself.
+    // Of 44 and 26 slots, 22 and 6 stay. The eviction of each head is compared with the length of
+    // this head.
     const auto more = run.manager->evict();
     REQUIRE(more.size() == 2);
     CHECK(more[0].held_max == 44);
@@ -507,7 +511,7 @@ TEST_CASE("Ragged policies keep different counts in the heads of a layer, and th
     CHECK(run.manager->evicted_slots() == 48 + 22);
 }
 
-TEST_CASE("Key and value norms reach the policy as the cache holds them") {
+TEST_CASE("A policy gets the norms of the keys and values in the cache") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = newest_first();
@@ -548,8 +552,7 @@ TEST_CASE("Key and value norms reach the policy as the cache holds them") {
     }
 }
 
-TEST_CASE(
-    "Forks go their own ways: tokens that were evicted cannot be taken back: reset begins anew") {
+TEST_CASE("Forks are independent, evicted tokens cannot be taken back, and reset starts again") {
     Script script = newest_first();
     const TempFolder folder;
     CacheConfig config = tokens_budget(32);
@@ -584,7 +587,7 @@ TEST_CASE(
     CHECK(lines == 4);
 }
 
-TEST_CASE("The log is emptied by a cache's first sequence, not by a plan that is only made") {
+TEST_CASE("The log is emptied by the first sequence's cache, not by a plan") {
     const TempFolder folder;
     CacheConfig config = tokens_budget(32);
     config.log = folder.write("log.jsonl", "{\"sequence\":1}\n").string();
@@ -597,7 +600,7 @@ TEST_CASE("The log is emptied by a cache's first sequence, not by a plan that is
     CHECK(std::filesystem::file_size(config.log) == 0);
 }
 
-TEST_CASE("A policy with a budget of its own takes slack") {
+TEST_CASE("A policy with its own budget takes slack") {
     Script script = newest_first();
     script.needs.own_budget = 32;
     CacheConfig config;
@@ -610,8 +613,7 @@ TEST_CASE("A policy with a budget of its own takes slack") {
                Catch::StartsWith("policy.budget.slack: expected a budget beside slack"));
 }
 
-TEST_CASE(
-    "What a sequence may come to hold is the budget only under a policy that acts in the prompt") {
+TEST_CASE("The largest length is the budget only for a policy that acts during the prompt") {
     Script script = newest_first();
     CHECK(Run("reference", test_shape(), script, tokens_budget(32)).plan->budget().peak(16) == 128);
     script.needs.flags = KEEL_POLICY_BLOCKWISE;
@@ -625,7 +627,8 @@ TEST_CASE(
     CHECK(Run("reference", test_shape(), script, ratio).plan->budget().peak(16) == 128);
 }
 
-TEST_CASE("A policy that fails names the config's line, the parameter's if it speaks of one") {
+TEST_CASE(
+    "A failing policy is reported with the config line, or the parameter's line if it names one") {
     const std::string *words = nullptr;
     Script script = newest_first();
     HostServices *host = nullptr;
@@ -651,7 +654,7 @@ TEST_CASE("A policy that fails names the config's line, the parameter's if it sp
     CHECK_THAT(text("a window of 3 is too small"),
                Catch::StartsWith("f.yaml:5:20: policy scripted"));
     CHECK_THAT(text("windows are out"), Catch::StartsWith("f.yaml:4:11: "));
-    // Nor does it tell what another call said.
+    // The error does not contain the message of another call.
     script.decide = [](const keel_policy_input &, keel_policy_decision &) -> keel_status {
         return KEEL_E_INTERNAL;
     };

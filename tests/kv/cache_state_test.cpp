@@ -1,5 +1,5 @@
-// Caches that are saved and taken in again: ragged heads, several blocks, a policy with a state of
-// its own.
+// Tests of caches that are saved and loaded: heads of different length, several blocks, and a
+// policy that has a state.
 #include "kv/rig.hpp"
 #include "support/error_text.hpp"
 
@@ -13,8 +13,8 @@ using namespace keel::test;
 
 namespace {
 
-// Keeps every second slot, one more in the second head, and counts how often it was asked: that is
-// its state, and shifts the slots.
+// Keeps every second slot, and one more in the second head. Its state is the number of its calls,
+// which shifts the kept slots.
 struct CountingPolicy {
     int32_t asked = 0;
 };
@@ -64,7 +64,7 @@ keel_policy counting_policy(bool can_save) {
 
 KvShape ragged_shape(keel_dtype dtype) {
     KvShape shape = kv_shape(128, dtype);
-    shape.heads = shape.kv_heads; // a query head for each
+    shape.heads = shape.kv_heads; // one query head for each KV head
     return shape;
 }
 
@@ -114,7 +114,7 @@ void check_same(StateRun &a, StateRun &b) {
 
 } // namespace
 
-TEST_CASE("A saved cache is the same in another place, and goes on evicting as it would have") {
+TEST_CASE("A saved cache can be loaded in another cache, and evicts as before") {
     const keel_policy policy = counting_policy(true);
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype : {KEEL_DTYPE_F32, KEEL_DTYPE_Q8_0}) {
@@ -126,7 +126,7 @@ TEST_CASE("A saved cache is the same in another place, and goes on evicting as i
             REQUIRE(a.manager->cache().length(0, 0) != a.manager->cache().length(0, 1));
             Memory saved;
             a.manager->save(saved);
-            b.step(17, StepKind::prefill_end); // what is there goes
+            b.step(17, StepKind::prefill_end); // loading replaces the current content
             StateReader in(saved.bytes, "state");
             b.manager->load(in);
             CHECK(in.left() == 0);
@@ -139,7 +139,7 @@ TEST_CASE("A saved cache is the same in another place, and goes on evicting as i
             }
             check_same(a, b);
 
-            // a broken one leaves nothing behind
+            // A damaged state leaves the cache empty.
             for (size_t cut = 0; cut < saved.bytes.size(); cut += saved.bytes.size() / 40 + 1) {
                 StateReader broken(std::span(saved.bytes).first(cut), "state");
                 error_text([&] { b.manager->load(broken); });
@@ -150,7 +150,7 @@ TEST_CASE("A saved cache is the same in another place, and goes on evicting as i
     }
 }
 
-TEST_CASE("A policy that has a state and cannot save it is refused by name") {
+TEST_CASE("A policy that has a state but cannot save it is refused by name") {
     const keel_policy policy = counting_policy(false);
     StateRun run("reference", ragged_shape(KEEL_DTYPE_F32), policy);
     run.step(10, StepKind::prefill_end);

@@ -10,7 +10,7 @@
 
 namespace keel::test {
 
-// A cache of two layers with two KV heads, and what an eviction needs to decide about it, without a
+// A cache of two layers with two KV heads, and the parts that an eviction needs, without a
 // CacheManager. The policy scores each slot with `score(layer, head, slot)`.
 struct DecisionRig {
     using Score = std::function<float(uint32_t layer, uint32_t head, int32_t slot)>;
@@ -38,7 +38,8 @@ struct DecisionRig {
         return script;
     }
 
-    // A budget of 20 slots, unless `change` says otherwise. `script` outlives this.
+    // The budget is 20 slots, unless `change` sets another one. `script` must exist longer than
+    // this object.
     explicit DecisionRig(Script &script, const std::function<void(CacheConfig &)> &change = {})
         : rig("reference", shape()) {
         CacheConfig config;
@@ -68,7 +69,7 @@ struct DecisionRig {
                       .budgets = budgets},
                      *cache, *tokens, *inputs, policy.get());
     }
-    // The keep-lists of a layer.
+    // Returns the keep-lists of a layer.
     KeepLists decide(uint32_t layer, const std::vector<int32_t> &budgets) {
         LayerDecision decision(*setup);
         ask(decision, layer, budgets);
@@ -83,7 +84,7 @@ struct DecisionRig {
     std::unique_ptr<PolicyInputs> inputs;
     std::unique_ptr<KvCache> cache;
     std::unique_ptr<PolicyState> policy;
-    EvictionRecord record; // of the last decide()
+    EvictionRecord record; // the record of the last decide()
     int64_t seen = 0;
 };
 

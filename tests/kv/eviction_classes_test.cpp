@@ -1,4 +1,4 @@
-// EvictionClock, ProtectedTokens and Eviction, each without a CacheManager.
+// Tests of EvictionClock, ProtectedTokens and Eviction, without a CacheManager.
 #include "kv/evict/eviction.hpp"
 #include "kv/rig.hpp"
 #include "kv/scripted_policy.hpp"
@@ -20,7 +20,7 @@ KvShape two_heads() {
     return s;
 }
 
-// A budget of 20 slots and a slack of 4, under a policy that keeps the best scores.
+// A budget of 20 slots and a slack of 4, for a policy that keeps the slots with the highest scores.
 struct Parts {
     explicit Parts(const std::function<void(CacheConfig &)> &change = {},
                    uint32_t flags = KEEL_POLICY_BLOCKWISE)
@@ -53,7 +53,7 @@ struct Parts {
         clock->count(n);
         seen += n;
     }
-    // The trigger that fires after a step; 0: none.
+    // Returns the trigger that fires after a step, or 0.
     keel_trigger after(StepKind kind) {
         const auto firing = clock->after_step(kind, *cache, seen);
         if (firing) CHECK(firing->target == 20);
@@ -112,7 +112,7 @@ TEST_CASE("A policy that acts on prompts only never fires in decode steps") {
     CHECK_FALSE(p.clock->may_act(decode));
 }
 
-TEST_CASE("every_n fires once every n tokens, and tokens that are taken back do not count") {
+TEST_CASE("every_n fires once every n tokens, without tokens that are taken back") {
     Parts p([](CacheConfig &c) {
         c.every_n = 6;
         c.at_budget = false;
@@ -125,10 +125,10 @@ TEST_CASE("every_n fires once every n tokens, and tokens that are taken back do 
     p.feed(1);
     CHECK(p.clock->will_fire_next(*p.cache, p.seen));
     CHECK(p.after(decode) == KEEL_TRIGGER_EVERY_N);
-    CHECK(p.after(decode) == 0); // it counts again from here
+    CHECK(p.after(decode) == 0); // the count starts again here
 }
 
-TEST_CASE("The insert trigger makes room for a step, but not below the protected slots") {
+TEST_CASE("The insert trigger makes room for a step, but keeps protected slots") {
     Parts p([](CacheConfig &c) {
         c.at_insert = true;
         c.protect_prefix = 10;
@@ -144,21 +144,21 @@ TEST_CASE("The insert trigger makes room for a step, but not below the protected
     CHECK_FALSE(without.clock->before_append(decode, 1, 60));
 }
 
-TEST_CASE("Watched memory is a reason not to queue a step ahead") {
+TEST_CASE("If memory is watched, no step is queued ahead") {
     Parts p([](CacheConfig &c) { c.pressure = PressureConfig{}; });
     p.feed(3);
     CHECK(p.clock->will_fire_next(*p.cache, p.seen));
     CHECK(p.after(decode) == 0);
 }
 
-TEST_CASE("A policy that keeps all never fires") {
+TEST_CASE("For a policy that keeps everything, no trigger fires") {
     Parts p({}, KEEL_POLICY_KEEPS_ALL);
     p.feed(60);
     for (const StepKind kind : {chunk, end, decode}) CHECK(p.after(kind) == 0);
     CHECK_FALSE(p.clock->will_fire_next(*p.cache, p.seen));
 }
 
-TEST_CASE("Prefix, recent and pinned slots are protected, in the cache or still to come") {
+TEST_CASE("Prefix, recent and pinned slots are protected, also before they are in the cache") {
     Parts p([](CacheConfig &c) {
         c.protect_prefix = 2;
         c.protect_recent = 3;
@@ -175,7 +175,8 @@ TEST_CASE("Prefix, recent and pinned slots are protected, in the cache or still 
     p.tokens->unpin(8);
     CHECK(p.tokens->pinned() == 2);
     p.tokens->set_prefix(6);
-    CHECK(p.tokens->pinned() == 1); // the pin begins in the prefix
+    // the pin begins in the protected prefix, which does not count twice
+    CHECK(p.tokens->pinned() == 1);
     CHECK(p.marked() == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 9, 10, 11});
 }
 
@@ -194,7 +195,8 @@ TEST_CASE("A pin follows its tokens when slots before it are evicted") {
     CHECK_THROWS_AS(p.tokens->pin({3, 5}, *p.cache, p.seen, 1, "a pin"), Error);
 }
 
-TEST_CASE("An eviction keeps protected slots and the best others, and counts what it did") {
+TEST_CASE(
+    "An eviction keeps protected slots and the slots with the best scores, and counts its work") {
     Parts p([](CacheConfig &c) {
         c.protect_prefix = 2;
         c.protect_recent = 1;
@@ -207,13 +209,14 @@ TEST_CASE("An eviction keeps protected slots and the best others, and counts wha
     int64_t tail = p.seen;
     const Eviction::Sequence sequence = {*p.cache, inputs, *p.tokens, *p.clock, nullptr,
                                          totals,   stamp,  p.seen,    tail,     {}};
-    CHECK_FALSE(eviction.run({KEEL_TRIGGER_BUDGET, 30}, sequence)); // nothing is above it
+    CHECK_FALSE(eviction.run({KEEL_TRIGGER_BUDGET, 30}, sequence)); // no head is above the budget
     REQUIRE(eviction.run({KEEL_TRIGGER_BUDGET, 8}, sequence));
     REQUIRE(eviction.records().size() == 2);
     CHECK(eviction.records()[1].layer == 1);
     CHECK(eviction.records()[1].evicted == 2 * 22);
     const auto kept = p.cache->positions(1, 1);
-    // Scores are the last digit: 9 and 8 thrice each would be six, of which 29 is protected anyway.
+    // The score is the last digit of the slot. The six slots with the scores 9 and 8 would stay;
+    // one of them, slot 29, is protected in any case.
     CHECK(std::vector(kept.begin(), kept.end()) ==
           std::vector<int32_t>{0, 1, 8, 9, 18, 19, 28, 29});
     CHECK(totals.evictions == 1);
@@ -232,7 +235,7 @@ TEST_CASE("A budget in each unit becomes slots per head") {
     };
     CHECK(at(BudgetUnit::tokens, 40, 0).tokens == 40);
     CHECK(at(BudgetUnit::tokens, 40, 0).slack == 5);
-    CHECK(at(BudgetUnit::tokens, 60, 0).slack == 3); // one slot is left for the next token
+    CHECK(at(BudgetUnit::tokens, 60, 0).slack == 3); // one slot is kept free for the next token
     CHECK(at(BudgetUnit::ratio, 0.5, 33).tokens == 16);
     needs.own_budget = 12;
     config.protect_prefix = 4;

@@ -1,5 +1,5 @@
-// The bytes of a sequence, its cache plus the policy's data: now, at the peak, and before
-// evictions.
+// Tests of the bytes of a sequence, its cache plus the policy's data: the current bytes, the peak,
+// and the bytes before evictions.
 #include "kv/manager_run.hpp"
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@ CacheConfig held_config(Script &script, int64_t slots) {
     return config;
 }
 
-// Bytes of the cache if each of the 2 layers' 2 heads holds so many slots.
+// Returns the bytes of the cache if each of the 2 heads of the 2 layers holds `slots` slots.
 uint64_t cache_bytes(const KvShape &shape, uint64_t slots) {
     const auto block = static_cast<uint64_t>(shape.block_slots);
     return 2 * 2 * ((slots + block - 1) / block) * shape.block_bytes();
@@ -25,7 +25,8 @@ uint64_t cache_bytes(const KvShape &shape, uint64_t slots) {
 
 } // namespace
 
-TEST_CASE("Freed is what a sequence holds less than before the eviction, with the policy's data") {
+TEST_CASE("Freed bytes are the difference of held bytes before and after the eviction, with the "
+          "policy's data") {
     Script script = newest_are_best();
     const KvShape shape = kv_shape(128, KEEL_DTYPE_F32);
     ManagerRun run("reference", shape, held_config(script, 32));
@@ -37,12 +38,12 @@ TEST_CASE("Freed is what a sequence holds less than before the eviction, with th
     CHECK(manager.held_bytes() == manager.bytes_in_use() + manager.policy_bytes());
     CHECK(manager.freed_bytes() == before - manager.held_bytes());
     CHECK(manager.freed_bytes() == manager.evicted_bytes());
-    // The arrays for the decision were held beside the whole cache.
+    // During the decision, memory held its arrays in addition to the whole cache.
     CHECK(manager.policy_peak_bytes() > 0);
     CHECK(manager.held_peak_bytes() == before + manager.policy_peak_bytes());
 
-    // Blocks are freed and used again. Their sum is large, but the sequence holds no less than
-    // before.
+    // Blocks are freed and used again. The sum of freed bytes is large, but the sequence holds as
+    // many bytes as before.
     for (int i = 0; i < 300; ++i) run.step(1, StepKind::decode);
     REQUIRE(manager.evictions() > 20);
     CHECK(manager.evicted_bytes() > before);
@@ -71,18 +72,18 @@ TEST_CASE("Evictions that only keep the budget free the slack") {
     CHECK(run.manager->evicted_bytes() > run.manager->held_peak_bytes());
 }
 
-TEST_CASE("The peak of cache and policy together is not the sum of peaks at different times") {
+TEST_CASE("The peak of cache plus policy is not the sum of peaks at different times") {
     Script script = newest_are_best();
     const KvShape shape = kv_shape(128, KEEL_DTYPE_F32);
     CacheConfig config = held_config(script, 32);
     config.at_prefill_end = config.at_budget = false;
-    config.every_n = 1000; // in fact never
+    config.every_n = 1000; // the policy never acts
     ManagerRun run("reference", shape, config);
     CacheManager &manager = *run.manager;
     run.step(100, StepKind::prefill_end);
     CHECK(manager.held_peak_bytes() == cache_bytes(shape, 100));
     manager.truncate(60);
-    (void)manager.evict(); // decides about 40 slots a head
+    (void)manager.evict(); // evicts about 40 slots of each head
     REQUIRE(manager.evictions() == 1);
     REQUIRE(manager.policy_peak_bytes() > 0);
     CHECK(manager.peak_bytes() == cache_bytes(shape, 100));
@@ -90,7 +91,7 @@ TEST_CASE("The peak of cache and policy together is not the sum of peaks at diff
     CHECK(manager.freed_bytes() == cache_bytes(shape, 40) - manager.held_bytes());
 }
 
-TEST_CASE("The peaks of a sequence go with it to another device") {
+TEST_CASE("A sequence keeps its peaks on another device") {
     Script script = newest_are_best();
     const KvShape shape = kv_shape(128, KEEL_DTYPE_F32);
     ManagerRun from("reference", shape, held_config(script, 32));

@@ -33,25 +33,25 @@ using Slots = std::vector<int32_t>;
 
 } // namespace
 
-TEST_CASE("The best scores stay within the budget, protected slots first") {
+TEST_CASE("The slots with the best scores stay within the budget, protected slots first") {
     const std::vector<uint8_t> free(6, 0), ends = {1, 0, 0, 0, 0, 1};
     CHECK(best({5, 1, 4, 2, 3, 0}, free, 3) == Slots{0, 2, 4});
     CHECK(best({5, 1, 4, 2, 3, 0}, ends, 3) == Slots{0, 2, 5});
     CHECK(best({0, 9, 9, 9, 9, 0}, ends, 1) ==
-          Slots{0, 5}); // protected ones stay whatever the budget
+          Slots{0, 5}); // protected slots stay, whatever the budget is
     CHECK(best({5, 1, 4, 2, 3, 0}, free, 9) == Slots{0, 1, 2, 3, 4, 5});
     CHECK(best({5, 1, 4, 2, 3, 0}, free, 0).empty());
     const float inf = std::numeric_limits<float>::infinity();
     CHECK(best({-inf, inf, 0, -inf, inf, 1}, free, 3) == Slots{1, 4, 5});
 }
 
-TEST_CASE("Of equal scores the newer slot stays") {
+TEST_CASE("Of equal scores, the newer slot stays") {
     CHECK(best({1, 1, 1, 1, 1}, std::vector<uint8_t>(5, 0), 2) == Slots{3, 4});
     CHECK(best({2, 1, 2, 1, 2}, std::vector<uint8_t>(5, 0), 2) == Slots{2, 4});
     CHECK(best({0.0f, -0.0f, 0.0f}, std::vector<uint8_t>(3, 0), 1) == Slots{2});
 }
 
-TEST_CASE("A score that is no number names policy, layer, head and slot") {
+TEST_CASE("A score that is NaN is reported with policy, layer, head and slot") {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     CHECK(error_text(
               [&] {
@@ -60,7 +60,7 @@ TEST_CASE("A score that is no number names policy, layer, head and slot") {
               ErrorKind::plugin) == "policy p, layer 3, head 1: the score of slot 2 is NaN");
 }
 
-TEST_CASE("A policy's list is checked, protected slots are added, the oldest others are cut") {
+TEST_CASE("A policy's list is checked, protected slots are added, and the oldest others are cut") {
     const std::vector<uint8_t> free(6, 0), ends = {1, 0, 0, 0, 0, 1};
     CHECK(listed({1, 3}, free, 6) == Slots{1, 3});
     CHECK(listed({1, 3}, ends, 6) == Slots{0, 1, 3, 5});
@@ -76,7 +76,7 @@ TEST_CASE("A policy's list is checked, protected slots are added, the oldest oth
     CHECK_THAT(error_text([&] { listed({-1}, free, 6); }, ErrorKind::plugin), Contains("slot -1"));
 }
 
-TEST_CASE("The eviction log is one JSON object a line, there as soon as it is written") {
+TEST_CASE("The eviction log has one JSON object per line, which is readable immediately") {
     const TempFolder folder;
     const auto path = folder / "log.jsonl";
     EvictionLog log(path.string(), "odd\"name");
@@ -105,8 +105,7 @@ TEST_CASE("The eviction log is one JSON object a line, there as soon as it is wr
                Contains("something else than an eviction log"));
 }
 
-TEST_CASE(
-    "An eviction log leaves an older file alone until it is opened, and is one file's only one") {
+TEST_CASE("An eviction log does not change an older file before it is opened, and locks its file") {
     const TempFolder folder;
     const auto path = folder.write("log.jsonl", "{\"sequence\":1}\n");
     const auto content = [&] {
@@ -118,7 +117,7 @@ TEST_CASE(
     {
         EvictionLog log(path.string(), "p");
         CHECK(content() == "{\"sequence\":1}");
-        // The same file by another way.
+        // The same file by another path.
         const std::string twice =
             error_text([&] { EvictionLog((folder / "./log.jsonl").string(), "q"); });
         CHECK(twice.starts_with("policy.log: "));

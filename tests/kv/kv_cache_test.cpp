@@ -32,7 +32,7 @@ void compact_all(Rig &rig, KvCache &cache, const std::vector<KeepLists> &keep) {
     cache.publish();
 }
 
-// A cache that holds just these tokens, made in one go.
+// Returns a cache that contains only these tokens, appended in one step.
 std::unique_ptr<KvCache> from_scratch(Rig &rig, const std::vector<int64_t> &tokens) {
     auto cache = rig.make_cache();
     std::vector<int32_t> positions(tokens.begin(), tokens.end());
@@ -43,7 +43,7 @@ std::unique_ptr<KvCache> from_scratch(Rig &rig, const std::vector<int64_t> &toke
 
 } // namespace
 
-TEST_CASE("A cache holds what was written, at the positions that were given") {
+TEST_CASE("A cache holds the written rows at the given positions") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         const KvShape shape = small_shape();
@@ -63,13 +63,13 @@ TEST_CASE("A cache holds what was written, at the positions that were given") {
                 CHECK(positions.back() == 46);
             }
         }
-        // 6 blocks a head
+        // Each head has 6 blocks.
         CHECK(cache->bytes_in_use() == 6 * 2 * 2 * shape.block_bytes());
         CHECK(cache->arena().bytes_in_use() == cache->bytes_in_use());
     }
 }
 
-TEST_CASE("Compaction with lists of all slots changes nothing, to the bit") {
+TEST_CASE("Compaction that keeps all slots changes nothing, bit for bit") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         const KvShape shape = small_shape();
@@ -87,8 +87,8 @@ TEST_CASE("Compaction with lists of all slots changes nothing, to the bit") {
     }
 }
 
-TEST_CASE("Attention after compaction equals attention over the kept slots from scratch, for each "
-          "KV dtype") {
+TEST_CASE(
+    "Attention after compaction equals attention over only the kept slots, for each KV dtype") {
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype :
              {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
@@ -101,12 +101,12 @@ TEST_CASE("Attention after compaction equals attention over the kept slots from 
             const std::vector<int32_t> list(kept.begin(), kept.end());
             compact_all(rig, *cache, std::vector<KeepLists>(2, KeepLists(2, list)));
             CHECK(cache->max_length() == 12);
-            rig.feed(*cache, 61, 3); // and goes on
+            rig.feed(*cache, 61, 3); // the cache continues
             for (const int64_t t : {61, 62, 63}) kept.push_back(t);
             auto fresh = from_scratch(rig, kept);
             const auto query = rig.tokens().query(3, 64);
             for (uint32_t l = 0; l < shape.layers; ++l) {
-                // The same rows in the same slots: the same bits.
+                // The same rows in the same slots give the same bits.
                 CHECK(rig.attention(*cache, l, query) == rig.attention(*fresh, l, query));
                 CHECK(rig.keys(*cache, l) == rig.keys(*fresh, l));
                 CHECK(rig.device_positions(*cache, l, 1) == rig.device_positions(*fresh, l, 1));
@@ -119,7 +119,7 @@ TEST_CASE("Attention after compaction equals attention over the kept slots from 
     }
 }
 
-TEST_CASE("Heads of different length keep their own slots and give their own blocks back") {
+TEST_CASE("Heads of different length keep their own slots and free their own blocks") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         const KvShape shape = small_shape();
@@ -127,7 +127,8 @@ TEST_CASE("Heads of different length keep their own slots and give their own blo
         auto cache = rig.make_cache();
         rig.feed(*cache, 0, 40);
         const uint64_t before = cache->bytes_in_use();
-        // layer 0: head 0 keeps three, head 1 all; layer 1: head 0 none, head 1 every third
+        // In layer 0, head 0 keeps three slots and head 1 all. In layer 1, head 0 keeps none and
+        // head 1 every third.
         std::vector<int32_t> all(40), thirds;
         std::iota(all.begin(), all.end(), 0);
         for (int32_t s = 0; s < 40; s += 3) thirds.push_back(s);
@@ -145,7 +146,7 @@ TEST_CASE("Heads of different length keep their own slots and give their own blo
 }
 
 TEST_CASE(
-    "A fork shares blocks, and neither side sees what the other writes, evicts or takes back") {
+    "A fork shares blocks, and neither side sees the other's writes, evictions and truncations") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         const KvShape shape = small_shape(KEEL_DTYPE_F16);
@@ -173,17 +174,18 @@ TEST_CASE(
         compact_all(rig, *child, std::vector<KeepLists>(2, KeepLists(2, {0, 1, 2, 28, 29})));
         CHECK(rig.attention(*parent, 1, query) == before);
 
-        rig.feed(*parent, 100, 1); // the parent goes on; its last block is its own again
+        // the parent continues, and its last block is not shared any more
+        rig.feed(*parent, 100, 1);
         parent->truncate(1);
         CHECK(rig.attention(*parent, 1, query) == before);
         const auto fresh = from_scratch(rig, {0, 1, 2, 28, 29});
         CHECK(rig.attention(*child, 1, query) == rig.attention(*fresh, 1, query));
-        parent.reset(); // the child outlives it
+        parent.reset(); // the child can still be used
         CHECK(rig.attention(*child, 1, query) == rig.attention(*fresh, 1, query));
     }
 }
 
-TEST_CASE("Truncation takes tokens back, blocks included") {
+TEST_CASE("Truncation takes tokens back and frees their blocks") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         const KvShape shape = small_shape();
@@ -203,7 +205,7 @@ TEST_CASE("Truncation takes tokens back, blocks included") {
     }
 }
 
-TEST_CASE("What does not fit is refused with the key to change, and changes nothing") {
+TEST_CASE("Tokens that do not fit are refused with the key to change, and change nothing") {
     KvShape shape = small_shape();
     Rig rig("reference", shape);
     auto cache = rig.make_cache();
@@ -227,15 +229,15 @@ TEST_CASE("What does not fit is refused with the key to change, and changes noth
                Contains("kv.max_mib"));
     CHECK(small->arena().bytes_in_use() == shape.max_bytes);
     CHECK_THAT(why, !Contains(" 0.0 MiB") &&
-                        !Catch::EndsWith("= 0.0")); // small numbers are still numbers
+                        !Catch::EndsWith("= 0.0")); // small numbers are not printed as zero
 }
 
-TEST_CASE("Evicting from a fork is refused before anything moves where a layer has no blocks for "
-          "the copies") {
+TEST_CASE(
+    "Evicting from a fork is refused before any change if a layer lacks blocks for the copies") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         KvShape shape = small_shape();
-        shape.sequences = 1; // blocks for one full cache, and nothing for a copy
+        shape.sequences = 1; // there are blocks for one full cache, and none for a copy
         Rig rig(device, shape);
         auto parent = rig.make_cache();
         rig.feed(*parent, 0, shape.max_slots);
@@ -258,19 +260,18 @@ TEST_CASE("Evicting from a fork is refused before anything moves where a layer h
     }
 }
 
-TEST_CASE("A cache of odd dtypes or sizes is refused in the config's words") {
+TEST_CASE("Impossible dtypes or sizes of a cache are refused with the names of the config") {
     KvShape shape = small_shape(KEEL_DTYPE_Q8_0);
     shape.head_dim = 40;
     CHECK_THAT(error_text([&] { shape.check(); }), Contains("kv.key_dtype") && Contains("q8_0"));
 }
 
-// The same operations on plain lists.
+// A model of the cache with plain lists. The same operations run on both.
 struct Model {
-    std::vector<std::vector<int64_t>> heads; // [layers * kv_heads] tokens
+    std::vector<std::vector<int64_t>> heads; // tokens of [layers * kv_heads]
 };
 
-TEST_CASE("Random operations on a cache and its forks agree with plain lists, and the cap is never "
-          "passed") {
+TEST_CASE("Random operations on a cache and its forks agree with plain lists, within kv.max_mib") {
     for (const std::string &device : kv_devices()) {
         KvShape shape = small_shape(KEEL_DTYPE_Q8_0);
         shape.max_bytes = 4 * 14 * shape.block_bytes();
@@ -312,7 +313,8 @@ TEST_CASE("Random operations on a cache and its forks agree with plain lists, an
                     }
                 }
                 std::string why;
-                if (!cache->can_compact(keep, &why)) { // copying shared blocks would pass the cap
+                // copying shared blocks would exceed the limit
+                if (!cache->can_compact(keep, &why)) {
                     CHECK_THAT(why, Contains("kv.max_mib"));
                     ++refused;
                     continue;
@@ -354,7 +356,7 @@ TEST_CASE("Random operations on a cache and its forks agree with plain lists, an
                         const float *row =
                             keys.data() + (h * static_cast<size_t>(longest) + s) * 32;
                         REQUIRE(largest_difference({row, 32}, key) <
-                                0.01); // q8_0 of values up to 1
+                                0.01); // bound for q8_0 of values up to 1
                     }
                 }
             }
@@ -367,7 +369,7 @@ TEST_CASE("Random operations on a cache and its forks agree with plain lists, an
     }
 }
 
-TEST_CASE("An arena without reserved memory grows by copying and shrinks when blocks come free") {
+TEST_CASE("An arena without reserved memory grows by copying and shrinks when blocks become free") {
     const KvShape shape = small_shape();
     Rig rig("copying", shape);
     auto cache = rig.make_cache();
@@ -387,7 +389,7 @@ TEST_CASE("An arena without reserved memory grows by copying and shrinks when bl
           1e-5);
 }
 
-TEST_CASE("Evicted blocks go back to the system") {
+TEST_CASE("Evicted blocks are returned to the system") {
     need_cpu_plugin();
     KvShape shape = small_shape();
     shape.kv_heads = shape.heads = 4;
@@ -411,7 +413,7 @@ TEST_CASE("Evicted blocks go back to the system") {
     CHECK(full - after > held * 8 / 10);
 }
 
-TEST_CASE("Blocks smaller than a page go back to the system too") {
+TEST_CASE("Blocks smaller than a page are returned to the system too") {
     need_cpu_plugin();
     KvShape shape = small_shape(KEEL_DTYPE_Q8_0); // blocks of 272 bytes
     shape.max_slots = 4096;
@@ -425,9 +427,9 @@ TEST_CASE("Blocks smaller than a page go back to the system too") {
     CHECK(rig.executor().device().mem_info().ours - empty <= 64 * page_size());
 }
 
-TEST_CASE("A compaction that fails on the way gives back the blocks that it took") {
+TEST_CASE("A compaction that fails gives its new blocks back") {
     const KvShape shape = small_shape(KEEL_DTYPE_F16);
-    // A fresh block takes two commits, K and V; a compaction of one layer here takes two blocks.
+    // A new block takes two commits, for K and V. A compaction of one layer takes two blocks here.
     for (const auto &[nth, slot] : {std::pair{1, "buffer_commit"}, std::pair{2, "buffer_commit"},
                                     std::pair{3, "buffer_commit"}, std::pair{4, "buffer_commit"},
                                     std::pair{1, "kv_gather"}}) {
@@ -451,7 +453,7 @@ TEST_CASE("A compaction that fails on the way gives back the blocks that it took
         CHECK(child->length(0, 0) == 29);
         child->compact(0, keep, *gather);
         CHECK(child->length(0, 0) == 3);
-        // Every block can still be had: the two caches and one more fill the arena.
+        // No block was lost: the two caches and one more fill the arena.
         const auto third = cache.fork();
         third->truncate(29);
         third->append(std::vector<int32_t>(100), 100);

@@ -1,4 +1,5 @@
-// The cache of layers with an attention window, alone and beside the cache of the other layers.
+// Tests of the cache of layers with an attention window, alone and together with the cache of the
+// other layers.
 #include "kv/manager_run.hpp"
 #include "support/error_text.hpp"
 
@@ -50,7 +51,7 @@ void feed(Rig &rig, LayerCaches &caches, int64_t first, int64_t n) {
     }
 }
 
-// The cache holds the last tokens of `seen` in each head, on the host and on the device.
+// Checks that each head holds the last tokens of the `seen` tokens, on the host and on the device.
 void check_newest(Rig &rig, KvCache &cache, int64_t seen) {
     const KvShape &shape = cache.shape();
     const int64_t held = shape.held_slots(seen);
@@ -68,7 +69,7 @@ void check_newest(Rig &rig, KvCache &cache, int64_t seen) {
 
 } // namespace
 
-TEST_CASE("A cache with a window gives back the blocks whose tokens no later query sees") {
+TEST_CASE("A cache with a window frees the blocks whose tokens no later query sees") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         const KvShape shape = windowed_shape();
@@ -80,7 +81,7 @@ TEST_CASE("A cache with a window gives back the blocks whose tokens no later que
             seen += n;
             cache->hold_window(seen);
             check_newest(rig, *cache, seen);
-            // The next query sees the tokens after seen - window. One more block stays.
+            // The next query sees the tokens after seen - window. One more block may stay.
             CHECK(cache->first_position() <= std::max<int64_t>(0, seen - window + 1));
             CHECK(cache->max_length() < window + 2 * int64_t{shape.block_slots});
             for (uint32_t l = 0; l < shape.layers; ++l) {
@@ -121,7 +122,7 @@ TEST_CASE("Layers with and without a window have their views in the order of the
     }
 }
 
-TEST_CASE("Tokens can be taken back as far as the window's keys are there, and all of them") {
+TEST_CASE("Tokens can be taken back while the window's keys exist, and all tokens always") {
     const KvLayout layout = mixed_layout();
     Rig rig("reference", layout.shape);
     LayerCaches caches = make(rig, layout);
@@ -145,7 +146,7 @@ TEST_CASE("Tokens can be taken back as far as the window's keys are there, and a
     check_newest(rig, *caches.window(), 40);
 }
 
-TEST_CASE("A fork and its parent hold their windows independently") {
+TEST_CASE("A fork and its parent have independent windows") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         const KvLayout layout = mixed_layout();
@@ -165,7 +166,7 @@ TEST_CASE("A fork and its parent hold their windows independently") {
     }
 }
 
-TEST_CASE("A repetition of the context leaves the window cache as it was") {
+TEST_CASE("A repetition of the context does not change the window cache") {
     const KvLayout layout = mixed_layout();
     Rig rig("reference", layout.shape);
     LayerCaches caches = make(rig, layout);
@@ -205,7 +206,7 @@ TEST_CASE("Both caches are saved, loaded and moved") {
         feed(rig, loaded, 77, 20);
         check_newest(rig, *loaded.window(), 97);
 
-        KvLayout other = layout; // another backend's blocks
+        KvLayout other = layout; // another backend has other blocks
         other.shape.block_slots = other.windowed.shape.block_slots = 16;
         other.windowed.shape.max_slots = window_slots(window, step, 16);
         LayerCaches moved = make(rig, other);
@@ -231,7 +232,7 @@ TEST_CASE("A saved window cache without its newest tokens is refused") {
                Contains("a session: ") && Contains("window of 20 tokens"));
 }
 
-TEST_CASE("A cache in which all layers have a window takes as many tokens as model.context") {
+TEST_CASE("A cache in which all layers have a window holds as many tokens as model.context") {
     KvLayout layout;
     layout.shape = windowed_shape();
     layout.max_tokens = 100;
@@ -261,14 +262,15 @@ TEST_CASE("Gemma 3 270M's cache takes 105 MiB for 32k tokens in f16") {
     CHECK(full.bytes_of(32768) == 96 * mib);
     CHECK(windowed.held_slots(32768) == 576);
     CHECK(windowed.bytes_of(windowed.held_slots(32768)) == 8640 * 1024); // 8.44 MiB
-    uint64_t most = 0; // after any number of tokens
+    uint64_t most = 0; // maximum over any number of tokens
     for (int64_t tokens = 0; tokens <= 32768; ++tokens)
         most = std::max(most, windowed.bytes_of(windowed.held_slots(tokens)));
-    CHECK(most == 9600 * 1024);                                                       // 9.38 MiB
-    CHECK(windowed.bytes_of(windowed.max_slots) == 15 * 18 * windowed.block_bytes()); // in a step
+    CHECK(most == 9600 * 1024); // 9.38 MiB
+    // during a step
+    CHECK(windowed.bytes_of(windowed.max_slots) == 15 * 18 * windowed.block_bytes());
 }
 
-TEST_CASE("A step that a policy calls unusual is unusual beside layers with a window, too") {
+TEST_CASE("If a policy makes a step unusual, it is unusual with window layers too") {
     struct Unusual final : StepTap {
         Places places(uint32_t) override { return {}; }
         void after_attention(uint32_t, const Tensor &) override {}

@@ -1,4 +1,5 @@
-// What a policy is asked about a layer, and the keep-lists made from its answer.
+// Tests of the input that a policy gets for a layer, and of the keep-lists that are made from its
+// answer.
 #include "kv/decision_rig.hpp"
 #include "kv/evict/layer_decision.hpp"
 #include "support/error_text.hpp"
@@ -16,10 +17,10 @@ namespace {
 
 using Lists = std::vector<std::vector<int32_t>>;
 
-// Slots 0 to 9 score 0 1 2 3 4 0 1 2 3 4.
+// Slots 0 to 9 have the scores 0 1 2 3 4 0 1 2 3 4.
 float fives(uint32_t, uint32_t, int32_t slot) { return static_cast<float>(slot % 5); }
 
-// A policy that lists these slots for each head.
+// Returns a policy that keeps exactly these slots of each head.
 Script listing(const Lists &lists) {
     Script script;
     script.needs.granularity = KEEL_KEEP_HEAD_RAGGED;
@@ -37,13 +38,12 @@ Script listing(const Lists &lists) {
 
 } // namespace
 
-TEST_CASE("A policy is told the layer's number in the model, its lengths, budgets and protected "
-          "slots") {
+TEST_CASE("A policy gets the layer's number in the model, lengths, budgets and protected slots") {
     Script script = DecisionRig::scored(KEEL_KEEP_HEAD_RAGGED, fives);
     const auto scores = script.decide;
     script.decide = [&](const keel_policy_input &in, keel_policy_decision &out) {
         CHECK(in.trigger == KEEL_TRIGGER_BUDGET);
-        CHECK(in.layer == 6); // 5 layers are before this cache's first
+        CHECK(in.layer == 6); // 5 layers come before the first layer of this cache
         CHECK(in.kv_heads == 2);
         CHECK(in.next_position == 10);
         CHECK(in.stride == 10);
@@ -51,7 +51,7 @@ TEST_CASE("A policy is told the layer's number in the model, its lengths, budget
         CHECK(std::vector(in.budgets, in.budgets + 2) == std::vector<int32_t>{4, 6});
         CHECK(std::vector(in.protected_mask + 10, in.protected_mask + 20) ==
               std::vector<uint8_t>{1, 1, 0, 0, 0, 0, 0, 0, 0, 1});
-        CHECK(in.positions == nullptr); // the policy does not need them
+        CHECK(in.positions == nullptr); // the policy does not need positions
         CHECK(std::isnan(out.scores[19]));
         CHECK(out.stay[19] == 0);
         CHECK(out.keep == nullptr);
@@ -72,7 +72,7 @@ TEST_CASE("Each head keeps protected slots and its best others, within its own b
     Script script = DecisionRig::scored(KEEL_KEEP_HEAD_RAGGED, fives);
     DecisionRig p(script, [](CacheConfig &c) { c.protect_prefix = 1; });
     p.feed(10);
-    // Slot 0 is protected. Of equal scores the newer slot stays.
+    // Slot 0 is protected. Of equal scores, the newer slot stays.
     CHECK(p.decide(0, {4, 6}) == Lists{{0, 4, 8, 9}, {0, 3, 4, 7, 8, 9}});
     CHECK(p.decide(0, {1, 10}) == Lists{{0}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}});
     CHECK(p.record.has_scores);
@@ -84,7 +84,7 @@ TEST_CASE("Heads that must keep equally many slots lose their oldest ones") {
     Script script = DecisionRig::scored(KEEL_KEEP_HEAD_EQUAL, fives);
     DecisionRig p(script, [](CacheConfig &c) { c.protect_prefix = 1; });
     p.feed(10);
-    // Head 1 has 0 3 4 7 8 9; the oldest that are not protected are 3 and 4.
+    // Head 1 has the slots 0 3 4 7 8 9. The oldest slots that are not protected are 3 and 4.
     CHECK(p.decide(0, {4, 6}) == Lists{{0, 4, 8, 9}, {0, 7, 8, 9}});
 }
 
@@ -95,14 +95,14 @@ TEST_CASE("Heads that share a row of scores have one keep-list") {
     CHECK(p.decide(1, {3, 3}) == Lists{{4, 8, 9}, {4, 8, 9}});
 }
 
-TEST_CASE("Slots that a policy lets stay come before better scores") {
+TEST_CASE("Slots that a policy always keeps come before slots with better scores") {
     Script script = DecisionRig::scored(KEEL_KEEP_HEAD_RAGGED, fives, 2);
     DecisionRig p(script);
     p.feed(10);
     CHECK(p.decide(0, {3, 1}) == Lists{{0, 1, 9}, {1}});
 }
 
-TEST_CASE("A score that a policy left out is refused with layer, head and slot") {
+TEST_CASE("A missing score is refused with layer, head and slot") {
     Script script = DecisionRig::scored(KEEL_KEEP_HEAD_RAGGED, [](uint32_t, uint32_t h, int32_t s) {
         return h == 1 && s == 7 ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
     });
@@ -146,7 +146,7 @@ TEST_CASE("A list with more slots than its head, or with a slot out of order, is
     CHECK_THAT(refusal({{10}, {}}), Contains("layer 1, head 0") && Contains("slot 10"));
 }
 
-TEST_CASE("For an allocator each head gets the shared row, and the slots that stay are counted") {
+TEST_CASE("For an allocator, each head gets the shared row, and the slots that stay are counted") {
     Script script = DecisionRig::scored(KEEL_KEEP_LAYER, fives, 3);
     DecisionRig p(script, [](CacheConfig &c) {
         c.protect_prefix = 2;
@@ -155,7 +155,7 @@ TEST_CASE("For an allocator each head gets the shared row, and the slots that st
     p.feed(10);
     LayerDecision decision(*p.setup);
     p.ask(decision, 0, {8, 8});
-    // Slots 0 and 1 are protected and stay, 2 stays, 8 and 9 are protected.
+    // Slots 0 and 1 are protected and stay, slot 2 stays, and slots 8 and 9 are protected.
     CHECK(decision.spread() == 5);
     CHECK(std::vector(decision.scores() + 10, decision.scores() + 20) ==
           std::vector<float>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4});

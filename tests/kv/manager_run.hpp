@@ -7,7 +7,7 @@
 
 namespace keel::test {
 
-// A cache manager over a rig, fed step by step. The policy is the config's.
+// A CacheManager of a rig. The test feeds it step by step. The policy is the one in the config.
 struct ManagerRun {
     ManagerRun(const std::string &device, const KvShape &shape, const CacheConfig &config)
         : rig(device, shape, config.rope_frequencies) {
@@ -28,7 +28,7 @@ struct ManagerRun {
         records.insert(records.end(), after.begin(), after.end());
         return records;
     }
-    // Slots of all heads together.
+    // Number of slots of all heads together.
     int64_t held() const {
         int64_t sum = 0;
         for (uint32_t l = 0; l < plan->shape().layers; ++l) {
@@ -43,7 +43,7 @@ struct ManagerRun {
     std::unique_ptr<CacheManager> manager;
 };
 
-// Scores by slot: the newest are the best.
+// Returns a policy that scores slots by their number, so the newest slots have the highest scores.
 inline Script newest_are_best(uint32_t flags = KEEL_POLICY_BLOCKWISE) {
     Script script;
     script.needs.granularity = KEEL_KEEP_HEAD_EQUAL;

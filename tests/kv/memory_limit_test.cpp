@@ -1,5 +1,5 @@
-// Under the real memory limit of a control group: a cache on its own, and the program as users run
-// it. The cases are skipped where the system lets nobody make such a group.
+// Tests under the real memory limit of a control group: a cache alone, and the whole program. A
+// case is skipped if the system does not allow making a control group.
 #include "kv/manager_run.hpp"
 #include "platform/memory.hpp"
 #include "support/run_process.hpp"
@@ -28,8 +28,8 @@ void write_number(const fs::path &file, uint64_t value) {
     if (!out) throw std::runtime_error("cannot write " + file.string());
 }
 
-// A control group of its own with a memory limit; it ends with the object. Throws where the system
-// does not let that be done.
+// A control group with a memory limit. It ends with the object. The constructor throws if the
+// system does not allow it.
 class LimitedGroup {
   public:
     explicit LimitedGroup(uint64_t bytes) {
@@ -62,7 +62,7 @@ class LimitedGroup {
     LimitedGroup(const LimitedGroup &) = delete;
     LimitedGroup &operator=(const LimitedGroup &) = delete;
 
-    // This process.
+    // Moves this process into the group.
     void enter() {
         write_number(group_ / "cgroup.procs", static_cast<uint64_t>(::getpid()));
         is_inside_ = true;
@@ -94,10 +94,10 @@ PageBuffer touched(uint64_t bytes) {
     return buffer;
 }
 
-// `keel run` inside a group, on models/tiny, with a policy that answers pressure below `available`
+// Runs `keel run` in a group, on models/tiny. The policy acts on memory pressure below `available`
 // MiB.
 ProcessResult run_limited(const LimitedGroup &group, uint64_t available, const fs::path &log) {
-    // The shell enters the group and becomes the program.
+    // The shell enters the group and is then replaced by the program.
     const std::string shell =
         "echo $$ > '" + (group.path() / "cgroup.procs").string() + "' && exec \"$@\"";
     std::string prompt;
@@ -130,7 +130,7 @@ ProcessResult run_limited(const LimitedGroup &group, uint64_t available, const f
 
 } // namespace
 
-TEST_CASE("Under a real memory limit the program evicts, says so, and writes on to the end") {
+TEST_CASE("Under a real memory limit the program evicts, reports it, and generates to the end") {
     constexpr uint64_t limit = 300;
     const auto group = make_group(limit * mib);
     const TempFolder folder;
@@ -145,7 +145,8 @@ TEST_CASE("Under a real memory limit the program evicts, says so, and writes on 
         CHECK(r.err.find("memory is short") == std::string::npos);
     }
     const ProcessResult r =
-        run_limited(*group, limit - 10, folder / "log.jsonl"); // more than it leaves anybody
+        // more than can be available under this limit
+        run_limited(*group, limit - 10, folder / "log.jsonl");
     INFO(r.err);
     REQUIRE(r.code == 0);
     const auto json = nlohmann::json::parse(r.out);
@@ -167,8 +168,8 @@ TEST_CASE("Under a real memory limit the program evicts, says so, and writes on 
     CHECK(last.at("kept_max").get<int64_t>() * 4 <= last.at("tokens").get<int64_t>() * 3);
 }
 
-TEST_CASE("Under a real memory limit the cache gives memory back, and comes back when there is "
-          "room again") {
+TEST_CASE(
+    "Under a real memory limit the cache releases memory, and grows again when memory is free") {
     const auto group = make_group(512 * mib);
     group->enter();
     const MemoryReading at_first = system_monitor()->read();
@@ -198,7 +199,7 @@ TEST_CASE("Under a real memory limit the cache gives memory back, and comes back
     ManagerRun run("reference", shape, config);
     const auto length = [&] { return run.manager->cache().max_length(); };
     for (int i = 0; i < 25; ++i) run.step(64, StepKind::prefill_chunk);
-    CHECK(run.manager->evictions() == 0); // there is room enough
+    CHECK(run.manager->evictions() == 0); // there is enough memory
     {
         const PageBuffer ballast = touched(380 * mib);
         std::vector<int64_t> lengths;
@@ -213,7 +214,7 @@ TEST_CASE("Under a real memory limit the cache gives memory back, and comes back
         }
         CHECK(lengths.front() == 1500);
         CHECK(lengths[2] == 1000);
-        CHECK(lengths.back() <= 500 + 500 / 8); // and slack
+        CHECK(lengths.back() <= 500 + 500 / 8); // the budget and the slack
     }
     for (int i = 0; i < 8; ++i) run.step(64, StepKind::decode);
     CHECK(length() > 900);

@@ -1,4 +1,4 @@
-// Tokens that are pinned stay, wherever their keys come to lie.
+// Tests that pinned tokens stay, wherever their keys are in the cache.
 #include "kv/manager_run.hpp"
 #include "support/error_text.hpp"
 
@@ -43,8 +43,8 @@ std::vector<double> pin_frequencies() {
 
 } // namespace
 
-TEST_CASE("Spans of the config and pins of a prompt stay through every eviction, and count against "
-          "the budget") {
+TEST_CASE("Spans of the config and pins of a prompt stay in every eviction, and count against the "
+          "budget") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = newest_are_best();
@@ -55,7 +55,7 @@ TEST_CASE("Spans of the config and pins of a prompt stay through every eviction,
         run.manager->pin(20, 25, "generation.pin");
         CHECK(run.manager->pinned_tokens() == 12);
         run.step(30, StepKind::prefill_chunk);
-        run.step(30, StepKind::prefill_chunk); // evicts in the middle of it all
+        run.step(30, StepKind::prefill_chunk); // evicts between the pinned tokens
         run.step(1, StepKind::prefill_end);
         for (int i = 0; i < 120; ++i) run.step(1, StepKind::decode);
         for (uint32_t l = 0; l < 2; ++l) {
@@ -73,7 +73,7 @@ TEST_CASE("Spans of the config and pins of a prompt stay through every eviction,
     }
 }
 
-TEST_CASE("A pin follows its tokens where keys are rotated") {
+TEST_CASE("A pin follows its tokens if keys are rotated") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = newest_are_best();
@@ -88,8 +88,8 @@ TEST_CASE("A pin follows its tokens where keys are rotated") {
         for (int i = 0; i < 100; ++i) run.step(1, StepKind::decode);
         const auto p = positions(run, 1, 0);
         const auto length = static_cast<int64_t>(p.size());
-        CHECK(p.back() - p.front() == length - 1); // closed up
-        // Slot 0 is token 0, the next eight are the pinned ones, then come the newest.
+        CHECK(p.back() - p.front() == length - 1); // their positions are contiguous
+        // Slot 0 is token 0. The next eight are the pinned tokens. The newest tokens follow.
         std::vector<int64_t> kept = {0};
         for (int64_t t = 12; t < 20; ++t) kept.push_back(t);
         for (int64_t t = 160 - (length - 9); t < 160; ++t) kept.push_back(t);
@@ -101,21 +101,21 @@ TEST_CASE("A pin follows its tokens where keys are rotated") {
     }
 }
 
-TEST_CASE("What is in the cache can be pinned as long as it is there") {
+TEST_CASE("Tokens can be pinned while they are in the cache") {
     Script script = newest_are_best();
     CacheConfig config = budget_of(script, 40);
     ManagerRun run("reference", pin_shape(), config);
-    run.step(60, StepKind::prefill_end); // 20 to 59 are left
+    run.step(60, StepKind::prefill_end); // slots 20 to 59 are left
     CHECK_THAT(error_text([&] { run.manager->pin(15, 25, "/pin"); }, ErrorKind::usage),
                Contains("were evicted"));
     run.manager->pin(22, 26, "/pin");
-    run.manager->pin(50, 62, "/pin"); // partly to come
+    run.manager->pin(50, 62, "/pin"); // the pin includes tokens that are not read yet
     for (int i = 0; i < 100; ++i) run.step(1, StepKind::decode);
     CHECK(holds(positions(run, 0, 1), 22, 26));
     CHECK(holds(positions(run, 0, 1), 50, 62));
     CHECK_FALSE(holds(positions(run, 0, 1), 21, 22));
 
-    // With rotated keys only what came since the last eviction.
+    // If keys are rotated again, only tokens since the last eviction can be pinned.
     config.positions = KvPositions::rerotated;
     config.rope_frequencies = pin_frequencies();
     ManagerRun turned("reference", pin_shape(), config);
@@ -124,7 +124,7 @@ TEST_CASE("What is in the cache can be pinned as long as it is there") {
     CHECK_NOTHROW(turned.manager->pin(55, 62, "/pin"));
 }
 
-TEST_CASE("Pins that leave no room are refused, with the numbers and the key") {
+TEST_CASE("Pins that leave no free slots are refused, with the numbers and the key") {
     Script script = newest_are_best();
     CacheConfig config = budget_of(script, 40);
     config.protect_prefix = 10;
@@ -132,19 +132,19 @@ TEST_CASE("Pins that leave no room are refused, with the numbers and the key") {
     ManagerRun run("reference", pin_shape(), config);
     CHECK_THAT(error_text([&] { run.manager->pin(10, 30, "generation.pin"); }, ErrorKind::input),
                Contains("generation.pin") && Contains("20 pinned") && Contains("at least 41"));
-    CHECK_NOTHROW(run.manager->pin(5, 29, "generation.pin")); // 19 of them behind the prefix
+    CHECK_NOTHROW(run.manager->pin(5, 29, "generation.pin")); // 19 of them are after the prefix
     CHECK(run.manager->pinned_tokens() == 19);
     config.pinned = {{10, 50}};
     CHECK_THAT(error_text([&] { ManagerRun("reference", pin_shape(), config); }, ErrorKind::input),
                Contains("policy.protect") && Contains("spans 40"));
-    // A policy's own budget has them on top.
+    // If the policy sets its own budget, pinned tokens are added to it.
     script.needs.own_budget = 20;
     config.budget_unit = BudgetUnit::none;
     ManagerRun own("reference", pin_shape(), config);
     CHECK(own.plan->budget().at(0).tokens == 70);
 }
 
-TEST_CASE("Quantized keys that are pinned are rotated without piling up rounding") {
+TEST_CASE("Pinned quantized keys are rotated without accumulating rounding errors") {
     for (const keel_dtype dtype : {KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
         Script script = newest_are_best();
         CacheConfig config = budget_of(script, 40);
@@ -155,7 +155,7 @@ TEST_CASE("Quantized keys that are pinned are rotated without piling up rounding
         ManagerRun run("reference", pin_shape(dtype), config);
         run.manager->pin(10, 12, "/pin");
         run.step(60, StepKind::prefill_end);
-        const auto error = [&] { // of the pinned keys, turned to where they are
+        const auto error = [&] { // error of the pinned keys at their current positions
             const KvCache &cache = run.manager->cache();
             const auto keys = run.rig.keys(run.manager->cache(), 0);
             const size_t dim = run.plan->shape().head_dim;
@@ -179,8 +179,7 @@ TEST_CASE("Quantized keys that are pinned are rotated without piling up rounding
     }
 }
 
-TEST_CASE("Pins go with the tokens that are taken back, and with a reset: those of the config come "
-          "again") {
+TEST_CASE("Pins are removed with their tokens and by a reset, and pins of the config come back") {
     Script script = newest_are_best();
     CacheConfig config = budget_of(script, 40);
     config.pinned = {{4, 8}};
@@ -200,7 +199,7 @@ TEST_CASE("Pins go with the tokens that are taken back, and with a reset: those 
     CHECK_FALSE(holds(positions(run, 0, 0), 20, 21));
 }
 
-TEST_CASE("A fork keeps its parent's pins, and goes its own way") {
+TEST_CASE("A fork keeps its parent's pins and is independent") {
     Script script = newest_are_best();
     ManagerRun run("reference", pin_shape(), budget_of(script, 40));
     run.manager->pin(3, 6, "/pin");

@@ -1,5 +1,5 @@
-// What a cache holds at each step under the policies that act between the chunks of a prompt:
-// budget and slack, never more than kv.max_mib.
+// Tests of the number of slots at each step, for policies that act between the chunks of a prompt:
+// at most budget and slack, and never more than kv.max_mib.
 #include "kv/manager_run.hpp"
 #include "kv/tapped_run.hpp"
 #include "plugin/library.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 KvShape bound_shape() {
     KvShape shape = kv_shape(256, KEEL_DTYPE_F16);
-    shape.heads = shape.kv_heads; // a query head for each
+    shape.heads = shape.kv_heads; // one query head for each KV head
     return shape;
 }
 
@@ -33,7 +33,7 @@ struct BlockwisePolicy {
     ParamValues params;
 };
 
-// Those whose scores need no attention: the rig has none.
+// The policies whose scores need no attention, because the rig does not run attention.
 std::vector<std::filesystem::path> key_policies() {
     std::vector<std::filesystem::path> found;
     for (const char *name : {"sliding_window", "random", "knorm", "keydiff"}) {
@@ -46,8 +46,7 @@ std::vector<std::filesystem::path> key_policies() {
 
 } // namespace
 
-TEST_CASE("No step of a prompt or behind it leaves more than budget and slack, and kv.max_mib is "
-          "never passed") {
+TEST_CASE("In a prompt and after it, no step exceeds budget plus slack or kv.max_mib") {
     REQUIRE_FALSE(key_policies().empty());
     for (const auto &file : key_policies()) {
         const BlockwisePolicy policy(file);
@@ -56,7 +55,7 @@ TEST_CASE("No step of a prompt or behind it leaves more than budget and slack, a
                 INFO(file.filename() << " slack " << slack << " unit " << static_cast<int>(unit));
                 KvShape shape = bound_shape();
                 const uint64_t row = uint64_t{shape.layers} * shape.kv_heads * shape.block_bytes();
-                shape.max_bytes = 12 * row; // 96 slots a head
+                shape.max_bytes = 12 * row; // 96 slots for each head
                 CacheConfig config;
                 config.policy = policy.plugin();
                 config.budget_unit = unit;
@@ -101,17 +100,18 @@ TEST_CASE("No step of a prompt or behind it leaves more than budget and slack, a
 
 namespace {
 
-// Who decides, who shares out, and how keys are kept.
+// A combination of policy, allocator, and positions.
 struct MibCase {
     const char *what;
-    uint32_t flags;        // of a scripted policy
+    uint32_t flags;        // flags of a scripted policy
     const char *allocator; // NULL: none
     keel_dtype keys = KEEL_DTYPE_F16;
     KvPositions positions = KvPositions::absolute;
-    std::optional<int64_t> every_n = std::nullopt; // in the place of the trigger budget
+    std::optional<int64_t> every_n = std::nullopt; // replaces the trigger `budget`
 };
 
-// Scores that differ by layer and head, so that those who weigh them give heads unequal shares.
+// Returns a policy whose scores differ by layer and head, so that allocators that use scores give
+// unequal shares.
 Script uneven_scores(uint32_t flags) {
     Script script = newest_are_best(flags | KEEL_POLICY_COMPARABLE);
     script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
@@ -128,8 +128,8 @@ Script uneven_scores(uint32_t flags) {
 
 } // namespace
 
-TEST_CASE("A budget in MiB holds slack, a step's tokens and unequal heads: no step of it ever "
-          "passes it") {
+TEST_CASE(
+    "A budget in MiB includes slack, a step's tokens and unequal heads, and is never exceeded") {
     const std::vector<MibCase> cases = {
         {"between chunks", KEEL_POLICY_BLOCKWISE, nullptr},
         {"between chunks, heads of unequal length", KEEL_POLICY_BLOCKWISE, "adaptive"},
@@ -192,7 +192,7 @@ TEST_CASE("A budget in MiB holds slack, a step's tokens and unequal heads: no st
             for (int64_t left = 300; left > 0;) {
                 const int64_t n = run.manager->next_chunk(left, 64);
                 left -= n;
-                // Between append and the step's end there is most.
+                // The largest number of slots is between append and the end of the step.
                 run.step(n, left > 0 ? StepKind::prefill_chunk : StepKind::prefill_end);
                 if (in_prompt || left == 0) check("prompt");
             }
@@ -209,13 +209,13 @@ TEST_CASE("A budget in MiB holds slack, a step's tokens and unequal heads: no st
                 run.manager->after_step(StepKind::decode);
                 check("decode");
             }
-            CHECK(most >= limit / 2); // nor is half of it given away
+            CHECK(most >= limit / 2); // at least half of the limit is used
         }
     }
 }
 
-TEST_CASE("Copies of quantized keys are as long as the longest head, which no budget in MiB "
-          "bounds: refused") {
+TEST_CASE("Copies of quantized keys under a budget in MiB are refused, because it does not limit "
+          "the longest head") {
     Script script = uneven_scores(0);
     KvShape shape = bound_shape();
     shape.key_dtype = KEEL_DTYPE_Q8_0;
@@ -234,7 +234,7 @@ TEST_CASE("Copies of quantized keys are as long as the longest head, which no bu
                    Contains("policy.budget.tokens"));
 }
 
-TEST_CASE("A prompt that cannot fit before a one-shot policy acts is refused") {
+TEST_CASE("A prompt that does not fit before a one-shot policy acts is refused") {
     Script script = newest_are_best(KEEL_POLICY_PREFILL_ONLY);
     CacheConfig config;
     config.policy = scripted(script);
@@ -248,7 +248,7 @@ TEST_CASE("A prompt that cannot fit before a one-shot policy acts is refused") {
 }
 
 TEST_CASE(
-    "kv.max_mib and a budget in MiB hold the cache and the policy's state, if the state counts") {
+    "kv.max_mib and a budget in MiB limit the cache and the policy's state, if the state counts") {
     const std::filesystem::path plugins =
         std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins";
     for (const std::string name : {"h2o", "snapkv", "tova", "expected_attention", "compactor"}) {
@@ -258,7 +258,7 @@ TEST_CASE(
             const ParamValues params = library.params().bind({}, {});
             KvShape shape = kv_shape(512, KEEL_DTYPE_F16);
             const uint64_t row = uint64_t{shape.layers} * shape.kv_heads * shape.block_bytes();
-            // The cache alone would fill it with 400 tokens.
+            // The cache alone would reach the limit with 400 tokens.
             const uint64_t limit = 50 * row;
             CacheConfig config;
             config.policy = {library.id(), &library.policy(), params.data(), params.size()};
@@ -289,7 +289,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("A cap that the policy's state alone would break is refused with the numbers") {
+TEST_CASE("A kv.max_mib that the policy's state alone exceeds is refused with the numbers") {
     const PluginLibrary library(
         std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins/expected_attention.so", {});
     const ParamValues params = library.params().bind({}, {});

@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// A policy or allocator of the build tree with its parameters.
+// A policy or allocator of the build tree, with its parameters.
 struct Loaded {
     explicit Loaded(const std::string &name, std::vector<GivenParam> given = {})
         : library(std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins" / (name + ".so"), {}),
@@ -30,7 +30,7 @@ struct Loaded {
 
 KvShape policies_shape() {
     KvShape shape = kv_shape(64, KEEL_DTYPE_F16);
-    shape.heads = shape.kv_heads; // a query head for each
+    shape.heads = shape.kv_heads; // one query head for each KV head
     return shape;
 }
 
@@ -92,7 +92,8 @@ TEST_CASE("none keeps every token and plans no op") {
     CHECK_FALSE(run.manager->can_take(1, false));
 }
 
-TEST_CASE("sliding_window keeps the protected prefix and what the budget leaves of the newest") {
+TEST_CASE(
+    "sliding_window keeps the protected prefix, and fills the budget with the newest tokens") {
     const Loaded window("sliding_window"), uniform("uniform");
     CacheConfig config;
     config.policy = window.policy();
@@ -111,7 +112,7 @@ TEST_CASE("sliding_window keeps the protected prefix and what the budget leaves 
     CHECK(run.positions() == prefix_and(4, 380, 400));
 }
 
-TEST_CASE("sliding_window with a window of its own needs no budget") {
+TEST_CASE("sliding_window with its own window needs no budget") {
     const Loaded window("sliding_window", {window_of("10")});
     CacheConfig config;
     config.policy = window.policy();
@@ -125,7 +126,8 @@ TEST_CASE("sliding_window with a window of its own needs no budget") {
         run.step(1, StepKind::decode);
         CHECK(run.positions() == prefix_and(4, 41, 51));
     }
-    config.budget_unit = BudgetUnit::tokens; // the budget says when, and what is kept fits both
+    // the budget triggers the eviction, and the kept slots fit both limits
+    config.budget_unit = BudgetUnit::tokens;
     config.budget = 30;
     PolicyRun wide(config);
     wide.prefill(30);
@@ -146,8 +148,8 @@ TEST_CASE("sliding_window with a window of its own needs no budget") {
                Contains("window"));
 }
 
-TEST_CASE("An allocator that tells heads or layers apart is refused by a policy that keeps the "
-          "same slots in all") {
+TEST_CASE(
+    "A policy with the same slots in all heads refuses an allocator that distinguishes heads") {
     const Loaded window("sliding_window");
     static uint32_t flags = 0;
     static const keel_allocator table = [] {
@@ -177,7 +179,7 @@ TEST_CASE("An allocator that tells heads or layers apart is refused by a policy 
     CHECK_THAT(refusal(1u << 20), Contains("odd") && Contains("flags 0x100000"));
 }
 
-TEST_CASE("An allocator that hands out more than there is, or less than is protected, is named") {
+TEST_CASE("An allocator that gives too many slots, or fewer than are protected, is named") {
     const Loaded window("sliding_window");
     static int32_t first = 0, others = 0;
     static const keel_allocator table = [] {

@@ -1,5 +1,5 @@
-// Each input of a policy against float64 sums over the same keys and queries: after evictions that
-// leave heads of different length, in forks, in saved caches, for each KV type.
+// Compares each input of a policy with float64 sums over the same keys and queries: after evictions
+// that leave heads of different length, in forks, in saved caches, for each KV dtype.
 #include "kv/tapped_run.hpp"
 #include "support/error_text.hpp"
 
@@ -24,8 +24,8 @@ CacheConfig slack_budget(double tokens, int64_t slack = 4) {
     return config;
 }
 
-// Keeps slots by a pattern that differs between heads and layers, so that they become scattered and
-// of different length; `look` sees the input first.
+// A policy that keeps slots by a pattern. The pattern differs between heads and layers, so the kept
+// slots are scattered and the heads have different lengths. `look` receives the input before.
 using Look = std::function<void(const keel_policy_input &)>;
 Script scattering(uint64_t needs, Look look) {
     Script script;
@@ -52,7 +52,7 @@ Script scattering(uint64_t needs, Look look) {
     return script;
 }
 
-// A prompt in two steps, then decoding: some evictions.
+// Reads a prompt in two steps, then decodes. There are several evictions.
 void drive(TappedRun &run, int decoded = 40) {
     run.step(30, StepKind::prefill_chunk);
     run.step(25, StepKind::prefill_end);
@@ -76,8 +76,8 @@ const keel_dtype kv_dtypes[] = {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
 
 } // namespace
 
-TEST_CASE("Window scores are the attention of the last queries over what is kept, however they are "
-          "reduced") {
+TEST_CASE(
+    "Window scores are the attention of the last queries over the kept slots, for all reductions") {
     struct Form {
         keel_reduce queries, group;
         uint32_t window;
@@ -141,7 +141,7 @@ TEST_CASE("Window scores are the attention of the last queries over what is kept
     }
 }
 
-TEST_CASE("Fewer queries than the window are used where fewer of the newest tokens are there") {
+TEST_CASE("If there are fewer new tokens than the window, fewer queries are used") {
     Script script = scattering(KEEL_NEED_WINDOW_SCORES,
                                [](const keel_policy_input &in) { CHECK(in.query_count == 12); });
     script.needs.window = 20;
@@ -150,8 +150,8 @@ TEST_CASE("Fewer queries than the window are used where fewer of the newest toke
     CHECK(script.decided == 2);
 }
 
-TEST_CASE("A policy that acts once reads the queries of the last prompt and holds none between "
-          "prompts") {
+TEST_CASE(
+    "A policy that acts once uses the queries of the last prompt and holds none between prompts") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         TappedRun *current = nullptr;
@@ -194,8 +194,8 @@ TEST_CASE("A policy that acts once reads the queries of the last prompt and hold
     }
 }
 
-TEST_CASE("Running scores sum the attention of all queries and move with their slots: new slots "
-          "begin at 0") {
+TEST_CASE(
+    "Running scores sum the attention of all queries, move with their slots, and begin at 0") {
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype : kv_dtypes) {
             INFO(device << " " << keel_dtype_name(dtype));
@@ -296,7 +296,7 @@ TEST_CASE("Key sums, anchors, norms, projections and keys before RoPE are those 
     }
 }
 
-TEST_CASE("Query statistics sum un-rotated queries but the first ones, in prefill and decode") {
+TEST_CASE("Query statistics sum un-rotated queries without the first ones, in prefill and decode") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         TappedRun *current = nullptr;
@@ -320,20 +320,21 @@ TEST_CASE("Query statistics sum un-rotated queries but the first ones, in prefil
         script.needs.skip_queries = 4;
         TappedRun run(device, inputs_shape(), with(script, slack_budget(30)));
         current = &run;
-        run.step(1, StepKind::prefill_chunk); // left out, as the next one's first three
+        // not in the window, like the first three of the next step
+        run.step(1, StepKind::prefill_chunk);
         drive(run, 60);
         CHECK(script.decided >= 8);
     }
 }
 
-TEST_CASE("Chunk scores are the attention of a piece's queries within the piece, after the cache "
-          "as well") {
+TEST_CASE(
+    "Chunk scores are the attention of a piece's queries within the piece, after the cache too") {
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype : {KEEL_DTYPE_F32, KEEL_DTYPE_Q8_0}) {
             INFO(device << " " << keel_dtype_name(dtype));
             TappedRun *current = nullptr;
             std::vector<std::map<int32_t, double>> seen(
-                4); // [layer, head] token -> score when it was first seen
+                4); // [layer, head]: token -> score when it was first seen
             int64_t compared = 0;
             Script script = scattering(KEEL_NEED_CHUNK_SCORES, [&](const keel_policy_input &in) {
                 for (uint32_t h = 0; h < in.kv_heads; ++h) {
@@ -342,12 +343,12 @@ TEST_CASE("Chunk scores are the attention of a piece's queries within the piece,
                     for (int32_t j = 0; j < in.lengths[h]; ++j) {
                         const int32_t token = positions[static_cast<size_t>(j)];
                         const float score = in.chunk_scores[h * in.stride + j];
-                        if (token >= 55) { // decoded
+                        if (token >= 55) { // tokens from 55 on were decoded
                             CHECK(score == 0);
                             continue;
                         }
                         if (!known.contains(token)) {
-                            // Of the first eviction: all slots are there, token t in slot t.
+                            // At the first eviction all slots exist, so token t is in slot t.
                             const int32_t begin = token / 10 * 10, end = std::min(55, begin + 10);
                             double sum = 0;
                             for (int32_t query = begin; query < end; ++query) {
@@ -373,7 +374,7 @@ TEST_CASE("Chunk scores are the attention of a piece's queries within the piece,
             script.needs.chunk = 10;
             TappedRun run(device, inputs_shape(dtype), with(script, slack_budget(30)));
             current = &run;
-            CHECK(run.manager->next_chunk(55, 36) == 30); // pieces stay whole
+            CHECK(run.manager->next_chunk(55, 36) == 30); // pieces are not cut
             drive(run, 20);
             CHECK(script.decided >= 3);
             CHECK(compared > 200);
@@ -381,7 +382,7 @@ TEST_CASE("Chunk scores are the attention of a piece's queries within the piece,
     }
 }
 
-TEST_CASE("Chunk scores of a second prompt are right where heads differ in length") {
+TEST_CASE("Chunk scores of a second prompt are right if heads differ in length") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         TappedRun *current = nullptr;
@@ -425,7 +426,8 @@ TEST_CASE("Chunk scores of a second prompt are right where heads differ in lengt
 
 namespace {
 
-// Stands for a session: instruction tokens 1000.., or 2000.. from words on.
+// Replaces a session. Instruction tokens have the numbers from 1000 on, or from 2000 on if `words`
+// are given.
 class FakeReplayer final : public SequenceForward {
   public:
     explicit FakeReplayer(TappedRun &run) : run_(run) {}
@@ -453,8 +455,7 @@ class FakeReplayer final : public SequenceForward {
 
 } // namespace
 
-TEST_CASE(
-    "A replay hands over the largest attention of a repetition and leaves the cache as it was") {
+TEST_CASE("A replay gives the largest attention of a repetition and does not change the cache") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         TappedRun *current = nullptr;
@@ -483,7 +484,7 @@ TEST_CASE(
         run.step(20, StepKind::prefill_chunk);
         keys_before = run.rig.keys(run.manager->cache(), 0);
 
-        // The same by hand, each repetition in a fork.
+        // Computes the expected scores directly, each repetition in a fork.
         wanted.assign(4, std::vector<double>(50, 0.0));
         for (int32_t begin = 0; begin < 50; begin += 20) {
             const int32_t end = std::min(50, begin + 20);
@@ -521,12 +522,12 @@ TEST_CASE(
         CHECK(forward.asked.size() == 2 + 20 + 2 * (3 + 3) + 30);
         CHECK(run.manager->tokens_seen() == 50);
         CHECK(run.manager->cache().arena().bytes_in_use() < before);
-        run.step(1, StepKind::decode); // on the compacted cache
+        run.step(1, StepKind::decode); // the cache has been compacted
         CHECK(run.manager->cache().positions(1, 1).back() == 50);
     }
 }
 
-TEST_CASE("A prompt that leaves no room for its replay is refused before anything is taken in") {
+TEST_CASE("A prompt that leaves no memory for its replay is refused before it is read") {
     Script script = scattering(KEEL_NEED_REPLAY, [](const keel_policy_input &) {});
     script.needs.flags = KEEL_POLICY_PREFILL_ONLY;
     script.needs.replay_chunk = 64;
@@ -540,7 +541,8 @@ TEST_CASE("A prompt that leaves no room for its replay is refused before anythin
                         Contains("model.context = 96"));
 }
 
-TEST_CASE("Forks go on with what their parent collected, under its policy and under others") {
+TEST_CASE(
+    "Forks continue with the data that their parent collected, for its policy and for others") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         std::vector<std::vector<float>> looked;
@@ -554,7 +556,7 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
         Script window = scattering(KEEL_NEED_WINDOW_SCORES, look),
                running = scattering(KEEL_NEED_RUNNING_SCORES, look);
         window.needs.window = 6;
-        // By themselves.
+        // Each policy alone.
         for (Script *script : {&window, &running}) {
             TappedRun alone(device, inputs_shape(), with(*script, slack_budget(30)));
             drive(alone, 8);
@@ -562,7 +564,7 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
         const auto wanted = std::move(looked);
         looked.clear();
         REQUIRE(wanted.size() >= 4);
-        // From one prefill.
+        // Both policies from one prefill.
         Collected all = Collected::of(window.needs);
         REQUIRE(all.merge(Collected::of(running.needs)) == nullptr);
         TappedRun parent(device, inputs_shape(), {}, all);
@@ -577,7 +579,7 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
             auto arm = parent.manager->fork_into(*plans.back());
             std::swap(arm, parent.manager);
             parent.manager->after_step(StepKind::prefill_end);
-            auto again = parent.manager->fork(); // and a fork of the fork
+            auto again = parent.manager->fork(); // a fork of the fork
             std::swap(again, parent.manager);
             for (int i = 0; i < 8; ++i) parent.step(1, StepKind::decode);
             std::swap(arm, parent.manager);
@@ -594,7 +596,7 @@ TEST_CASE("Forks go on with what their parent collected, under its policy and un
     }
 }
 
-TEST_CASE("What was collected is saved and read with the cache, and goes on as it would have") {
+TEST_CASE("Collected data is saved and loaded with the cache, and collection continues") {
     for (const uint64_t need :
          {KEEL_NEED_WINDOW_SCORES, KEEL_NEED_RUNNING_SCORES, KEEL_NEED_QUERY_STATS}) {
         for (const std::string &device : kv_devices()) {
@@ -635,7 +637,8 @@ TEST_CASE("What was collected is saved and read with the cache, and goes on as i
     }
 }
 
-TEST_CASE("Tokens that went into sums are not taken back, but all of them: last queries are") {
+TEST_CASE(
+    "If tokens are summed, only all of them can be taken back, but last queries can be removed") {
     Script script = scattering(KEEL_NEED_RUNNING_SCORES, [](const keel_policy_input &) {});
     {
         TappedRun run("reference", inputs_shape(), with(script, slack_budget(60)));

@@ -1,5 +1,5 @@
-// What the shipped policies make Keel hold beside the cache of a model of SmolLM2-135M's shape. The
-// table in docs/reference/policies.md is made here.
+// Tests of the memory that Keel holds for the shipped policies in addition to the cache, with the
+// shape of SmolLM2-135M. The test prints the table of docs/reference/policies.md.
 #include "kv/rig.hpp"
 #include "plugin/library.hpp"
 
@@ -27,7 +27,7 @@ KvShape smollm2_shape() {
     return shape;
 }
 
-// Those ops of a step that write inputs of a policy. Keys and values stay zeros.
+// Runs only the ops of a step that write inputs of a policy. Keys and values stay zero.
 class HollowModel final : public SequenceForward {
   public:
     HollowModel(CacheManager &manager, const KvShape &shape, const Executor &executor)
@@ -38,7 +38,7 @@ class HollowModel final : public SequenceForward {
         for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 13) / 13 - 0.5F;
         q_.write(rows.data());
     }
-    // Returns the bytes that are held once the step's ops were queued.
+    // Returns the number of bytes that are held after the step's ops were queued.
     uint64_t step(int64_t n, StepKind kind) {
         for (int64_t i = 0; i < n; ++i) tokens_.push_back(static_cast<int32_t>(i));
         manager_.before_append(n, kind);
@@ -70,7 +70,7 @@ class HollowModel final : public SequenceForward {
 };
 
 struct Held {
-    uint64_t prompt = 0, after = 0, decoding = 0; // bytes
+    uint64_t prompt = 0, after = 0, decoding = 0; // in bytes
 };
 
 Held measure(const std::string &name) {
@@ -123,9 +123,8 @@ std::string cell(uint64_t bytes) {
 
 } // namespace
 
-TEST_CASE("Shipped policies hold as much beside the cache as docs/reference/policies.md says, and "
-          "those that "
-          "act once hold next to nothing after they acted") {
+TEST_CASE("Shipped policies hold the memory that docs/reference/policies.md states, and one-shot "
+          "policies release it") {
     need_cpu_plugin();
     std::ifstream file(KEEL_SOURCE_DIR "/docs/reference/policies.md");
     std::stringstream docs;

@@ -1,5 +1,5 @@
-// Every policy under memory pressure, also those that act at the end of a prompt. They decide by
-// their own rule, or by the rule that needs only the cache.
+// Tests of every policy under memory pressure, including policies that act at the end of a prompt.
+// They decide by their own rule, or by a fallback rule that needs only the cache.
 #include "kv/tapped_run.hpp"
 #include "plugin/library.hpp"
 #include "support/temp_folder.hpp"
@@ -60,8 +60,8 @@ class SilentRepeat final : public SequenceForward {
     void forward(std::span<const int32_t>, std::span<const int32_t>, StepTap &) override {}
 };
 
-// The slots that a policy leaves of 70 tokens under a pressure that halves its budget, and the rule
-// that chose them.
+// The slots that a policy keeps of 70 tokens if pressure halves its budget, and the rule that chose
+// them.
 struct Left {
     std::vector<std::vector<int32_t>> positions;
     std::string rule;
@@ -83,7 +83,7 @@ Left under_pressure(const std::string &name, const std::string &device) {
     Left left;
     left.rule = records.front().rule == nullptr ? "" : records.front().rule;
     const KvCache &cache = run.manager->cache();
-    // A quarter of the budget; snapkv needs a slot beside its window of 32.
+    // A quarter of the budget. snapkv needs at least one slot in addition to its window of 32.
     CHECK(cache.total_length() <= 33 * static_cast<int64_t>(cache.rows()));
     for (size_t row = 0; row < cache.rows(); ++row) {
         const auto positions = cache.row_positions(row);
@@ -96,8 +96,7 @@ Left under_pressure(const std::string &name, const std::string &device) {
 } // namespace
 
 TEST_CASE(
-    "Every policy evicts under memory pressure, by the rule of keydiff if its inputs cannot be "
-    "had") {
+    "Every policy evicts under memory pressure, by the rule of keydiff if its inputs are missing") {
     for (const std::string &device : kv_devices()) {
         const Left by_keys = under_pressure("keydiff", device);
         CHECK(by_keys.rule.empty());
@@ -115,8 +114,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("Under memory pressure a policy that acts once sees the attention of the running step's "
-          "query") {
+TEST_CASE(
+    "Under memory pressure, a policy that acts once sees the attention of the current query") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         int64_t queries = 0;
@@ -153,7 +152,7 @@ TEST_CASE("Under memory pressure a policy that acts once sees the attention of t
     }
 }
 
-TEST_CASE("The log names the rule that decided in the place of a policy") {
+TEST_CASE("The log names the rule that replaced the policy") {
     const TempFolder folder;
     const std::string path = (folder / "log.jsonl").string();
     const Plugin plugin("kvzip");

@@ -1,4 +1,5 @@
-// Memory pressure: what a watch makes of readings, how a cache answers, with a script and for real.
+// Tests of memory pressure: how PressureWatch interprets readings, and how a cache reacts, with a
+// scripted monitor and with real memory.
 #include "kv/manager_run.hpp"
 #include "platform/memory.hpp"
 #include "support/skip.hpp"
@@ -20,7 +21,7 @@ namespace {
 
 constexpr uint64_t mib = uint64_t{1} << 20;
 
-// What the system says is what the test says.
+// A system monitor that returns the values that the test sets.
 struct ScriptedMonitor final : SystemMonitor {
     MemoryReading read() noexcept override {
         ++reads;
@@ -69,9 +70,8 @@ struct Watched {
 
 } // namespace
 
-TEST_CASE(
-    "A watch takes a step while memory is short, rests between steps, and goes back well above the "
-    "threshold") {
+TEST_CASE("A watch lowers the budget while memory is short, rests between steps, and rises well "
+          "above the threshold") {
     auto monitor = std::make_shared<ScriptedMonitor>();
     PressureWatch watch(at_each_step(), monitor);
     CHECK(watch.poll(0, 100) == Change::none);
@@ -85,12 +85,13 @@ TEST_CASE(
     CHECK_THAT(watch.state().why,
                Contains("399.0 MiB") && Contains("a script") && Contains("below 400.0 MiB"));
     for (int64_t t = 2; t < 5; ++t)
-        CHECK(watch.poll(t, 100) == Change::none); // it has not had time to take effect
+        // the last change has not had time to take effect
+        CHECK(watch.poll(t, 100) == Change::none);
     CHECK(watch.poll(5, 100) == Change::tighter);
     CHECK(watch.poll(9, 100) == Change::tighter);
     CHECK(watch.cap() == 25);
-    CHECK(watch.poll(20, 100) == Change::none); // there is no further step
-    monitor->available_mib = 599;               // not short, but not well above it either
+    CHECK(watch.poll(20, 100) == Change::none); // there is no smaller budget
+    monitor->available_mib = 599; // memory is not short, but also not well above the limit
     CHECK(watch.poll(30, 100) == Change::none);
     CHECK(watch.cap() == 25);
     monitor->available_mib = 600;
@@ -103,7 +104,7 @@ TEST_CASE(
     CHECK(watch.state().level == 0);
 }
 
-TEST_CASE("A watch takes the last step at once where memory is critical, and reads stalls") {
+TEST_CASE("A watch lowers the budget to the minimum if memory is critical, and reads stalls") {
     auto monitor = std::make_shared<ScriptedMonitor>();
     PressureWatch watch(at_each_step(), monitor);
     monitor->available_mib = 99;
@@ -116,13 +117,13 @@ TEST_CASE("A watch takes the last step at once where memory is critical, and rea
     monitor->stalled = 20;
     CHECK(watch.poll(0, 1000) == Change::tighter);
     CHECK_THAT(watch.state().why, Contains("20.0%") && Contains("a script's PSI"));
-    monitor->stalled = 11; // it has to fall below half of that
+    monitor->stalled = 11; // the value must fall below half of the limit
     CHECK(watch.poll(100, 1000) == Change::none);
     monitor->stalled = 9;
     CHECK(watch.poll(100, 1000) == Change::looser);
 }
 
-TEST_CASE("Thresholds that nobody set follow the memory there is") {
+TEST_CASE("Default thresholds depend on the memory of the machine") {
     struct Fixed final : SystemMonitor {
         explicit Fixed(MemoryInfo i) : info(std::move(i)) {}
         MemoryReading read() noexcept override { return {info, std::nullopt, {}}; }
@@ -138,13 +139,13 @@ TEST_CASE("Thresholds that nobody set follow the memory there is") {
     };
     CHECK(cap(64 * 1024 * mib, 256 * mib) == 100);
     CHECK(cap(64 * 1024 * mib, 255 * mib) == 75);
-    CHECK(cap(64 * 1024 * mib, 63 * mib) == 25); // a quarter of it
+    CHECK(cap(64 * 1024 * mib, 63 * mib) == 25); // a quarter of the total
     CHECK(cap(500 * mib, 50 * mib) == 100);
     CHECK(cap(500 * mib, 49 * mib) == 75);
-    CHECK(cap(0, 0) == 100); // unknown
+    CHECK(cap(0, 0) == 100); // the sizes are unknown
 }
 
-TEST_CASE("A cache under pressure goes down in steps, stays there, and comes back") {
+TEST_CASE("A cache under pressure shrinks in steps, stays small, and grows again") {
     Watched w;
     w.run->step(100, StepKind::prefill_end);
     CHECK(w.length() == 80);
@@ -164,7 +165,7 @@ TEST_CASE("A cache under pressure goes down in steps, stays there, and comes bac
     CHECK(lengths[3] == 60);
     CHECK(lengths[4] == 40);
     CHECK(lengths[8] == 20);
-    CHECK(lengths.back() == 20); // and never above while memory is short
+    CHECK(lengths.back() == 20); // the length is never larger while memory is short
     CHECK(std::all_of(triggers.begin(), triggers.end(),
                       [](keel_trigger t) { return t == KEEL_TRIGGER_PRESSURE; }));
     CHECK(w.run->manager->evicted_bytes() > 0);
@@ -178,25 +179,23 @@ TEST_CASE("A cache under pressure goes down in steps, stays there, and comes bac
     CHECK(longest == 80);
 }
 
-TEST_CASE("Pressure leaves what is protected, and frees even what is below the budget's share at "
-          "the next steps") {
+TEST_CASE("Pressure keeps protected slots, and later steps also free slots below the budget") {
     CacheConfig config;
     config.protect_prefix = 30;
     config.protect_recent = 20;
     Watched w(config);
     w.run->step(55, StepKind::prefill_end);
-    w.monitor->available_mib = 50; // the last step: 20 slots
+    w.monitor->available_mib = 50; // the smallest budget: 20 slots
     const auto records = w.decode();
     REQUIRE(records.size() == 2);
-    CHECK(w.length() == 51); // 30 + 20 and one more
+    CHECK(w.length() == 51); // 30 + 20 slots and one more
     const auto kept = w.run->manager->cache().positions(1, 1);
     CHECK(kept.front() == 0);
     CHECK(kept[29] == 29);
     CHECK(kept.back() == 55);
 }
 
-TEST_CASE("Pressure is answered between the chunks of a prompt by policies that can act there, "
-          "else at its end") {
+TEST_CASE("Policies act on pressure between chunks of a prompt if they can, otherwise at its end") {
     for (const bool blockwise : {true, false}) {
         Watched w({}, blockwise ? KEEL_POLICY_BLOCKWISE : 0);
         w.monitor->available_mib = 50;
@@ -209,8 +208,7 @@ TEST_CASE("Pressure is answered between the chunks of a prompt by policies that 
     }
 }
 
-TEST_CASE(
-    "The system is not read at each step, and its files are not opened where nobody watches") {
+TEST_CASE("Memory is not read at each step, and without a watch its files are not opened") {
     PressureConfig pressure = at_each_step();
     pressure.interval = std::chrono::milliseconds(60000);
     CacheConfig config;
@@ -221,7 +219,7 @@ TEST_CASE(
     CHECK(w.monitor->reads == 1);
 }
 
-TEST_CASE("A fork goes on under the pressure that its parent found") {
+TEST_CASE("A fork continues under its parent's pressure") {
     Watched w;
     w.run->step(80, StepKind::prefill_end);
     w.monitor->available_mib = 50;
@@ -233,8 +231,7 @@ TEST_CASE("A fork goes on under the pressure that its parent found") {
     CHECK(fork->can_take(1000, false, &why));
 }
 
-TEST_CASE(
-    "The log says what was read, how far the cache went down, and who shares the budget out") {
+TEST_CASE("The log has the reading, the cache's step, and the rule that divides the budget") {
     const TempFolder folder;
     CacheConfig config;
     config.log = (folder / "log.jsonl").string();
@@ -262,7 +259,7 @@ TEST_CASE(
     CHECK(json.at("scores").at("max") == 60);
 }
 
-// ---- for real: see memory_limit_test.cpp too ----------------------------------------------------
+// ---- with real memory; see also memory_limit_test.cpp ----
 
 TEST_CASE("What an eviction frees is memory of the system again") {
     if (KEEL_SANITIZER_HERE != KEEL_SANITIZER_NONE) skip("a sanitizer holds freed memory back");
@@ -274,7 +271,7 @@ TEST_CASE("What an eviction frees is memory of the system again") {
     shape.max_slots = 4096;
     shape.sequences = 1;
     for (const std::string &device : kv_devices()) {
-        if (device == "reference") continue; // plain memory, which it keeps
+        if (device == "reference") continue; // the reference keeps its plain memory
         INFO(device);
         Script script = newest_are_best();
         CacheConfig config;
@@ -284,14 +281,14 @@ TEST_CASE("What an eviction frees is memory of the system again") {
         ManagerRun run(device, shape, config);
         run.manager->before_append(4096, StepKind::prefill_chunk);
         run.rig.feed(run.manager->cache(), 0,
-                     4096); // not through the manager: it would evict between chunks
+                     4096); // not with the manager, which would evict between chunks
         const uint64_t held = run.manager->cache().bytes_in_use(), before = resident_bytes();
         REQUIRE(held == 64 * mib);
         run.manager->evict();
         run.rig.executor().stream().wait();
         run.rig.executor()
             .device()
-            .trim(); // where the arena was copied: buffers that were outgrown
+            .trim(); // frees the old buffers of an arena that grew by copying
         CHECK(run.manager->cache().bytes_in_use() == held / 16);
         const uint64_t after = resident_bytes();
         CHECK(before > after);

@@ -1,5 +1,5 @@
-// Policies, allocators and the core together: budgets against a paper's formula, what it all takes
-// in memory and time.
+// Tests of policies and allocators together with the core: budgets compared with the formula of a
+// paper, and the needed memory and time.
 #include "kv/manager_run.hpp"
 #include "kv/tapped_run.hpp"
 #include "plugin/library.hpp"
@@ -49,8 +49,8 @@ void prefill(TappedRun &run, int64_t left, int64_t chunk = 64) {
     }
 }
 
-// PyramidKV: beside F slots that stay in any case layer l has most - l * (most - least) / (L - 1),
-// by largest remainder.
+// The formula of PyramidKV. F slots stay in any case. In addition, layer l has most - l * (most -
+// least) / (L - 1) slots, rounded by the largest remainder method.
 std::vector<int64_t> pyramid_formula(int64_t layers, int64_t budget, int64_t fixed, int64_t length,
                                      double beta) {
     const auto c = static_cast<double>(budget - fixed), room = static_cast<double>(length - fixed);
@@ -79,12 +79,11 @@ std::vector<int64_t> pyramid_formula(int64_t layers, int64_t budget, int64_t fix
 
 } // namespace
 
-TEST_CASE("snapkv and pyramid are PyramidKV: the window counts once, whatever it is and what else "
-          "is protected") {
+TEST_CASE("snapkv with pyramid is PyramidKV: the window counts once, whatever is protected") {
     const int64_t tokens = 200, budget = 64;
     for (const int64_t window : {1, 8, 16, 24}) {
         for (const int64_t prefix : {0, 4}) {
-            for (const int64_t recent : {0, 12}) { // within the window, or around it
+            for (const int64_t recent : {0, 12}) { // inside the window, or larger than the window
                 INFO("window " << window << ", prefix " << prefix << ", recent " << recent);
                 const LoadedRecipe snapkv("snapkv", {given("window", std::to_string(window))}),
                     pyramid("pyramid");
@@ -114,7 +113,7 @@ TEST_CASE("snapkv and pyramid are PyramidKV: the window counts once, whatever it
     }
 }
 
-TEST_CASE("Below the budget nothing is evicted, however an allocator would share it out") {
+TEST_CASE("Below the budget nothing is evicted, whatever an allocator would give") {
     const TempFolder folder;
     const std::string weights = folder.write("b.json", R"({"budgets": [1, 9, 9, 9, 9]})").string();
     const LoadedRecipe knorm("knorm"), file("file", {given("path", weights)});
@@ -124,7 +123,7 @@ TEST_CASE("Below the budget nothing is evicted, however an allocator would share
     config.budget_unit = BudgetUnit::tokens;
     config.budget = 60;
     TappedRun run("reference", recipe_shape(), config);
-    prefill(run, 60); // layer 0 would have a share of 8
+    prefill(run, 60); // the share of layer 0 would be 8
     CHECK(run.manager->evictions() == 0);
     CHECK(run.manager->cache().length(0, 0) == 60);
     TappedRun longer("reference", recipe_shape(), config);
@@ -133,12 +132,12 @@ TEST_CASE("Below the budget nothing is evicted, however an allocator would share
     CHECK(longer.manager->cache().length(0, 0) == 8);
 }
 
-TEST_CASE("What policies make the core hold is counted, and told before it is there") {
+TEST_CASE("The memory that policies need is counted, and estimated before it is allocated") {
     const KvShape shape = recipe_shape(3);
     struct Case {
         std::string policy;
         std::vector<GivenParam> params;
-        uint64_t least; // bytes that it takes in any case
+        uint64_t least; // number of bytes that are needed in any case
         std::string allocator = {};
     };
     const uint64_t rows = 3 * 2, f32 = 4;
@@ -174,8 +173,8 @@ TEST_CASE("What policies make the core hold is counted, and told before it is th
         CHECK(run.manager->policy_bytes() <= held);
         const uint64_t told = CacheManager::policy_bytes(*run.plan, shape.max_slots, 100);
         CHECK(held >= c.least);
-        CHECK(told + told / 4 >= held); // a buffer that is used again may be larger by that
-        // The estimate is for steps of 256 tokens, and these steps have 32.
+        CHECK(told + told / 4 >= held); // a reused buffer may be larger by this share
+        // The estimate is for steps of 256 tokens. The steps of this test have 32.
         const uint64_t steps = c.policy == "expected_attention" ? 224 * 4 * 16 * f32 : 0;
         CHECK(told <= 2 * held + 8192 + steps);
         if (c.policy == "none") CHECK(told == 0);
@@ -183,8 +182,7 @@ TEST_CASE("What policies make the core hold is counted, and told before it is th
     }
 }
 
-TEST_CASE(
-    "Moved keys' copies count with the cache, what else their rotation takes with the policy") {
+TEST_CASE("Copies of rotated keys count as cache, and the other memory of the rotation as policy") {
     for (const keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0}) {
         KvShape shape = recipe_shape(2);
         shape.head_dim = 32;
@@ -208,9 +206,9 @@ TEST_CASE(
     }
 }
 
-TEST_CASE(
-    "An eviction's time is all of it: what is done for all layers is spread over their records") {
-    // An allocator that takes its time: before any layer is decided on.
+TEST_CASE("The time of an eviction includes the work for all layers, which is divided among the "
+          "records") {
+    // An allocator that takes a long time. It runs before any layer is decided.
     using Clock = std::chrono::steady_clock;
     static const keel_allocator slow = [] {
         keel_allocator t = {KEEL_HEADER(keel_allocator)};

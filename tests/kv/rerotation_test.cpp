@@ -27,7 +27,8 @@ Script window_script() {
     script.needs.output = KEEL_OUTPUT_KEEP;
     script.needs.flags = KEEL_POLICY_BLOCKWISE;
     script.decide = [](const keel_policy_input &in, keel_policy_decision &out) {
-        for (int32_t s = 0; s < in.lengths[0]; ++s) out.keep[s] = s; // the core cuts the oldest
+        // the core evicts the oldest of these
+        for (int32_t s = 0; s < in.lengths[0]; ++s) out.keep[s] = s;
         out.keep_count[0] = in.lengths[0];
         return KEEL_OK;
     };
@@ -73,14 +74,16 @@ CacheConfig window_config(KvPositions positions) {
     return config;
 }
 
-// Tokens 0..3 and the newest, at positions that are their slots.
+// Checks that the cache has tokens 0..3 and the newest tokens, and that their positions are their
+// slot numbers.
 void expect_slots(Run &run, CacheManager &manager, double bound) {
     const int64_t length = manager.cache().max_length(), seen = manager.tokens_seen();
     std::vector<int64_t> tokens(static_cast<size_t>(length)), slots(static_cast<size_t>(length));
     std::iota(slots.begin(), slots.end(), 0);
     for (int64_t j = 0; j < length; ++j)
         tokens[static_cast<size_t>(j)] = j < 4 ? j : seen - (length - j);
-    // The cache's own query stands at `seen`, the independent one at its slot.
+    // The query for the cache has the position `seen`. The query for the independent computation
+    // has the position of its slot.
     const auto query = run.rig.tokens().query(1, seen);
     const auto slot_query = run.rig.tokens().query(1, length);
     for (uint32_t l = 0; l < 2; ++l) {
@@ -92,8 +95,7 @@ void expect_slots(Run &run, CacheManager &manager, double bound) {
 
 } // namespace
 
-TEST_CASE(
-    "Re-rotated, attention equals that computed from scratch with positions that are the slots") {
+TEST_CASE("After re-rotation, attention equals attention computed with positions equal to slots") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = window_script();
@@ -109,7 +111,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "Rounding does not pile up in re-rotated keys: a thousand evictions are no worse than one") {
+    "Rounding errors of re-rotated keys do not accumulate: a thousand evictions are like one") {
     for (const std::string &device : kv_devices()) {
         if (device == "copying") continue;
         for (const keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
@@ -121,7 +123,7 @@ TEST_CASE(
             KvShape shape = rerotation_shape(dtype);
             shape.layers = 1;
             Run run(device, shape, script, config);
-            // How far the prefix's keys are from the true ones, turned to where they are.
+            // Returns the error of the prefix's keys at their current positions.
             const auto error = [&] {
                 const auto keys = run.rig.keys(run.manager->cache(), 0);
                 const auto positions = run.manager->cache().positions(0, 1);
@@ -149,7 +151,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("Automatic positions are absolute within the trained context and closed up beyond") {
+TEST_CASE("Automatic positions are absolute within the trained context and contiguous beyond it") {
     Script script = window_script();
     Run run("reference", rerotation_shape(KEEL_DTYPE_F32), script,
             window_config(KvPositions::automatic));
@@ -164,8 +166,8 @@ TEST_CASE("Automatic positions are absolute within the trained context and close
     CHECK(run.manager->cache().positions(0, 0)[0] > 3);
 }
 
-TEST_CASE("Automatic positions look as far ahead as the next eviction may be") {
-    // Nothing is evicted while text is written: all that there is room for may come.
+TEST_CASE("Automatic positions are decided for all steps before the next eviction") {
+    // Nothing is evicted during generation, so all free slots can be used.
     Script once = window_script();
     once.needs.flags = KEEL_POLICY_PREFILL_ONLY;
     CacheConfig config = window_config(KvPositions::automatic);
@@ -177,7 +179,7 @@ TEST_CASE("Automatic positions look as far ahead as the next eviction may be") {
         run.step(1, StepKind::decode);
         REQUIRE(run.manager->tokens_seen() - run.manager->cache().positions(0, 0)[0] <= 40);
     }
-    // Every n tokens.
+    // Evicts every n tokens.
     Script often = window_script();
     CacheConfig every = window_config(KvPositions::automatic);
     every.at_budget = false;
@@ -191,7 +193,7 @@ TEST_CASE("Automatic positions look as far ahead as the next eviction may be") {
     }
 }
 
-TEST_CASE("Scattered slots close up too") {
+TEST_CASE("Positions of scattered slots become contiguous too") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = window_script();
@@ -214,8 +216,7 @@ TEST_CASE("Scattered slots close up too") {
             for (int64_t t = 0; t < 40; ++t) {
                 if (t < 4 || t % (2 + h) == 0) tokens[static_cast<size_t>(h)].push_back(t);
             }
-            // Distances from the newest key follow the slots; the newest key itself stays where it
-            // was.
+            // Distances from the newest key follow the slots. The newest key keeps its position.
             const auto n = std::ssize(tokens[static_cast<size_t>(h)]);
             for (int64_t j = 0; j < n; ++j)
                 slots[static_cast<size_t>(h)].push_back(tokens[static_cast<size_t>(h)].back() -
@@ -229,8 +230,8 @@ TEST_CASE("Scattered slots close up too") {
 
 namespace {
 
-// Keeps what it kept before, thins out the rest: heads of different length, keys that live long and
-// move often.
+// A policy that keeps the slots that it kept before and thins out the others. Heads have different
+// lengths, and keys stay long and move often.
 Script thinning(int64_t *newest_kept) {
     Script script = window_script();
     script.needs.granularity = KEEL_KEEP_HEAD_RAGGED;
@@ -241,7 +242,7 @@ Script thinning(int64_t *newest_kept) {
                 const bool old = s < 10 + static_cast<int32_t>(h);
                 if (old || s % 2 == 0 || s + 3 > in.lengths[h]) out.keep[h * in.stride + n++] = s;
             }
-            while (n > in.budgets[h]) { // the newest of the middle go
+            while (n > in.budgets[h]) { // evicts the newest slots of the middle
                 for (int32_t j = 10 + static_cast<int32_t>(h); j + 1 < n; ++j)
                     out.keep[h * in.stride + j] = out.keep[h * in.stride + j + 1];
                 --n;
@@ -254,8 +255,8 @@ Script thinning(int64_t *newest_kept) {
     return script;
 }
 
-// How far the first keys of a head, which are those of tokens 0.., are from the true ones, turned
-// to where they are.
+// Returns the error of the first keys of a head, which belong to tokens 0, 1, 2, ..., at their
+// current positions.
 double error_of_first(Run &run, CacheManager &manager, uint32_t head, size_t n) {
     const auto keys = run.rig.keys(manager.cache(), 1);
     const auto positions = manager.cache().positions(1, head);
@@ -271,8 +272,8 @@ double error_of_first(Run &run, CacheManager &manager, uint32_t head, size_t n) 
 
 } // namespace
 
-TEST_CASE("Scattered quantized keys are rotated from copies of what was written: rounding does not "
-          "pile up") {
+TEST_CASE(
+    "Scattered quantized keys are rotated from copies, so rounding errors do not accumulate") {
     for (const std::string &device : kv_devices()) {
         for (const keel_dtype dtype : {KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
             INFO(device << ' ' << keel_dtype_name(dtype));
@@ -283,8 +284,8 @@ TEST_CASE("Scattered quantized keys are rotated from copies of what was written:
             config.slack = 1;
             Run run(device, rerotation_shape(dtype), script, config);
             run.step(40, StepKind::prefill_end);
-            // A key that was rotated is off by the rounding when it was written and that of the
-            // last rotation.
+            // A rotated key has the rounding error of its first write and the error of its last
+            // rotation.
             const double once = error_of_first(run, *run.manager, 1, 10);
             double largest = 0;
             for (int i = 0; i < 300; ++i) {
@@ -296,7 +297,7 @@ TEST_CASE("Scattered quantized keys are rotated from copies of what was written:
             CHECK(run.manager->cache().positions(1, 0)[0] > 250);
             CHECK(largest < 1.7 * once);
 
-            // Forks and saved caches go on with copies of their own; truncated ones too.
+            // Forks and loaded caches continue with their own copies. Truncated caches do too.
             Memory saved;
             run.manager->save(saved);
             auto fork = run.manager->fork();
@@ -320,7 +321,7 @@ TEST_CASE("Scattered quantized keys are rotated from copies of what was written:
     }
 }
 
-TEST_CASE("Copies of quantized keys count as cache memory and never pass the cap") {
+TEST_CASE("Copies of quantized keys count as cache memory and never exceed kv.max_mib") {
     int64_t asked = 0;
     Script script = thinning(&asked);
     CacheConfig config = window_config(KvPositions::rerotated);
@@ -331,7 +332,8 @@ TEST_CASE("Copies of quantized keys count as cache memory and never pass the cap
     KvArena &arena = free.manager->cache().arena();
     CHECK(arena.bytes_in_use() > free.manager->cache().bytes_in_use());
     CHECK(arena.bytes_in_use() <= free.manager->cache().bytes_in_use() + 2 * 2 * 24 * 34);
-    // A copy is half of a slot more: six blocks hold four with their copies.
+    // A copy takes half the memory of a slot. So memory for six blocks holds four blocks with their
+    // copies.
     shape.max_bytes = 2 * 2 * 6 * shape.block_bytes();
     Run capped("reference", shape, script, config);
     capped.step(40, StepKind::prefill_end);
@@ -340,7 +342,7 @@ TEST_CASE("Copies of quantized keys count as cache memory and never pass the cap
         CHECK(capped.manager->cache().arena().peak_bytes() <= shape.max_bytes);
     }
     CHECK(capped.manager->evictions() > 5);
-    shape.max_bytes = 2 * 2 * 5 * shape.block_bytes(); // without copies it would do
+    shape.max_bytes = 2 * 2 * 5 * shape.block_bytes(); // without copies this would be enough
     CHECK_THAT(error_text([&] { Run("reference", shape, script, config); }, ErrorKind::input),
                Contains("policy.budget.tokens") && Contains("kv.max_mib"));
 }

@@ -28,7 +28,8 @@ std::shared_ptr<Device> open_device(const std::string &name) {
         return Device::open(spec);
     }
     static PluginLibrary library(cpu_plugin(), {});
-    static ParamValues params = [] { // what is held against formulas is not rounded for speed
+    // the parameters switch off rounding, because results are compared with formulas
+    static ParamValues params = [] {
         const GivenParam exact{"compute", "exact", GivenParam::Form::plain, {}, {}, {}};
         return library.params().bind(std::span(&exact, 1), {});
     }();
@@ -257,7 +258,7 @@ double largest_difference(std::span<const float> a, std::span<const double> b) {
     double largest = a.size() == b.size() ? 0 : 1e300;
     for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
         const double d = std::abs(static_cast<double>(a[i]) - b[i]);
-        if (!(d <= largest)) largest = d; // NaN shows
+        if (!(d <= largest)) largest = d; // a NaN is not lost
     }
     return largest;
 }

@@ -11,13 +11,14 @@
 
 namespace keel::test {
 
-// Devices to run the KV tests on: "reference" (reserves address space), "copying" (the reference
-// without reserve, so that arenas grow by copying), "cpu" (the CPU plugin, where it was built).
+// The devices on which the KV tests run. "reference" has RESERVE buffers. "copying" is the
+// reference without RESERVE buffers, so arenas grow by copying. "cpu" is the CPU plugin, if it was
+// built.
 std::vector<std::string> kv_devices();
-void need_cpu_plugin(); // skips the case if it was not built
+void need_cpu_plugin(); // skips the case if the CPU plugin was not built
 std::shared_ptr<Executor> open_executor(const std::string &device);
 
-// Keeps the saved state of a cache.
+// Stores the saved state of a cache in memory.
 struct Memory final : StateWriter {
     std::vector<std::byte> bytes;
     void write(const void *data, size_t n) override {
@@ -26,12 +27,12 @@ struct Memory final : StateWriter {
     }
 };
 
-// The shape of most tests: 2 layers, 4 query heads on 2 KV heads of 32 elements, blocks of 8 slots.
+// The shape in most tests: 2 layers, 4 query heads on 2 KV heads of 32 elements, blocks of 8 slots.
 KvShape kv_shape(int64_t max_slots, keel_dtype dtype, uint32_t sequences = 1);
 
-// Keys and values of made-up tokens. Row t, layer l, head h depends on nothing but (t, l, h), so
-// any cache can be filled with any tokens, and what it should hold is known. With frequencies a key
-// is rotated by its position, in float64.
+// Generated keys and values of tokens. A row depends only on token, layer and head, so tests can
+// fill any cache with any tokens and know its expected content. If frequencies are given, a key is
+// rotated by its position, in float64.
 class Tokens {
   public:
     explicit Tokens(const KvShape &shape, std::vector<double> frequencies = {})
@@ -39,7 +40,7 @@ class Tokens {
 
     std::vector<float> key(int64_t token, uint32_t layer, uint32_t head, int64_t position) const;
     std::vector<float> value(int64_t token, uint32_t layer, uint32_t head) const;
-    // Queries of all heads of one token, [heads, head_dim].
+    // Returns the queries of all heads of one token, [heads, head_dim].
     std::vector<float> query(int64_t seed, int64_t position) const;
     const std::vector<double> &frequencies() const { return frequencies_; }
 
@@ -51,7 +52,7 @@ class Tokens {
     std::vector<double> frequencies_;
 };
 
-// Writes and reads caches through a device's ops.
+// Writes and reads caches with the ops of a device.
 class Rig {
   public:
     Rig(const std::string &device, const KvShape &shape, std::vector<double> frequencies = {});
@@ -61,21 +62,21 @@ class Rig {
     std::unique_ptr<KvCache> make_cache();
     PlannedOp &gather() { return *gather_; }
 
-    // Writes K, V and positions of tokens into the last slots of all layers; the slots exist.
-    // position[i] is token[i]'s.
+    // Writes K, V and positions of tokens to the last slots of all layers. The slots must exist.
+    // position[i] belongs to tokens[i].
     void write(KvCache &cache, std::span<const int64_t> tokens, std::span<const int32_t> positions);
-    // append() and write() of tokens whose number is their position.
+    // Does append() and write() for tokens whose numbers are their positions.
     void feed(KvCache &cache, int64_t first, int64_t n);
-    // Writes one head of one layer only, from slot 0: for building a cache with ragged heads from
-    // scratch.
+    // Writes one head of one layer, from slot 0 on. Used to build a cache with heads of different
+    // length.
     std::vector<float> attention(KvCache &cache, uint32_t layer, std::span<const float> query);
     std::vector<float>
     keys(KvCache &cache,
-         uint32_t layer); // [kv_heads, longest, head_dim] as the cache holds them
+         uint32_t layer); // [kv_heads, longest, head_dim], as stored in the cache
     std::vector<int32_t> device_positions(KvCache &cache, uint32_t layer, uint32_t head);
 
-    // Attention over the listed tokens, in float64, from the tokens themselves. Lists and positions
-    // per KV head.
+    // Computes attention over the listed tokens in float64, without the cache. Each KV head has its
+    // own list and positions.
     std::vector<double> expected(uint32_t layer, std::span<const float> query,
                                  const std::vector<std::vector<int64_t>> &tokens,
                                  const std::vector<std::vector<int64_t>> &positions) const;

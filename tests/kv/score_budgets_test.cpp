@@ -1,5 +1,5 @@
-// Budgets that are shared out by scores, slots that a policy lets stay, and what is refused before
-// it could go wrong.
+// Tests of budgets that are divided by scores, of slots that a policy always keeps, and of settings
+// that are refused early.
 #include "kv/evict/keep_lists.hpp"
 #include "kv/manager_run.hpp"
 #include "kv/scripted_allocator.hpp"
@@ -26,7 +26,7 @@ CacheConfig token_budget(Script &script, double tokens) {
     return config;
 }
 
-// Scores that tell layer, head and slot; the first `stay` slots stay.
+// Returns a policy whose scores contain layer, head and slot. The first `stay` slots always stay.
 Script telling(keel_granularity granularity = KEEL_KEEP_HEAD_EQUAL, int32_t stay = 0) {
     Script script;
     script.needs.granularity = granularity;
@@ -48,8 +48,8 @@ Script telling(keel_granularity granularity = KEEL_KEEP_HEAD_EQUAL, int32_t stay
 
 } // namespace
 
-TEST_CASE("An allocator gets the scores of all layers and what is protected, and heads become as "
-          "long as it says") {
+TEST_CASE("An allocator gets the scores of all layers and the protected slots, and sets the "
+          "lengths of heads") {
     for (const std::string &device : kv_devices()) {
         INFO(device);
         Script script = telling(KEEL_KEEP_HEAD_EQUAL, 4);
@@ -59,7 +59,8 @@ TEST_CASE("An allocator gets the scores of all layers and what is protected, and
             ++calls;
             REQUIRE(in.scores != nullptr);
             CHECK(in.budget == 30);
-            CHECK(in.protected_slots == 7); // 2 at the front among the 4 that stay, 3 at the end
+            // 2 in the prefix, which are among the 4 that stay, and 3 at the end
+            CHECK(in.protected_slots == 7);
             for (uint32_t l = 0; l < 2; ++l) {
                 for (uint32_t h = 0; h < 2; ++h) {
                     CHECK(in.lengths[l * 2 + h] ==
@@ -93,15 +94,15 @@ TEST_CASE("An allocator gets the scores of all layers and what is protected, and
         const auto kept = run.manager->cache().positions(0, 0);
         CHECK(std::vector(kept.begin(), kept.end()) ==
               std::vector<int32_t>{0, 1, 2, 3, 54, 55, 56, 57, 58, 59});
-        // Blocks of heads that became short are free: 2 + 3 + 5 + 7 of 4 * 8 are left.
+        // Blocks of heads that became shorter are free: 2 + 3 + 5 + 7 of 4 * 8 are left.
         CHECK(full() == before / 32 * 17);
-        run.step(1, StepKind::decode); // one slot above the budget in all
+        run.step(1, StepKind::decode); // in total one slot above the budget
         CHECK(calls == 2);
         CHECK(run.held() == 120);
     }
 }
 
-TEST_CASE("A layer's one row of scores reaches an allocator for each head") {
+TEST_CASE("An allocator gets a layer's single row of scores for each head") {
     Script script = telling(KEEL_KEEP_LAYER, 3);
     Sharer sharer;
     sharer.flags = 0;
@@ -120,7 +121,7 @@ TEST_CASE("A layer's one row of scores reaches an allocator for each head") {
     CHECK(run.manager->cache().length(1, 0) == 50);
 }
 
-TEST_CASE("Allocators whose answer would break a promise are refused") {
+TEST_CASE("Allocators whose answer would break a rule are refused") {
     Script script = telling();
     Sharer sharer;
     const auto refusal = [&](int32_t first, int32_t others) {
@@ -135,15 +136,14 @@ TEST_CASE("Allocators whose answer would break a promise are refused") {
         run.step(60, StepKind::prefill_chunk);
         const std::string text =
             error_text([&] { run.manager->after_step(StepKind::prefill_end); }, ErrorKind::plugin);
-        CHECK(run.held() == 240); // nothing moved
+        CHECK(run.held() == 240); // nothing was evicted
         return text;
     };
     CHECK_THAT(refusal(31, 30), Contains("sharer shared out 121 slots, the budget has 120"));
     CHECK_THAT(refusal(4, 30), Contains("gave layer 0 head 0 4 slots, 5 are protected"));
 }
 
-TEST_CASE(
-    "Pairs of policy and allocator that cannot work are refused by name when the plan is made") {
+TEST_CASE("Impossible pairs of policy and allocator are refused by name in the plan") {
     const auto refusal = [](Script &script, Sharer &sharer, CacheConfig config = {}) {
         config.policy = scripted(script);
         config.budget_unit = BudgetUnit::tokens;
@@ -170,8 +170,7 @@ TEST_CASE(
     CHECK_THAT(refusal(script, sharer), Contains("sharer needs 0x80"));
 }
 
-TEST_CASE("What a policy lets stay fills the budget before scores do, the newest first where it is "
-          "too much") {
+TEST_CASE("Slots that a policy always keeps fill the budget first, and the newest of them win") {
     const std::vector<float> scores = {9, 8, 7, 6, 5, 4, 3, 2};
     const std::vector<uint8_t> mask = {1, 0, 0, 0, 0, 0, 0, 0}, stay = {1, 0, 0, 0, 1, 0, 1, 1};
     std::vector<int32_t> order, keep;
@@ -186,7 +185,7 @@ TEST_CASE("What a policy lets stay fills the budget before scores do, the newest
     CHECK(kept(1) == std::vector<int32_t>{0});
 }
 
-TEST_CASE("A budget below what a policy can work with is refused with the key and the number") {
+TEST_CASE("A budget below the policy's minimum is refused with the key and the number") {
     Script script = telling();
     script.needs.least_budget = 40;
     CHECK_THAT(
@@ -197,7 +196,7 @@ TEST_CASE("A budget below what a policy can work with is refused with the key an
     CacheConfig config = token_budget(script, 0.1);
     config.budget_unit = BudgetUnit::ratio;
     ManagerRun run("reference", scores_shape(), config);
-    CHECK(run.plan->budget().at(60).tokens == 40); // a ratio never comes to less
+    CHECK(run.plan->budget().at(60).tokens == 40); // the budget of a ratio does not shrink
     CHECK(run.plan->budget().at(1000).tokens == 100);
 }
 
@@ -216,7 +215,7 @@ TEST_CASE("A budget that protected slots and the policy's own slots fill is refu
             Contains("46 are taken; raise the budget to at least 47"));
     config.budget = 47;
     CHECK(ManagerRun("reference", scores_shape(), config).plan->budget().at(60).tokens == 47);
-    config.protect_recent = 10; // among the 16 newest
+    config.protect_recent = 10; // these slots are among the 16 newest
     CHECK(ManagerRun("reference", scores_shape(), config).plan->budget().at(60).tokens == 47);
 }
 
@@ -238,7 +237,7 @@ TEST_CASE("Scores follow a model's soft-cap and window") {
     CHECK(args.q_positions == positions.c());
 }
 
-TEST_CASE("Needs that contradict each other or themselves are refused by name") {
+TEST_CASE("Needs that contradict each other are refused by name") {
     const auto refusal = [](const std::function<void(keel_policy_needs &)> &change) {
         Script script = telling();
         change(script.needs);

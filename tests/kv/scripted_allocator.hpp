@@ -6,14 +6,14 @@
 
 namespace keel::test {
 
-// An allocator that lives in the test: it declares `needs` and `flags`, and calls `allocate`.
+// An allocator that a test defines: it declares `needs` and `flags`, and calls `allocate`.
 struct Sharer {
     uint64_t needs = KEEL_ALLOCATOR_NEED_SCORES;
     uint32_t flags = KEEL_ALLOCATOR_RAGGED;
     std::function<void(const keel_allocator_input &, int32_t *)> allocate;
 };
 
-// The one allocator in use.
+// The allocator that is in use.
 inline Sharer *&current_sharer() {
     static Sharer *sharer = nullptr;
     return sharer;

@@ -6,14 +6,14 @@
 
 namespace keel::test {
 
-// A policy that lives in the test: it declares `needs` and calls `decide`.
+// A policy that a test defines: it declares `needs` and calls `decide`.
 struct Script {
     keel_policy_needs needs = {KEEL_HEADER(keel_policy_needs)};
     std::function<keel_status(const keel_policy_input &, keel_policy_decision &)> decide;
     int created = 0, destroyed = 0, decided = 0;
 };
 
-// The one script in use.
+// The script that is in use.
 inline Script *&current_script() {
     static Script *script = nullptr;
     return script;

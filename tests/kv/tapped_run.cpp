@@ -45,7 +45,7 @@ std::vector<EvictionRecord> TappedRun::step(int64_t n, StepKind kind) {
     return {records.begin(), records.end()};
 }
 
-// As Graph::forward treats a tap.
+// Calls a tap like Graph::forward does.
 void TappedRun::run_layers(StepTap *tap, uint32_t m, const std::vector<int64_t> &tokens,
                            const std::vector<int32_t> &positions, CacheManager &of) {
     Device &device = rig.executor().device();

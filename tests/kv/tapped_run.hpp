@@ -7,26 +7,28 @@
 
 namespace keel::test {
 
-// A cache manager whose steps have queries: what a model's graph does for a policy, with made-up
-// tokens. Keeps all queries and, per layer and KV head, what every token was paid attention by all
-// queries so far, in float64.
+// A CacheManager whose steps have queries. The class does for a policy what a model's graph does,
+// with generated tokens. It keeps all queries. For each layer and KV head, it also keeps the
+// attention that every token received from all queries so far, in float64.
 class TappedRun {
   public:
     TappedRun(const std::string &device, const KvShape &shape, const CacheConfig &config,
               const Collected &also = {});
 
-    // Returns what was evicted after the step.
+    // Returns the evictions after the step.
     std::vector<EvictionRecord> step(int64_t n, StepKind kind);
     void run_layers(StepTap *tap, uint32_t m, const std::vector<int64_t> &tokens,
                     const std::vector<int32_t> &positions, CacheManager &of);
 
-    // Probabilities of a token's query among the listed slots of a layer, [heads][slot], in float64
-    // from the keys as the cache holds them. `slots` per KV head; the others get 0.
+    // Returns the probabilities of a token's query for the listed slots of a layer, [heads][slot],
+    // computed in float64 from the keys in the cache. Each KV head has its own list in `slots`;
+    // other slots get 0.
     std::vector<std::vector<double>> probabilities(CacheManager &of, uint32_t layer,
                                                    std::span<const float> query,
                                                    const std::vector<std::vector<bool>> &visible);
     std::vector<float> query(int64_t token) const { return rig.tokens().query(token, token); }
-    // [kv_heads][token]: attention so far, summed over queries, reduced over the group by mean.
+    // [kv_heads][token]: attention that the token received so far, summed over queries. The mean
+    // over the group is used.
     const std::map<int64_t, double> &paid(uint32_t layer, uint32_t head) const {
         return paid_[layer * shape.kv_heads + head];
     }
@@ -43,7 +45,7 @@ class TappedRun {
     std::vector<std::map<int64_t, double>> paid_;
 };
 
-// Reductions as the ops define them.
+// Computes a reduction as the ops define it.
 double reduce(keel_reduce how, const std::vector<double> &values);
 
 } // namespace keel::test

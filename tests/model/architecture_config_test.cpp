@@ -1,5 +1,5 @@
-// What each architecture's config.json means: the configs that their authors publish, shortened to
-// what counts.
+// Tests of the meaning of each architecture's config.json. The configs are those that the authors
+// publish, shortened to the keys that matter.
 
 #include "model/config.hpp"
 #include "support/error_text.hpp"
@@ -20,7 +20,7 @@ std::string refusal(const std::string &text) {
     return error_text([&] { parse(text); });
 }
 
-// A small config of an architecture; `more` stands behind its keys.
+// Returns a small config of an architecture. `more` follows its keys.
 std::string small(const std::string &architecture, const std::string &more = {}) {
     return R"({"architectures": [")" + architecture +
            R"("], "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, )"
@@ -35,7 +35,7 @@ std::vector<bool> layers(std::initializer_list<int> values) {
 
 } // namespace
 
-TEST_CASE("Mistral's window holds for all layers, null is none, and left out it is 4096") {
+TEST_CASE("Mistral's window is for all layers, null means none, and the default is 4096") {
     const ModelConfig first = parse(
         R"({"architectures": ["MistralForCausalLM"], "hidden_act": "silu",
         "hidden_size": 4096, "intermediate_size": 14336,
@@ -59,7 +59,7 @@ TEST_CASE("Mistral's window holds for all layers, null is none, and left out it 
                Contains("sliding_window: expected an integer from 1 to") && Contains("found 0"));
 }
 
-TEST_CASE("Qwen 2 has biases on q, k and v, and a window only where it is asked for") {
+TEST_CASE("Qwen 2 has biases on q, k and v, and a window only if the config enables it") {
     const ModelConfig c = parse(
         R"({"architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu", "hidden_size": 896,
         "intermediate_size": 4864,
@@ -82,13 +82,13 @@ TEST_CASE("Qwen 2 has biases on q, k and v, and a window only where it is asked 
     CHECK(windowed.sliding_layers == layers({0, 0, 0, 0, 1, 1}));
     CHECK(windowed.window(4) == 100);
     CHECK(windowed.window(3) == 0);
-    // All layers stay below max_window_layers: there is no window.
+    // All layers are below max_window_layers, so there is no attention window.
     CHECK_FALSE(
         parse(small("Qwen2ForCausalLM", R"("use_sliding_window": true, "max_window_layers": 6)"))
             .sliding_window.has_value());
 }
 
-TEST_CASE("Qwen 3 normalizes heads of their own size") {
+TEST_CASE("Qwen 3 normalizes heads, which have their own size") {
     const ModelConfig c = parse(
         R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "head_dim": 128,
         "hidden_act": "silu",
@@ -111,7 +111,7 @@ TEST_CASE("Qwen 3 normalizes heads of their own size") {
         Contains(": rope_scaling.rope_type: 'yarn' scaling is not supported"));
 }
 
-TEST_CASE("layer_types says layer by layer where the window holds") {
+TEST_CASE("layer_types says for each layer whether it has a window") {
     const std::string types =
         R"("sliding_window": 8, "use_sliding_window": true, "layer_types": ["full_attention",
         "sliding_attention",
@@ -127,7 +127,7 @@ TEST_CASE("layer_types says layer by layer where the window holds") {
         Contains("layer_types: 'chunked_attention' is not supported"));
 }
 
-TEST_CASE("Gemma 2's config is read: caps, scales, every other layer with a window") {
+TEST_CASE("Gemma 2's config is read with caps, scales, and a window in every other layer") {
     const ModelConfig c = parse(
         R"({"architectures": ["Gemma2ForCausalLM"], "attention_bias": false,
         "attn_logit_softcapping": 50.0,
@@ -162,8 +162,8 @@ TEST_CASE("Gemma 2's config is read: caps, scales, every other layer with a wind
                Contains("hidden_activation: 'relu' is not supported"));
 }
 
-TEST_CASE(
-    "Gemma 3's text config is read: head norms, two thetas, one layer of six without a window") {
+TEST_CASE("Gemma 3's text config is read with head norms, two thetas, and one of six layers "
+          "without a window") {
     const ModelConfig c = parse(
         R"({"architectures": ["Gemma3ForCausalLM"], "attention_bias": false,
         "attn_logit_softcapping": null,
@@ -208,7 +208,7 @@ TEST_CASE(
                Contains("sliding_window_pattern: expected an integer from 1"));
 }
 
-TEST_CASE("Gemma 1 has its GELU by another key than hidden_act") {
+TEST_CASE("Gemma 1 has its GELU in another key than hidden_act") {
     const ModelConfig c = parse(small("GemmaForCausalLM", R"("hidden_act": "gelu")"));
     CHECK(c.activation == Activation::gelu_tanh);
     CHECK_FALSE(c.post_norms);
@@ -217,7 +217,7 @@ TEST_CASE("Gemma 1 has its GELU by another key than hidden_act") {
     CHECK(c.attention_scale() == 0.25);
 }
 
-TEST_CASE("models of a kind that is not there are refused by name and reason") {
+TEST_CASE("unsupported kinds of models are refused with name and reason") {
     CHECK_THAT(
         refusal(small("Qwen3MoeForCausalLM")),
         Contains(": architectures: 'Qwen3MoeForCausalLM' is not supported, because its "

@@ -1,4 +1,4 @@
-// A miniature of each architecture against Hugging Face transformers on the same weights.
+// Compares a miniature of each architecture with Hugging Face transformers on the same weights.
 
 #include "run/golden.hpp"
 #include "run/session.hpp"
@@ -14,7 +14,7 @@ using namespace keel::test;
 
 namespace {
 
-// transformers' own float32 lies up to 5e-5 from float64 here.
+// The float32 results of transformers differ from float64 by up to 5e-5 here.
 constexpr double bound = 2e-4;
 
 std::vector<std::string> exact(const std::filesystem::path &model, const std::string &backend,
@@ -49,7 +49,8 @@ int32_t argmax(std::span<const float> logits) {
     return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// Checks the logits of the last token taken in; how many records the golden file has of it.
+// Checks the logits after the session's last token. Returns the number of records that the golden
+// file has for this token.
 int check_here(Session &session, const GoldenCase &golden) {
     const int64_t position = session.tokens() - 1;
     int records = 0;
@@ -117,15 +118,14 @@ TEST_CASE("each architecture gives the logits of transformers at every position 
     }
 }
 
-// With one layer keys and values depend on nothing but their own token, so a cache that lost some
-// tokens must give what a fresh run over the kept ones gives: when positions close up, every
-// layer's keys have to be turned by that layer's own angles.
-TEST_CASE("after an eviction with re-rotated positions each architecture goes on as if only the "
-          "kept tokens "
-          "had been there") {
+// With one layer, keys and values depend only on their own token. So a cache that lost some tokens
+// must give the same result as a new run on the kept tokens. When positions change, the keys of
+// each layer must be rotated by the angles of that layer.
+TEST_CASE("after an eviction with re-rotated positions, each architecture continues as with only "
+          "the kept tokens") {
     for (const std::string name :
          {"llama_biases", "mistral", "qwen2", "qwen3", "gemma2", "gemma3"}) {
-        for (const int window : {11, 30}) { // shorter than what is kept, and longer
+        for (const int window : {11, 30}) { // shorter and longer than the kept tokens
             INFO(name << ", window " << window);
             Miniature model = shortened(read_miniature(name), 1);
             if (model.config.contains("sliding_window")) model.config["sliding_window"] = window;
@@ -142,7 +142,7 @@ TEST_CASE("after an eviction with re-rotated positions each architecture goes on
             a.prefill(ids);
             for (int i = 0; i < 30; ++i) a.decode(golden.ids[static_cast<size_t>(64 + i)]);
             REQUIRE(a.stats().evictions > 2);
-            // The kept: the prefix, then the newest.
+            // The kept tokens: the prefix, then the newest tokens.
             const auto n = static_cast<size_t>(a.cache().cache().max_length());
             std::vector<int32_t> kept(a.history().begin(), a.history().begin() + 4);
             kept.insert(kept.end(), a.history().end() - static_cast<std::ptrdiff_t>(n - 4),

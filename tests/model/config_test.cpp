@@ -13,7 +13,7 @@ using keel::test::TempFolder;
 
 namespace {
 
-// A small valid config; `more` is put in front of its keys.
+// Returns a small valid config. `more` is put before its keys.
 std::string config_with(const std::string &more = {}) {
     return "{" + more + (more.empty() ? "" : ", ") +
            R"("architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
@@ -28,7 +28,7 @@ std::string config_refusal(const std::string &text) {
     return error_text([&] { parse_config(text); });
 }
 
-// `text` with one of config_with's keys given another value.
+// Returns config_with() in which one key has another value.
 std::string replaced(const std::string &key, const std::string &value) {
     std::string text = config_with();
     const size_t at = text.find("\"" + key + "\": ") + key.size() + 4;
@@ -38,7 +38,7 @@ std::string replaced(const std::string &key, const std::string &value) {
 
 } // namespace
 
-TEST_CASE("the shipped tiny model's config is read in full") {
+TEST_CASE("the shipped tiny model's config is read completely") {
     const ModelConfig c = load_model_config(KEEL_SOURCE_DIR "/models/tiny");
     CHECK(c.architecture->name == "LlamaForCausalLM");
     CHECK(c.hidden_size == 256);
@@ -61,7 +61,7 @@ TEST_CASE("the shipped tiny model's config is read in full") {
     CHECK(c.parameter_count() == 5770496);
 }
 
-TEST_CASE("what a config leaves out has the defaults of Hugging Face's Llama") {
+TEST_CASE("missing keys of a config have the defaults of Hugging Face's Llama") {
     const ModelConfig c = parse_config(config_with());
     CHECK(c.kv_heads == 4);
     CHECK(c.head_dim == 16);
@@ -74,7 +74,7 @@ TEST_CASE("what a config leaves out has the defaults of Hugging Face's Llama") {
     CHECK_FALSE(c.sliding_window.has_value());
 }
 
-TEST_CASE("Llama 3.1's config is read: scaling, several end tokens") {
+TEST_CASE("Llama 3.1's config is read with scaling and several end tokens") {
     const ModelConfig c = parse_config(
         R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
         "attention_dropout": 0.0,
@@ -123,7 +123,7 @@ TEST_CASE("both spellings of RoPE's parameters mean the same") {
     CHECK(plain.rope_theta == 1e6);
 }
 
-TEST_CASE("RoPE variants that are not there are refused by name, never ignored") {
+TEST_CASE("unsupported RoPE variants are refused by name") {
     for (const std::string type : {"dynamic", "yarn", "longrope", "su"}) {
         const auto text = config_refusal(
             config_with(R"("rope_scaling": {"type": ")" + type + R"(", "factor": 2.0})"));
@@ -156,7 +156,7 @@ TEST_CASE("RoPE variants that are not there are refused by name, never ignored")
         Contains("rope_scaling.high_freq_factor: expected more than low_freq_factor (4), found 4"));
 }
 
-TEST_CASE("values of the wrong type or beyond their range name key, range and value") {
+TEST_CASE("values of a wrong type or range are refused with key, range and value") {
     CHECK_THAT(
         config_refusal(replaced("num_attention_heads", "\"abc\"")),
         StartsWith("x/config.json:") &&
@@ -189,7 +189,7 @@ TEST_CASE("values of the wrong type or beyond their range name key, range and va
                Contains("max_position_embeddings"));
 }
 
-TEST_CASE("sizes must fit together") {
+TEST_CASE("sizes must match each other") {
     CHECK_THAT(
         config_refusal(config_with(R"("num_key_value_heads": 3)")),
         Contains("num_key_value_heads: expected a divisor of num_attention_heads (4), found 3"));
@@ -200,7 +200,7 @@ TEST_CASE("sizes must fit together") {
     CHECK(parse_config(config_with(R"("head_dim": 48)")).q_size() == 192);
 }
 
-TEST_CASE("each size may be large, their product may not") {
+TEST_CASE("each size may be large, but their product may not") {
     const auto text = config_refusal(
         R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 1048576,
         "intermediate_size": 16777216,
@@ -211,7 +211,7 @@ TEST_CASE("each size may be large, their product may not") {
                Contains("65536 heads of 4096"));
 }
 
-TEST_CASE("architectures that are not there are refused with the list of those that are") {
+TEST_CASE("unsupported architectures are refused with a list of the supported ones") {
     CHECK_THAT(config_refusal(R"({"architectures": ["GPT2LMHeadModel"]})"),
                StartsWith("x/config.json:1: architectures: 'GPT2LMHeadModel' is not supported; "
                           "supported: LlamaForCausalLM"));
@@ -232,7 +232,7 @@ TEST_CASE("architectures that are not there are refused with the list of those t
     CHECK(parse_config(by_type).architecture->name == "LlamaForCausalLM");
 }
 
-TEST_CASE("broken JSON names line and column, and hostile JSON is stopped early") {
+TEST_CASE("broken JSON is reported with line and column, and exhausting JSON stops early") {
     CHECK_THAT(config_refusal("{\n  \"hidden_size\": ,\n}"),
                StartsWith("x/config.json:2:18: not valid JSON"));
     CHECK_THAT(config_refusal(""), StartsWith("x/config.json:1:1: not valid JSON"));

@@ -1,5 +1,5 @@
-// Steps of a warm pipeline allocate nothing, whatever the architecture adds to a layer. Counts
-// every operator new of this program.
+// Checks that the steps of a pipeline that has run before allocate nothing, in every architecture.
+// The test counts every call of operator new in this program.
 
 #include "run/session_batch.hpp"
 #include "support/arch_miniature.hpp"
@@ -11,7 +11,7 @@
 using namespace keel;
 using namespace keel::test;
 
-TEST_CASE("a decode step allocates no memory, with and without what Gemma adds to a layer") {
+TEST_CASE("a decode step allocates no memory, with and without Gemma's additions") {
     for (const std::string name : {"llama_biases", "gemma2", "gemma3"}) {
         INFO(name);
         const TempFolder folder;
@@ -27,7 +27,7 @@ TEST_CASE("a decode step allocates no memory, with and without what Gemma adds t
         session.decode(9);
         (void)session.logits();
         uint64_t in_steps = 0;
-        for (int i = 0; i < 30; ++i) { // inside a cache block
+        for (int i = 0; i < 30; ++i) { // these steps stay inside one cache block
             const uint64_t before = allocations();
             session.decode(session.greedy());
             (void)session.logits();
@@ -58,7 +58,7 @@ TEST_CASE("a step of several sequences allocates no memory either") {
     batch.decode(sessions, ids, SessionBatch::Read::logits);
     batch.decode(sessions, ids, SessionBatch::Read::greedy);
     uint64_t in_steps = 0;
-    for (int i = 0; i < 30; ++i) { // inside a cache block
+    for (int i = 0; i < 30; ++i) { // these steps stay inside one cache block
         const uint64_t before = allocations();
         batch.decode(sessions, ids,
                      i % 2 == 0 ? SessionBatch::Read::logits : SessionBatch::Read::greedy);

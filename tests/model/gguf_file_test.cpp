@@ -1,4 +1,5 @@
-// The container: what is read out of sound files, and that broken ones are refused with the place.
+// Tests of the GGUF container: the content of valid files, and that damaged files are refused with
+// the place of the error.
 
 #include "format/ggml_blocks.hpp"
 #include "support/error_text.hpp"
@@ -57,7 +58,7 @@ std::string from_base64(const std::string &text) {
 
 } // namespace
 
-TEST_CASE("a GGUF file that the gguf package wrote reads with every type of metadata") {
+TEST_CASE("a GGUF file of the gguf package is read with every type of metadata") {
     const GgufFile file(std::filesystem::path(golden + "mini_gguf.gguf"));
     CHECK(file.version() == 3);
     CHECK(file.text("general.architecture") == "llama");
@@ -86,7 +87,8 @@ TEST_CASE("a GGUF file that the gguf package wrote reads with every type of meta
     CHECK(file.tensors()[0].shape == std::vector<int64_t>{48, 64});
 }
 
-TEST_CASE("a moved GGUF file still finds its keys, and one from bytes is like one from a path") {
+TEST_CASE("a moved GGUF file object still finds its keys, and files from bytes and from a path are "
+          "equal") {
     const std::string bytes = sound().bytes();
     std::vector<GgufFile> files;
     files.push_back(parse_gguf(bytes));
@@ -120,7 +122,7 @@ TEST_CASE("a file cut short anywhere is refused") {
                         "file is cut short"));
 }
 
-TEST_CASE("what is no GGUF file of a known version is refused") {
+TEST_CASE("a file that is not GGUF of a known version is refused") {
     GgufBytes file = sound();
     file.magic = "GGML";
     CHECK_THAT(file_refusal(file),
@@ -162,7 +164,7 @@ TEST_CASE("absurd counts and lengths are refused before anything is allocated") 
                Contains("a metadata key: expected at most 65536 bytes of text, found 70000"));
 }
 
-TEST_CASE("metadata with types that are none, keys twice or bools that are neither is refused") {
+TEST_CASE("metadata with unknown types, repeated keys or invalid bools is refused") {
     GgufBytes file;
     file.raw_key("k", 13, "xxxx");
     CHECK_THAT(file_refusal(file), Contains("metadata key 'k': there is no value type 13"));
@@ -188,7 +190,7 @@ TEST_CASE("metadata with types that are none, keys twice or bools that are neith
     }
 }
 
-TEST_CASE("tensors that do not lie in the file, on their places and apart are refused") {
+TEST_CASE("tensors outside the file, misaligned or overlapping are refused") {
     const std::vector<std::pair<std::function<void(GgufBytes &)>, std::string>> cases = {
         {[](GgufBytes &f) { f.raw_tensor("x", {32}, ggml::f32, UINT64_MAX - 31); },
          "lie behind the file's"},
@@ -254,7 +256,7 @@ TEST_CASE("a key of another type or out of range is an error that names it") {
                Contains("numbers, found an array of 2 string"));
 }
 
-TEST_CASE("packed blocks decode to what the gguf package makes of them, bit for bit") {
+TEST_CASE("block types decode to the same bits as with the gguf package") {
     std::ifstream in(golden + "ggml_blocks.json");
     for (const auto &item : nlohmann::json::parse(in)) {
         const auto id = item.at("id").get<uint32_t>();

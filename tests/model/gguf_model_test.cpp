@@ -1,4 +1,4 @@
-// GGUF files as models: names, orders, sizes, parts, and what is refused.
+// Tests of GGUF files as models: names, orders, sizes, parts, and refused files.
 
 #include "model/model_tensors.hpp"
 #include "model/source.hpp"
@@ -30,7 +30,7 @@ std::vector<float> model_values(const ModelSource &source, const TensorInfo &ten
     return out;
 }
 
-// A Llama of one layer, hidden 32, that says all it must.
+// Returns a Llama of one layer with hidden size 32 that has all required keys.
 GgufBytes sound_model() {
     GgufBytes file;
     file.key("general.architecture", "llama");
@@ -64,8 +64,8 @@ GgufBytes sound_model() {
     return file;
 }
 
-// With one key's bytes replaced by another key's of the same length, so that a key can be missing
-// or have another value.
+// Returns sound_model() without a key: its bytes are replaced by another key of the same length. So
+// a key can be missing or have another value.
 GgufBytes without(const std::string &key) {
     GgufBytes file = sound_model();
     const size_t at = file.keys.find(GgufBytes::text(key));
@@ -123,7 +123,7 @@ TEST_CASE("the gguf package's miniature has the folder's names, shapes, orders a
     }
 }
 
-TEST_CASE("packed types are converted to q8_0, or to what is asked for, and that is told") {
+TEST_CASE("block types are converted to q8_0 or the requested type, which is reported") {
     const auto source = open_model_source(golden_folder + "mini_gguf.gguf");
     const auto conversions = source->conversions(KEEL_DTYPE_NONE, all_weight_dtypes);
     REQUIRE(conversions.size() == 3); // Q4_1, Q5_0, Q5_1
@@ -146,7 +146,7 @@ TEST_CASE("packed types are converted to q8_0, or to what is asked for, and that
     for (size_t i = 0; i < exact.size(); ++i) REQUIRE(std::abs(back[i] - exact[i]) < 0.01F);
 }
 
-TEST_CASE("a GGUF model without all it must say is refused by the key's name") {
+TEST_CASE("a GGUF model with a missing key is refused with the key's name") {
     const TempFolder folder;
     CHECK(check_model_tensors(*open(sound_model(), folder)).empty());
     CHECK_THAT(model_refusal(without("general.architecture")),
@@ -196,7 +196,7 @@ TEST_CASE("a GGUF model without all it must say is refused by the key's name") {
               .rope_scaling.factor == 4);
 }
 
-TEST_CASE("a GGUF file in the layout of one backend is refused") {
+TEST_CASE("a GGUF file in a backend's own layout is refused") {
     GgufBytes file;
     file.key("general.architecture", "llama").key("keel.layout", "cpu/interleaved-16/1");
     file.tensor("blk.0.attn_v.weight.laid_out", {64}, 24, std::string(64, '\1'));
@@ -207,7 +207,7 @@ TEST_CASE("a GGUF file in the layout of one backend is refused") {
 }
 
 TEST_CASE(
-    "GGUF tensors that are missing or have another shape or type are refused in the file's words") {
+    "GGUF tensors that are missing or have a wrong shape or type are refused by their GGUF names") {
     GgufBytes file = sound_model();
     const size_t at = file.tensors.find("blk.0.ffn_up.weight");
     file.tensors[at] = 'X';
@@ -239,7 +239,7 @@ TEST_CASE(
 
 namespace {
 
-// The same model in two files.
+// Returns the same model in two files.
 std::pair<GgufBytes, GgufBytes> split() {
     GgufBytes first = sound_model(), second;
     const auto mark = [](GgufBytes &file, uint32_t part) {
@@ -255,13 +255,13 @@ std::pair<GgufBytes, GgufBytes> split() {
 
 } // namespace
 
-TEST_CASE("split GGUF files are one model, and parts that do not belong together are refused") {
+TEST_CASE("split GGUF files are one model, and parts of different models are refused") {
     const TempFolder folder;
     const auto write = [&](const GgufBytes &first, const GgufBytes &second) {
         folder.write("m-00002-of-00002.gguf", second.bytes());
         return folder.write("m-00001-of-00002.gguf", first.bytes());
     };
-    auto parts = split(); // by name: a lambda may not hold on to a structured binding
+    auto parts = split(); // by name, because a lambda must not capture a structured binding
     auto &first = parts.first, &second = parts.second;
     const fs::path path = write(first, second);
     const auto source = open_model_source(path);

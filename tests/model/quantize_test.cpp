@@ -27,7 +27,7 @@ std::vector<float> normal_values(size_t count, uint32_t seed, float scale) {
 
 } // namespace
 
-TEST_CASE("rows convert alike with and without threads, from unaligned sources") {
+TEST_CASE("rows are converted the same with and without threads, from unaligned sources") {
     constexpr size_t rows = 700;
     constexpr size_t columns = 4096 + 32;
     const auto x = normal_values(rows * columns, 3, 0.02F);
@@ -65,7 +65,7 @@ TEST_CASE("rows convert alike with and without threads, from unaligned sources")
     }
 }
 
-TEST_CASE("rows that do not convert are errors that name the tensor and the row") {
+TEST_CASE("rows that cannot be converted are reported with the tensor and the row") {
     std::vector<float> x(3 * 64, 1.0F);
     Bytes out(1000);
     const auto convert = [&](size_t rows, size_t columns) {

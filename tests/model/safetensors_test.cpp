@@ -27,7 +27,7 @@ std::string tensors_refusal(std::string_view file) {
     return error_text([&] { parse_tensors(file); });
 }
 
-// A file with one header and 64 bytes of data.
+// Returns the error for a file with one header and 64 bytes of data.
 std::string refusal_of_header(const std::string &header) {
     const std::string text = tensors_refusal(safetensors_bytes(header, std::string(64, 'd')));
     CHECK_THAT(text, StartsWith("m.safetensors: "));
@@ -83,14 +83,14 @@ TEST_CASE("every prefix of a valid file is an error, never a crash") {
     const std::string whole = safetensors_bytes(two_tensors());
     CHECK(parse_tensors(whole).tensors.size() == 2);
     for (size_t length = 0; length < whole.size(); ++length) {
-        // its own allocation, so that the address sanitizer sees a read past the end
+        // The part is its own allocation, so that AddressSanitizer finds a read after its end.
         const std::vector<char> part(whole.begin(),
                                      whole.begin() + static_cast<std::ptrdiff_t>(length));
         REQUIRE_THROWS_AS(parse_tensors({part.data(), part.size()}), Error);
     }
 }
 
-TEST_CASE("a valid file with any one byte changed is read or refused, never more") {
+TEST_CASE("a valid file with any changed byte is read or refused") {
     const std::string whole = safetensors_bytes(two_tensors());
     std::mt19937 random(5);
     for (size_t at = 0; at < whole.size(); ++at) {
@@ -108,7 +108,7 @@ TEST_CASE("a valid file with any one byte changed is read or refused, never more
     }
 }
 
-TEST_CASE("a header length that cannot be is refused before anything is allocated") {
+TEST_CASE("an impossible header length is refused before anything is allocated") {
     CHECK_THAT(tensors_refusal(""), Contains("at least 8 bytes, found 0"));
     CHECK_THAT(tensors_refusal("1234567"), Contains("at least 8 bytes, found 7"));
     const uint64_t before = peak_resident_bytes();
@@ -122,7 +122,7 @@ TEST_CASE("a header length that cannot be is refused before anything is allocate
     CHECK(peak_resident_bytes() - before < (64U << 20));
 }
 
-TEST_CASE("headers that are no safetensors headers name what is wrong and where") {
+TEST_CASE("headers that are not safetensors headers are refused with what is wrong and where") {
     CHECK_THAT(refusal_of_header("{\"w\": [}"),
                Contains("m.safetensors: header: byte 8: not valid JSON"));
     CHECK_THAT(refusal_of_header(""), Contains("not valid JSON"));
@@ -152,7 +152,7 @@ TEST_CASE("headers that are no safetensors headers name what is wrong and where"
                Contains("'w' stands twice"));
 }
 
-TEST_CASE("offsets must lie in the file, in order, and match the shape") {
+TEST_CASE("offsets must be in the file, in order, and match the shape") {
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[0, 65]"),
                Contains("end 65 lies behind the file's 64 data bytes"));
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[8, 0]"), Contains("begin 8 lies behind end 0"));
@@ -189,7 +189,7 @@ TEST_CASE("shapes that overflow are refused") {
     CHECK_THAT(refusal_of_tensor("F32", "{}", "[0, 4]"), Contains("shape: expected an array"));
 }
 
-TEST_CASE("tensors that share bytes are refused, holes and empty tensors are not") {
+TEST_CASE("tensors that share bytes are refused, but holes and empty tensors are not") {
     const auto header = [](const std::string &a, const std::string &b) {
         return R"({"a": {"dtype": "U8", "shape": [8], "data_offsets": )" + a +
                R"(}, "b": {"dtype": "U8", "shape": [8], "data_offsets": )" + b + "}}";
@@ -228,7 +228,7 @@ TEST_CASE("a shard index maps tensors to plain file names") {
     CHECK(index.tensors[1] == std::pair<std::string, uint32_t>{"b", 1});
 }
 
-TEST_CASE("a shard index cannot lead out of its folder") {
+TEST_CASE("a shard index cannot name files outside its folder") {
     for (const std::string name :
          {"../x.safetensors", "/etc/x.safetensors", "a/b.safetensors", "..", ".safetensors", "",
           "x.bin", ".hidden.safetensors", "a\\\\b.safetensors", "x\\u0000.safetensors"}) {

@@ -26,7 +26,7 @@ std::vector<float> source_values(const ModelSource &source, const TensorInfo &te
 
 } // namespace
 
-TEST_CASE("the shipped tiny model opens, with every tensor that its config asks for") {
+TEST_CASE("the shipped tiny model opens, with every tensor that its config needs") {
     const auto source = open_model_source(KEEL_SOURCE_DIR "/models/tiny");
     const ModelConfig &c = source->config();
     CHECK(source->file_count() == 1);
@@ -72,7 +72,7 @@ TEST_CASE("a written model reads back, whole or in shards, in each type") {
     }
 }
 
-TEST_CASE("tensors that are missing or of another shape or type are errors that say all") {
+TEST_CASE("tensors that are missing or have a wrong shape or type are reported completely") {
     const TempFolder folder;
     make_mini_llama(folder / "m");
     write_safetensors(folder / "m/model.safetensors", {{"w", {2, 3}, std::vector<float>(6)}});
@@ -93,7 +93,7 @@ TEST_CASE("tensors that are missing or of another shape or type are errors that 
           file + ": tensor 'w': weights of type I64 are not supported; supported: F32, F16, BF16");
 }
 
-TEST_CASE("what is no model folder is refused with the cure") {
+TEST_CASE("folders that are not models are refused with what to do") {
     const TempFolder folder;
     CHECK_THAT(source_refusal(folder / "none"),
                StartsWith((folder / "none").string()) && Contains("No such file"));
@@ -106,7 +106,7 @@ TEST_CASE("what is no model folder is refused with the cure") {
     CHECK_THAT(source_refusal(folder / "meta"), Contains("Meta's original format"));
 }
 
-TEST_CASE("a folder without safetensors says what is there instead") {
+TEST_CASE("for a folder without safetensors, the error lists its other model files") {
     const TempFolder folder;
     folder.write("config.json", mini_llama_config({}));
     CHECK_THAT(source_refusal(folder.path()),
@@ -121,7 +121,7 @@ TEST_CASE("a folder without safetensors says what is there instead") {
                                                   Contains("model.safetensors.index.json"));
 }
 
-TEST_CASE("damaged weights name their file") {
+TEST_CASE("damaged weights are reported with their file") {
     const TempFolder folder;
     make_mini_llama(folder / "m");
     const fs::path file = folder / "m/model.safetensors";
@@ -176,7 +176,7 @@ TEST_CASE("shards and their index must agree") {
                    Contains("lists it"));
 }
 
-TEST_CASE("checking a tensor finds every value that is not finite, and the range of the rest") {
+TEST_CASE("checking a tensor finds every value that is not finite, and the range of the others") {
     const TempFolder folder;
     make_mini_llama(folder / "m");
     std::vector<float> noisy(10000, 0.5F);
@@ -212,7 +212,7 @@ TEST_CASE("checking a tensor finds every value that is not finite, and the range
     CHECK(bad[0].first_index == std::vector<int64_t>{0, 0});
     WeightsCheck stopped(*source);
     stopped.work([](uint64_t) { return false; });
-    CHECK(stopped.result().size() == 1); // "noisy" is the first tensor
+    CHECK(stopped.result().size() == 1); // the tensor "noisy" is the first one
     write_file(folder / "m/model.safetensors",
                safetensors_bytes(R"({"w": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}})",
                                  "12345678"));

@@ -18,7 +18,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-// The definition of binary16, in float64.
+// Returns the value of a binary16 number by its definition, in float64.
 double f16_value(uint16_t bits) {
     const int exponent = (bits >> 10) & 31;
     const int mantissa = bits & 1023;
@@ -33,7 +33,7 @@ Bytes quantize(keel_dtype type, const std::vector<float> &x) {
     return out;
 }
 
-// GGML's quantize_row_q8_0_ref and quantize_row_q4_0_ref, written down as they are.
+// GGML's quantize_row_q8_0_ref and quantize_row_q4_0_ref, written in the same way.
 Bytes ggml_q8_0(const std::vector<float> &x) {
     Bytes out;
     for (size_t b = 0; b < x.size(); b += 32) {
@@ -87,7 +87,7 @@ std::vector<float> normal_values(size_t count, uint32_t seed, float scale) {
 
 } // namespace
 
-TEST_CASE("every f16 becomes the f32 of the same value and comes back") {
+TEST_CASE("every f16 converts to the f32 of the same value and back") {
     for (uint32_t bits = 0; bits < 65536; ++bits) {
         const auto half = static_cast<uint16_t>(bits);
         const float value = f16_to_f32(half);
@@ -110,10 +110,11 @@ TEST_CASE("f32 to f16 rounds to the nearest, ties to even, over the whole range"
     for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
         const auto low = static_cast<uint16_t>(bits);
         const auto high =
-            static_cast<uint16_t>(bits + 1); // the last one is infinity, which begins at 65520
+            static_cast<uint16_t>(bits + 1); // the last number is infinity, which begins at 65520
         const double top = high == 0x7C00 ? 65536.0 : f16_value(high);
         const auto middle =
-            static_cast<float>((f16_value(low) + top) / 2); // exact: one more bit than f16
+            // exact, because f32 has more bits than f16
+            static_cast<float>((f16_value(low) + top) / 2);
         const uint16_t even = (low & 1) == 0 ? low : high;
         REQUIRE(f32_to_f16(middle) == even);
         REQUIRE(f32_to_f16(-middle) == (even | 0x8000));
@@ -129,13 +130,14 @@ TEST_CASE("f32 to f16 rounds to the nearest, ties to even, over the whole range"
 TEST_CASE("f32 to bf16 rounds to the nearest, ties to even, and keeps NaN") {
     const auto from_bits = [](uint32_t bits) { return f32_to_bf16(std::bit_cast<float>(bits)); };
     CHECK(from_bits(0x3F800000) == 0x3F80);
-    CHECK(from_bits(0x3F808000) == 0x3F80); // tie, to even
+    CHECK(from_bits(0x3F808000) == 0x3F80); // a tie, which rounds to even
     CHECK(from_bits(0x3F818000) == 0x3F82);
     CHECK(from_bits(0x3F808001) == 0x3F81);
     CHECK(from_bits(0x3F807FFF) == 0x3F80);
     CHECK(from_bits(0x7F7FFFFF) == 0x7F80); // rounds to infinity
     CHECK(from_bits(0xFF800000) == 0xFF80);
-    CHECK(from_bits(0x7F800001) == 0x7FC0); // a NaN whose payload lies below stays a NaN
+    // a NaN stays a NaN even if its payload is only in the lower half
+    CHECK(from_bits(0x7F800001) == 0x7FC0);
     CHECK(from_bits(0x00000001) == 0);
     for (uint32_t bits = 0; bits < 65536; ++bits) {
         const float value = bf16_to_f32(static_cast<uint16_t>(bits));
@@ -143,10 +145,10 @@ TEST_CASE("f32 to bf16 rounds to the nearest, ties to even, and keeps NaN") {
     }
 }
 
-TEST_CASE("q8_0 of hand-made blocks") {
+TEST_CASE("q8_0 blocks agree with blocks computed by hand") {
     std::vector<float> x(32, 0.0F);
-    x[0] = 127.0F; // d = 1
-    x[1] = 0.5F;   // ties go away from zero
+    x[0] = 127.0F; // so d is 1
+    x[1] = 0.5F;   // ties round away from zero
     x[2] = -0.5F;
     x[3] = 1.5F;
     x[4] = 2.5F;
@@ -154,7 +156,7 @@ TEST_CASE("q8_0 of hand-made blocks") {
     x[6] = 0.49999997F; // the largest float below one half
     x[31] = -127.0F;
     Bytes expected(34, 0);
-    expected[1] = 0x3C; // 1.0
+    expected[1] = 0x3C; // 1.0 in f16
     const std::array<int8_t, 7> values = {127, 1, -1, 2, 3, -3, 0};
     for (size_t i = 0; i < values.size(); ++i) expected[2 + i] = static_cast<uint8_t>(values[i]);
     expected[33] = static_cast<uint8_t>(-127);
@@ -162,11 +164,11 @@ TEST_CASE("q8_0 of hand-made blocks") {
     CHECK(quantize(KEEL_DTYPE_Q8_0, std::vector<float>(32, 0.0F)) == Bytes(34, 0));
 }
 
-TEST_CASE("q4_0 of hand-made blocks") {
+TEST_CASE("q4_0 blocks agree with blocks computed by hand") {
     std::vector<float> x(32, 0.0F);
-    x[0] = -8.0F; // the largest magnitude, negative: d = 1
+    x[0] = -8.0F; // the largest magnitude is negative, so d is 1
     x[1] = 7.0F;
-    x[2] = 8.0F; // as large, but later: 16 is cut to 15
+    x[2] = 8.0F; // the same magnitude at a later place: the code 16 is limited to 15
     x[3] = 0.5F; // 8.5 + 0.5 = 9
     x[4] = -0.5F;
     x[16] = 1.0F;
@@ -174,14 +176,14 @@ TEST_CASE("q4_0 of hand-made blocks") {
     Bytes expected(18, 0x88);
     expected[0] = 0x00;
     expected[1] = 0x3C;
-    expected[2] = 0x90; // elements 0 (0) and 16 (9)
-    expected[3] = 0x7F; // elements 1 (15) and 17 (7)
+    expected[2] = 0x90; // codes of elements 0 (0) and 16 (9)
+    expected[3] = 0x7F; // codes of elements 1 (15) and 17 (7)
     expected[4] = 0x8F;
     expected[5] = 0x89;
     expected[6] = 0x88; // int(8.0): -0.5 rounds up to 0
     CHECK(quantize(KEEL_DTYPE_Q4_0, x) == expected);
 
-    for (float &value : x) value = -value; // the largest is positive now: d = -1
+    for (float &value : x) value = -value; // the largest magnitude is positive now, so d is -1
     expected[1] = 0xBC;
     CHECK(quantize(KEEL_DTYPE_Q4_0, x) == expected);
 
@@ -191,7 +193,7 @@ TEST_CASE("q4_0 of hand-made blocks") {
     CHECK(quantize(KEEL_DTYPE_Q4_0, std::vector<float>(32, 0.0F)) == zero);
 }
 
-TEST_CASE("block types equal GGML's reference to the bit, and the error stays within the step") {
+TEST_CASE("block types are bitwise equal to GGML's reference, with an error within one step") {
     for (const float scale : {0.02F, 1.0F, 3000.0F, 1e-6F, 1e-20F, 1e-37F}) {
         const auto x = normal_values(32 * 500, 7, scale);
         CHECK(quantize(KEEL_DTYPE_Q8_0, x) == ggml_q8_0(x));
@@ -199,9 +201,9 @@ TEST_CASE("block types equal GGML's reference to the bit, and the error stays wi
     }
     const auto x = normal_values(32 * 500, 9, 1.0F);
     std::vector<float> y(x.size());
-    // In units of the block's largest value: half a step of 1/127 and the rounding of the scale to
-    // 11 bits; for q4_0 a whole step of 1/8, because the side opposite to the largest value ends
-    // one step short.
+    // The bounds are relative to the block's largest value. For q8_0: half a step of 1/127 and the
+    // rounding of the scale to 11 bits. For q4_0: a whole step of 1/8, because the side opposite to
+    // the largest value ends one step earlier.
     for (const auto &[type, bound] :
          {std::pair<keel_dtype, float>{KEEL_DTYPE_Q8_0, 0.5F / 127 + 0x1p-11F},
           {KEEL_DTYPE_Q4_0, 1.0F / 8 + 0x1p-11F}}) {
@@ -214,7 +216,7 @@ TEST_CASE("block types equal GGML's reference to the bit, and the error stays wi
     }
 }
 
-TEST_CASE("dequantizing reads scale, order and sign of a block") {
+TEST_CASE("dequantizing uses scale, order and sign of a block") {
     std::array<float, 32> y{};
     Bytes q8(34, 0);
     q8[1] = 0xC0; // -2.0
@@ -234,7 +236,7 @@ TEST_CASE("dequantizing reads scale, order and sign of a block") {
     CHECK(y[1] == 0.0F);
 }
 
-TEST_CASE("values that a block cannot hold are reported, not hidden") {
+TEST_CASE("values that a block cannot hold are reported") {
     for (const keel_dtype type : {KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
         for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), -3e38F}) {
             std::vector<float> x(64, 1.0F);
@@ -253,7 +255,7 @@ TEST_CASE("values that a block cannot hold are reported, not hidden") {
     CHECK(out == Bytes(34, 0));
 }
 
-TEST_CASE("types that hold no real numbers are not converted") {
+TEST_CASE("types that do not hold real numbers are not converted") {
     float x[32] = {};
     CHECK_THAT(error_text([&] { convert_from_f32(KEEL_DTYPE_I32, x, x, 32); }, ErrorKind::internal),
                Contains("i32"));

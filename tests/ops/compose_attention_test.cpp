@@ -1,4 +1,4 @@
-// Attention with scores, on a backend that has only some of the ops for it.
+// Tests of attention with scores on a backend that has only some of the needed ops.
 #include "ops/executor.hpp"
 #include "support/wrapping_backend.hpp"
 
@@ -17,7 +17,8 @@ constexpr int64_t m = 3, heads = 4, kv_heads = 2, dim = 8, slots = 16, length = 
 constexpr uint64_t all_features =
     KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_WINDOW | KEEL_ATTENTION_SOFTCAP | KEEL_ATTENTION_SCORES;
 
-// One call of attention with scores on a device. Each head has one block, whose positions skip.
+// One call of attention with scores on a device. Each head has one block, and its positions have
+// gaps.
 class ScoredAttention {
   public:
     explicit ScoredAttention(const std::shared_ptr<Device> &device)
@@ -38,7 +39,7 @@ class ScoredAttention {
         scores_.reduce_group = KEEL_REDUCE_MAX;
         scores_.accumulate = 1;
         args_.features = all_features;
-        args_.q = args_.out = floats({m, heads, dim}, 4).c(); // in place, as in a graph
+        args_.q = args_.out = floats({m, heads, dim}, 4).c(); // out is q, as in a graph
         args_.kv = &cache_;
         args_.q_positions = ints({m}, {14, 15, 16}).c();
         args_.scores = &scores_;
@@ -53,7 +54,7 @@ class ScoredAttention {
     const PlannedOp &op() const { return *op_; }
     bool any_fallback() const { return executor_.any_fallback(); }
     void run() { executor_.run(*op_, args_); }
-    // The output, then the scores.
+    // Returns the output, followed by the scores.
     std::vector<float> results() const {
         std::vector<float> all;
         for (const Tensor &t : tensors_) {
@@ -109,7 +110,7 @@ bool is_scored(keel_op op, const keel_op_args *args) {
 
 } // namespace
 
-TEST_CASE("attention with scores, a window and soft-capping is composed of two ops") {
+TEST_CASE("attention with scores, a window and a soft cap is composed of two ops") {
     const std::vector<float> expected = expected_results();
     WrappingBackend w;
     w.asynchronous = true;
@@ -122,7 +123,7 @@ TEST_CASE("attention with scores, a window and soft-capping is composed of two o
     CHECK(composed.results() == expected);
 }
 
-TEST_CASE("a backend whose scores have neither window nor soft-capping falls back") {
+TEST_CASE("attention falls back if the backend's scores have neither window nor soft cap") {
     const std::vector<float> expected = expected_results();
     for (const uint64_t unknown : {KEEL_SCORES_WINDOW, KEEL_SCORES_SOFTCAP}) {
         WrappingBackend w;

@@ -13,7 +13,7 @@ using namespace keel::test;
 
 namespace {
 
-// A pipeline device that lacks an op, and a fallback that has it.
+// A pipeline device that lacks an op, and a fallback device that has the op.
 struct Pair {
     Pair(const std::string &missing, bool shared) {
         first.hide(missing);
@@ -44,7 +44,7 @@ keel_elementwise_args elementwise(const Tensor &a, const Tensor &out, float fact
 
 } // namespace
 
-TEST_CASE("strided outputs survive a crossing, and so does what lies between their rows") {
+TEST_CASE("strided outputs and the gaps between their rows are right after a crossing") {
     for (const bool shared : {true, false}) {
         INFO((shared ? "shared" : "copied"));
         Pair p("add", shared);
@@ -57,14 +57,14 @@ TEST_CASE("strided outputs survive a crossing, and so does what lies between the
         p.executor->run(*op, args);
         CHECK(all.read<float>() ==
               std::vector<float>{0, 1, 2, 3, 2, 4, 6, 7, 8, 9, 14, 16, 12, 13, 14, 15, 26, 28});
-        // The three views are one region: over once, back once.
+        // The three views are in one region. It is copied to the fallback once and back once.
         const uint64_t bytes = shared ? 0 : 2 * 3 * 6 * 4;
         CHECK(op->crossing_bytes() == bytes);
         CHECK(p.executor->crossed_bytes() == bytes);
     }
 }
 
-TEST_CASE("an op in place stays in place on the other side") {
+TEST_CASE("an in-place op is also in place on the fallback") {
     for (const bool shared : {true, false}) {
         INFO((shared ? "shared" : "copied"));
         Pair p("scale", shared);
@@ -76,7 +76,7 @@ TEST_CASE("an op in place stays in place on the other side") {
     }
 }
 
-TEST_CASE("two outputs between each other's rows do not overwrite each other") {
+TEST_CASE("two outputs whose rows alternate do not overwrite each other") {
     for (const bool shared : {true, false}) {
         INFO((shared ? "shared" : "copied"));
         Pair p("top_k_rows", shared);
@@ -101,7 +101,7 @@ TEST_CASE("two outputs between each other's rows do not overwrite each other") {
     }
 }
 
-TEST_CASE("plain inputs go over and plain outputs come back, each once") {
+TEST_CASE("plain inputs are copied to the fallback and plain outputs back, each once") {
     Pair p("scale", false);
     const Tensor x = p.tensor({4, 8}), y = p.tensor({4, 8}, 100);
     const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(x, y, 2), {});
@@ -125,7 +125,7 @@ TEST_CASE("the offset of a staged tensor keeps its alignment") {
               (i >= 21 && i < 28 ? 3.0F * static_cast<float>(i - 18) : static_cast<float>(i)));
 }
 
-TEST_CASE("tensors without elements cross without a copy") {
+TEST_CASE("tensors without elements are not copied") {
     for (const bool shared : {true, false}) {
         Pair p("scale", shared);
         const Tensor all = p.tensor({4, 8}), none = all.rows(2, 0);
@@ -136,7 +136,7 @@ TEST_CASE("tensors without elements cross without a copy") {
     }
 }
 
-TEST_CASE("shared memory is imported once, and let go before the first device destroys it") {
+TEST_CASE("shared memory is imported once, and released before its device destroys it") {
     Pair p("scale", true);
     OpHandle op;
     {
@@ -147,10 +147,10 @@ TEST_CASE("shared memory is imported once, and let go before the first device de
         CHECK(p.second.live().buffers == 1);
         CHECK(p.second.count("buffer_create") == 1);
     }
-    CHECK(p.second.live().buffers == 1); // the memory is in the pool: still there
+    CHECK(p.second.live().buffers == 1); // the memory still exists, because it is in the pool
     p.device->trim();
     CHECK(p.second.live().buffers == 0);
-    const Tensor y = p.tensor({64}, 1); // likely at the same place
+    const Tensor y = p.tensor({64}, 1); // probably at the same address
     p.executor->run(*op, elementwise(y, y, 2));
     CHECK(y.read<float>()[63] == 128.0F);
     CHECK(p.executor->crossed_bytes() == 0);
@@ -159,7 +159,8 @@ TEST_CASE("shared memory is imported once, and let go before the first device de
 
 TEST_CASE("memory that cannot be imported is copied") {
     Pair p("scale", true);
-    const Tensor hidden = Tensor::allocate(*p.device, KEEL_DTYPE_F32, {16}); // DEVICE: not mapped
+    // a DEVICE buffer is not mapped
+    const Tensor hidden = Tensor::allocate(*p.device, KEEL_DTYPE_F32, {16});
     const std::vector<float> ones(16, 1.0F);
     hidden.write(ones.data());
     const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(hidden, hidden, 2), {});
@@ -168,12 +169,12 @@ TEST_CASE("memory that cannot be imported is copied") {
     CHECK(hidden.read<float>() == std::vector<float>(16, 2.0F));
     CHECK(p.executor->crossed_bytes() == 2 * 64);
     const Tensor visible = p.tensor({16}, 1);
-    p.second.fail_nth(1, KEEL_E_UNSUPPORTED, "buffer_create"); // the import
+    p.second.fail_nth(1, KEEL_E_UNSUPPORTED, "buffer_create"); // this is the import
     p.executor->run(*op, elementwise(visible, visible, 2));
     CHECK(visible.read<float>()[15] == 32.0F);
 }
 
-TEST_CASE("of reserved address space only what holds memory crosses") {
+TEST_CASE("of reserved address space, only parts with memory are copied") {
     Pair p("scale", false);
     const BufferPtr space = p.device->reserve(4096);
     REQUIRE(space != nullptr);
@@ -188,8 +189,7 @@ TEST_CASE("of reserved address space only what holds memory crosses") {
     CHECK(held.read<float>() == std::vector<float>(256, 2.0F));
 }
 
-TEST_CASE("what the pipeline's device has queued is done before the other one reads, and the other "
-          "way round") {
+TEST_CASE("each device's queued work is done before the other device reads, in both directions") {
     Pair p("scale", true);
     const Tensor x = p.tensor({8}, 1), one = p.tensor({8}, 1);
     keel_elementwise_args add = elementwise(x, x);
@@ -202,9 +202,9 @@ TEST_CASE("what the pipeline's device has queued is done before the other one re
     CHECK(x.read<float>() == std::vector<float>{21, 42, 63, 84, 105, 126, 147, 168});
 }
 
-TEST_CASE("the bytes of a plan are those that its calls copy, whatever the backends' slots and "
-          "flags promise") {
-    const Tensor like = Tensor::shape(KEEL_DTYPE_F32, {4, 8}); // of a plan: it has no buffer yet
+TEST_CASE(
+    "a plan counts the bytes that its calls copy, for all functions and flags of the backends") {
+    const Tensor like = Tensor::shape(KEEL_DTYPE_F32, {4, 8}); // a tensor of a plan has no buffer
     const uint64_t all = 2 * 4 * 8 * 4;
     const auto crosses = [&](Pair &p) {
         const OpHandle op = p.executor->plan(KEEL_OP_SCALE, elementwise(like, like, 2), {});

@@ -19,7 +19,8 @@ struct Outcome {
     ErrorKind kind = ErrorKind::internal;
 };
 
-// Builds a pipeline and generates; anything but a keel::Error escapes and fails the test.
+// Makes a pipeline and generates text. If an exception other than keel::Error is thrown, the test
+// fails.
 Outcome attempt(WrappingBackend &w, Executor::Options options = {}) {
     try {
         MiniPipeline p(w.open(), std::move(options));
@@ -34,8 +35,7 @@ Outcome attempt(WrappingBackend &w, Executor::Options options = {}) {
 
 } // namespace
 
-TEST_CASE("whichever call fails with whatever status, there is one clean error, and nothing is "
-          "left behind") {
+TEST_CASE("any failing call with any status gives one error, and leaves nothing behind") {
     expected_tokens();
     for (const keel_status status : std::initializer_list<keel_status>{
              KEEL_E_OUT_OF_MEMORY, KEEL_E_DEVICE_LOST, KEEL_E_INTERNAL, 0x10001}) {
@@ -57,8 +57,9 @@ TEST_CASE("whichever call fails with whatever status, there is one clean error, 
                 continue;
             }
             hit.insert(w.fault_slot());
-            // A question whose answer may be missing; a map that fails means copies; the pool is
-            // asked again; memory given back at the end.
+            // These faults need not make the run fail: a query whose answer is optional, a map that
+            // fails (then memory is copied), an allocation that is tried again after the pool was
+            // emptied, and memory that is given back at the end.
             if (!outcome.failed) {
                 const bool optional = w.fault_slot() == "mem_info" ||
                                       w.fault_slot() == "buffer_map" ||
@@ -86,7 +87,7 @@ TEST_CASE("whichever call fails with whatever status, there is one clean error, 
     }
 }
 
-TEST_CASE("an error under eager names the op that was waited for") {
+TEST_CASE("with eager, an error names the op that was waited for") {
     WrappingBackend w;
     MiniPipeline p(w.open(), {true, nullptr, {SyncStrategy::Kind::eager, 0}});
     p.generate(1);
@@ -96,7 +97,8 @@ TEST_CASE("an error under eager names the op that was waited for") {
                    Contains("injected into wait"));
 }
 
-TEST_CASE("a failed op says where it is, which backend failed, and what the backend said") {
+TEST_CASE(
+    "the error of a failed op says where it is, which backend failed, and the backend's message") {
     WrappingBackend w;
     MiniPipeline p(w.open());
     p.generate(1);
@@ -104,10 +106,10 @@ TEST_CASE("a failed op says where it is, which backend failed, and what the back
     CHECK_THAT(error_text([&] { p.step(1); }, ErrorKind::runtime),
                Contains("backend wrapping: decode layer 1: attention (attention)") &&
                    Contains("injected into attention"));
-    CHECK(p.generate() == expected_tokens()); // an op's failure is not the end of the pipeline
+    CHECK(p.generate() == expected_tokens()); // a failed op does not end the pipeline
 }
 
-TEST_CASE("a lost device is only destroyed") {
+TEST_CASE("after a device is lost, it gets only destroy calls") {
     WrappingBackend w;
     w.asynchronous = true;
     {
@@ -133,7 +135,7 @@ TEST_CASE("a lost device is only destroyed") {
     CHECK(w.live().none());
 }
 
-TEST_CASE("faults of the fallback name the fallback") {
+TEST_CASE("errors of the fallback name the fallback") {
     bool passed = false;
     for (uint64_t n = 1; !passed && n < 2000; ++n) {
         WrappingBackend w, second;
@@ -156,7 +158,7 @@ TEST_CASE("faults of the fallback name the fallback") {
     CHECK(passed);
 }
 
-TEST_CASE("a device with too little memory is an error that says how much was wanted") {
+TEST_CASE("the error for too little device memory says how much was needed") {
     for (const uint64_t limit : std::initializer_list<uint64_t>{0, 1000, 10000, 20000, 40000}) {
         INFO(limit);
         WrappingBackend w;

@@ -15,7 +15,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// What Keel's logger writes while this lives.
+// Stores the messages that Keel's logger writes while this object exists.
 class CapturedLog {
   public:
     CapturedLog() : sink_(std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)) {
@@ -36,7 +36,7 @@ class CapturedLog {
     std::shared_ptr<spdlog::sinks::ostream_sink_mt> sink_;
 };
 
-// The rows of all ops of a step that are `op`.
+// Returns the rows of all ops of a step with the name `op`.
 std::vector<ExplainRow> rows_of(const MiniPipeline &p, const std::string &op) {
     const std::vector<const PlannedOp *> ops = p.graph.ops(StepForm::decode);
     std::vector<ExplainRow> rows = explain_rows(ops);
@@ -54,11 +54,11 @@ const std::vector<std::string> decoder_ops = {"embed",     "rms_norm", "matmul",
 
 } // namespace
 
-TEST_CASE("with each op of a decoder hidden in turn the tokens stay the same") {
+TEST_CASE("if any op of a decoder is hidden, the tokens stay the same") {
     for (const std::string &op : decoder_ops) {
         for (const bool shared : {true, false}) {
             INFO(op << (shared ? ", shared memory" : ", copies"));
-            // Norms' weights and biases were placed before anyone knew of a fallback: they are
+            // Weights and biases of norms were placed before a fallback was known, so they are
             // copied.
             const bool reads_weights = op == "rms_norm" || op == "matmul";
             WrappingBackend w;
@@ -87,7 +87,7 @@ TEST_CASE("with each op of a decoder hidden in turn the tokens stay the same") {
     }
 }
 
-TEST_CASE("strict names the op's place, the backend and the cure") {
+TEST_CASE("with strict, an error names the op's place, the backend and what to do") {
     for (const std::string &op : decoder_ops) {
         WrappingBackend w;
         w.hide(op);
@@ -106,7 +106,7 @@ TEST_CASE("strict names the op's place, the backend and the cure") {
     CHECK_FALSE(p.executor.any_fallback());
 }
 
-TEST_CASE("features that a backend refuses when it plans are composed of smaller ops") {
+TEST_CASE("features that a backend refuses in op_plan are composed of smaller ops") {
     WrappingBackend w;
     w.asynchronous = true;
     w.refuse_plan = [](keel_op op, const keel_op_args *args) {
@@ -120,14 +120,12 @@ TEST_CASE("features that a backend refuses when it plans are composed of smaller
         kernels.push_back(row.rung + ": " + row.kernel);
     CHECK(std::count(kernels.begin(), kernels.end(), "composed: matmul + add_bias") == 1); // qkv
     CHECK(std::count(kernels.begin(), kernels.end(), "composed: matmul + add_bias + add") ==
-          1); // attention out
+          1); // the output projection of attention
     CHECK(std::count(kernels.begin(), kernels.end(), "composed: matmul + add") == 1); // down
     CHECK_FALSE(p.executor.any_fallback());
 }
 
-TEST_CASE("what cannot be composed goes to the fallback that the config names, and what that lacks "
-          "to the "
-          "reference") {
+TEST_CASE("ops that cannot be composed use the config's fallback, and then the reference") {
     WrappingBackend w, second;
     w.asynchronous = second.asynchronous = true;
     for (const char *op : {"qkv_prepare", "rope", "silu_mul", "attention"}) w.hide(op);
@@ -149,7 +147,7 @@ TEST_CASE("what cannot be composed goes to the fallback that the config names, a
     CHECK(second.live().none());
 }
 
-TEST_CASE("a backend of the ten required slots and matmul runs a whole model") {
+TEST_CASE("a backend with only the required functions and matmul runs a whole model") {
     WrappingBackend w;
     w.asynchronous = true;
     w.hide_all_but({"matmul"});
@@ -174,7 +172,7 @@ TEST_CASE("a backend without any op runs a whole model on the reference") {
     CHECK(w.ops() == 0);
 }
 
-TEST_CASE("an op that is refused only when called goes down the ladder, and says so once") {
+TEST_CASE("an op that is refused only in a call falls back, and this is reported once") {
     for (const std::string &op : decoder_ops) {
         for (const bool plans : {true, false}) {
             INFO(op << (plans ? ", with plans" : ", without plans"));
@@ -190,20 +188,21 @@ TEST_CASE("an op that is refused only when called goes down the ladder, and says
                 CHECK(captured.lines() == 0);
                 CHECK(p.generate() == expected_tokens());
                 check_close(p.logits(), expected_logits());
-                CHECK(captured.lines() == 1); // not once for each layer, nor for each call
+                CHECK(captured.lines() == 1); // not once for each layer or call
                 CHECK_THAT(captured.text(),
                            Contains("backend wrapping refused " + op) && Contains("from now on"));
                 CHECK(rows_of(p, op)[0].reason == "the call was refused");
                 const uint64_t refused = w.count(op);
                 p.generate();
-                CHECK(w.count(op) == refused); // settled for good
+                // the refusal is final, so the op is not tried again
+                CHECK(w.count(op) == refused);
             }
             CHECK(w.live().none());
         }
     }
 }
 
-TEST_CASE("weights without handles survive a matmul that is refused when called") {
+TEST_CASE("weights without handles still work if a matmul is refused in a call") {
     WrappingBackend w;
     w.hide_all_but({"matmul"});
     w.refuse_call = [](keel_op op, const keel_op_args *) { return op == KEEL_OP_MATMUL; };
@@ -214,7 +213,7 @@ TEST_CASE("weights without handles survive a matmul that is refused when called"
     CHECK(w.live().none());
 }
 
-TEST_CASE("strict refuses an op that is refused only when called") {
+TEST_CASE("with strict, an op that is refused only in a call is an error") {
     WrappingBackend w;
     for (const char *slot : {"op_plan", "plan_destroy", "plan_info"}) w.hide(slot);
     w.refuse_call = [](keel_op op, const keel_op_args *) { return op == KEEL_OP_ATTENTION; };
@@ -224,7 +223,7 @@ TEST_CASE("strict refuses an op that is refused only when called") {
                    Contains("set strict: false"));
 }
 
-TEST_CASE("a fallback that refuses a call hands it on to the reference") {
+TEST_CASE("if a fallback refuses a call, the reference runs it") {
     WrappingBackend w, second;
     w.hide("silu_mul");
     for (const char *slot : {"op_plan", "plan_destroy", "plan_info"}) second.hide(slot);
@@ -237,7 +236,7 @@ TEST_CASE("a fallback that refuses a call hands it on to the reference") {
     CHECK(captured.lines() == 1);
 }
 
-TEST_CASE("an op demoted at a small call still takes the shapes that it was planned for") {
+TEST_CASE("an op that falls back in a small call still accepts the planned shapes") {
     WrappingBackend w;
     for (const char *slot : {"op_plan", "plan_destroy", "plan_info"}) w.hide(slot);
     w.refuse_call = [](keel_op op, const keel_op_args *) { return op == KEEL_OP_SCALED_ADD; };
@@ -269,7 +268,7 @@ TEST_CASE("an op demoted at a small call still takes the shapes that it was plan
     CHECK(out.read<float>() == wanted);
 }
 
-TEST_CASE("a template that breaks an op's rules is found when it is planned") {
+TEST_CASE("a template that breaks an op's rules is found in op_plan") {
     WrappingBackend w;
     const auto device = w.open();
     Executor executor(device, {});
@@ -289,7 +288,7 @@ TEST_CASE("a template that breaks an op's rules is found when it is planned") {
     CHECK(w.count("op_plan") == 0);
 }
 
-TEST_CASE("explain counts like ops, and adds up what crosses") {
+TEST_CASE("explain counts equal ops together, and adds up the copied bytes") {
     WrappingBackend w;
     w.hide("silu_mul");
     w.hide("buffer_map");
@@ -298,7 +297,7 @@ TEST_CASE("explain counts like ops, and adds up what crosses") {
     REQUIRE(silu.size() == 1);
     CHECK(silu[0].count == 2);
     CHECK(silu[0].example == "decode layer 0: activation");
-    CHECK(silu[0].crossing_bytes == 2 * 3 * 48 * 4); // layers, gate and up and out, floats
+    CHECK(silu[0].crossing_bytes == 2 * 3 * 48 * 4); // layers, (gate, up, out), elements, bytes
     REQUIRE(norm.size() == 1);
     CHECK(norm[0].count == 5);
     CHECK(norm[0].rung == "native");
@@ -313,7 +312,7 @@ TEST_CASE("explain counts like ops, and adds up what crosses") {
                           Contains("bytes that cross between devices: 1152"));
 }
 
-TEST_CASE("an observer sees every op of the pipeline, and none inside a composition") {
+TEST_CASE("an observer sees every op of the pipeline, but no op inside a composition") {
     WrappingBackend w;
     w.hide("qkv_prepare");
     MiniPipeline p(w.open());

@@ -14,7 +14,7 @@ using namespace keel;
 
 namespace {
 
-// Args of every op with every member set, each tensor another one.
+// The args of an op with every member set. Each tensor is a different one.
 class Filled {
   public:
     explicit Filled(keel_op op, uint64_t features = 0) {
@@ -70,7 +70,7 @@ class Filled {
     void fill(keel_op op);
 
     alignas(16) unsigned char storage_[256] = {};
-    std::deque<keel_tensor> tensors_; // addresses stay
+    std::deque<keel_tensor> tensors_; // a deque keeps the addresses of its elements
     keel_kv_view views_[2] = {};
     keel_rope_tables tables_ = {};
     keel_scores scores_ = {};
@@ -185,8 +185,8 @@ void Filled::fill(keel_op op) {
     }
 }
 
-// By hand, from the headers. A tensor that is only partly written, or added to, counts as both:
-// "+".
+// Written by hand from the headers. "+" marks a tensor that is read and written: it is written only
+// partly, or added to.
 const std::string kv_in = "kv.k< kv.v< kv.block_table< kv.lengths< kv.positions< ";
 const std::string kv_both = "kv.k+ kv.v+ kv.block_table< kv.lengths< kv.positions+ ";
 const std::map<keel_op, std::string> by_hand = {
@@ -237,7 +237,7 @@ std::string list(const OpCall &copy) {
 
 } // namespace
 
-TEST_CASE("a call of any op lists every tensor, with its role") {
+TEST_CASE("a call of any op lists every tensor with its role") {
     REQUIRE(by_hand.size() == op_count);
     for (keel_op op = 1; op <= op_count; ++op) {
         INFO(op_name(op));
@@ -252,7 +252,7 @@ TEST_CASE("a call of any op lists every tensor, with its role") {
     }
 }
 
-TEST_CASE("changing the tensors of a call leaves the original as it was, and reaches the args") {
+TEST_CASE("changing the tensors of a call does not change the original, and changes the args") {
     for (keel_op op = 1; op <= op_count; ++op) {
         INFO(op_name(op));
         const Filled filled(op);
@@ -267,12 +267,12 @@ TEST_CASE("changing the tensors of a call leaves the original as it was, and rea
     }
 }
 
-TEST_CASE("calls are values: a copy has the same bytes, and a changed one has others") {
+TEST_CASE("calls are values: a copy has the same bytes, and a changed call has others") {
     for (keel_op op = 1; op <= op_count; ++op) {
         INFO(op_name(op));
         const Filled filled(op), same(op);
         OpCall call(op, filled.args());
-        (void)call.args(); // points into itself
+        (void)call.args(); // the args contain pointers to themselves
         std::vector<std::byte> bytes, others;
         call.bytes(bytes);
         OpCall copy = call;
@@ -281,7 +281,7 @@ TEST_CASE("calls are values: a copy has the same bytes, and a changed one has ot
         const OpCall moved = std::move(copy);
         moved.bytes(others);
         CHECK(bytes == others);
-        OpCall(op, same.args()).bytes(others); // descriptors at other addresses
+        OpCall(op, same.args()).bytes(others); // the descriptors have other addresses
         CHECK(bytes == others);
         call.tensors().back().tensor.shape[0] = 9;
         call.bytes(others);
@@ -289,8 +289,8 @@ TEST_CASE("calls are values: a copy has the same bytes, and a changed one has ot
     }
 }
 
-TEST_CASE(
-    "accumulating makes a matmul's output an input too, and a weight's handle hides its tensor") {
+TEST_CASE("with accumulation a matmul's output is also an input, and a weight's handle hides its "
+          "tensor") {
     const Filled filled(KEEL_OP_MATMUL, KEEL_MATMUL_ACCUMULATE);
     CHECK(list(OpCall(KEEL_OP_MATMUL, filled.args())) == "x< w< bias< out+ ");
     keel_matmul_args args = *reinterpret_cast<const keel_matmul_args *>(filled.args());
@@ -306,9 +306,10 @@ TEST_CASE(
     CHECK(copy.as<keel_matmul_args>().w == filled.weight_tensor);
 }
 
-TEST_CASE("members that are not used are not visited") {
+TEST_CASE("unused members are not visited") {
     for (keel_op op = 1; op <= op_count; ++op) {
-        if (by_hand.at(op).find("kv.") != std::string::npos) continue; // a view is never missing
+        // the view of a cache is never missing
+        if (by_hand.at(op).find("kv.") != std::string::npos) continue;
         INFO(op_name(op));
         alignas(16) unsigned char storage[256] = {};
         const auto *args = reinterpret_cast<const keel_op_args *>(storage);
@@ -316,7 +317,7 @@ TEST_CASE("members that are not used are not visited") {
     }
 }
 
-TEST_CASE("a template of args outlives what it was made from, without buffers") {
+TEST_CASE("a template of args exists longer than its source, and has no buffers") {
     for (keel_op op = 1; op <= op_count; ++op) {
         INFO(op_name(op));
         auto filled = std::make_unique<Filled>(op, 5);
@@ -330,7 +331,7 @@ TEST_CASE("a template of args outlives what it was made from, without buffers") 
     }
 }
 
-TEST_CASE("more side arrays than a copy holds are refused") {
+TEST_CASE("more side arrays than a copy can hold are refused") {
     Filled filled(KEEL_OP_KV_GATHER);
     keel_kv_gather_args args = *reinterpret_cast<const keel_kv_gather_args *>(filled.args());
     args.n_sides = 1000;
@@ -339,7 +340,7 @@ TEST_CASE("more side arrays than a copy holds are refused") {
     CHECK_THROWS(OpCall(op_count + 1, filled.args()));
 }
 
-TEST_CASE("every op of the table has its name, and is looked up by it") {
+TEST_CASE("every op of the table has its name, and is found by it") {
     keel_backend table = {};
     for (keel_op op = 1; op <= op_count; ++op) {
         CHECK_FALSE(has_op(table, op));

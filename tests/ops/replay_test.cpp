@@ -1,5 +1,5 @@
-// Steps that are recorded once and submitted again, on a backend that does so: what comes out is
-// the same, what is counted is true, and nothing that is out of date is submitted.
+// Tests of steps that are recorded once and submitted again, on a backend that supports this. The
+// results and the counters must be the same, and an outdated recording must not be submitted.
 #include "support/mini_pipeline.hpp"
 
 #include "support/error_text.hpp"
@@ -21,7 +21,7 @@ Executor::Options options(SyncStrategy sync = {Kind::lazy, 0}, bool replay = tru
     return o;
 }
 
-constexpr uint64_t step_ops = 2 * 9 + 3; // argmax is asked for apart
+constexpr uint64_t step_ops = 2 * 9 + 3; // argmax is requested separately
 
 struct Recorded {
     explicit Recorded(WrappingBackend &backend, const Executor::Options &o = options())
@@ -40,20 +40,20 @@ struct Recorded {
 
 } // namespace
 
-TEST_CASE("a decode step is recorded once and submitted again, and says the same") {
+TEST_CASE("a decode step is recorded once and submitted again, with the same results") {
     WrappingBackend w;
     {
         Recorded r(w);
         CHECK(r.pipeline->generate() == expected_tokens());
         CHECK(r.pipeline->logits() == expected_logits());
-        CHECK(r.recorded() == 1); // four blocks of slots, one bound on the lengths
+        CHECK(r.recorded() == 1); // four blocks of slots have the same bound of the lengths
         CHECK(r.submitted() == 5);
         CHECK(r.counters().replays == 4);
         w.clear_calls();
         const Stream::Counters before = r.counters();
         r.pipeline->step(3);
         const Stream::Counters after = r.counters();
-        CHECK(w.ops() == 1); // argmax
+        CHECK(w.ops() == 1); // only argmax
         CHECK(after.ops - before.ops == step_ops + 1);
         CHECK(after.waits - before.waits == 1);
         CHECK(after.submits - before.submits == 1);
@@ -67,7 +67,7 @@ TEST_CASE("a decode step is recorded once and submitted again, and says the same
     CHECK(w.misuses() == 0);
 }
 
-TEST_CASE("recording can be switched off, and strategies that cut a step do without") {
+TEST_CASE("recording can be switched off, and strategies that split a step do not record") {
     const struct {
         SyncStrategy sync;
         bool on;
@@ -96,7 +96,7 @@ TEST_CASE("recording can be switched off, and strategies that cut a step do with
     }
 }
 
-TEST_CASE("a backend without the extension works as ever, and the reason is told") {
+TEST_CASE("without the extension a backend works as before, and the reason is reported") {
     WrappingBackend w;
     MiniPipeline p(w.open(), options());
     CHECK(p.generate() == expected_tokens());
@@ -105,8 +105,7 @@ TEST_CASE("a backend without the extension works as ever, and the reason is told
     CHECK(p.executor.stream().counters().replays == 0);
 }
 
-TEST_CASE(
-    "a cache that was compacted, truncated or cleared is never read through an old recording") {
+TEST_CASE("a compacted, truncated or cleared cache is never read with an old recording") {
     WrappingBackend w, plain;
     {
         Recorded r(w);
@@ -130,9 +129,9 @@ TEST_CASE(
     CHECK(w.live().none());
 }
 
-TEST_CASE("a step is recorded anew when its cache grows into other memory") {
+TEST_CASE("a step is recorded again when its cache moves to other memory") {
     WrappingBackend w;
-    w.hide("buffer_commit"); // arenas grow by exchange
+    w.hide("buffer_commit"); // now arenas grow by copying to a larger buffer
     {
         Recorded r(w);
         MiniPipeline &p = *r.pipeline;
@@ -140,7 +139,7 @@ TEST_CASE("a step is recorded anew when its cache grows into other memory") {
         MiniPipeline other(plain.open(), options());
         p.prefill();
         other.prefill();
-        for (int32_t i = 0; i < 26; ++i) { // to the last slot
+        for (int32_t i = 0; i < 26; ++i) { // up to the last slot
             INFO(i);
             CHECK(p.step(i) == other.step(i));
         }
@@ -152,7 +151,7 @@ TEST_CASE("a step is recorded anew when its cache grows into other memory") {
     CHECK(w.live().none());
 }
 
-TEST_CASE("sequences that take turns have a recording each") {
+TEST_CASE("sequences that take turns have their own recordings") {
     WrappingBackend w, plain;
     {
         Recorded r(w);
@@ -181,7 +180,7 @@ TEST_CASE("sequences that take turns have a recording each") {
     CHECK(w.misuses() == 0);
 }
 
-TEST_CASE("a step that never comes again is soon left alone") {
+TEST_CASE("a step that does not repeat is soon no longer recorded") {
     WrappingBackend w;
     Recorded r(w);
     MiniPipeline &p = *r.pipeline;
@@ -189,7 +188,7 @@ TEST_CASE("a step that never comes again is soon left alone") {
     WrappingBackend plain;
     MiniPipeline other(plain.open(), options());
     other.prefill();
-    // A cache of its own for each step: another one's buffers each time.
+    // Each step uses another cache, so it has other buffers.
     std::vector<std::unique_ptr<KvCache>> caches;
     for (int32_t i = 0; i < 40; ++i) {
         caches.push_back(std::make_unique<KvCache>(p.executor, p.shape, p.executor.placement()));
@@ -211,7 +210,7 @@ TEST_CASE("a step that never comes again is soon left alone") {
     CHECK(w.misuses() == 0);
 }
 
-TEST_CASE("what is read or written in the midst of a step is right, and the step an ordinary one") {
+TEST_CASE("reads and writes during a step are right, and the step is not recorded") {
     WrappingBackend w;
     w.records_steps = true;
     w.asynchronous = true;
@@ -228,7 +227,7 @@ TEST_CASE("what is read or written in the midst of a step is right, and the step
         for (const char *what : {"read", "write", "flush", "wait"}) {
             INFO(what << (warm ? ", comparing" : ", recording"));
             x.write(std::vector<float>(4, 0.0F).data());
-            if (warm) { // a step of two that is on record
+            if (warm) { // a recording of steps for two sequences exists
                 for (int i = 0; i < 2; ++i) {
                     Executor::Step step(executor, 2);
                     executor.run(*add, args);
@@ -252,8 +251,8 @@ TEST_CASE("what is read or written in the midst of a step is right, and the step
     CHECK(w.misuses() == 0);
 }
 
-TEST_CASE("whatever fails while a step is recorded, the step is taken as an ordinary one or its "
-          "error told") {
+TEST_CASE(
+    "if any call fails while a step is recorded, the step runs normally or its error is reported") {
     for (const char *slot : {"replay_begin", "replay_end", "matmul", "attention"}) {
         for (const keel_status status :
              {KEEL_E_UNSUPPORTED, KEEL_E_OUT_OF_MEMORY, KEEL_E_INTERNAL}) {
@@ -285,8 +284,7 @@ TEST_CASE("whatever fails while a step is recorded, the step is taken as an ordi
     CHECK(message.find("injected into replay_submit") != std::string::npos);
 }
 
-TEST_CASE(
-    "a device that is lost while a step is recorded or submitted is only destroyed afterwards") {
+TEST_CASE("a device that is lost while a step is recorded or submitted gets only destroy calls") {
     for (const char *slot : {"replay_begin", "replay_end", "replay_submit", "matmul"}) {
         INFO(slot);
         WrappingBackend w;

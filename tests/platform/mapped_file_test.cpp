@@ -38,7 +38,7 @@ TEST_CASE("an empty file maps to an empty view") {
     file.drop(0, MappedFile::to_end);
 }
 
-TEST_CASE("a mapping outlives the name of its file and moves with its object") {
+TEST_CASE("a mapping exists longer than the name of its file, and moves with its object") {
     const TempFolder folder;
     MappedFile first(folder.write("data", "kept"));
     std::filesystem::remove(folder / "data");
@@ -49,7 +49,7 @@ TEST_CASE("a mapping outlives the name of its file and moves with its object") {
     CHECK(text_of(third) == "kept");
 }
 
-TEST_CASE("what is no readable file is refused with its path and the reason") {
+TEST_CASE("a file that cannot be read is refused with its path and the reason") {
     const TempFolder folder;
     CHECK_THAT(error_text([&] { MappedFile file(folder / "absent"); }),
                Contains((folder / "absent").string()) && Contains("No such file"));
@@ -61,7 +61,7 @@ TEST_CASE("what is no readable file is refused with its path and the reason") {
                Contains("pipe") && Contains("regular file"));
 }
 
-TEST_CASE("advice and drop keep the content, whatever the range") {
+TEST_CASE("advice and drop keep the content, for any range") {
     const TempFolder folder;
     std::string content(5 * page_size() + 123, 'x');
     for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>('a' + i % 23);
@@ -84,7 +84,7 @@ TEST_CASE("advice and drop keep the content, whatever the range") {
     CHECK(text_of(file) == content);
 }
 
-TEST_CASE("drop gives the pages of a consumed range back to the system") {
+TEST_CASE("drop returns the pages of a used range to the system") {
     const TempFolder folder;
     constexpr uint64_t size = uint64_t{64} << 20;
     const MappedFile file(folder.write("data", std::string(size, 'k')));

@@ -32,7 +32,7 @@ TEST_CASE("page buffers are aligned to pages, large ones to huge pages") {
     CHECK(PageBuffer(0, "nothing").data() == nullptr);
 }
 
-TEST_CASE("memory that the system refuses is an error that names what it was for") {
+TEST_CASE("if the system has no memory, the error names its purpose") {
     const auto impossible = [] {
         PageBuffer buffer(std::numeric_limits<uint64_t>::max() - 5, "the KV cache");
     };
@@ -40,7 +40,7 @@ TEST_CASE("memory that the system refuses is an error that names what it was for
                Contains("the KV cache") && Contains("16.0 EiB"));
 }
 
-TEST_CASE("resident memory grows with what is touched") {
+TEST_CASE("resident memory grows with the accessed memory") {
     const uint64_t before = resident_bytes();
     REQUIRE(before > 0);
     PageBuffer buffer(64 * mib, "a test");
@@ -49,7 +49,7 @@ TEST_CASE("resident memory grows with what is touched") {
     CHECK(peak_resident_bytes() > 32 * mib);
 }
 
-TEST_CASE("this system tells how much memory it has") {
+TEST_CASE("the system reports its memory") {
     const MemoryInfo info = memory_info();
     CHECK(info.total > 64 * mib);
     CHECK(info.available > 0);
@@ -66,7 +66,7 @@ TEST_CASE("available memory without a control group is MemAvailable") {
     CHECK(info.limited_by == "system memory");
 }
 
-TEST_CASE("the tightest control group on the way to the root limits the memory") {
+TEST_CASE("the smallest limit of the control groups up to the root limits the memory") {
     const TempFolder system;
     system.write("proc/meminfo", meminfo);
     system.write("proc/self/cgroup", "1:name=systemd:/x\n0::/a/b\n");
@@ -76,32 +76,33 @@ TEST_CASE("the tightest control group on the way to the root limits the memory")
     system.write("cgroup/a/memory.max", "2147483648\n"); // 2 GiB
     system.write("cgroup/a/memory.current", "1610612736\n");
     system.write("cgroup/a/memory.stat",
-                 "anon 5\ninactive_file 536870912\n"); // 512 MiB can be taken back
+                 "anon 5\ninactive_file 536870912\n"); // 512 MiB of this can be released
     const MemoryInfo info = memory_info(system / "proc", system / "cgroup");
     CHECK(info.total == 2048 * mib);
     CHECK(info.available == 1024 * mib);
     CHECK(info.limited_by == (system / "cgroup/a").string());
 }
 
-TEST_CASE("a container sees its own group at the mount's root") {
+TEST_CASE("in a container, the process's group is at the root of the mount") {
     const TempFolder system;
     system.write("proc/meminfo", meminfo);
     system.write("proc/self/cgroup", "0::/\n");
     system.write("cgroup/memory.max", "1073741824\n");
-    system.write("cgroup/memory.current", "2147483648\n"); // over the limit: nothing is left
+    // the limit is exceeded, so nothing is left
+    system.write("cgroup/memory.current", "2147483648\n");
     const MemoryInfo info = memory_info(system / "proc", system / "cgroup");
     CHECK(info.total == 1024 * mib);
     CHECK(info.available == 0);
 }
 
-TEST_CASE("a system that tells nothing is unknown and refuses nothing") {
+TEST_CASE("if the system reports nothing, memory is unknown and nothing is refused") {
     const TempFolder system;
     const MemoryInfo info = memory_info(system / "proc", system / "cgroup");
     CHECK(info.total == 0);
     CHECK_NOTHROW(require_memory(uint64_t{1} << 60, "model", "take a smaller one", info));
 }
 
-TEST_CASE("what does not fit is refused with need, supply and cure") {
+TEST_CASE("if memory is too small, the error has the need, the available memory and what to do") {
     const MemoryInfo info{8192 * mib, 1024 * mib, "system memory"};
     CHECK_NOTHROW(require_memory(1024 * mib, "model", "", info));
     const auto text = error_text(

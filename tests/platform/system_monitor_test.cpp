@@ -14,7 +14,7 @@ const std::string meminfo_text =
 
 } // namespace
 
-TEST_CASE("a monitor reads memory and stalls anew each time") {
+TEST_CASE("a monitor reads memory and stalls again each time") {
     const TempFolder system;
     system.write("proc/meminfo", meminfo_text);
     system.write("proc/self/cgroup", "0::/a\n");
@@ -26,7 +26,8 @@ TEST_CASE("a monitor reads memory and stalls anew each time") {
     CHECK(reading.stalled == 1.5);
     CHECK(reading.stalled_where == (system / "proc/pressure/memory").string());
 
-    // The group comes before the system, and a limit that changes counts at once.
+    // The limit of the group has priority over the system's memory. A change of the limit takes
+    // effect immediately.
     system.write("cgroup/a/memory.max", "1073741824\n");
     system.write("cgroup/a/memory.current", "1048576\n");
     system.write("cgroup/a/memory.pressure", "some avg10=42.25 avg60=0.00 avg300=0.00 total=1\n");
@@ -37,7 +38,7 @@ TEST_CASE("a monitor reads memory and stalls anew each time") {
     CHECK(monitor->read().memory.available == 0);
 }
 
-TEST_CASE("a control group of version 1 limits the memory, too, and version 2 may lie beside it") {
+TEST_CASE("a control group of version 1 limits the memory, also if version 2 is mounted") {
     const TempFolder system;
     system.write("proc/meminfo", meminfo_text);
     system.write("proc/self/cgroup", "5:cpu,memory:/job\n2:cpuset:/\n0::/slice\n");
@@ -45,7 +46,8 @@ TEST_CASE("a control group of version 1 limits the memory, too, and version 2 ma
     system.write("cgroup/memory/job/memory.usage_in_bytes", "805306368\n");
     system.write("cgroup/memory/job/memory.stat",
                  "inactive_file 1\ntotal_inactive_file 268435456\n");
-    system.write("cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"); // none
+    // this value means no limit
+    system.write("cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     system.write("cgroup/unified/slice/memory.pressure",
                  "some avg10=3.00 avg60=0.00 avg300=0.00 total=1\n");
     const MemoryReading reading = system_monitor(system / "proc", system / "cgroup")->read();
@@ -55,7 +57,7 @@ TEST_CASE("a control group of version 1 limits the memory, too, and version 2 ma
     CHECK(reading.stalled == 3.0);
 }
 
-TEST_CASE("what a system does not tell, or tells in no sense, is unknown") {
+TEST_CASE("missing or invalid information of the system counts as unknown") {
     const TempFolder system;
     for (const char *text : {"", "some", "some avg10=", "some avg10=nan", "some avg10=-1",
                              "some avg10=101", "full avg10=5"}) {
@@ -67,7 +69,7 @@ TEST_CASE("what a system does not tell, or tells in no sense, is unknown") {
     }
 }
 
-TEST_CASE("free memory of the allocator can be given back at any time") {
+TEST_CASE("free memory of the allocator can be released at any time") {
     CHECK_NOTHROW(return_free_memory());
     CHECK(system_monitor()->read().memory.total > 0);
 }

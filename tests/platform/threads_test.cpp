@@ -18,7 +18,7 @@ using Result = ThreadTeam::Result;
 
 namespace {
 
-// Runs a callable as a region's body.
+// Runs a callable as the body of a parallel region.
 template <typename Fn> Result run(ThreadTeam &team, uint32_t size, Fn fn) {
     return team.run(
         size, [](void *user, const Region &region) { (*static_cast<Fn *>(user))(region); }, &fn);
@@ -29,7 +29,8 @@ template <typename Fn> Result run(ThreadTeam &team, uint32_t size, Fn fn) {
 TEST_CASE("a region runs its body once on each worker, with the caller as worker 0") {
     ThreadTeam team;
     for (uint32_t size : {1u, 2u, 3u, 8u, 2u, 16u, 1u, 5u}) {
-        std::vector<int> runs(size, 0); // plain ints: the region's end must order them
+        // plain ints, because the end of the region must synchronize them
+        std::vector<int> runs(size, 0);
         std::thread::id first;
         const Result result = run(team, size, [&](const Region &region) {
             CHECK_NOTHROW(runs.at(region.worker()) += 1);
@@ -48,7 +49,7 @@ TEST_CASE("size 0 means one worker per processor") {
     CHECK(size == 3);
 }
 
-TEST_CASE("what one worker wrote before a barrier is seen by all after it") {
+TEST_CASE("after a barrier, all workers see the writes before it") {
     ThreadTeam team;
     for (uint32_t size : {2u, 3u, 4u, 7u}) {
         constexpr int rounds = 300;
@@ -69,7 +70,7 @@ TEST_CASE("what one worker wrote before a barrier is seen by all after it") {
     }
 }
 
-TEST_CASE("100000 regions of two workers add up") {
+TEST_CASE("100000 regions of two workers give the right sum") {
     ThreadTeam team;
     std::array<uint64_t, 2> sums{};
     for (int i = 0; i < 100'000; ++i)
@@ -93,8 +94,7 @@ TEST_CASE("sizes may change from region to region") {
     CHECK(total == expected);
 }
 
-TEST_CASE(
-    "a region inside a region is refused, on the caller, on a worker and in a team of its own") {
+TEST_CASE("a region inside a region is refused, on the caller, on a worker and in another team") {
     ThreadTeam team;
     ThreadTeam other;
     std::array<Result, 3> results{Result::done, Result::done, Result::done};
@@ -110,7 +110,7 @@ TEST_CASE(
     CHECK(inner == 2);
 }
 
-TEST_CASE("more than 256 workers are refused and nothing runs") {
+TEST_CASE("more than 256 workers are refused, and nothing runs") {
     ThreadTeam team;
     std::atomic<int> ran{0};
     CHECK(run(team, ThreadTeam::max_workers + 1, [&](const Region &) { ++ran; }) ==
@@ -140,11 +140,12 @@ TEST_CASE("callers on different threads take turns") {
     CHECK(runs == 2000);
 }
 
-TEST_CASE("workers that parked are woken again") {
+TEST_CASE("parked workers are woken again") {
     ThreadTeam team;
     std::atomic<int> runs{0};
     for (int i = 0; i < 5; ++i) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(2)); // longer than any spinning
+        // longer than the time for which workers spin
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
         run(team, 3, [&](const Region &region) {
             if (region.worker() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
             region.barrier();
@@ -154,8 +155,8 @@ TEST_CASE("workers that parked are woken again") {
     CHECK(runs == 15);
 }
 
-#if !defined(__SANITIZE_THREAD__) // TSan does not follow threads into a child
-TEST_CASE("after fork the child's team works and both sides end cleanly") {
+#if !defined(__SANITIZE_THREAD__) // ThreadSanitizer does not follow threads into a child process
+TEST_CASE("after fork, the child's team works, and both processes end cleanly") {
     ThreadTeam team;
     std::atomic<int> runs{0};
     run(team, 2, [&](const Region &) { ++runs; });
@@ -163,7 +164,7 @@ TEST_CASE("after fork the child's team works and both sides end cleanly") {
     REQUIRE(child >= 0);
     if (child == 0) {
         {
-            ThreadTeam unused; // a fresh team in the child
+            ThreadTeam unused; // a new team in the child process
             run(unused, 2, [&](const Region &) { ++runs; });
         }
         run(team, 3, [&](const Region &) { ++runs; });

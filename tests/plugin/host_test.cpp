@@ -14,7 +14,7 @@
 
 using keel::HostServices;
 
-TEST_CASE("an error is kept per thread, cleaned of control characters, and read once") {
+TEST_CASE("an error is kept per thread, without control characters, and can be read once") {
     HostServices services;
     const keel_host *host = services.table();
     HostServices::drop_error();
@@ -48,7 +48,7 @@ TEST_CASE("an error set by a worker of a region reaches the caller") {
     CHECK(error->message == "worker 1 is unwell");
 }
 
-TEST_CASE("memory is aligned as asked, and absurd requests give NULL") {
+TEST_CASE("memory has the requested alignment, and absurd requests give NULL") {
     HostServices services;
     const keel_host *host = services.table();
     for (uint64_t align = 1; align <= 1 << 21; align *= 2) {
@@ -65,7 +65,7 @@ TEST_CASE("memory is aligned as asked, and absurd requests give NULL") {
     host->free(host, nullptr);
 }
 
-TEST_CASE("regions run with their barrier, and misuse is an error with a reason") {
+TEST_CASE("regions run with their barrier, and wrong use is an error with a reason") {
     HostServices services(2);
     const keel_host *host = services.table();
     CHECK(host->worker_count(host) == 2);
@@ -100,7 +100,7 @@ TEST_CASE("regions run with their barrier, and misuse is an error with a reason"
     CHECK(HostServices::take_error()->message == "parallel_region: regions do not nest");
 }
 
-TEST_CASE("cancelling is seen by plugins until it is cleared") {
+TEST_CASE("plugins see a cancellation until it is cleared") {
     HostServices services;
     const keel_host *host = services.table();
     CHECK(host->cancelled(host) == 0);
@@ -121,7 +121,8 @@ TEST_CASE("host services are found by their whole name only") {
     CHECK(host->get_extension(host, nullptr) == nullptr);
 }
 
-TEST_CASE("a plugin's log lines reach Keel's logger as one line each, and nowhere without a sink") {
+TEST_CASE(
+    "a plugin's log lines reach Keel's logger as one line each, and are dropped without a sink") {
     HostServices services;
     const keel_host *host = services.table();
     host->log(host, KEEL_LOG_ERROR, "no sink: this goes nowhere");

@@ -46,7 +46,7 @@ std::string table_error(keel_param_spec spec) {
 
 } // namespace
 
-TEST_CASE("an empty config gives every row its default, in the order of the table") {
+TEST_CASE("an empty config gives every parameter its default, in the order of the table") {
     const auto values = table().bind({}, {});
     REQUIRE(values.size() == 5);
     CHECK(values.data()[0]->i == 32);
@@ -91,7 +91,7 @@ TEST_CASE("an unknown key names file, line, column and the nearest key") {
     CHECK(bind_error(table(), {set}).rfind("--set policy.params.widnow: unknown key", 0) == 0);
 }
 
-TEST_CASE("a wrong type or value names what is expected and what was found") {
+TEST_CASE("a wrong type or value is refused with the expected and the found one") {
     const auto error = [](const char *key, const char *text, Form form = Form::plain) {
         return bind_error(table(), {given(key, text, form)});
     };
@@ -133,7 +133,7 @@ TEST_CASE("a missing required key is reported at the plugin's section") {
     CHECK(std::string(params.bind(list, {}).find("file")->s) == "heads.json");
 }
 
-TEST_CASE("a path starts from the folder of the file that names it") {
+TEST_CASE("a path is relative to the folder of the file that has it") {
     const ParamTable params = one_row(KEEL_PATH_PARAM("file", "", "budgets"));
     CHECK(params.specs()[0].expects() == "a path");
     const auto bound = [&](std::string text, const char *folder) {
@@ -152,7 +152,7 @@ TEST_CASE("a path starts from the folder of the file that names it") {
           std::string::npos);
 }
 
-TEST_CASE("words of a path parameter are no paths, and everything else is") {
+TEST_CASE("the words of a path parameter are not paths, and all other values are") {
     static const char *const words[] = {"auto", "off", nullptr};
     keel_param_spec row = KEEL_PATH_PARAM("cache", "auto", "where compiled kernels go");
     row.choices = words;
@@ -177,7 +177,7 @@ TEST_CASE("words of a path parameter are no paths, and everything else is") {
     CHECK(table_error(row).find("no absolute path") != std::string::npos);
 }
 
-TEST_CASE("ranges without an end are told as such") {
+TEST_CASE("the messages for ranges without an end are right") {
     const double inf = std::numeric_limits<double>::infinity();
     CHECK(one_row(KEEL_INT_PARAM("n", "1", 1, inf, "")).specs()[0].expects() ==
           "an integer of at least 1");

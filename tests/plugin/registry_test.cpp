@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// An environment variable for the time of a scope.
+// Sets an environment variable until the end of a scope.
 class Environment {
   public:
     explicit Environment(const char *value) { ::setenv("KEEL_PLUGIN_PATH", value, 1); }
@@ -27,8 +27,8 @@ class Environment {
 
 } // namespace
 
-TEST_CASE("KEEL_PLUGIN_PATH comes first, then the folder beside the executable, then the "
-          "installation's") {
+TEST_CASE(
+    "KEEL_PLUGIN_PATH comes first, then the folder of the executable, then the installation") {
     const Environment environment("/first:/second//:/first:");
     const std::vector<fs::path> folders = keel::default_plugin_folders();
     REQUIRE(folders.size() >= 4);
@@ -49,7 +49,7 @@ TEST_CASE("a relative entry in KEEL_PLUGIN_PATH is refused") {
     }
 }
 
-TEST_CASE("the first folder that has the file wins, and finding loads nothing") {
+TEST_CASE("the first folder that has the file is used, and finding loads nothing") {
     const TempFolder temp;
     temp.write("a/one.so", "no library");
     temp.write("b/one.so", "no library");
@@ -74,7 +74,7 @@ TEST_CASE("the working directory is never searched") {
     CHECK(by_file.find("absolute") != std::string::npos);
 }
 
-TEST_CASE("listing names files in all folders, loads none, and marks the shadowed") {
+TEST_CASE("listing names files in all folders, loads none, and marks hidden ones") {
     const TempFolder temp;
     temp.write("a/beta.so", "no library");
     temp.write("a/notes.txt", "no plugin");

@@ -1,4 +1,4 @@
-// The allocators' edges: exact sums, what they refuse, files.
+// Tests of edge cases of the allocators: exact sums, refused inputs, and files.
 #include "policies/plugin_rig.hpp"
 #include "support/temp_folder.hpp"
 
@@ -28,7 +28,7 @@ int64_t sum_of(const std::vector<int32_t> &budgets) {
 } // namespace
 
 TEST_CASE(
-    "pyramid loses no slot to integer division, and is flat where there is nothing to slope") {
+    "pyramid loses no slot to integer division, and gives equal shares if layers cannot differ") {
     const LoadedPlugin plugin("pyramid");
     for (const uint32_t layers : {1u, 2u, 5u, 16u, 31u}) {
         const TestModel model(layers, 4, 2, 8);
@@ -51,22 +51,22 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("pyramid leaves each layer what the policy needs beside what it keeps of itself") {
+TEST_CASE("pyramid gives each layer the slots that the policy needs and always keeps") {
     const LoadedPlugin plugin("pyramid", {{"beta", "1000"}});
     const TestModel model(4, 4, 2, 8);
     AllocatorRun run(plugin, model);
     const std::vector<int32_t> lengths(8, 1000);
-    auto in = input_of(model, lengths, 40, 33); // a window of 32, and one to choose
+    auto in = input_of(model, lengths, 40, 33); // a window of 32 slots, and one slot to choose
     in.fixed_slots = 32;
     const auto budgets = run.allocate(in);
     CHECK(sum_of(budgets) == 40 * 8);
     CHECK(budgets.back() == 33);
-    in.fixed_slots = 300; // more than the budget: nothing is left to slope
+    in.fixed_slots = 300; // more than the budget, so no share depends on the layer
     in.protected_slots = 40;
     CHECK(run.allocate(in) == std::vector<int32_t>(8, 40));
 }
 
-TEST_CASE("adaptive compares scores as they are, or says how it makes them comparable") {
+TEST_CASE("adaptive compares scores directly, or documents how it makes them comparable") {
     const TestModel model(1, 2, 2, 8);
     const auto flags = [&](const std::string &method) {
         const LoadedPlugin plugin("adaptive", {{"normalize", method}});
@@ -104,7 +104,7 @@ TEST_CASE("adaptive compares scores as they are, or says how it makes them compa
     CHECK(ask({}) == "the host gave no scores");
 }
 
-TEST_CASE("file shares a budget out by weight or by share, over layers or heads") {
+TEST_CASE("file divides a budget by weight or by share, over layers or heads") {
     const TempFolder folder;
     const TestModel model(3, 4, 2, 8);
     const std::vector<int32_t> lengths(6, 100);
@@ -127,7 +127,7 @@ TEST_CASE("file shares a budget out by weight or by share, over layers or heads"
     CHECK(ask(R"({"budgets": [1, 0.5, 0.25], "unit": "share", "comment": "a test"})", 20, 0) ==
           Budgets{20, 20, 10, 10, 5, 5});
     CHECK(ask(R"({"budgets": [100, 1, 1]})", 60, 0) ==
-          Budgets{100, 100, 40, 40, 40, 40}); // no head has more than 100
+          Budgets{100, 100, 40, 40, 40, 40}); // no head has more than 100 slots
     CHECK(ask(R"({"budgets": [1, 1, 1]})", 200, 0) == Budgets(6, 200));
     for (const int64_t budget : {7, 23, 61}) {
         const auto budgets = ask(R"({"budgets": [[0.3, 0.77], [1.9, 0.01], 0.5]})", budget, 2);
@@ -136,7 +136,7 @@ TEST_CASE("file shares a budget out by weight or by share, over layers or heads"
     }
 }
 
-TEST_CASE("file names what is wrong with a file, and where") {
+TEST_CASE("file reports errors of a file with their place") {
     const TempFolder folder;
     const TestModel model(2, 4, 2, 8);
     const auto error_of = [&](const std::string &text) {
@@ -175,7 +175,7 @@ TEST_CASE("file names what is wrong with a file, and where") {
                Contains("b.json: the key \"budgets\" stands twice"));
     CHECK_THAT(error_of("{\"comment\": \"\xff\"}"), Contains("b.json:1:14: not valid JSON: "));
     CHECK_THAT(error_of("{\"comment\": \"[[[["), Contains("not valid JSON: "));
-    // Brackets and commas in a text do not count, also after an escaped quote.
+    // Brackets and commas in a string do not count, even after an escaped quote.
     CHECK_THAT(error_of(R"({"comment": "\")" + std::string(100, '[') + R"(", "budgets": 1})"),
                Contains("b.json: budgets: expected a list"));
 

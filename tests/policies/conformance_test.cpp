@@ -1,5 +1,5 @@
-// Every policy and budget allocator of the build tree keeps the promises of policy.h and
-// allocator.h, and the checker finds broken ones.
+// Runs the policy checker on every policy and budget allocator of the build tree. Also checks that
+// the checker finds faults.
 #include "policies/plugin_rig.hpp"
 #include "policy_check/check.hpp"
 #include "support/temp_folder.hpp"
@@ -26,7 +26,7 @@ ParamValues bind(const PluginLibrary &library, const std::map<std::string, std::
     return library.params().bind(rows, {});
 }
 
-// Parameters that make a plugin another one, beside its defaults.
+// Parameters that change what a plugin does. They are tested in addition to the defaults.
 const std::multimap<std::string, std::map<std::string, std::string>> variants = {
     {"random", {{"per", "layer"}}},
     {"random", {{"per", "token"}, {"seed", "5"}}},
@@ -48,7 +48,7 @@ const std::multimap<std::string, std::map<std::string, std::string>> variants = 
 
 } // namespace
 
-TEST_CASE("Every policy and budget allocator that was built keeps the promises of the headers") {
+TEST_CASE("Every built policy and budget allocator keeps the rules of the headers") {
     const TempFolder folder;
     const auto curve = folder.write("curve.json", R"({"budgets": [3, [1, 2, 0, 4], 0.5]})");
     size_t checked = 0;
@@ -76,7 +76,7 @@ TEST_CASE("Every policy and budget allocator that was built keeps the promises o
     CHECK(checked >= 30);
 }
 
-TEST_CASE("The checker finds broken promises, and none in a policy that remembers") {
+TEST_CASE("The checker finds broken rules, and none in a correct policy with a state") {
     const PluginLibrary library(std::filesystem::path(KEEL_FAULTY_POLICY), {});
     const auto failures = [&](const std::string &fault) {
         const Report report =

@@ -1,5 +1,5 @@
-// A policy that remembers how often it was asked, and breaks one promise if told to: what the
-// checker has to find.
+// A policy whose state is the number of its calls. If told to, it breaks one rule, which the
+// checker must find.
 #include <keel/sdk_policy.hpp>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What each policy scores and keeps, and what each allocator gives, against
-// make_policies_golden.py.
+// Compares the scores and kept slots of each policy, and the budgets of each allocator, with the
+// results of make_policies_golden.py.
 #include "kv/evict/keep_lists.hpp"
 #include "policies/plugin_rig.hpp"
 #include "policies/scene.hpp"
@@ -27,7 +27,8 @@ std::map<std::string, std::string> params_of(const json &method) {
 }
 
 struct Counts {
-    int heads = 0, compared = 0; // rows of keep-sets; those whose score gap says which it is
+    // heads: rows of kept slots; compared: rows in which the score gap makes the result unique
+    int heads = 0, compared = 0;
 };
 
 void check_method(const json &scene, const json &method, Counts &counts) {
@@ -71,7 +72,7 @@ void check_method(const json &scene, const json &method, Counts &counts) {
         std::vector<int32_t> order, keep;
         const std::vector<uint8_t> unprotected(static_cast<size_t>(length), 0);
         keep_best({length, budget, unprotected.data(), marks}, got, name, order, keep);
-        std::vector<int32_t> whole; // at the budget nothing goes
+        std::vector<int32_t> whole; // if the budget equals the length, nothing is evicted
         keep_best({length, length, unprotected.data(), marks}, got, name, order, whole);
         CHECK(whole.size() == static_cast<size_t>(length));
         ++counts.heads;
@@ -84,9 +85,8 @@ void check_method(const json &scene, const json &method, Counts &counts) {
 
 } // namespace
 
-TEST_CASE(
-    "Each policy scores and keeps what its paper's formula says, computed elsewhere from the same "
-    "queries, keys and values") {
+TEST_CASE("Each policy scores and keeps what its paper's formula gives for the same queries, keys "
+          "and values") {
     Counts counts;
     std::set<std::string> seen;
     const json file = golden();
@@ -98,13 +98,13 @@ TEST_CASE(
     }
     CHECK(seen == std::set<std::string>{"compactor", "expected_attention", "h2o", "keydiff",
                                         "knorm", "kvzip", "snapkv", "tova"});
-    // Maximum pooling makes neighbours equal, which says nothing about who stays; there are not
-    // many of those.
+    // Maximum pooling gives neighbours equal scores. Then the result is not unique, but only a few
+    // rows have this.
     CHECK(counts.heads > 130);
     CHECK(counts.compared * 10 > counts.heads * 9);
 }
 
-TEST_CASE("Allocators give what the formulas say, to the slot, and no slot more or less in all") {
+TEST_CASE("Allocators give exactly the slots of the formulas, and the right total") {
     const json file = golden();
     for (const json &item : file.at("allocators")) {
         INFO(item.dump());

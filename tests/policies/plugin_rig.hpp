@@ -14,7 +14,7 @@
 
 namespace keel::test {
 
-// A policy or allocator of the build tree and its parameters.
+// A policy or allocator of the build tree, with its parameters.
 struct LoadedPlugin {
     explicit LoadedPlugin(const std::string &name,
                           const std::map<std::string, std::string> &given = {})
@@ -29,7 +29,7 @@ struct LoadedPlugin {
     ParamValues params;
 };
 
-// What a policy hears about a model.
+// The facts about a model that a policy receives.
 struct TestModel {
     TestModel(uint32_t layers, uint32_t heads, uint32_t kv_heads, uint32_t head_dim,
               bool interleaved = false) {
@@ -50,7 +50,7 @@ struct TestModel {
     std::vector<double> frequencies;
 };
 
-// One sequence's state, driven through the table as a host would.
+// The state of one sequence. Its functions call the policy's table as a host would.
 class PolicyRun {
   public:
     PolicyRun(const LoadedPlugin &plugin, const TestModel &model, uint64_t seed = 1)
@@ -87,7 +87,8 @@ class PolicyRun {
     keel_policy_state *state_ = nullptr;
 };
 
-// Budgets that an allocator gives, [layers * kv_heads]. Scores per layer may be empty.
+// Calls an allocator. The result is the budgets, [layers * kv_heads]. The scores of a layer may be
+// empty.
 struct AllocatorRun {
     AllocatorRun(const LoadedPlugin &plugin, const TestModel &model)
         : table(plugin.library.allocator()) {

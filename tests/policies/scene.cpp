@@ -91,7 +91,8 @@ void Scene::attend() {
     }
 }
 
-// Attention of the last `window` queries (0: all): queries first, then the group.
+// Returns the attention of the last `window` queries (0: all), reduced over the queries and then
+// over the group.
 std::vector<float> Scene::reduced(uint32_t window, uint32_t queries, uint32_t group) {
     const int64_t first = window == 0 ? 0 : std::max<int64_t>(0, length_ - window);
     const uint32_t of_group = heads_ / kv_heads_,
@@ -115,7 +116,8 @@ std::vector<float> Scene::reduced(uint32_t window, uint32_t queries, uint32_t gr
     return out;
 }
 
-// Sums over the queries of a slot's own piece, the mean of the group, not causal.
+// Returns attention without a causal mask, summed over the queries in the slot's own piece. The
+// mean over the group is used.
 std::vector<float> Scene::chunks(uint32_t chunk) {
     std::vector<float> out(kv_heads_ * static_cast<size_t>(stride_), garbage);
     const uint32_t group = heads_ / kv_heads_;
@@ -156,7 +158,7 @@ keel_policy_input Scene::input(const keel_policy_needs &needs, int32_t budget) {
     in.budgets = budgets_.data();
     in.protected_mask = mask_.data();
     const auto wants = [&](uint64_t bit) { return (needs.needs & bit) != 0; };
-    const auto each_key = [&](auto &&action) { // action(cell, kv head, slot)
+    const auto each_key = [&](auto &&action) { // calls action(index, KV head, slot)
         for (uint32_t h = 0; h < kv_heads_; ++h)
             for (int64_t t = 0; t < length_; ++t)
                 action(static_cast<size_t>(h * stride_ + t), h, t);
@@ -205,8 +207,9 @@ keel_policy_input Scene::input(const keel_policy_needs &needs, int32_t budget) {
         in.key_sum = wants(KEEL_NEED_KEY_SUM) ? key_sum_.data() : nullptr;
         in.key_anchor = wants(KEEL_NEED_KEY_ANCHOR) ? key_anchor_.data() : nullptr;
     }
-    if (wants(KEEL_NEED_KEY_PROJECT)) { // with the golden file's projection: what a policy makes of
-                                        // it does not depend on which
+    // uses the golden file's projection; the policy's computation does not depend on which one it
+    // is
+    if (wants(KEEL_NEED_KEY_PROJECT)) {
         const uint32_t r = needs.projection_cols;
         key_project_.assign(cells * r, garbage);
         each_key([&](size_t cell, uint32_t h, int64_t t) {

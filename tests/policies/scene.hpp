@@ -8,19 +8,19 @@
 
 namespace keel::test {
 
-// Numbers in [-1, 1), exact in f32, a function of seed and index;
-// tests/golden/make_policies_golden.py makes the same.
+// Returns a number in [-1, 1) that f32 can hold exactly. It depends only on seed and index.
+// tests/golden/make_policies_golden.py computes the same numbers.
 double scene_noise(uint64_t seed, uint64_t index);
 
-// One layer after a prompt: made-up queries, keys and values, and all that the core would reduce of
-// them for a policy, computed here in float64 from the definitions in policy.h.
+// One layer after a prompt: generated queries, keys and values, and all inputs that the core would
+// compute from them for a policy. They are computed in float64 from the definitions in policy.h.
 class Scene {
   public:
     Scene(uint64_t seed, uint32_t heads, uint32_t kv_heads, uint32_t head_dim, int64_t length,
           bool interleaved, std::vector<double> frequencies);
 
-    // The input with what `needs` asks for and nothing else; valid until the next call. Slots
-    // beyond `length` hold NaN.
+    // Returns the inputs that `needs` requests and no others. They are valid until the next call.
+    // Slots at or after `length` contain NaN.
     keel_policy_input input(const keel_policy_needs &needs, int32_t budget);
     int64_t stride() const { return stride_; }
 

@@ -1,4 +1,4 @@
-// What the scorers say about themselves, and their edges.
+// Tests of the needs that policies declare, and of their edge cases.
 #include "kv/evict/keep_lists.hpp"
 #include "policies/plugin_rig.hpp"
 #include "policies/scene.hpp"
@@ -20,7 +20,7 @@ keel_policy_needs needs_of(const std::string &name,
     return run.needs;
 }
 
-// One head's slots under equal numbers wherever a policy looks.
+// The slots of one head. All inputs of a policy have the same value in each slot.
 struct Flat {
     explicit Flat(int32_t n)
         : length(n), ones(static_cast<size_t>(n) * 16, 1.0f), positions(static_cast<size_t>(n)),
@@ -85,7 +85,7 @@ TEST_CASE("Policies declare when they act and what their scores mean") {
     CHECK(needs_of("kvzip", {{"chunk", "512"}, {"lead", "3"}, {"sinks", "7"}}).replay_lead == 3);
     CHECK(needs_of("kvzip", {{"chunk", "512"}, {"lead", "3"}, {"sinks", "7"}}).replay_sinks == 7);
     CHECK(needs_of("compactor", {{"sketch", "64"}}).projection_cols ==
-          16); // no more than the head has
+          16); // not more than the head has
     CHECK(needs_of("expected_attention", {{"sinks", "9"}}).skip_queries == 9);
 }
 
@@ -96,7 +96,7 @@ TEST_CASE("Of equal scores the newest slots stay, under every policy") {
         INFO(name);
         std::map<std::string, std::string> given;
         if (std::string(name) == "snapkv")
-            given = {{"window", "2"}, {"pool", "max"}}; // the mean falls off towards the edges
+            given = {{"window", "2"}, {"pool", "max"}}; // the mean becomes smaller near the edges
         const LoadedPlugin plugin(name, given);
         PolicyRun run(plugin, model);
         REQUIRE(run.status == KEEL_OK);
@@ -108,17 +108,18 @@ TEST_CASE("Of equal scores the newest slots stay, under every policy") {
         keep_best({30, 10, flat.mask.data(), stay.data()}, scores.data(), name, order, keep);
         std::vector<int32_t> expected;
         for (int32_t t = 0; t < 30; ++t)
-            if (stay[static_cast<size_t>(t)] != 0 && t < 15) expected.push_back(t); // sinks
+            // attention sinks
+            if (stay[static_cast<size_t>(t)] != 0 && t < 15) expected.push_back(t);
         for (int32_t t = 30 - (10 - static_cast<int32_t>(expected.size())); t < 30; ++t)
             expected.push_back(t);
         CHECK(keep == expected);
         keep_best({30, 30, flat.mask.data(), stay.data()}, scores.data(), name, order,
-                  keep); // at the budget all stay
+                  keep); // if the budget equals the length, all slots stay
         CHECK(keep.size() == 30);
     }
 }
 
-TEST_CASE("snapkv evicts nothing of a text within its window, and refuses what cannot be pooled") {
+TEST_CASE("snapkv evicts nothing of a text within its window, and refuses impossible pooling") {
     const TestModel model(1, 4, 2, 16);
     Scene scene(9, 4, 2, 16, 20, false, model.frequencies);
     const LoadedPlugin plugin("snapkv", {{"window", "20"}});
@@ -151,7 +152,7 @@ TEST_CASE("expected_attention refuses models whose layers differ in RoPE") {
     CHECK_THAT(PolicyRun::error(), Contains("one RoPE for all layers"));
 }
 
-TEST_CASE("expected_attention without a counted query weighs values alone") {
+TEST_CASE("expected_attention without a counted query uses only value norms") {
     const TestModel model(1, 2, 1, 8);
     Scene scene(5, 2, 1, 8, 4, false, model.frequencies);
     const LoadedPlugin plugin("expected_attention", {{"sinks", "2"}, {"epsilon", "0"}});
@@ -167,7 +168,7 @@ TEST_CASE("expected_attention without a counted query weighs values alone") {
     CHECK(scores[3] == Approx(0.5 * input.value_norms[3]));
 }
 
-TEST_CASE("random draws evenly, from seed, layer, head and position alone") {
+TEST_CASE("random draws evenly, and depends only on seed, layer, head and position") {
     const TestModel model(2, 2, 2, 8);
     const int32_t n = 4000, lengths[] = {n, n}, budgets[] = {10, 10};
     std::vector<int32_t> positions(2 * n);
@@ -204,13 +205,13 @@ TEST_CASE("random draws evenly, from seed, layer, head and position alone") {
     CHECK(one != draw({}, 1, 1));
     CHECK(draw({{"per", "token"}}, 1, 0) == draw({{"per", "token"}}, 1, 1));
     CHECK(draw({{"per", "layer"}}, 1, 0) != draw({{"per", "layer"}}, 1, 1));
-    const float before = one[100]; // slots move, lots stay with the tokens
+    const float before = one[100]; // slots move, and a token keeps its random number
     positions.erase(positions.begin() + 50);
     positions.push_back(0);
     CHECK(draw({}, 1, 0)[99] == before);
 }
 
-TEST_CASE("compactor's sketch is normally distributed and a function of the seed") {
+TEST_CASE("compactor's sketch is normally distributed and depends only on the seed") {
     const TestModel model(1, 1, 1, 256);
     const LoadedPlugin plugin("compactor");
     const PolicyRun one(plugin, model, 1), same(plugin, model, 1), other(plugin, model, 2);

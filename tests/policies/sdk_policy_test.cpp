@@ -1,4 +1,4 @@
-// The glue of sdk_policy.hpp: what becomes of exceptions, of older hosts, of state.
+// Tests of sdk_policy.hpp: exceptions, older hosts and states.
 #include "policies/plugin_rig.hpp"
 
 #include <keel/sdk_policy.hpp>
@@ -94,7 +94,7 @@ struct Rig {
 
 } // namespace
 
-TEST_CASE("A policy class becomes a descriptor and a table with the slots that it has") {
+TEST_CASE("A policy class becomes a descriptor and a table with the functions that it has") {
     const keel_plugin &plugin = *policy_plugin<Moody>();
     CHECK(&plugin == policy_plugin<Moody>());
     CHECK(std::string(plugin.id) == "moody");
@@ -112,7 +112,7 @@ TEST_CASE("A policy class becomes a descriptor and a table with the slots that i
     CHECK(policy_plugin<Bare>()->params == nullptr);
 }
 
-TEST_CASE("No exception leaves a policy class: its text reaches the host") {
+TEST_CASE("No exception leaves a policy class, and its text reaches the host") {
     Rig rig;
     const auto create_in = [&](Mood now) {
         mood = now;
@@ -141,8 +141,7 @@ TEST_CASE("No exception leaves a policy class: its text reaches the host") {
     CHECK(alive == 0);
 }
 
-TEST_CASE(
-    "An older host is refused where it would lose what a policy asks for, and served where not") {
+TEST_CASE("An older host is refused only if it would miss a request of the policy") {
     Rig rig;
     REQUIRE(rig.create(KEEL_PREFIX(keel_policy_needs, projection)) == KEEL_OK);
     CHECK(rig.needs.needs == KEEL_NEED_KEY_NORMS);
@@ -151,7 +150,7 @@ TEST_CASE(
     CHECK(rig.decide() == KEEL_E_VERSION);
     CHECK_THAT(PolicyRun::error(), Contains("older than this policy"));
     rig.table.destroy(rig.state);
-    rig.model.geometry.layers = 99; // then it has a least budget
+    rig.model.geometry.layers = 99; // with this number of layers the policy has a least budget
     HostServices::drop_error();
     CHECK(rig.create(KEEL_PREFIX(keel_policy_needs, projection)) == KEEL_E_VERSION);
     CHECK_THAT(PolicyRun::error(), Contains("this Keel is too old for the plugin"));
@@ -193,7 +192,7 @@ TEST_CASE("A policy that derives from KeepsAll never evicts") {
     table.destroy(rig.state);
 }
 
-TEST_CASE("The oldest and the newest slots that stay are cut to the row's length") {
+TEST_CASE("The oldest and newest slots that stay are limited to the row's length") {
     uint8_t stay[8] = {};
     const int32_t lengths[2] = {4, 2};
     keel_policy_decision raw = {KEEL_HEADER(keel_policy_decision), nullptr, nullptr, nullptr, stay};
@@ -207,7 +206,7 @@ TEST_CASE("The oldest and the newest slots that stay are cut to the row's length
     CHECK_THROWS_AS(without_lengths.stay_first(0, 1), Failure);
 }
 
-TEST_CASE("State is forked by copy, saved and loaded as bytes") {
+TEST_CASE("A state is forked by copy, and saved and loaded as bytes") {
     Rig rig;
     REQUIRE(rig.create() == KEEL_OK);
     rig.decide();
@@ -235,13 +234,13 @@ TEST_CASE("State is forked by copy, saved and loaded as bytes") {
     CHECK(PolicyRun::error() == "1 bytes of something else");
     std::swap(rig.state, copy);
     rig.decide();
-    CHECK(rig.score == 3); // the copy had seen two
+    CHECK(rig.score == 3); // the copy had seen two steps
     rig.table.destroy(copy);
     rig.table.destroy(rig.state);
     CHECK(alive == 0);
 }
 
-TEST_CASE("Shares add up to the total, within their bounds, the same way each time") {
+TEST_CASE("Shares add up to the total, within their bounds, and are the same each time") {
     using Shares = std::vector<int64_t>;
     const auto free = [](size_t n) { return Shares(n, 1 << 30); };
     CHECK(share_out({1, 1, 1}, Shares(3, 0), free(3), 10) == Shares{4, 3, 3});
@@ -249,7 +248,8 @@ TEST_CASE("Shares add up to the total, within their bounds, the same way each ti
     CHECK(share_out({1, 2, 3}, Shares(3, 2), free(3), 12) == Shares{2, 4, 6});
     CHECK(share_out({1, 0, 0}, Shares(3, 1), Shares{4, 9, 9}, 9) == Shares{4, 3, 2});
     CHECK(share_out({0, 0}, Shares(2, 0), free(2), 5) == Shares{3, 2});
-    CHECK(share_out({5, 1}, Shares(2, 0), Shares{2, 2}, 100) == Shares{2, 2}); // no room for more
+    // there are no more slots to give
+    CHECK(share_out({5, 1}, Shares(2, 0), Shares{2, 2}, 100) == Shares{2, 2});
     CHECK(share_out({}, {}, {}, 5).empty());
     CHECK(share_out({1e-310, 1e300}, Shares(2, 3), free(2), 50) == Shares{3, 47});
     for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -273,7 +273,7 @@ TEST_CASE("Shares add up to the total, within their bounds, the same way each ti
     }
 }
 
-TEST_CASE("Work on heads is done once for each, and its first failure comes out") {
+TEST_CASE("Work on heads runs once for each head, and its first error is thrown") {
     HostServices host{3};
     std::vector<int> done(20, 0);
     for_each_head(host.table(), 20, [&](uint32_t h) { ++done[h]; });

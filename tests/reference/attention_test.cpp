@@ -23,7 +23,7 @@ TEST_CASE("equal keys share attention equally among the slots that a query sees"
     Bench bench;
     BenchCache cache(bench, {3}, 2, 1, 1);
     const std::vector<float> same = {1, 1};
-    for (int64_t slot = 0; slot < 3; ++slot) { // all in block 4, the last one
+    for (int64_t slot = 0; slot < 3; ++slot) { // all of them are in block 4, the last one
         bench.backend().buffer_write(
             bench.ctx(), cache.view.k->buffer,
             cache.view.k->offset +
@@ -70,18 +70,19 @@ TEST_CASE("a query that sees nothing gives zeros and an lse of -inf") {
     const BenchCache cache(bench, {2, 0}, 4, 4, 3);
     const Values q = random_values(3 * 2 * 4, 1);
     Call call(bench, cache, q, 3, 2,
-              KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_LSE); // more queries than keys
+              KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_LSE); // there are more queries than keys
     REQUIRE(bench.backend().attention(bench.ctx(), &call.args) == KEEL_OK);
     const Values out = bench.read(call.args.out), lse = bench.read(call.args.lse);
-    for (size_t i = 0; i < 4; ++i) CHECK(out[i] == 0); // query 0 of head 0: slot 2 - 3 + 0 < 0
+    // query 0 of head 0 sees slots up to 2 - 3 + 0 < 0, so none
+    for (size_t i = 0; i < 4; ++i) CHECK(out[i] == 0);
     CHECK(out[8] != 0);
     for (const size_t i : {0, 1, 3, 5}) CHECK(lse[i] == -INFINITY);
     CHECK(std::isfinite(lse[2]));
 }
 
-TEST_CASE("the window counts positions, not slots, and softcap bends the logits") {
+TEST_CASE("the window counts positions and not slots, and the soft cap changes the logits") {
     Bench bench;
-    const BenchCache cache(bench, {10, 7}, 5, 5, 4); // positions skip one in three
+    const BenchCache cache(bench, {10, 7}, 5, 5, 4); // every third position is left out
     const int64_t m = 2;
     const Values q = random_values(static_cast<size_t>(m * 2 * 5), 2);
     const std::vector<Ints> columns = {{14, 11}, {15, 12}};
@@ -102,12 +103,13 @@ TEST_CASE("the window counts positions, not slots, and softcap bends the logits"
                        6;
         };
         Values want = naive.out();
-        for (double &value : want) value = std::isnan(value) ? 0 : value; // nothing seen
+        // these queries see no slot
+        for (double &value : want) value = std::isnan(value) ? 0 : value;
         require_close(bench.read(call.args.out), want);
     }
 }
 
-TEST_CASE("attention reads keys and values as their dtype stores them") {
+TEST_CASE("attention reads keys and values as they are stored in their dtype") {
     Bench bench;
     for (const keel_dtype dtype :
          {KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
@@ -124,7 +126,7 @@ TEST_CASE("attention reads keys and values as their dtype stores them") {
     }
 }
 
-TEST_CASE("a NaN in a key spoils the queries that see it and no other") {
+TEST_CASE("a NaN in a key affects only the queries that see it") {
     Bench bench;
     BenchCache cache(bench, {4}, 2, 2, 6);
     const float nan = NAN;

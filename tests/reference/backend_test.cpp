@@ -2,7 +2,7 @@
 
 using namespace keel::test;
 
-TEST_CASE("the reference has every slot of the table") {
+TEST_CASE("the reference has every function of the table") {
     const keel_backend &t = *keel::reference_backend();
 #define KEEL_CHECK_SLOT(ID, slot, type) CHECK(t.slot != nullptr);
     KEEL_FOR_EACH_OP(KEEL_CHECK_SLOT)
@@ -12,7 +12,7 @@ TEST_CASE("the reference has every slot of the table") {
     CHECK(keel::reference_plugin()->vtable == &t);
 }
 
-TEST_CASE("what breaks the contract is refused with a reason, and nothing is written") {
+TEST_CASE("calls that break the rules are refused with a reason, and nothing is written") {
     Bench bench;
     auto a = args_of<keel_elementwise_args>();
     a.a = bench.floats({2, 3}, Values(6, 1.0));
@@ -50,7 +50,7 @@ TEST_CASE("what breaks the contract is refused with a reason, and nothing is wri
     refused(KEEL_E_INVALID_ARG, "rank 5");
 }
 
-TEST_CASE("a plan is made without buffers, names its op, and serves no other") {
+TEST_CASE("a plan is made without buffers, names its op, and cannot be used for another op") {
     Bench bench;
     keel_tensor shape = {};
     shape.h = KEEL_HEADER(keel_tensor);
@@ -82,7 +82,7 @@ TEST_CASE("a plan is made without buffers, names its op, and serves no other") {
     CHECK(plan == nullptr);
 }
 
-TEST_CASE("hostile cache contents are refused rather than followed") {
+TEST_CASE("invalid cache contents are refused") {
     Bench bench;
     const auto with = [&](const std::function<void(BenchCache &)> &spoil) {
         BenchCache cache(bench, {6}, 4, 4, 1);

@@ -19,8 +19,8 @@ using Values = std::vector<double>;
 using Ints = std::vector<int32_t>;
 using Dims = std::vector<int64_t>;
 
-// A context of the reference and tensors in it. Rows lie three elements (or one block) apart, NaN
-// between them, so that each test honours strides.
+// A context of the reference backend with tensors. There are three elements (or one block) between
+// rows, which are NaN. So each test also checks that ops use the strides.
 class Bench {
   public:
     Bench() {
@@ -128,7 +128,7 @@ class Bench {
     std::deque<keel_tensor> tensors_;
 };
 
-// Args of an op, zeroed, with a header.
+// Returns args of an op that are zero except for the header.
 template <typename Args> Args args_of(uint64_t features = 0) {
     Args a = {};
     a.h = KEEL_HEADER(Args);
@@ -140,11 +140,12 @@ inline Values random_values(size_t n, uint32_t seed, double spread = 1.0) {
     std::mt19937 rng(seed);
     std::normal_distribution<float> normal(0.0F, static_cast<float>(spread));
     Values out(n);
-    for (double &value : out) value = static_cast<double>(normal(rng)); // representable in f32
+    // numbers that f32 can hold
+    for (double &value : out) value = static_cast<double>(normal(rng));
     return out;
 }
 
-// Within f32's rounding of a float64 computation.
+// Checks that the results differ from a float64 computation only by f32 rounding.
 inline void require_close(const Values &got, const Values &want, double bound = 2e-7) {
     REQUIRE(got.size() == want.size());
     for (size_t i = 0; i < got.size(); ++i) {
@@ -159,7 +160,8 @@ inline void require_close(const Values &got, const Values &want, double bound = 
     }
 }
 
-// A layer's cache with contents per head, in blocks of four slots in scrambled order.
+// The cache of a layer with content for each head. Blocks have four slots and are in a random
+// order.
 struct BenchCache {
     keel_kv_view view = {};
     int64_t heads, dim, v_dim;
@@ -212,7 +214,7 @@ struct BenchCache {
     int64_t length(int64_t head) const {
         return static_cast<int64_t>(k[static_cast<size_t>(head)].size());
     }
-    // The row of a slot as it now lies in the arena.
+    // Returns the current row of a slot in the arena.
     Values row(Bench &bench, const keel_tensor *arena, int64_t head, int64_t slot) const {
         const Ints table = bench.read_ints(view.block_table);
         const int64_t per_head = view.block_table->shape[1];

@@ -2,7 +2,7 @@
 
 using namespace keel::test;
 
-TEST_CASE("silu_mul and gelu_mul agree with float64, apart and interleaved") {
+TEST_CASE("silu_mul and gelu_mul agree with float64, for separate and alternating inputs") {
     Bench bench;
     const size_t m = 3, n = 13;
     const Values gate = random_values(m * n, 1, 3.0), up = random_values(m * n, 2);
@@ -40,10 +40,11 @@ TEST_CASE("silu_mul and gelu_mul agree with float64, apart and interleaved") {
     alone.out = bench.blank({m, n});
     REQUIRE(bench.backend().gelu_mul(bench.ctx(), &alone) == KEEL_OK);
     require_close(bench.read(alone.out), want_of(gelu, false));
-    CHECK(bench.backend().silu_mul(bench.ctx(), &alone) == KEEL_E_INVALID_ARG); // silu_mul needs up
+    // silu_mul requires `up`
+    CHECK(bench.backend().silu_mul(bench.ctx(), &alone) == KEEL_E_INVALID_ARG);
 }
 
-TEST_CASE("add, add_bias, scale and scaled_add do what their names say, at each rank") {
+TEST_CASE("add, add_bias, scale and scaled_add compute their formulas, for each rank") {
     Bench bench;
     for (const Dims &shape : {Dims{6}, Dims{2, 3}, Dims{1, 2, 3}, Dims{2, 1, 1, 3}}) {
         const Values x = {1, 2, 3, 4, 5, 6}, y = {10, 20, 30, 40, 50, 60};

@@ -5,7 +5,7 @@ using namespace keel::test;
 namespace {
 
 keel_rope_tables turns(Bench &bench, const Values &angles,
-                       int64_t half) { // row r: every pair by angles[r]
+                       int64_t half) { // row r rotates each pair by angles[r]
     Values cos, sin;
     for (const double angle : angles) {
         for (int64_t i = 0; i < half; ++i) {
@@ -24,10 +24,10 @@ keel_rope_tables turns(Bench &bench, const Values &angles,
 
 } // namespace
 
-TEST_CASE(
-    "kv_append writes rows and positions at the end of each head and leaves out slots below 0") {
+TEST_CASE("kv_append writes rows and positions at the end of each head, without slots below 0") {
     Bench bench;
-    BenchCache cache(bench, {6, 1}, 2, 1, 1); // three tokens: slots 3..5 of head 0, -2..0 of head 1
+    // three tokens: slots 3..5 of head 0, and -2..0 of head 1
+    BenchCache cache(bench, {6, 1}, 2, 1, 1);
     const Values first = cache.row(bench, cache.view.k, 0, 2);
     auto a = args_of<keel_kv_append_args>();
     a.k = bench.floats({3, 2, 2}, {1, 2, 10, 20, 3, 4, 30, 40, 5, 6, 50, 60});
@@ -63,7 +63,7 @@ TEST_CASE("qkv_prepare normalizes, keeps a copy, rotates and appends") {
     a.q = bench.floats({m, heads, 4}, q);
     a.k = bench.floats({m, 2, 4}, k);
     a.v = bench.floats({m, 2, 4}, v);
-    a.positions = bench.ints({m}, {2, 4}); // 4 wraps to row 1
+    a.positions = bench.ints({m}, {2, 4}); // position 4 wraps around to row 1
     a.tables = &tables;
     a.q_norm = bench.floats({4}, q_norm);
     a.k_norm = bench.floats({4}, k_norm);
@@ -111,7 +111,7 @@ TEST_CASE("qkv_prepare normalizes, keeps a copy, rotates and appends") {
     require_close(bench.read(a.q_out), q_want, 5e-7);
 }
 
-TEST_CASE("kv_gather compacts in place and moves positions and side arrays along") {
+TEST_CASE("kv_gather compacts in place and moves positions and side arrays") {
     Bench bench;
     BenchCache cache(bench, {9, 4}, 3, 2, 2);
     const auto k = cache.k, v = cache.v;
@@ -144,13 +144,14 @@ TEST_CASE("kv_gather compacts in place and moves positions and side arrays along
                   1000 + static_cast<int32_t>(static_cast<size_t>(head) * 10 + from));
         }
     }
-    CHECK(cache.row(bench, cache.view.k, 0, 5) == k[0][5]); // behind the kept ones nothing changes
+    CHECK(cache.row(bench, cache.view.k, 0, 5) == k[0][5]); // nothing changes after the kept slots
     CHECK(bench.read_ints(cache.view.lengths) == Ints{9, 4});
     a.index = bench.ints({2, 4}, {1, 0, 2, 3, 0, 1, 2, 3});
-    CHECK(bench.backend().kv_gather(bench.ctx(), &a) == KEEL_E_INVALID_ARG); // not rising
+    // the list does not rise
+    CHECK(bench.backend().kv_gather(bench.ctx(), &a) == KEEL_E_INVALID_ARG);
 }
 
-TEST_CASE("kv_rerotate turns listed keys, from the cache or from a source, and leaves the rest") {
+TEST_CASE("kv_rerotate rotates listed keys, from the cache or from a source, and no others") {
     Bench bench;
     for (const bool from_source : {false, true}) {
         BenchCache cache(bench, {5}, 4, 4, 3);
@@ -166,7 +167,8 @@ TEST_CASE("kv_rerotate turns listed keys, from the cache or from a source, and l
         a.begin = 1;
         a.end = 5;
         REQUIRE(bench.backend().kv_rerotate(bench.ctx(), &a) == KEEL_OK);
-        CHECK(cache.row(bench, cache.view.k, 0, 0) == cache.k[0][0]); // before begin
+        // this slot is before `begin`
+        CHECK(cache.row(bench, cache.view.k, 0, 0) == cache.k[0][0]);
         CHECK(cache.row(bench, cache.view.k, 0, 2) == cache.k[0][2]); // row -1
         CHECK(cache.position(bench, 0, 2) == cache.positions[0][2]);
         const Values one = from_source ? Values{0, 1, 2, 3} : cache.k[0][1];
@@ -175,6 +177,7 @@ TEST_CASE("kv_rerotate turns listed keys, from the cache or from a source, and l
         const Values four = from_source ? Values{12, 13, 14, 15} : cache.k[0][4];
         require_close(cache.row(bench, cache.view.k, 0, 4),
                       {-four[0], -four[1], -four[2], -four[3]}, 1e-6);
-        CHECK(std::isnan(cache.row(bench, cache.view.k, 0, 5)[0])); // beyond the length
+        // this slot is after the length
+        CHECK(std::isnan(cache.row(bench, cache.view.k, 0, 5)[0]));
     }
 }

@@ -62,7 +62,8 @@ TEST_CASE("matmul agrees with float64 for each weight type, with bias and accumu
             const Values x = random_values(m * k, 1), b = random_values(n, 3),
                          old = random_values(m * n, 4);
             const auto *w = bench.floats({n, k}, random_values(n * k, 2), dtype);
-            Values want = naive_matmul(x, bench.read(w), m, n, k); // the weight as it is stored
+            // uses the values of the stored weight
+            Values want = naive_matmul(x, bench.read(w), m, n, k);
             for (size_t i = 0; i < want.size(); ++i) {
                 if ((features & KEEL_MATMUL_BIAS) != 0) want[i] += b[i % n];
                 if ((features & KEEL_MATMUL_ACCUMULATE) != 0) want[i] += old[i];
@@ -79,7 +80,7 @@ TEST_CASE("matmul agrees with float64 for each weight type, with bias and accumu
     }
 }
 
-TEST_CASE("a weight of several sources is joined row by row or interleaved") {
+TEST_CASE("a weight of several sources is joined one after the other or row by row") {
     Bench bench;
     const std::vector<std::vector<float>> sources = {
         {1, 2, 3, 4}, {10, 20, 30, 40}}; // two rows of two columns each
@@ -108,7 +109,7 @@ TEST_CASE("a weight of several sources is joined row by row or interleaved") {
     bench.backend().weight_destroy(bench.ctx(), single);
 }
 
-TEST_CASE("a weight source that reaches beyond its mapping is refused") {
+TEST_CASE("a weight source that exceeds its mapping is refused") {
     Bench bench;
     const std::vector<float> values(8);
     for (const auto &[offset, rows, cols] : {std::array<int64_t, 3>{4, 2, 4},
@@ -135,7 +136,7 @@ TEST_CASE("a weight source that reaches beyond its mapping is refused") {
     }
 }
 
-TEST_CASE("embed copies rows by id, scaled, and answers NaN for an id outside") {
+TEST_CASE("embed copies scaled rows by id, and gives NaN for an id out of range") {
     Bench bench;
     auto a = args_of<keel_embed_args>();
     a.ids = bench.ints({4}, {2, 0, 3, -1});
@@ -147,7 +148,7 @@ TEST_CASE("embed copies rows by id, scaled, and answers NaN for an id outside") 
     require_close(bench.read(a.out), {2.5, 3, 0.5, 1, nan, nan, nan, nan}, 0);
 }
 
-TEST_CASE("blocks of q8_0 and q4_0 are read as GGML lays them out") {
+TEST_CASE("blocks of q8_0 and q4_0 have GGML's layout") {
     Bench bench;
     for (const keel_dtype dtype : {KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
         const auto *w = bench.blank({1, 32}, dtype);

@@ -4,7 +4,7 @@
 
 namespace keel::test {
 
-// Attention from its definition, one query, head and slot at a time.
+// Computes attention by its definition: one query, head and slot at a time.
 struct NaiveAttention {
     const BenchCache &cache;
     const Values &q; // [m, heads, dim]
@@ -54,7 +54,7 @@ struct NaiveAttention {
     }
 };
 
-// The causal rule: key j is seen by query i of m when j <= length - m + i.
+// The causal rule: query i of m sees key j if j <= length - m + i.
 inline auto causal(const BenchCache &cache, int64_t m) {
     return
         [&cache, m](int64_t i, int64_t head, int64_t j) { return j <= cache.length(head) - m + i; };

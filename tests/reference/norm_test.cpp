@@ -39,7 +39,7 @@ TEST_CASE("rms_norm divides by the root of the mean square") {
     CHECK(bench.read(a.out) == Values{0.75, -0.75, 1.5, 0});
 }
 
-TEST_CASE("rms_norm agrees with float64 over matrices and heads") {
+TEST_CASE("rms_norm agrees with float64 for matrices and heads") {
     Bench bench;
     const Values weight = random_values(17, 2);
     const Values x = random_values(6 * 17, 1);
@@ -67,11 +67,11 @@ TEST_CASE("add_rms_norm adds to the residual first and keeps the sum") {
     require_close(bench.read(a.out), naive_rms(sum, weight, static_cast<double>(eps)), 4e-7);
 }
 
-TEST_CASE("layer_norm takes off the mean and divides by the population's deviation") {
+TEST_CASE("layer_norm subtracts the mean and divides by the population's deviation") {
     Bench bench;
     auto a = norm_args(bench.floats({1, 4}, {1, 3, 5, 7}), bench.floats({4}, {1, 2, 1, 1}),
                        bench.blank({1, 4}));
-    a.eps = 4; // mean 4, variance 5: divided by 3
+    a.eps = 4; // the mean is 4 and the variance 5, so the divisor is 3
     REQUIRE(bench.backend().layer_norm(bench.ctx(), &a) == KEEL_OK);
     require_close(bench.read(a.out), {-1, -2.0 / 3, 1.0 / 3, 1});
     a.bias = bench.floats({4}, {10, 20, 30, 40});
@@ -88,5 +88,5 @@ TEST_CASE("results are rounded to the activation dtype") {
     const double unit = 1 / std::sqrt(1 + static_cast<double>(eps));
     require_close(bench.read(a.out), {unit / 3, unit * 2 / 3}, 4e-4);
     for (const double value : bench.read(a.out))
-        CHECK(value * 4096 == std::floor(value * 4096)); // 11 bits
+        CHECK(value * 4096 == std::floor(value * 4096)); // the number has 11 bits
 }

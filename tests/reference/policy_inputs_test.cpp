@@ -23,7 +23,7 @@ double norm_of(const Values &x) {
 
 } // namespace
 
-TEST_CASE("key_project gives keys, products or norms for the slots of the range that are in use") {
+TEST_CASE("key_project gives keys, products or norms for the used slots of the range") {
     Bench bench;
     const BenchCache cache(bench, {11, 4}, 5, 3, 1);
     const Values matrix = random_values(5 * 2, 2);
@@ -54,7 +54,7 @@ TEST_CASE("key_project gives keys, products or norms for the slots of the range 
     require_close(bench.read(norms.out), norms_want);
 }
 
-TEST_CASE("un-rotated keys are turned back at the positions of their slots") {
+TEST_CASE("un-rotated keys are rotated back by the positions of their slots") {
     Bench bench;
     const BenchCache cache(bench, {6}, 2, 2, 3);
     Values cos, sin;
@@ -83,7 +83,7 @@ TEST_CASE("un-rotated keys are turned back at the positions of their slots") {
     }
 }
 
-TEST_CASE("key_sum adds keys up, or their directions, and gives zeros for an empty range") {
+TEST_CASE("key_sum adds up keys, or their directions, and gives zeros for an empty range") {
     Bench bench;
     BenchCache cache(bench, {11, 4}, 3, 3, 4);
     for (const uint64_t features : {0, 4}) {
@@ -104,7 +104,7 @@ TEST_CASE("key_sum adds keys up, or their directions, and gives zeros for an emp
     }
 }
 
-TEST_CASE("value_norms are of the second or the first kind") {
+TEST_CASE("value_norms computes the 2-norm or the 1-norm") {
     Bench bench;
     const BenchCache cache(bench, {7}, 3, 4, 5);
     for (const uint64_t features : {uint64_t{0}, uint64_t{KEEL_KEYS_L1}}) {
@@ -120,7 +120,7 @@ TEST_CASE("value_norms are of the second or the first kind") {
     }
 }
 
-TEST_CASE("query_stats adds sums and outer products to what is there") {
+TEST_CASE("query_stats adds sums and outer products to the old values") {
     Bench bench;
     auto a = args_of<keel_query_stats_args>();
     a.q = bench.floats({2, 1, 2}, {1, 2, 3, -1});

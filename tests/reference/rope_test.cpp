@@ -4,7 +4,7 @@ using namespace keel::test;
 
 namespace {
 
-// Tables whose row p turns pair i by the angle p * steps[i].
+// Tables whose row p rotates pair i by the angle p * steps[i].
 struct Turns {
     keel_rope_tables tables = {};
     Turns(Bench &bench, const Values &steps, int64_t rows, keel_rope_mode mode) {
@@ -37,7 +37,7 @@ Values rotated(Bench &bench, const Turns &turns, const keel_tensor *x, const kee
 
 } // namespace
 
-TEST_CASE("a quarter turn sends (a, b) to (-b, a) in both pairings, and leaves the rest") {
+TEST_CASE("a quarter turn maps (a, b) to (-b, a) in both pairings, and changes nothing else") {
     Bench bench;
     const Values steps = {M_PI / 2, M_PI};
     const auto *x = bench.floats({1, 1, 5}, {1, 2, 3, 4, 5});
@@ -48,7 +48,7 @@ TEST_CASE("a quarter turn sends (a, b) to (-b, a) in both pairings, and leaves t
                   {-2, 1, -3, -4, 5});
 }
 
-TEST_CASE("rotating back undoes rotating, and positions wrap at the tables' end") {
+TEST_CASE("rotating back undoes a rotation, and positions wrap around at the tables' end") {
     Bench bench;
     for (const keel_rope_mode mode : {KEEL_ROPE_HALF_SPLIT, KEEL_ROPE_INTERLEAVED}) {
         const Turns turns(bench, {1.0, 0.1, 0.01}, 7, mode);
@@ -62,7 +62,7 @@ TEST_CASE("rotating back undoes rotating, and positions wrap at the tables' end"
     }
 }
 
-TEST_CASE("with positions per KV head a query head takes its KV head's column") {
+TEST_CASE("with positions per KV head, a query head uses its KV head's positions") {
     Bench bench;
     const Turns turns(bench, {0.7}, 50, KEEL_ROPE_HALF_SPLIT);
     const Values x = random_values(1 * 4 * 2, 3);
@@ -76,7 +76,7 @@ TEST_CASE("with positions per KV head a query head takes its KV head's column") 
     require_close(y, want, 4e-7);
 }
 
-TEST_CASE("dot products depend on the distance of positions alone") {
+TEST_CASE("dot products depend only on the distance of positions") {
     Bench bench;
     const Turns turns(bench, {1.0, 0.3, 0.05}, 100, KEEL_ROPE_INTERLEAVED);
     const auto *q = bench.floats({1, 1, 6}, random_values(6, 4));

@@ -36,14 +36,15 @@ TEST_CASE("cast rounds to nearest even and quantizes as GGML does") {
     REQUIRE(bench.backend().cast(bench.ctx(), &brain) == KEEL_OK);
     CHECK(bench.read(brain.out)[0] == 1);
 
-    Values ramp; // largest magnitude 127: scale 1, codes are the values
+    Values ramp; // the largest magnitude is 127, so the scale is 1 and the codes are the values
     for (int i = 0; i < 32; ++i) ramp.push_back(i == 5 ? -127 : i);
     const auto q8 = moved(bench.floats({1, 32}, ramp), bench.blank({1, 32}, KEEL_DTYPE_Q8_0));
     REQUIRE(bench.backend().cast(bench.ctx(), &q8) == KEEL_OK);
     CHECK(bench.read(q8.out) == ramp);
 
-    Values small; // the first largest magnitude is -8: scale 1, codes 0..15 for -8..7, and 8 is cut
-                  // to 7
+    // the first largest magnitude is -8, so the scale is 1, the codes 0..15 stand for -8..7, and 8
+    // becomes 7
+    Values small;
     for (int i = 0; i < 32; ++i) small.push_back(i % 16 - 8);
     small[31] = 8;
     const auto q4 = moved(bench.floats({1, 32}, small), bench.blank({1, 32}, KEEL_DTYPE_Q4_0));
@@ -58,7 +59,7 @@ TEST_CASE("cast rounds to nearest even and quantizes as GGML does") {
     CHECK(bench.backend().cast(bench.ctx(), &between) == KEEL_E_UNSUPPORTED);
 }
 
-TEST_CASE("a block that cannot hold a value reads as NaN") {
+TEST_CASE("a block that cannot hold a value is read as NaN") {
     Bench bench;
     for (const keel_dtype dtype : {KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
         for (const double bad : {nan_value, inf, -3e38}) {
@@ -89,11 +90,11 @@ TEST_CASE("copy, transpose and zero move bytes of any dtype") {
     CHECK(bench.read(copied.out) == Values(12, 0.0));
     float gap = 0;
     bench.backend().buffer_read(bench.ctx(), copied.out->buffer, copied.out->offset + 4, &gap, 4);
-    CHECK(std::isnan(gap)); // between the rows nothing was touched
+    CHECK(std::isnan(gap)); // the gap between rows was not written
 }
 
 TEST_CASE(
-    "argmax takes the lowest place of the largest, and -1 for what is not finite or nothing") {
+    "argmax gives the lowest place of the largest value, and -1 for an empty or not finite row") {
     Bench bench;
     auto a = args_of<keel_rows_args>();
     a.x = bench.floats(
@@ -107,7 +108,7 @@ TEST_CASE(
     CHECK(bench.read_ints(a.index) == Ints{-1, -1});
 }
 
-TEST_CASE("top_k falls, ties rise by place, NaN spoils its row") {
+TEST_CASE("top_k sorts values down and ties by place, and a NaN makes the whole row invalid") {
     Bench bench;
     auto a = args_of<keel_rows_args>();
     a.x = bench.floats({2, 5}, {3, 9, 9, -inf, 4, 1, 2, nan_value, 4, 5});

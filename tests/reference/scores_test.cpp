@@ -6,7 +6,8 @@ namespace {
 
 constexpr int64_t score_slots = 16;
 
-// Reduces numbers[i][h][j] as keel_scores says: queries first, then the heads of a group.
+// Reduces number(i, h, j) as keel_scores defines: first over the queries, then over the heads of a
+// group.
 Values reduced(const std::function<double(int64_t i, int64_t h, int64_t j)> &number,
                const BenchCache &cache, const Values &old, int64_t m, int64_t heads,
                keel_reduce queries, keel_reduce group, int64_t window, bool accumulate) {
@@ -58,9 +59,7 @@ keel_scores scores_of(const keel_tensor *out, keel_reduce queries, keel_reduce g
 
 } // namespace
 
-TEST_CASE("scores are reduced over queries, then over the group, in every combination, as a "
-          "by-product and "
-          "composed") {
+TEST_CASE("scores are reduced over queries, then over the group, as a by-product and composed") {
     Bench bench;
     const BenchCache cache(bench, {9, 5}, 6, 6, 1);
     const int64_t m = 5, heads = 6;
@@ -124,7 +123,7 @@ TEST_CASE("ranges have their own normalizer and score_slots outside get 0") {
         s.scores = &scores;
         s.scale = 0.25F;
         REQUIRE(bench.backend().attention_scores(bench.ctx(), &s) == KEEL_OK);
-        Values want(score_slots, 9.0); // beyond the length: as it was
+        Values want(score_slots, 9.0); // elements after the length do not change
         for (int64_t j = 0; j < 10; ++j) {
             want[static_cast<size_t>(j)] =
                 (naive.probability(0, 0, j) + naive.probability(1, 0, j)) *
@@ -134,9 +133,9 @@ TEST_CASE("ranges have their own normalizer and score_slots outside get 0") {
     }
 }
 
-TEST_CASE("scores of soft-capped logits under a window are what attention leaves") {
+TEST_CASE("scores of soft-capped logits under a window agree with attention") {
     Bench bench;
-    const BenchCache cache(bench, {10, 7}, 6, 6, 8); // positions skip one in three
+    const BenchCache cache(bench, {10, 7}, 6, 6, 8); // every third position is left out
     const int64_t m = 3, heads = 4;
     const Values q = random_values(static_cast<size_t>(m * heads * 6), 9);
     const Ints at = {12, 13, 14};
@@ -187,8 +186,8 @@ TEST_CASE("a capped logit counts for the queries whose window has the slot") {
         s.scores = &scores;
         s.scale = 0.5F;
         s.softcap = 0.5F;
-        s.q_positions = bench.ints({m}, {newest, newest + 1000}); // the second sees nothing
-        s.window = newest - cache.positions[0][2] + 1;            // the first: slots 2 to 5
+        s.q_positions = bench.ints({m}, {newest, newest + 1000}); // the second query sees nothing
+        s.window = newest - cache.positions[0][2] + 1; // the first query sees slots 2 to 5
         REQUIRE(bench.backend().attention_scores(bench.ctx(), &s) == KEEL_OK);
         const Values out = bench.read(scores.out);
         for (int64_t j = 0; j < 6; ++j)
@@ -231,7 +230,7 @@ TEST_CASE("logits are reduced over the queries that see a slot") {
         const Values out = bench.read(scores.out);
         for (int64_t j = 0; j < 6; ++j) {
             const double second = naive.logit(1, 0, j), third = naive.logit(2, 0, j);
-            double want = j == 5 ? third : second + third; // slot 5 is seen by query 2 alone
+            double want = j == 5 ? third : second + third; // only query 2 sees slot 5
             if (queries == KEEL_REDUCE_MEAN && j != 5) want /= 2;
             if (queries == KEEL_REDUCE_MAX && j != 5) want = std::max(second, third);
             CHECK(out[static_cast<size_t>(j)] == Approx(want).margin(1e-6));

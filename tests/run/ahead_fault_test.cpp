@@ -1,5 +1,5 @@
-// Greedy steps that are queued before their token is read (sync.ahead), where something goes wrong
-// or comes in between.
+// Tests of greedy steps that are queued before their token is read (sync.ahead), when an error
+// occurs or another call comes between.
 #include "ahead_rig.hpp"
 #include "base/error.hpp"
 #include "platform/system_monitor.hpp"
@@ -14,7 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Two sequences that take the same tokens: one with steps ahead, one that waits for each.
+// Two sequences that take the same tokens. One uses steps ahead, the other waits for each token.
 struct Pair {
     Pair(Session &a, Session &b) : ahead(a), plain(b) {}
     void go_on(bool go_ahead = true) {
@@ -23,7 +23,8 @@ struct Pair {
         ahead.decode(id);
         plain.decode(other);
     }
-    // Whatever happened: as long, and what comes next is the same to the bit.
+    // Checks that both sequences have the same length and that their next logits are bitwise equal,
+    // whatever happened before.
     void check_same() {
         ahead.drop_ahead();
         CHECK(ahead.tokens() == plain.tokens());
@@ -38,7 +39,7 @@ struct Pair {
     Session &ahead, &plain;
 };
 
-// What it says if it fails.
+// Returns the message of the error that the action throws, or "".
 template <typename Action> std::string error_of(Action &&action) {
     try {
         action();
@@ -50,7 +51,7 @@ template <typename Action> std::string error_of(Action &&action) {
 
 } // namespace
 
-TEST_CASE("a device that is lost while a step is ahead ends the text, and no call is made to it") {
+TEST_CASE("a device that is lost during a step ahead ends the text, and gets no further call") {
     const std::vector<int32_t> whole = off({}).first.ids;
     for (const char *slot : {"matmul", "attention", "argmax_rows", "embed", "flush", "buffer_write",
                              "read_later_start", "read_later_finish", "replay_submit"}) {
@@ -75,7 +76,7 @@ TEST_CASE("a device that is lost while a step is ahead ends the text, and no cal
                                      result.ids.begin()));
                     CHECK((result.reason == StopReason::device_lost) ==
                           device.cpu.backend.fault_fired());
-                } catch (const Error &error) { // before the first token
+                } catch (const Error &error) { // fails before the first token
                     CHECK(device.cpu.backend.fault_fired());
                     CHECK(session.is_broken());
                 }
@@ -85,7 +86,7 @@ TEST_CASE("a device that is lost while a step is ahead ends the text, and no cal
     }
 }
 
-TEST_CASE("a device that is lost in a step that nobody wanted takes nothing from the text") {
+TEST_CASE("a device that is lost in a step that was not needed does not change the text") {
     const std::vector<int32_t> whole = off({}).first.ids;
     Beside device;
     {
@@ -96,7 +97,8 @@ TEST_CASE("a device that is lost in a step that nobody wanted takes nothing from
         options.on_text = [&, n = 0](std::string_view) mutable {
             if (++n != 5) return;
             pipeline.host().request_cancel();
-            device.cpu.backend.fail_nth(1, KEEL_E_DEVICE_LOST); // the next call takes the step back
+            // the next call takes the step back
+            device.cpu.backend.fail_nth(1, KEEL_E_DEVICE_LOST);
         };
         const GenerateResult result =
             generate(session, pipeline.tokenizer()->encode(hybrid_opening()), options);
@@ -113,7 +115,7 @@ TEST_CASE("a device that is lost in a step that nobody wanted takes nothing from
     CHECK(device.cpu.backend.calls_after_loss() == 0);
 }
 
-TEST_CASE("an op that fails in a step ahead is an error of the step itself, at the same token") {
+TEST_CASE("an op that fails in a step ahead is reported by the step itself, at the same token") {
     std::string text[2];
     for (const bool ahead : {false, true}) {
         Beside device;
@@ -124,20 +126,20 @@ TEST_CASE("an op that fails in a step ahead is an error of the step itself, at t
         session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
         session.decode(session.greedy());
         device.cpu.backend.fail_nth(1, KEEL_E_OUT_OF_MEMORY, "attention");
-        const int32_t id = session.greedy(true); // not of this step
+        const int32_t id = session.greedy(true); // this token does not come from the failed step
         CHECK(device.cpu.backend.fault_fired() == ahead);
         const int64_t tokens = session.tokens(), length = session.cache().cache().max_length();
         CHECK(length == tokens);
         if (!ahead) CHECK_THROWS_AS(session.decode(id), Error);
         if (ahead) {
-            session.decode(id); // the fault was once only
+            session.decode(id); // the fault occurred only once
             CHECK(session.tokens() == tokens + 1);
             CHECK(session.stats().discarded_steps == 0);
         }
     }
 }
 
-TEST_CASE("a call that fails in a step ahead leaves the sequence as it was") {
+TEST_CASE("a call that fails in a step ahead leaves the sequence unchanged") {
     Pipeline pipeline(config_of({}));
     const std::vector<int32_t> prompt = pipeline.tokenizer()->encode(hybrid_opening());
     int fired = 0;
@@ -166,20 +168,20 @@ TEST_CASE("a call that fails in a step ahead leaves the sequence as it was") {
     CHECK(fired >= 8);
 }
 
-TEST_CASE("sequences that take turns go on with their own tokens, whoever comes between") {
+TEST_CASE("sequences that take turns continue with their own tokens, in any order") {
     Beside device;
     Pipeline pipeline(config_of({}), device.options(3)), waits(config_of({}));
     const std::vector<int32_t> prompt = pipeline.tokenizer()->encode(hybrid_opening());
     const std::vector<int32_t> other_prompt =
         pipeline.tokenizer()->encode("The dog was very big and he");
-    SECTION("two that are both ahead") {
+    SECTION("both sequences have a step ahead") {
         Session a(pipeline), b(pipeline), a_plain(waits), b_plain(waits);
         a.prefill(prompt);
         a_plain.prefill(prompt);
         b.prefill(other_prompt);
         b_plain.prefill(other_prompt);
         int32_t next_a = a.greedy(), next_b = b.greedy();
-        for (int i = 0; i < 12; ++i) { // a turn: a step, then what it says
+        for (int i = 0; i < 12; ++i) { // in each turn a step is decoded, then its token is read
             for (const auto &[ahead, plain, next] :
                  {std::tuple(&a, &a_plain, &next_a), std::tuple(&b, &b_plain, &next_b)}) {
                 ahead->decode(*next);
@@ -194,7 +196,7 @@ TEST_CASE("sequences that take turns go on with their own tokens, whoever comes 
         CHECK((saved(a) == saved(a_plain)));
         CHECK((saved(b) == saved(b_plain)));
     }
-    SECTION("one that is read in while the other's step is under way") {
+    SECTION("one sequence is read in while the other has a step ahead") {
         Session session(pipeline), other(pipeline), plain(waits);
         session.prefill(prompt);
         plain.prefill(prompt);
@@ -204,7 +206,8 @@ TEST_CASE("sequences that take turns go on with their own tokens, whoever comes 
             if (i == 4 || i == 8) other.prefill(std::vector<int32_t>{4, 5});
             session.decode(id);
             plain.decode(id);
-            if (i == 8) // of the step that was taken over, whose logits the other one wrote over
+            // these logits belong to the step that was kept; the other step overwrote them
+            if (i == 8)
                 CHECK(std::equal(session.logits().begin(), session.logits().end(),
                                  plain.logits().begin()));
         }
@@ -214,8 +217,8 @@ TEST_CASE("sequences that take turns go on with their own tokens, whoever comes 
     }
 }
 
-TEST_CASE("a failure on a hybrid's second backend, after the first was lost, takes back the step "
-          "that was ahead") {
+TEST_CASE(
+    "if a hybrid's second backend fails after the first was lost, the step ahead is taken back") {
     FailingCpu a;
     Beside b;
     PipelineOptions options;
@@ -238,10 +241,10 @@ TEST_CASE("a failure on a hybrid's second backend, after the first was lost, tak
     both.check_same();
 }
 
-TEST_CASE("a step that fails behind a hybrid's move finds no logits of a cache that is gone") {
+TEST_CASE("a step that fails after a hybrid's move does not return logits of the old cache") {
     bool moved = false;
     for (uint64_t nth = 16; nth < 28 && !moved;
-         ++nth) { // which write is the step's first depends on the model
+         ++nth) { // the model decides which write is the first of the step
         FailingCpu b;
         Beside a;
         const auto monitor = std::make_shared<ScriptedMonitor>();
@@ -264,14 +267,16 @@ TEST_CASE("a step that fails behind a hybrid's move finds no logits of a cache t
         const int32_t id = session.greedy(true);
         CHECK(id == plain.greedy());
         monitor->available = 1 << 20;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1100)); // it is asked once a second
+        // the monitor is read once a second
+        std::this_thread::sleep_for(std::chrono::milliseconds(1100));
         b.backend.fail_nth(nth, KEEL_E_OUT_OF_MEMORY, "buffer_write");
         const std::string error = error_of([&] { session.decode(id); });
         if (error.empty() || session.engine().name != "b") continue;
         moved = true;
         CHECK(session.tokens() == plain.tokens());
         CHECK(session.cache().cache().max_length() == plain.tokens());
-        const std::span<const float> logits = session.logits(); // the same, or none
+        // the logits are the same, or there are none
+        const std::span<const float> logits = session.logits();
         CHECK((logits.empty() || std::equal(logits.begin(), logits.end(), plain.logits().begin())));
         session.decode(id);
         plain.decode(id);

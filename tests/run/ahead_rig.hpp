@@ -1,4 +1,5 @@
-// What the tests of steps that are queued before their token is read (sync.ahead) share.
+// Code that the tests of steps ahead (sync.ahead) share. Steps ahead are queued before their token
+// is read.
 #pragma once
 
 #include "failing_cpu.hpp"
@@ -14,7 +15,7 @@ inline pipeline::PipelineConfig config_of(std::vector<std::string> more) {
     return one_cpu(std::move(more));
 }
 
-// The cpu backend, asynchronous.
+// The cpu backend, wrapped so that it runs asynchronously.
 struct Beside {
     Beside() {
         cpu.backend.asynchronous = true;
@@ -38,22 +39,22 @@ class Bytes final : public StateWriter {
     std::vector<unsigned char> all;
 };
 
-// What a session would be saved as, but for the time that its evictions took.
+// Returns the saved state of a session, without the times of its evictions.
 inline std::vector<unsigned char> saved(Session &session) {
     Bytes out;
     session.save_state(out);
     const size_t times =
-        8 + 4 * static_cast<size_t>(session.tokens()) + 4 + 7 * 8; // of microseconds
+        8 + 4 * static_cast<size_t>(session.tokens()) + 4 + 7 * 8; // times in microseconds
     REQUIRE(out.all.size() > times + 8);
     std::fill_n(out.all.begin() + static_cast<std::ptrdiff_t>(times), 8, uint8_t{0});
     return out.all;
 }
 
-// All that can be told of a text, of a second one that goes on behind it, and of what is left.
+// The complete results of a text, of a second text that continues it, and the final state.
 struct Story {
     GenerateResult first, second;
     std::vector<unsigned char> between, after;
-    std::vector<float> logits; // behind the first text
+    std::vector<float> logits; // logits after the first text
     int64_t tokens = 0;
     std::optional<int32_t> pending;
 };

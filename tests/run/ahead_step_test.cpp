@@ -1,4 +1,4 @@
-// When a step may be queued before its token is read.
+// Tests of the conditions under which a step may be queued before its token is read.
 #include "run/ahead_step.hpp"
 
 #include "ahead_rig.hpp"
@@ -21,14 +21,14 @@ bool may_run(const std::vector<std::string> &sets, PipelineOptions options, uint
 
 } // namespace
 
-TEST_CASE("a step runs ahead only on a device that runs beside the host") {
+TEST_CASE("a step runs ahead only on a device that runs asynchronously") {
     Beside device;
     CHECK(may_run({}, device.options()));
     CHECK_FALSE(may_run({}, {}));
     CHECK_FALSE(may_run({"sync.ahead=off"}, device.options()));
 }
 
-TEST_CASE("a step runs ahead only if the policy does not act after the step before it") {
+TEST_CASE("a step runs ahead only if the policy does not act after the previous step") {
     Beside device;
     const std::vector<std::string> window = {"policy=sliding_window", "policy.budget.tokens=64"};
     CHECK(may_run(window, device.options()));
@@ -44,7 +44,7 @@ TEST_CASE("a step runs ahead only after a step with one row of logits") {
     CHECK_FALSE(may_run({}, options, 2));
 }
 
-TEST_CASE("a step that is queued ahead is taken with its own token only") {
+TEST_CASE("a step that is queued ahead is used only for its own token") {
     Beside device;
     Pipeline pipeline(config_of({}), device.options());
     Session session(pipeline);
@@ -55,7 +55,7 @@ TEST_CASE("a step that is queued ahead is taken with its own token only") {
     REQUIRE(ahead.is_queued());
     session.sequence().results.put_token(id);
     CHECK_FALSE(ahead.take(id + 1));
-    CHECK(session.tokens() == 21); // the text does not have the token yet
+    CHECK(session.tokens() == 21); // the text does not contain the token yet
     CHECK(ahead.take(id));
     CHECK_FALSE(ahead.is_queued());
     CHECK(session.tokens() == 22);

@@ -1,6 +1,6 @@
-// Greedy steps that are queued before their token is read (sync.ahead): what comes out, what is
-// kept and what is counted is the same, and a step that nobody wanted leaves no trace. On a backend
-// that runs behind the host's back, like a GPU.
+// Tests of greedy steps that are queued before their token is read (sync.ahead). Results, cache and
+// counters must be the same as without them, and a step that is taken back must leave no trace. The
+// backend runs asynchronously, like a GPU.
 #include "ahead_rig.hpp"
 #include "run/report.hpp"
 #include "support/error_text.hpp"
@@ -17,7 +17,7 @@ using namespace keel;
 using namespace keel::test;
 using Catch::Matchers::Contains;
 
-TEST_CASE("steps that are queued ahead write the same text under every policy, and are counted") {
+TEST_CASE("steps that are queued ahead give the same text under every policy, and are counted") {
     struct Cell {
         std::vector<std::string> sets;
         bool runs_ahead;
@@ -42,7 +42,7 @@ TEST_CASE("steps that are queued ahead write the same text under every policy, a
                           "policy.trigger.every_n=5"}),
                   true},
              Cell{policy("random", budget), true}, Cell{policy("knorm", budget), true},
-             Cell{policy("h2o", budget), false}, // sums up what each step leaves
+             Cell{policy("h2o", budget), false}, // h2o sums the scores of each step
              Cell{policy("tova", budget), true}, // the step before an eviction has scores
          }) {
         INFO(fmt::format("{}", fmt::join(cell.sets, " ")));
@@ -50,7 +50,7 @@ TEST_CASE("steps that are queued ahead write the same text under every policy, a
         check_same(ahead, plain);
         CHECK((ahead.first.stats.ahead_steps > 0) == cell.runs_ahead);
         CHECK(ahead.first.stats.discarded_steps ==
-              0); // where a text is long enough is known before
+              0); // the end of a text with a fixed length is known in advance
         const Stream::Counters a = ahead.first.stats.decode_stream,
                                b = plain.first.stats.decode_stream;
         CHECK(a.waits == b.waits);
@@ -59,7 +59,8 @@ TEST_CASE("steps that are queued ahead write the same text under every policy, a
         CHECK(a.replays == b.replays);
         if (cell.sets.empty()) {
             CHECK(ahead.first.stats.decode_tokens == 39);
-            CHECK(ahead.first.stats.ahead_steps >= 37); // but the first, and one that takes a block
+            // all steps except the first, and except steps that need a new block
+            CHECK(ahead.first.stats.ahead_steps >= 37);
             CHECK(a.waits == 39);
             CHECK(a.submits == 39);
             CHECK(b.submits == 39);
@@ -71,8 +72,7 @@ TEST_CASE("steps that are queued ahead write the same text under every policy, a
     }
 }
 
-TEST_CASE(
-    "a text that ends where nobody knew leaves nothing of the step that was queued behind it") {
+TEST_CASE("a text that ends unexpectedly leaves no trace of the step that was queued ahead") {
     for (const std::vector<std::string> &sets :
          {std::vector<std::string>{},
           {"kv.dtype=q4_0", "sync={strategy: batched, ops: 9}"},
@@ -117,7 +117,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a cache that is full ends a text at the same token") {
+TEST_CASE("a full cache ends a text at the same token") {
     for (const std::vector<std::string> &sets :
          {std::vector<std::string>{"model.context=47"},
           {"model.context=64"},
@@ -130,7 +130,7 @@ TEST_CASE("a cache that is full ends a text at the same token") {
     }
 }
 
-TEST_CASE("whoever does something else than to go on finds the session as it was") {
+TEST_CASE("any other call after a step ahead finds the session unchanged") {
     Beside device;
     Pipeline pipeline(config_of({}), device.options(3)), plain(config_of({}));
     const std::vector<int32_t> prompt = pipeline.tokenizer()->encode(hybrid_opening());
@@ -152,13 +152,13 @@ TEST_CASE("whoever does something else than to go on finds the session as it was
     begin();
     CHECK(a.greedy(true) == b.greedy());
     CHECK(a.cache().cache().max_length() == b.cache().cache().max_length() + 1);
-    CHECK(a.greedy(true) == b.greedy()); // once more
+    CHECK(a.greedy(true) == b.greedy()); // reads the token again
     a.drop_ahead();
     CHECK(a.cache().cache().max_length() == b.cache().cache().max_length());
-    same(); // its logits are computed again
+    same(); // the logits are computed again
     begin();
     CHECK(a.greedy(true) == b.greedy());
-    a.decode(7); // another token
+    a.decode(7); // a token that is not the predicted one
     b.decode(7);
     same();
     begin();
@@ -184,7 +184,7 @@ TEST_CASE("whoever does something else than to go on finds the session as it was
     begin();
     const int32_t next = a.greedy(true);
     CHECK(next == b.greedy());
-    other.prefill(std::vector<int32_t>{4, 5}); // another sequence's turn
+    other.prefill(std::vector<int32_t>{4, 5}); // a step of another sequence
     a.decode(next);
     b.decode(next);
     CHECK(a.greedy() == b.greedy());
@@ -197,7 +197,7 @@ TEST_CASE("whoever does something else than to go on finds the session as it was
     CHECK(a.cache().cache().max_length() == static_cast<int64_t>(prompt.size()));
 }
 
-TEST_CASE("texts that need all logits, or a device that waits anyway, run no step ahead") {
+TEST_CASE("texts that need all logits, or a device that waits in any case, run no step ahead") {
     const Change hot = [](GenerateOptions &o, Pipeline &) {
         o.sampling.temperature = 0.8F;
         o.sampling.seed = 3;
@@ -208,7 +208,7 @@ TEST_CASE("texts that need all logits, or a device that waits anyway, run no ste
         CHECK(story.first.stats.ahead_steps + story.first.stats.discarded_steps == 0);
         check_same(story, off({}, change));
     }
-    Pipeline plain(config_of({})); // the cpu backend as it is
+    Pipeline plain(config_of({})); // the cpu backend without the wrapper
     Session session(plain);
     GenerateOptions options = generate_options(plain.config());
     options.max_tokens = 5;
@@ -218,10 +218,11 @@ TEST_CASE("texts that need all logits, or a device that waits anyway, run no ste
     CHECK_THAT(plain.executor().why_not_ahead(), Contains("keel.read_later/1"));
 }
 
-TEST_CASE("a logit that is not finite is reported as it is without, and the cache is as long") {
+TEST_CASE(
+    "a logit that is not finite is reported as without steps ahead, and the cache is as long") {
     TempFolder folder;
     make_mini_llama(folder.path(), MiniLlama{});
-    // Steps of a text behind a short prompt; what its error says.
+    // Generates text after a short prompt. Stores the error if there is one.
     struct Run {
         std::vector<int32_t> ids;
         std::string error;
@@ -256,7 +257,7 @@ TEST_CASE("a logit that is not finite is reported as it is without, and the cach
     const Run sound = run(true);
     REQUIRE(sound.error.empty());
     CHECK(sound.ids == run(false).ids);
-    size_t bad = 5; // of a token that comes late and was not there before
+    size_t bad = 5; // a token that appears late and not before
     const auto first = [&](size_t i) {
         return std::find(sound.ids.begin(), sound.ids.end(), sound.ids[i]);
     };
@@ -293,8 +294,7 @@ TEST_CASE("a logit that is not finite is reported as it is without, and the cach
 
 // ---- hybrids ------------------------------------------------------------------------------------
 
-TEST_CASE(
-    "a hybrid's sequence goes elsewhere between two steps, not in the midst of one that is ahead") {
+TEST_CASE("a hybrid's sequence moves between two steps, not during a step ahead") {
     const GenerateResult alone = [] {
         Pipeline pipeline(config_of({}));
         Session session(pipeline);
@@ -320,13 +320,12 @@ TEST_CASE(
         CHECK(result.ids == alone.ids);
         REQUIRE(result.stats.moves.size() == 1);
         CHECK(result.stats.ahead_steps > 9);
-        CHECK(result.stats.discarded_steps == 0); // when it goes is known before
+        CHECK(result.stats.discarded_steps == 0); // the time of the move is known in advance
         CHECK(session.engine().name == "b");
     }
 }
 
-TEST_CASE(
-    "a hybrid goes on elsewhere with the same text when the device is lost with a step ahead") {
+TEST_CASE("if the device is lost during a step ahead, a hybrid continues with the same text") {
     const std::vector<int32_t> whole = off({}).first.ids;
     for (const char *slot : {"argmax_rows", "flush", "buffer_write", "read_later_start",
                              "read_later_finish", "replay_submit"}) {
@@ -358,7 +357,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("layers on two backends run no step ahead, and write the same") {
+TEST_CASE("layers on two backends run no step ahead, and give the same text") {
     Beside device;
     Pipeline pipeline(two({"hybrid.layers=[{range: 0-2, on: a}, {range: 3-5, on: b}]"}),
                       with(device.cpu, "a"));

@@ -1,4 +1,4 @@
-// Several sequences at once, where something fails: one of them, or the device under all of them.
+// Tests of several sequences at once in which one sequence fails, or the device of all sequences.
 #include "failing_cpu.hpp"
 #include "hybrid_rig.hpp"
 
@@ -12,7 +12,7 @@ using Kind = SessionBatch::Outcome::Kind;
 
 namespace {
 
-// Three sequences of a pipeline on the failing backend, behind prompts.
+// Three sequences with prompts, in a pipeline on the failing backend.
 struct Three {
     explicit Three(const std::vector<std::string> &sets, const std::vector<int32_t> &prompt) {
         PipelineOptions options = with(cpu, "cpu");
@@ -38,7 +38,7 @@ struct Three {
 
 } // namespace
 
-TEST_CASE("a device that is lost in a step breaks all sequences of it, wherever it shows") {
+TEST_CASE("a device that is lost in a step ends all its sequences, wherever the error appears") {
     for (const char *slot : {"matmul", "attention", "argmax_rows", "buffer_write"}) {
         INFO(slot);
         Three three({}, {5, 6, 8});
@@ -50,7 +50,7 @@ TEST_CASE("a device that is lost in a step breaks all sequences of it, wherever 
     }
 }
 
-TEST_CASE("a sequence whose eviction fails is of no use, and the others go on") {
+TEST_CASE("a sequence whose eviction fails cannot be used, and the others continue") {
     const std::vector<std::string> sets{"policy.plugin=sliding_window", "policy.budget.tokens=8",
                                         "policy.trigger.on=[budget]"};
     Three three(sets, {5, 6, 8, 9, 10, 11});
@@ -77,7 +77,7 @@ TEST_CASE("a sequence whose eviction fails is of no use, and the others go on") 
     }
 }
 
-TEST_CASE("an outcome is the error that it would be alone") {
+TEST_CASE("an outcome has the error that the sequence would have alone") {
     const SessionBatch::Outcome full{Kind::full, "no room"}, failed{Kind::failed, "not finite"};
     CHECK(full.error().kind() == ErrorKind::resource);
     CHECK(std::string(full.error().what()) == "no room");

@@ -1,5 +1,5 @@
-// Several sequences at once: each writes what it writes alone, whatever joins, leaves or fails
-// beside it.
+// Tests of several sequences at once. Each must give the same text as alone, whatever sequences
+// join, leave or fail.
 
 #include "support/error_text.hpp"
 #include "support/texts_at_once.hpp"
@@ -42,11 +42,11 @@ void check_as_alone(const std::vector<std::string> &sets, uint32_t batch, size_t
 
 } // namespace
 
-TEST_CASE("texts written at once are those written alone, for every KV dtype and policy") {
+TEST_CASE("texts generated together are the same as alone, for every KV dtype and policy") {
     for (const std::string kv : {"f32", "f16", "q8_0", "q4_0"}) {
         for (const std::string policy : {"none", "sliding_window", "snapkv"}) {
             INFO(kv << ", " << policy);
-            // fast rounds the products of several rows, and not those of one
+            // `fast` rounds products of several rows, but not products of one row.
             check_as_alone(
                 with_policy(tiny({"kv.dtype=" + kv, "backend.params.compute=exact"}), policy), 5, 7,
                 24, kv);
@@ -54,7 +54,7 @@ TEST_CASE("texts written at once are those written alone, for every KV dtype and
     }
 }
 
-TEST_CASE("texts at once, whatever number") {
+TEST_CASE("texts can be generated together in any number") {
     for (const uint32_t batch : {2U, 3U, 8U}) {
         INFO(batch);
         check_as_alone(tiny({"kv.dtype=f32", "backend.params.compute=exact"}), batch, 10, 16,
@@ -63,20 +63,20 @@ TEST_CASE("texts at once, whatever number") {
     }
 }
 
-TEST_CASE("texts at once on the reference") {
+TEST_CASE("texts can be generated together on the reference") {
     std::vector<std::string> sets = tiny({"kv.dtype=f32"});
     sets[1] = "backend.plugin=reference";
     check_as_alone(sets, 3, 4, 6, "f32");
 }
 
-TEST_CASE("texts that are sampled at once draw each on their own") {
+TEST_CASE("texts that are sampled together have their own random numbers") {
     const auto pipeline = make({tiny({})[0], "backend.plugin=cpu", "sampling.temperature=0.8"}, 3);
     const std::vector<Wish> all = wishes(*pipeline->tokenizer(), 4, 12);
     check_same_texts(*pipeline, all, texts_alone(*pipeline, all), texts_at_once(*pipeline, all),
                      "f16");
 }
 
-TEST_CASE("a sequence that is full says so, and the others go on") {
+TEST_CASE("a sequence that is full reports it, and the others continue") {
     const auto pipeline = make(tiny({"model.context=40", "kv.dtype=f32"}), 3);
     SessionBatch batch(*pipeline);
     const std::vector<Wish> all = wishes(*pipeline->tokenizer(), 3, 40);
@@ -123,7 +123,7 @@ TEST_CASE("a sequence that is full says so, and the others go on") {
     for (size_t i = 0; i < 3; ++i) CHECK(texts[i] == alone(i, texts[i].size()));
 }
 
-TEST_CASE("a sequence goes on alone behind a step with others, and the other way round") {
+TEST_CASE("a sequence can continue alone after a step with others, and the other way round") {
     const auto pipeline = make(tiny({"kv.dtype=f32"}), 2);
     SessionBatch batch(*pipeline);
     const std::vector<Wish> all = wishes(*pipeline->tokenizer(), 2, 12);
@@ -153,9 +153,9 @@ TEST_CASE("a sequence goes on alone behind a step with others, and the other way
     CHECK(a->stats().decode_tokens == mine.size() - 1);
 }
 
-TEST_CASE("sequences a whole context apart share the tables of rotations") {
-    // Streaming past the context wraps the ring of tables: position p and p + context want the same
-    // row.
+TEST_CASE("sequences that are a whole context apart share the RoPE tables") {
+    // If a text is longer than the context, the ring of RoPE tables wraps around: position p and
+    // position p + context need the same row.
     std::vector<std::string> sets =
         with_policy(tiny({"model.context=64", "kv.dtype=f32"}), "sliding_window");
     const auto pipeline = make(sets, 2);
@@ -188,7 +188,7 @@ TEST_CASE("sequences a whole context apart share the tables of rotations") {
     }
 }
 
-TEST_CASE("what cannot take a step together is refused before anything happens") {
+TEST_CASE("sequences that cannot take a step together are refused before anything runs") {
     const auto pipeline = make(tiny(), 2), other = make(tiny(), 2), single = make(tiny(), 1);
     CHECK(error_text([&] { SessionBatch batch(*single); }, ErrorKind::usage)
               .find("one sequence at a time") != std::string::npos);

@@ -4,7 +4,7 @@
 
 using namespace keel;
 
-TEST_CASE("the closing line gives the time to the first token where there was one") {
+TEST_CASE("the closing line has the time to the first token if there was one") {
     GenerateResult result;
     result.ids = {5, 6};
     result.first_token_seconds = 0.012;
@@ -13,14 +13,13 @@ TEST_CASE("the closing line gives the time to the first token where there was on
     CHECK_THAT(closing_line(result),
                Catch::StartsWith("time to first token 12 ms | prefill 3 tokens, "));
 
-    GenerateResult cancelled; // in the prefill
+    GenerateResult cancelled; // cancelled during the prefill
     cancelled.reason = StopReason::cancelled;
     cancelled.stats.prefill_tokens = 512;
     CHECK_THAT(closing_line(cancelled), Catch::StartsWith("prefill 512 tokens, "));
 }
 
-TEST_CASE(
-    "the closing line counts the steps that were queued ahead, and those that were run in vain") {
+TEST_CASE("the closing line counts the steps that were queued ahead, and the wasted ones") {
     GenerateResult result;
     result.stats.decode_tokens = 9;
     CHECK_THAT(closing_line(result), !Catch::Contains("ahead"));
@@ -34,8 +33,8 @@ TEST_CASE(
     CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps replayed: 10 of 10"));
 }
 
-TEST_CASE("the closing line counts the steps that were replayed, where the backend can, and says "
-          "why not") {
+TEST_CASE("the closing line counts replayed steps if the backend can replay, otherwise it gives "
+          "the reason") {
     GenerateResult result;
     result.stats.decode_tokens = 9;
     CHECK_THAT(closing_line(result), !Catch::Contains("replayed"));
@@ -48,7 +47,8 @@ TEST_CASE("the closing line counts the steps that were replayed, where the backe
                Catch::EndsWith(" | decode steps replayed: 0 of 9 (sync.replay: off)"));
 }
 
-TEST_CASE("the closing line tells what cache and policy hold, at the peak of both, and freed") {
+TEST_CASE(
+    "the closing line has the bytes of cache and policy, their common peak, and the freed bytes") {
     GenerateResult result;
     SessionStats &s = result.stats;
     s.kv_bytes = 4 * 1024 * 1024;
@@ -66,6 +66,6 @@ TEST_CASE("the closing line tells what cache and policy hold, at the peak of bot
     CHECK_THAT(closing_line(result),
                Catch::Contains(" | cache 4.0 MiB + policy 96.0 KiB (peak 10.0 MiB, 6.0 MiB freed) "
                                "| 1 eviction of 281 tokens, 12.5 ms | "));
-    s.policy_bytes = 0; // given back
+    s.policy_bytes = 0; // the memory was given back
     CHECK_THAT(closing_line(result), Catch::Contains(" | cache 4.0 MiB + policy 0 "));
 }

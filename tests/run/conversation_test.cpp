@@ -1,5 +1,5 @@
-// Chats on models/tiny: what a turn prefills, what stays after Ctrl-C, a full cache or a saved
-// file, and the system prompt's protection.
+// Tests of chats on models/tiny: which tokens a turn reads, what remains after Ctrl-C, a full cache
+// or a saved file, and the protection of the system prompt.
 #include "base/error.hpp"
 #include "run/conversation.hpp"
 #include "run/session_file.hpp"
@@ -18,7 +18,7 @@ pipeline::PipelineConfig chat_tiny(std::initializer_list<std::string> more = {})
     return pipeline::config_from_overrides(sets);
 }
 
-// A pipeline with a chat on it.
+// A pipeline with a chat.
 struct Talk {
     explicit Talk(std::initializer_list<std::string> more = {},
                   std::optional<std::string> system = std::nullopt)
@@ -35,7 +35,7 @@ struct Talk {
         o.ignore_end = ignore_end;
         return chat.ask(text, o);
     }
-    // What the model should have read: the whole conversation, in one go.
+    // Returns the tokens that the model should have read: the whole conversation in one piece.
     std::vector<int32_t> whole(std::string_view next) const {
         std::vector<ChatMessage> all(chat.turns().begin(), chat.turns().end());
         if (chat.system()) all.insert(all.begin(), {ChatRole::system, *chat.system()});
@@ -61,7 +61,7 @@ const std::string rule = "You tell tales of kings and wolves, and never of anyth
 
 } // namespace
 
-TEST_CASE("a turn prefills what is new alone, and the model sees the whole conversation") {
+TEST_CASE("a turn prefills only new tokens, and the model sees the whole conversation") {
     for (const bool has_system : {false, true}) {
         Talk talk({}, has_system ? std::optional(rule) : std::nullopt);
         const auto first = talk.whole("Who was the king?");
@@ -71,7 +71,8 @@ TEST_CASE("a turn prefills what is new alone, and the model sees the whole conve
         const auto before = talk.session.stats().prefill_tokens;
         const auto second = talk.whole("And then?");
         talk.ask("And then?");
-        // As tokens the answer may be cut otherwise than the model wrote it; the text is the same.
+        // The tokens of the answer may differ from the tokens that the model generated. The text is
+        // the same.
         const Tokenizer &t = *talk.pipeline.tokenizer();
         const std::string seen = t.decode(talk.session.history(), false);
         CHECK(seen.starts_with(t.decode(second, false)));
@@ -83,7 +84,7 @@ TEST_CASE("a turn prefills what is new alone, and the model sees the whole conve
     }
 }
 
-TEST_CASE("a chat that was saved goes on as if it had not been") {
+TEST_CASE("a saved chat continues as if it had not been saved") {
     const test::TempFolder folder;
     for (const char *temperature : {"sampling.temperature=0", "sampling.temperature=0.8"}) {
         Talk a({temperature}, rule), b({temperature}), c({temperature}, rule);
@@ -106,7 +107,7 @@ TEST_CASE("a chat that was saved goes on as if it had not been") {
                Catch::Contains("template zephyr"));
 }
 
-TEST_CASE("an answer that was cut off stays, a question that was not read is taken back") {
+TEST_CASE("an answer that was interrupted stays, and a question that was not read is removed") {
     Talk talk({}, rule);
     talk.ask("Who was the king?");
     const auto history = std::vector(talk.session.history().begin(), talk.session.history().end());
@@ -131,13 +132,13 @@ TEST_CASE("an answer that was cut off stays, a question that was not read is tak
     CHECK(cut.reason == StopReason::cancelled);
     REQUIRE(talk.chat.turns().size() == 4);
     CHECK(talk.chat.turns()[3].content == cut.text);
-    // the next turn closes the answer in the template's way
+    // The next turn ends the answer as the template requires.
     talk.ask("Go on.");
     CHECK_THAT(talk.pipeline.tokenizer()->decode(talk.session.history(), false),
                Catch::Contains(cut.text + "</s>") || Catch::Contains("Go on."));
 }
 
-TEST_CASE("a question that is taken back costs no random numbers, though its cache is read anew") {
+TEST_CASE("a removed question uses no random numbers, even if its cache is read again") {
     const test::TempFolder folder;
     Talk talk(
         {"sampling.temperature=0.8", "policy.plugin=sliding_window", "policy.budget.tokens=64"});
@@ -150,7 +151,7 @@ TEST_CASE("a question that is taken back costs no random numbers, though its cac
         if (talk.session.tokens() > 250) throw 7; // the question is evicted by then
     };
     CHECK_THROWS_AS(talk.chat.ask("And then?", options), int);
-    CHECK(talk.session.tokens() == 0); // evicted ones cannot come back
+    CHECK(talk.session.tokens() == 0); // evicted tokens cannot be restored
     CHECK(talk.chat.turns().size() == 2);
     talk.chat.save(folder / "after");
     Session session(talk.pipeline);
@@ -159,7 +160,7 @@ TEST_CASE("a question that is taken back costs no random numbers, though its cac
     CHECK(load_session(session, folder / "after").random == random);
 }
 
-TEST_CASE("what a stop string cut off is not in the cache either") {
+TEST_CASE("text that a stop string cut off is not in the cache either") {
     Talk whole, cut;
     const std::string text = whole.ask("Who was the king?", 16).text;
     REQUIRE(text.size() > 20);
@@ -176,7 +177,8 @@ TEST_CASE("what a stop string cut off is not in the cache either") {
     CHECK_FALSE(cut.ask("And then?").ids.empty());
 }
 
-TEST_CASE("what does not fit leaves the chat as it was and names the key: reset makes room") {
+TEST_CASE(
+    "a text that does not fit leaves the chat unchanged and names the key, and reset makes room") {
     Talk talk({"model.context=64"});
     talk.ask("Hi", 4);
     const int64_t tokens = talk.session.tokens();
@@ -191,7 +193,7 @@ TEST_CASE("what does not fit leaves the chat as it was and names the key: reset 
     CHECK_FALSE(talk.ask("More", 4).ids.empty());
 }
 
-TEST_CASE("the system prompt is never evicted while the rest goes") {
+TEST_CASE("the system prompt is never evicted, and other tokens are") {
     for (const std::string positions : {"absolute", "rerotated"}) {
         INFO(positions);
         Talk talk({"policy.plugin=sliding_window", "policy.budget.tokens=96",
@@ -208,7 +210,7 @@ TEST_CASE("the system prompt is never evicted while the rest goes") {
             for (int64_t i = 0; i < prefix; ++i) CHECK(held[static_cast<size_t>(i)] == i);
             CHECK(held[static_cast<size_t>(prefix)] > prefix);
         }
-        // and saved with it
+        // The conversation is also saved with this state.
         const test::TempFolder folder;
         talk.chat.save(folder / "chat");
         const std::string next = talk.ask("And then?").text;
@@ -228,7 +230,7 @@ TEST_CASE("the system prompt is never evicted while the rest goes") {
                Catch::Contains("policy.budget.tokens") && Catch::Contains("the system prompt"));
 }
 
-TEST_CASE("a conversation that is taken over is read with the next question") {
+TEST_CASE("a conversation that another pipeline takes over is read with the next question") {
     Talk a({}, rule), b({}, rule);
     a.ask("Who was the king?");
     b.chat.take_over({a.chat.turns().begin(), a.chat.turns().end()});
@@ -240,7 +242,7 @@ TEST_CASE("a conversation that is taken over is read with the next question") {
     CHECK(b.chat.turns().size() == 4);
 }
 
-TEST_CASE("a model without a template, or a name that is none, is refused with what to do") {
+TEST_CASE("a model without a template, or an unknown template, is refused with what to do") {
     const std::string model = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
     CHECK_THAT(refusal_of([&] { choose_chat_template(model, ""); }),
                Catch::Contains("names no chat template") && Catch::Contains("--template") &&

@@ -11,7 +11,7 @@
 
 namespace keel::test {
 
-// The cpu backend, wrapped, so that it fails on demand or says that it is another device.
+// The cpu backend in a wrapper, so that it fails on demand or reports another device.
 class FailingCpu {
   public:
     FailingCpu()
@@ -39,7 +39,7 @@ class FailingCpu {
     WrappingBackend backend;
 };
 
-// A hybrid whose backend `name` is the failing one.
+// Returns options for a hybrid whose backend `name` is the failing one.
 inline PipelineOptions with(FailingCpu &cpu, const std::string &name) {
     PipelineOptions options;
     options.device = [&cpu, name](const std::string &asked) {

@@ -1,4 +1,5 @@
-// Generation end to end on models/tiny: dtypes, sync strategies, policies, limits, stops.
+// End-to-end tests of generation on models/tiny: dtypes, sync strategies, policies, limits, and
+// ends of texts.
 
 #include "golden.hpp"
 #include "platform/memory.hpp"
@@ -37,8 +38,8 @@ GenerateResult run(const std::vector<std::string> &sets, const std::string &prom
 const std::string story =
     "Once upon a time there was a king who had three daughters, and the youngest";
 
-// How far two distributions over the next token may lie apart, for a cache and weights of that
-// coarseness.
+// Returns the largest difference between two distributions over the next token. Coarse dtypes of
+// cache and weights make it larger.
 double largest_gap(std::span<const float> a, std::span<const float> b) {
     double worst = 0;
     for (size_t i = 0; i < a.size(); ++i)
@@ -46,7 +47,7 @@ double largest_gap(std::span<const float> a, std::span<const float> b) {
     return worst;
 }
 
-// Makes one f32 of a written model a NaN, or another value.
+// Replaces one f32 of a written model by a NaN or by another value.
 void poison(const std::filesystem::path &folder, const std::string &name, uint64_t element,
             float value = std::numeric_limits<float>::quiet_NaN()) {
     auto source = open_model_source(folder);
@@ -63,7 +64,8 @@ void poison(const std::filesystem::path &folder, const std::string &name, uint64
 
 } // namespace
 
-TEST_CASE("every KV dtype gives the text of an f32 cache, or logits as near as the dtype allows") {
+TEST_CASE(
+    "every KV dtype gives the text of an f32 cache, or logits within the error of the dtype") {
     Pipeline exact(pipeline::config_from_overrides(strict_tiny({"kv.dtype=f32"})));
     const std::vector<int32_t> prompt = exact.tokenizer()->encode(story);
     const std::vector<int32_t> greedy = run(strict_tiny({"kv.dtype=f32"}), story, 20).ids;
@@ -98,7 +100,7 @@ TEST_CASE("keys and values may have different dtypes") {
     CHECK(result.ids.size() == 8);
 }
 
-TEST_CASE("a policy that had nothing to evict agrees with none to the bit") {
+TEST_CASE("a policy that had nothing to evict is bitwise equal to none") {
     const std::vector<std::string> window = strict_tiny(
         {"policy.plugin=sliding_window", "policy.budget.tokens=512", "policy.protect.prefix=4"});
     Pipeline full(pipeline::config_from_overrides(strict_tiny({}))),
@@ -116,8 +118,7 @@ TEST_CASE("a policy that had nothing to evict agrees with none to the bit") {
     CHECK(b.stats().evictions == 0);
 }
 
-TEST_CASE(
-    "a sliding window keeps its budget, in both position modes, with a prompt longer than it") {
+TEST_CASE("a sliding window keeps its budget in both position modes, also for longer prompts") {
     std::string prompt;
     for (int i = 0; i < 12; ++i) prompt += story + " went into the wood. ";
     for (const std::string positions : {"absolute", "rerotated"}) {
@@ -147,7 +148,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a full cache stops the text and says which key to change") {
+TEST_CASE("a full cache stops the text and names the key to change") {
     const GenerateResult context = run(strict_tiny({"model.context=40"}), story, 100);
     CHECK(context.reason == StopReason::cache_full);
     CHECK(context.detail.find("model.context") != std::string::npos);
@@ -167,7 +168,7 @@ TEST_CASE("a prompt that does not fit is refused before anything is computed") {
     CHECK(session.tokens() == 0);
 }
 
-TEST_CASE("a model folder that claims an absurd context is refused before memory is taken for it") {
+TEST_CASE("a model folder with an absurd context is refused before memory is allocated") {
     test::TempFolder folder;
     test::MiniLlama mini;
     test::make_mini_llama(folder.path(), mini);
@@ -189,7 +190,8 @@ TEST_CASE("a model folder that claims an absurd context is refused before memory
         const std::string all = test::error_text([&] { open(2147483647, check_only); });
         CHECK_THAT(all, Catch::Contains("model.context: expected 1 to 1073741824 tokens"));
         CHECK(open(2147483647, check_only, {"model.context=64"}) == 64);
-        // As many as int32 can count are refused on any machine that lacks the memory.
+        // This context is the largest int32. It is refused on any machine that does not have the
+        // memory.
         const KvShape shape = [] {
             KvShape s;
             s.layers = 2, s.heads = s.kv_heads = 2, s.max_slots = KvShape::most_slots;
@@ -204,7 +206,7 @@ TEST_CASE("a model folder that claims an absurd context is refused before memory
     CHECK(peak_resident_bytes() - before < (uint64_t{256} << 20));
 }
 
-TEST_CASE("a device for the reference backend is refused where it is written, not ignored") {
+TEST_CASE("a device for the reference backend is refused with its line, not ignored") {
     const auto open = [](const std::string &device) {
         PipelineOptions options;
         options.check_only = true;
@@ -237,7 +239,7 @@ TEST_CASE("stop strings, end tokens and the token limit end a text") {
     CHECK(stopped.text == plain.text.substr(0, plain.text.find(stop)));
     CHECK(streamed == stopped.text);
 
-    // Behind the answer to a recall document comes an end token, as in training.
+    // After the answer to a recall document, an end token follows, as in training.
     session.reset();
     options.stop.clear();
     options.max_tokens = 100;
@@ -252,7 +254,7 @@ TEST_CASE("stop strings, end tokens and the token limit end a text") {
     CHECK(pipeline.tokenizer()->ends_generation(ended.ids.back()));
 }
 
-TEST_CASE("a seed makes sampled text repeatable") {
+TEST_CASE("a seed makes sampled text reproducible") {
     const std::vector<std::string> sets =
         strict_tiny({"sampling.temperature=0.9", "sampling.seed=7"});
     const GenerateResult a = run(sets, story, 30), b = run(sets, story, 30);
@@ -261,7 +263,7 @@ TEST_CASE("a seed makes sampled text repeatable") {
           a.ids);
 }
 
-TEST_CASE("cancelling ends the text after the running step") {
+TEST_CASE("cancelling ends the text after the current step") {
     Pipeline pipeline(pipeline::config_from_overrides(strict_tiny()));
     Session session(pipeline);
     GenerateOptions options = generate_options(pipeline.config());
@@ -271,7 +273,7 @@ TEST_CASE("cancelling ends the text after the running step") {
     CHECK(result.ids.size() < 5);
 }
 
-TEST_CASE("weights quantized at load keep the text's distribution near, and say what they are") {
+TEST_CASE("weights quantized at load change the text's distribution little, and are reported") {
     Pipeline exact(pipeline::config_from_overrides(strict_tiny({"kv.dtype=f32"})));
     const std::vector<int32_t> prompt = exact.tokenizer()->encode(story);
     for (const auto &[dtype, bound] : std::initializer_list<std::pair<std::string, double>>{
@@ -291,7 +293,7 @@ TEST_CASE("a value that is not finite stops the run with layer and position") {
     test::TempFolder folder;
     test::MiniLlama mini;
     test::make_mini_llama(folder.path(), mini);
-    // The down projection of layer 1 turns one value into a NaN.
+    // The down projection of layer 1 makes one value NaN.
     poison(folder.path(), "model.layers.1.mlp.down_proj.weight", 0);
     PipelineOptions options;
     options.need_tokenizer = false;
@@ -306,11 +308,11 @@ TEST_CASE("a value that is not finite stops the run with layer and position") {
     }
 }
 
-TEST_CASE("greedy decoding sees an infinity that no maximum shows, with one read a token") {
+TEST_CASE("greedy decoding detects an infinity with one read per token") {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     PipelineOptions options;
     options.need_tokenizer = false;
-    for (const float value : {infinity, -infinity}) { // one of them makes the logit -inf
+    for (const float value : {infinity, -infinity}) { // one of these values makes the logit -inf
         test::TempFolder folder;
         test::MiniLlama mini;
         test::make_mini_llama(folder.path(), mini);
@@ -336,7 +338,7 @@ TEST_CASE("greedy decoding sees an infinity that no maximum shows, with one read
     }
 }
 
-TEST_CASE("a value that is not finite is traced to the token it arose at, however many steps ago") {
+TEST_CASE("a value that is not finite is traced to its token, however many steps ago it occurred") {
     test::TempFolder folder;
     test::MiniLlama mini;
     mini.max_positions = 1024;
@@ -357,7 +359,7 @@ TEST_CASE("a value that is not finite is traced to the token it arose at, howeve
     CHECK_THAT(test::error_text([&] { chunked.prefill(prompt); }, ErrorKind::runtime),
                Catch::StartsWith("embedding at position 7 (token 200)"));
     Session decoding(*full);
-    decoding.prefill(prompt, true, 0); // no logits are read, so nothing is noticed yet
+    decoding.prefill(prompt, true, 0); // no logits are read, so the fault is not noticed yet
     decoding.decode(4);
     CHECK_THAT(test::error_text([&] { decoding.greedy(); }, ErrorKind::runtime),
                Catch::StartsWith("embedding at position 7 (token 200)"));

@@ -1,4 +1,4 @@
-// GGUF files that Keel writes are the models that they were made from.
+// Checks that GGUF files that Keel writes give the same results as the models they were made from.
 
 #include "convert/gguf_export.hpp"
 #include "format/gguf.hpp"
@@ -69,7 +69,7 @@ const std::vector<int32_t> ids{4094, 72, 436, 111,  1034, 44,  315, 311,
 
 } // namespace
 
-TEST_CASE("a folder and the GGUF file made of it give the same logits to the bit, in every type") {
+TEST_CASE("a folder and its GGUF file give bitwise the same logits, for every type") {
     const TempFolder folder;
     for (const keel_dtype type :
          {KEEL_DTYPE_F32, KEEL_DTYPE_BF16, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {
@@ -91,8 +91,8 @@ TEST_CASE("a folder and the GGUF file made of it give the same logits to the bit
 
 namespace {
 
-// The names of the miniatures that GGUF can hold. Each gives the same logits from a file as from
-// its folder.
+// Returns the names of the miniatures that GGUF can represent. Checks that each gives the same
+// logits from a GGUF file as from its folder.
 std::set<std::string> written_ones(const std::vector<Miniature> &models) {
     std::set<std::string> written;
     std::vector<int32_t> prompt;
@@ -115,13 +115,13 @@ std::set<std::string> written_ones(const std::vector<Miniature> &models) {
 
 } // namespace
 
-TEST_CASE(
-    "each architecture comes back from GGUF as it was, and what GGUF cannot hold is refused") {
+TEST_CASE("each architecture comes back from GGUF unchanged, and models that GGUF cannot hold are "
+          "refused") {
     std::vector<Miniature> models = read_miniatures();
     CHECK(written_ones(models) ==
           std::set<std::string>{"gemma", "llama_biases", "mistral", "qwen2"});
-    // The others have sizes that no real model of their kind has and no key can say. As real ones
-    // have them:
+    // The other miniatures have sizes that no real model of their architecture has and that no GGUF
+    // key can describe. Here they get sizes of real models.
     for (Miniature &model : models) {
         if (model.name == "qwen3") model.config["use_sliding_window"] = false;
         if (!model.name.starts_with("gemma")) continue;
@@ -133,8 +133,7 @@ TEST_CASE(
     CHECK(written_ones(models).size() == models.size());
 }
 
-TEST_CASE(
-    "RoPE factors of a scaling that is not Llama's own still give the logits of transformers") {
+TEST_CASE("RoPE factors of another scaling than Llama's still give the logits of transformers") {
     const TempFolder folder;
     for (const GoldenCase &c : read_golden("mini_logits.json")) {
         INFO(c.name);
@@ -149,7 +148,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("Llama 3's RoPE scaling is recognized in its factors, so that nothing is rounded") {
+TEST_CASE("Llama 3's RoPE scaling is recognized by its factors, so nothing is rounded") {
     const TempFolder folder;
     fs::copy(tiny, folder / "m");
     std::string config = bytes(tiny / "config.json");
@@ -166,7 +165,7 @@ TEST_CASE("Llama 3's RoPE scaling is recognized in its factors, so that nothing 
     CHECK(logits(folder / "m.gguf", "stored", ids) == logits(folder / "m", "stored", ids));
 }
 
-TEST_CASE("a GGUF file becomes another type with its metadata, and the same type with its bytes") {
+TEST_CASE("a GGUF file is converted with its metadata, and to the same type with its bytes") {
     const TempFolder folder;
     write(tiny, folder / "q8.gguf", KEEL_DTYPE_Q8_0);
     const ExportReport same = write(folder / "q8.gguf", folder / "again.gguf", KEEL_DTYPE_Q8_0);
@@ -186,7 +185,7 @@ TEST_CASE("a GGUF file becomes another type with its metadata, and the same type
     write(folder / "q8.gguf", folder / "f32.gguf", KEEL_DTYPE_F32);
     CHECK(GgufFile(folder / "f32.gguf").integer("general.file_type") == 0);
     CHECK(logits(folder / "f32.gguf", "q8_0", ids) == logits(folder / "q8.gguf", "stored", ids));
-    // Types of another program's file, among them packed ones.
+    // Dtypes in a file of another program, including block types.
     const ExportReport report =
         write(golden / "mini_gguf.gguf", folder / "mini.gguf", KEEL_DTYPE_F32);
     CHECK(report.relative() == 0);
@@ -195,7 +194,7 @@ TEST_CASE("a GGUF file becomes another type with its metadata, and the same type
           logits(golden / "mini_gguf.gguf", "f32", few));
 }
 
-TEST_CASE("writing refuses what is in its way, and leaves nothing behind") {
+TEST_CASE("writing refuses an existing file, and leaves nothing behind") {
     const TempFolder folder;
     const fs::path file = folder / "m.gguf";
     write(tiny, file, KEEL_DTYPE_Q4_0);
@@ -227,7 +226,7 @@ TEST_CASE("writing refuses what is in its way, and leaves nothing behind") {
     CHECK(bytes(file) != before);
 }
 
-TEST_CASE("a tokenizer that GGUF has no name for is refused by what it is") {
+TEST_CASE("a tokenizer that GGUF cannot describe is refused with its kind") {
     const TempFolder folder;
     fs::copy(tiny, folder / "m");
     const std::string tokenizer = bytes(tiny / "tokenizer.json");
@@ -242,7 +241,7 @@ TEST_CASE("a tokenizer that GGUF has no name for is refused by what it is") {
                Contains("tokenizer.json: pre_tokenizer: GGUF has a name for patterns"));
     CHECK_THAT(with("\"normalizer\": null", "\"normalizer\": {\"type\": \"Lowercase\"}"),
                Contains("normalizer: GGUF has no word for it"));
-    // read without it from a GGUF file that is none of Qwen's
+    // A GGUF file of another architecture than Qwen is read without this normalizer.
     CHECK_THAT(
         with("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}"),
         Contains(
@@ -273,7 +272,7 @@ TEST_CASE("a folder and its GGUF file name the same chat template") {
     CHECK(template_of() == "of its own file");
 }
 
-TEST_CASE("a vocabulary that stands in a tokenizer.model alone is written with its scores") {
+TEST_CASE("a vocabulary that only a tokenizer.model has is written with its scores") {
     const TempFolder folder;
     fs::copy(tiny, folder / "m");
     fs::remove(folder / "m/tokenizer.json");

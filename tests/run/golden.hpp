@@ -1,7 +1,7 @@
 #pragma once
 
-// Golden logits and greedy text of an independent implementation (tests/golden, with the scripts
-// that made them).
+// Reads the golden logits and greedy texts of an independent implementation (tests/golden, with the
+// scripts that made them).
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@ struct GoldenLogits {
     std::vector<int32_t> top_ids;
     std::vector<double> top_values;
     int32_t stride = 1;
-    std::vector<double> every; // logits 0, stride, 2 * stride, ...
+    std::vector<double> every; // logits number 0, stride, 2 * stride, ...
     double logsumexp = 0;
 };
 

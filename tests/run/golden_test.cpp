@@ -1,5 +1,5 @@
-// The whole stack against Hugging Face transformers on the same weights: logits within 1e-4, the
-// same greedy tokens.
+// Compares all of Keel with Hugging Face transformers on the same weights: logits within 1e-4, and
+// the same greedy tokens.
 
 #include "golden.hpp"
 #include "run/session.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 std::string path(const std::string &below) { return std::string(KEEL_SOURCE_DIR "/") + below; }
 
-// float32 throughout, on a backend.
+// Returns settings with float32 everywhere, on a backend.
 std::vector<std::string> exact(const std::string &model, const std::string &backend) {
     std::vector<std::string> sets{
         "model.path=" + path(model), "model.weights=f32", "kv.dtype=f32",
@@ -43,8 +43,7 @@ int32_t argmax(std::span<const float> logits) {
     return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// Prefills the prompt, then feeds the golden tokens one by one, checking what the model would have
-// said.
+// Reads the prompt, then feeds the golden tokens one by one. Checks the logits before each token.
 void check_case(Session &session, const GoldenCase &golden, size_t tokens) {
     INFO(golden.name);
     session.prefill(golden.ids);
@@ -105,7 +104,7 @@ TEST_CASE("miniatures give the logits of transformers at every position of a pro
     }
 }
 
-TEST_CASE("models/tiny writes what transformers writes: ten prompts, 200 greedy tokens each") {
+TEST_CASE("models/tiny generates the text of transformers: ten prompts, 200 greedy tokens each") {
     Pipeline pipeline(pipeline::config_from_overrides(exact("models/tiny", "cpu")));
     Session session(pipeline);
     for (const GoldenCase &golden : test::read_golden("tiny_greedy.json")) {
@@ -116,7 +115,7 @@ TEST_CASE("models/tiny writes what transformers writes: ten prompts, 200 greedy 
     }
 }
 
-TEST_CASE("the reference backend writes what transformers writes") {
+TEST_CASE("the reference backend generates the text of transformers") {
     Pipeline pipeline(pipeline::config_from_overrides(exact("models/tiny", "reference")));
     Session session(pipeline);
     check_case(session, test::read_golden("tiny_greedy.json").at(1), 8);

@@ -1,5 +1,5 @@
-// What a hybrid does when one of its backends fails: goes on elsewhere, stays where it is, or says
-// clearly what happened. Nothing hangs.
+// Tests of hybrids in which one backend fails. The sequence must continue on another backend, or
+// stay, or report clearly what happened. Nothing may hang.
 #include "failing_cpu.hpp"
 #include "hybrid_rig.hpp"
 #include "support/error_text.hpp"
@@ -24,7 +24,7 @@ const std::vector<std::string> writes_on_b = {"hybrid.prefill=a", "hybrid.decode
 
 } // namespace
 
-TEST_CASE("a device that is lost while it writes is left, and the text goes on where another can") {
+TEST_CASE("if a device is lost while it decodes, the text continues on another backend") {
     for (const auto &[slot, nth] :
          std::initializer_list<std::pair<std::string, uint64_t>>{{"matmul", 1},
                                                                  {"attention", 30},
@@ -46,8 +46,8 @@ TEST_CASE("a device that is lost while it writes is left, and the text goes on w
             if (cpu.backend.fault_fired()) {
                 REQUIRE_FALSE(survived.stats.moves.empty());
                 const BackendMove &last = survived.stats.moves.back();
-                // Lost while the cache was on its way, it stayed; lost while it wrote, the text was
-                // read anew.
+                // If the device was lost while the cache was moved, the sequence stayed. If the
+                // device was lost while it decoded, the other backend read the text again.
                 CHECK((last.why == BackendMove::Why::lost || !last.refused.empty()));
                 CHECK(session.engine().name == "a");
                 CHECK(pipeline.engines().find("b")->is_lost());
@@ -60,7 +60,7 @@ TEST_CASE("a device that is lost while it writes is left, and the text goes on w
     }
 }
 
-TEST_CASE("a device that is lost while it reads the prompt is left too") {
+TEST_CASE("if a device is lost while it reads the prompt, another backend continues") {
     for (const uint64_t nth : {1, 5, 20}) {
         INFO(nth);
         FailingCpu cpu;
@@ -75,7 +75,7 @@ TEST_CASE("a device that is lost while it reads the prompt is left too") {
     }
 }
 
-TEST_CASE("the tokens of a prompt that is read anew are counted once") {
+TEST_CASE("the tokens of a prompt that is read again are counted once") {
     FailingCpu cpu;
     cpu.backend.prefill_chunk = 8;
     Pipeline pipeline(two(writes_on_b), with(cpu, "a"));
@@ -83,14 +83,15 @@ TEST_CASE("the tokens of a prompt that is read anew are counted once") {
     const auto ids = pipeline.tokenizer()->encode(hybrid_opening());
     REQUIRE(ids.size() > 16);
     cpu.backend.fail_nth(40, KEEL_E_DEVICE_LOST,
-                         "matmul"); // four for each of six layers: in the second chunk
+                         // four products in each of six layers: this one is in the second chunk
+                         "matmul");
     session.prefill(ids);
     REQUIRE(cpu.backend.fault_fired());
     CHECK(session.engine().name == "b");
     CHECK(session.stats().prefill_tokens == ids.size());
 }
 
-TEST_CASE("what was promised holds when the text is read anew") {
+TEST_CASE("protected and pinned tokens stay protected when the text is read again") {
     FailingCpu cpu;
     const std::vector<std::string> policy = {"policy=sliding_window", "policy.budget.tokens=32",
                                              "policy.protect.prefix=4"};
@@ -115,9 +116,8 @@ TEST_CASE("what was promised holds when the text is read anew") {
         CHECK(std::find(kept.begin(), kept.end(), token) != kept.end());
 }
 
-TEST_CASE("without another backend a lost device is an error that names it and the step, and the "
-          "text so far "
-          "stays") {
+TEST_CASE(
+    "without another backend, a lost device is an error with the step, and the text so far stays") {
     FailingCpu cpu;
     Pipeline pipeline(two({"hybrid.layers=[{range: 0-3, on: a}, {range: 4-5, on: b}]"}),
                       with(cpu, "b"));
@@ -142,8 +142,7 @@ TEST_CASE("without another backend a lost device is an error that names it and t
                Contains("lost"));
 }
 
-TEST_CASE(
-    "where the first backend that is left has no memory for the text, the next one reads it") {
+TEST_CASE("if the next backend lacks memory for the text, the one after it reads the text") {
     FailingCpu small, lost;
     PipelineOptions options;
     options.device = [&](const std::string &name) {
@@ -171,7 +170,7 @@ TEST_CASE(
     CHECK(session.stats().moves.back().to == "c");
 }
 
-TEST_CASE("both devices lost is an error") {
+TEST_CASE("if both devices are lost, the run ends with an error") {
     FailingCpu first, second;
     PipelineOptions options;
     options.device = [&](const std::string &name) {
@@ -188,7 +187,7 @@ TEST_CASE("both devices lost is an error") {
     CHECK(session.is_broken());
 }
 
-TEST_CASE("a backend without the memory for the cache is not switched to, and that is said") {
+TEST_CASE("a backend without memory for the cache is not switched to, and this is reported") {
     for (const std::string warmup : {"0", "4"}) {
         INFO(warmup);
         FailingCpu cpu;
@@ -198,13 +197,13 @@ TEST_CASE("a backend without the memory for the cache is not switched to, and th
         Session session(pipeline);
         session.prefill(pipeline.tokenizer()->encode(hybrid_opening()));
         const uint64_t products = cpu.backend.count("matmul");
-        // The moved cache takes 15 buffers, and so does that of the warm-up. If the warm-up came
+        // The moved cache takes 15 buffers, and the warm-up's cache does too. If the warm-up came
         // first, its tokens would be computed before buffer 20 fails.
         cpu.backend.fail_nth(warmup == "0" ? 2 : 20, KEEL_E_OUT_OF_MEMORY, "buffer_create");
         session.reset();
         const Greedy stayed = greedy(session, hybrid_opening(), 14);
         CHECK(cpu.backend.fault_fired());
-        CHECK(cpu.backend.count("matmul") == products); // none in a warm-up
+        CHECK(cpu.backend.count("matmul") == products); // no product belongs to a warm-up
         CHECK(stayed.ids == undisturbed().ids);
         CHECK(stayed.logits == undisturbed().logits);
         CHECK(session.engine().name == "a");
@@ -214,7 +213,7 @@ TEST_CASE("a backend without the memory for the cache is not switched to, and th
     }
 }
 
-TEST_CASE("whatever fails during a switch, the text is the same") {
+TEST_CASE("whichever call fails during a switch, the text is the same") {
     for (const keel_status status :
          std::initializer_list<keel_status>{KEEL_E_DEVICE_LOST, KEEL_E_INTERNAL}) {
         uint64_t fired = 0;
@@ -234,7 +233,8 @@ TEST_CASE("whatever fails during a switch, the text is the same") {
                     if (i == 5) cpu.backend.fail_nth(nth, status);
                     session.decode(out.ids.back());
                 }
-            } catch (const Error &error) { // an op that fails otherwise is no switch's fault
+                // an op that fails in another way is not a fault of the switch
+            } catch (const Error &error) {
                 failed = true;
                 CHECK(status != KEEL_E_DEVICE_LOST);
                 CHECK_THAT(error.what(), Contains("backend wrapping"));
@@ -246,7 +246,7 @@ TEST_CASE("whatever fails during a switch, the text is the same") {
     }
 }
 
-TEST_CASE("a backend that fails while it warms up is not switched to") {
+TEST_CASE("a backend that fails during its warm-up is not switched to") {
     FailingCpu cpu;
     Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=8",
                            "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}),
@@ -269,7 +269,7 @@ bool is_gate(keel_op op, const keel_op_args *) { return op == KEEL_OP_SILU_MUL; 
 
 } // namespace
 
-TEST_CASE("a fallback that is lost while another backend needs none: the text goes on there") {
+TEST_CASE("if a fallback is lost, the text continues on a backend that needs none") {
     for (const uint64_t nth : {1, 30}) {
         INFO(nth);
         FailingCpu picky, fallback;
@@ -293,7 +293,7 @@ TEST_CASE("a fallback that is lost while another backend needs none: the text go
     }
 }
 
-TEST_CASE("a fallback that is lost with nothing beside it ends the text, which stays") {
+TEST_CASE("if a fallback is lost and no other backend exists, the text ends and stays") {
     FailingCpu picky, fallback;
     picky.backend.refuse_plan = is_gate;
     PipelineOptions options = with(picky, "cpu");

@@ -1,4 +1,4 @@
-// The processor and a GPU's backend in one run. PoCL and lavapipe count as GPUs.
+// Tests of the processor and a GPU backend in one run. PoCL and lavapipe count as GPUs.
 #include "hybrid_rig.hpp"
 #include "support/gpu_backends.hpp"
 
@@ -9,7 +9,7 @@ using namespace keel::test;
 
 namespace {
 
-// `fast` rounds activations differently on each instruction set.
+// With `fast`, each instruction set rounds activations differently.
 pipeline::PipelineConfig exact_cpu(std::vector<std::string> more) {
     more.push_back("backend.params.compute=exact");
     return one_cpu(std::move(more));
@@ -18,8 +18,8 @@ pipeline::PipelineConfig exact_cpu(std::vector<std::string> more) {
 } // namespace
 
 TEMPLATE_TEST_CASE(
-    "the processor and another backend share a run in every way, and the text is the processor's",
-    "", opencl, vulkan) {
+    "the processor and another backend can share a run in every way, with the processor's text", "",
+    opencl, vulkan) {
     const std::string plugin = here<TestType>();
     const Greedy one = greedy(exact_cpu({}), hybrid_opening(), 16);
     const std::string backends = "hybrid.backends={gpu: {plugin: " + plugin +
@@ -39,9 +39,8 @@ TEMPLATE_TEST_CASE(
     }
 }
 
-TEMPLATE_TEST_CASE(
-    "policies and quantized caches go along between the processor and another backend", "", opencl,
-    vulkan) {
+TEMPLATE_TEST_CASE("policies and quantized caches move between the processor and another backend",
+                   "", opencl, vulkan) {
     const std::string plugin = here<TestType>();
     for (const std::vector<std::string> &policy : std::vector<std::vector<std::string>>{
              {"policy=sliding_window", "policy.budget.tokens=40", "policy.protect.prefix=4",
@@ -59,8 +58,8 @@ TEMPLATE_TEST_CASE(
         std::vector<std::string> full = policy;
         std::erase_if(full, [](const std::string &set) { return set.rfind("kv.dtype=", 0) == 0; });
         full.push_back("kv.dtype=f32");
-        // The same tokens everywhere, on the processor alone too: what arrives after each move is
-        // what left.
+        // All runs give the same tokens, also the run on the processor alone. So the content of the
+        // cache is the same after each move.
         const std::vector<int32_t> text = greedy(exact_cpu(full), prompt, 24).ids;
         const auto exact = logits_of(exact_cpu(full), prompt, text),
                    stays = logits_of(exact_cpu(policy), prompt, text);

@@ -1,5 +1,5 @@
-// Whose memory is asked, and for how much: cards that say little about theirs, and backends that
-// hold two caches for a while.
+// Tests of the memory check of hybrids: which device is asked and for how much. Some devices do not
+// report their memory, and some backends hold two caches for a time.
 #include "base/display.hpp"
 #include "failing_cpu.hpp"
 #include "hybrid_rig.hpp"
@@ -21,7 +21,7 @@ MemoryNeed need_of(int64_t context) {
                        KEEL_DTYPE_F16, context);
 }
 
-// A card beside the processor, where prompts are read.
+// A device besides the processor. It reads prompts.
 struct Card : FailingCpu {
     Card(uint64_t total, uint64_t free) {
         backend.device_type = KEEL_DEVICE_DISCRETE;
@@ -37,7 +37,7 @@ const std::vector<std::string> on_the_card = {"hybrid.prefill=a", "hybrid.decode
 
 } // namespace
 
-TEST_CASE("a card that does not tell what is free of it gets a context that fits into all of it") {
+TEST_CASE("if a card does not report its free memory, the context may fill all of its memory") {
     const int64_t trained = open_model_source(tiny_folder)->config().max_positions;
     Card card(need_of(trained / 2).total() * 8 / 7, 0);
     const auto config = pipeline::config_from_overrides(
@@ -48,12 +48,12 @@ TEST_CASE("a card that does not tell what is free of it gets a context that fits
     CHECK(fitted.context() >= 256);
     card.backend.memory->total *= 16;
     CHECK(Pipeline(config, with(card, "a")).context() == trained);
-    card.backend.memory->total = 0; // what the device is said to have counts then
+    card.backend.memory->total = 0; // the configured size of the device counts then
     CHECK(Pipeline(config, with(card, "a")).context() == trained);
 }
 
-TEST_CASE("what does not fit into a card's memory is refused before it is read, and says whose "
-          "memory is short") {
+TEST_CASE("a model that does not fit a card's memory is refused before it is read, with the card's "
+          "name") {
     Card card(need_of(1).weights + 65536, 0);
     CHECK_THAT(
         error_text([&] { Pipeline p(two(on_the_card), with(card, "a")); }, ErrorKind::resource),
@@ -67,7 +67,7 @@ TEST_CASE("what does not fit into a card's memory is refused before it is read, 
     CHECK(card.backend.count("weight_prepare") == 0);
 }
 
-TEST_CASE("backends that share a memory and take turns are given room for two caches") {
+TEST_CASE("backends that share a memory and take turns get memory for two caches") {
     const auto refusal = [](const pipeline::PipelineConfig &config, uint64_t weights) {
         PipelineOptions options;
         const uint64_t available = weights * need_of(1).weights + 262144;

@@ -1,4 +1,4 @@
-// What a hybrid refuses: the error names the key.
+// Tests of hybrid configs that are refused. The error names the key.
 #include "hybrid_rig.hpp"
 #include "support/error_text.hpp"
 
@@ -8,7 +8,7 @@ using namespace keel;
 using namespace keel::test;
 using Catch::Matchers::Contains;
 
-TEST_CASE("policies that look at one layer for all of them cannot have layers on two backends") {
+TEST_CASE("policies that decide for all layers at once cannot have layers on two backends") {
     const std::string layers = "hybrid.layers=[{range: 0-2, on: a}, {range: 3-5, on: b}]";
     CHECK_THAT(error_text([&] {
                    Pipeline p(two({layers, "policy=snapkv", "policy.budget.tokens=64",
@@ -21,7 +21,7 @@ TEST_CASE("policies that look at one layer for all of them cannot have layers on
                Contains("repeat its context"));
 }
 
-TEST_CASE("what cannot be combined is refused by name") {
+TEST_CASE("impossible combinations are refused by name") {
     const auto refused = [](const std::vector<std::string> &more) {
         return error_text([&] { Pipeline p(two(more)); });
     };

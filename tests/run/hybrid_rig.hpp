@@ -16,7 +16,7 @@ inline const std::string &hybrid_opening() {
     return text;
 }
 
-// One thread each, so that both compute the same to the bit.
+// Each backend has one thread, so that both compute bitwise the same.
 inline const std::string two_cpus =
     "{a: {plugin: cpu, params: {threads: 1}}, b: {plugin: cpu, params: {threads: 1}}}";
 
@@ -27,7 +27,7 @@ inline pipeline::PipelineConfig tiny_config(const std::vector<std::string> &more
     return pipeline::config_from_overrides(sets);
 }
 
-// The same on one backend: what a hybrid has to agree with.
+// The same config on one backend. A hybrid must give the same results.
 inline pipeline::PipelineConfig one_cpu(std::vector<std::string> more) {
     more.insert(more.begin(), "backend={plugin: cpu, params: {threads: 1}}");
     return tiny_config(more);
@@ -38,7 +38,7 @@ inline pipeline::PipelineConfig two(std::vector<std::string> more) {
     return tiny_config(more);
 }
 
-// Memory as a test says it is.
+// A monitor that returns the memory that the test sets.
 class ScriptedMonitor final : public SystemMonitor {
   public:
     MemoryReading read() noexcept override {
@@ -51,7 +51,7 @@ class ScriptedMonitor final : public SystemMonitor {
 
 struct Greedy {
     std::vector<int32_t> ids;
-    std::vector<float> logits; // behind the last one
+    std::vector<float> logits; // logits after the last token
     SessionStats stats;
 };
 
@@ -74,7 +74,8 @@ inline Greedy greedy(const pipeline::PipelineConfig &config, const std::string &
     return greedy(session, prompt, tokens);
 }
 
-// Logits behind each of the tokens, which follow a prompt whatever the model says.
+// Returns the logits after each token of `text`. These tokens follow the prompt, whatever the model
+// predicts.
 inline std::vector<std::vector<float>> logits_of(Session &session, const std::string &prompt,
                                                  const std::vector<int32_t> &text) {
     std::vector<std::vector<float>> all;
@@ -94,7 +95,7 @@ inline std::vector<std::vector<float>> logits_of(const pipeline::PipelineConfig 
     return logits_of(session, prompt, text);
 }
 
-// How far the two of them lie apart at most.
+// Returns the largest difference between the logits of two runs.
 inline double worst_gap(const std::vector<std::vector<float>> &a,
                         const std::vector<std::vector<float>> &b) {
     double worst = a.size() == b.size() ? 0 : INFINITY;

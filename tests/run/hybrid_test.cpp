@@ -1,4 +1,4 @@
-// Backends that take turns or hold different layers: end to end on models/tiny.
+// End-to-end tests on models/tiny of backends that take turns or hold different layers.
 #include "config/config_writer.hpp"
 #include "hybrid_rig.hpp"
 #include "run/explain.hpp"
@@ -36,7 +36,7 @@ const std::vector<std::vector<std::string>> policies = {
 
 void check_same(const Greedy &a, const Greedy &b) {
     CHECK(a.ids == b.ids);
-    CHECK(a.logits == b.logits); // to the bit
+    CHECK(a.logits == b.logits); // bitwise equal
     CHECK(a.stats.evictions == b.stats.evictions);
     CHECK(a.stats.evicted_tokens == b.stats.evicted_tokens);
     CHECK(a.stats.kv_bytes == b.stats.kv_bytes);
@@ -44,7 +44,7 @@ void check_same(const Greedy &a, const Greedy &b) {
 
 } // namespace
 
-TEST_CASE("what reads and what writes may be two backends, in every KV dtype") {
+TEST_CASE("prefill and decode can be on two backends, for every KV dtype") {
     for (const std::string dtype : {"f32", "f16", "bf16", "q8_0", "q4_0"}) {
         INFO(dtype);
         const Greedy one = greedy(one_cpu({"kv.dtype=" + dtype}), hybrid_opening(), 16);
@@ -62,7 +62,7 @@ TEST_CASE("what reads and what writes may be two backends, in every KV dtype") {
         CHECK(move.tokens == static_cast<int64_t>(split.stats.prefill_tokens));
         CHECK(move.bytes ==
               static_cast<uint64_t>(move.tokens) * pipeline.kv_shape().bytes_per_token());
-        // A second prompt goes back to where prompts are read.
+        // A second prompt goes back to the backend that reads prompts.
         session.prefill(pipeline.tokenizer()->encode(" And then"));
         CHECK(session.engine().name == "a");
         session.reset();
@@ -70,7 +70,7 @@ TEST_CASE("what reads and what writes may be two backends, in every KV dtype") {
     }
 }
 
-TEST_CASE("a switch after some tokens leaves the text as it was, under every policy") {
+TEST_CASE("a switch after some tokens does not change the text, under every policy") {
     for (const auto &policy : policies) {
         INFO(policy.size() << (policy.empty() ? "" : policy[0]));
         const Greedy one = greedy(one_cpu(policy), long_prompt(), 40);
@@ -93,7 +93,7 @@ TEST_CASE("a switch after some tokens leaves the text as it was, under every pol
     }
 }
 
-TEST_CASE("backends may keep keys and values in types of their own") {
+TEST_CASE("each backend can have its own dtypes of keys and values") {
     const std::string exact_products = "backend.params.compute=exact";
     Pipeline pipeline(tiny_config(
         {"hybrid.backends={a: {plugin: cpu, kv: f32, params: {compute: exact}}, b: {plugin: cpu, "
@@ -102,8 +102,8 @@ TEST_CASE("backends may keep keys and values in types of their own") {
     CHECK(pipeline.engines().find("a")->kv_shape.key_dtype == KEEL_DTYPE_F32);
     CHECK(pipeline.engines().find("b")->kv_shape.key_dtype == KEEL_DTYPE_Q8_0);
     CHECK(pipeline.engines().find("b")->kv_shape.value_dtype == KEEL_DTYPE_BF16);
-    // Exact products: what the caches round is held against itself. The same tokens in each, so
-    // that there is something to compare whatever the texts are.
+    // Products are exact here, so the rounding of the caches can be compared. All runs get the same
+    // tokens, so that their logits can be compared whatever the texts are.
     const std::vector<int32_t> text =
         greedy(one_cpu({"kv.dtype=f32", exact_products}), hybrid_opening(), 12).ids;
     const auto exact = logits_of(one_cpu({"kv.dtype=f32", exact_products}), hybrid_opening(), text);
@@ -114,13 +114,14 @@ TEST_CASE("backends may keep keys and values in types of their own") {
     const auto mixed = logits_of(session, hybrid_opening(), text);
     CHECK(session.engine().name == "b");
     REQUIRE(worst_gap(coarse, exact) > 0);
-    CHECK(worst_gap(mixed, exact) < 1.5 * worst_gap(coarse, exact)); // rounded once, as there
+    // the moved keys are rounded once, as in the other cache
+    CHECK(worst_gap(mixed, exact) < 1.5 * worst_gap(coarse, exact));
     TempFolder folder;
     CHECK_THAT(error_text([&] { save_session(session, folder.path() / "s"); }),
                Contains("different types"));
 }
 
-TEST_CASE("a cache whose keys were rotated moves between types of keys") {
+TEST_CASE("a cache with rotated keys can move between dtypes of keys") {
     for (const std::string kinds : {"{a: {plugin: cpu, kv: f16}, b: {plugin: cpu, kv: q8_0}}",
                                     "{a: {plugin: cpu, kv: q4_0}, b: {plugin: cpu, kv: f32}}"}) {
         INFO(kinds);
@@ -141,14 +142,14 @@ TEST_CASE("a cache whose keys were rotated moves between types of keys") {
             logits.emplace_back(session.logits().begin(), session.logits().end());
             const KvCache &cache = session.cache().cache();
             CHECK(cache.max_length() <= 48 + 6 + 1);
-            // Distances follow the slots, wherever the keys are.
+            // Distances follow the slots, on whichever backend the keys are.
             const auto positions = cache.positions(3, 0);
             CHECK(positions.back() - positions[5] == std::ssize(positions) - 6);
         }
         CHECK(session.stats().evictions > 3);
         CHECK(session.stats().moves.size() == 2);
-        // What is read there is what was written here: no further from f32 than the coarser type by
-        // itself.
+        // The other backend reads what this backend wrote: the error is not larger than the error
+        // of the coarser dtype alone.
         const std::string coarser = kinds.find("q4_0") != std::string::npos ? "q4_0" : "q8_0";
         const auto stays = [&](const std::string &dtype) {
             return logits_of(
@@ -181,7 +182,7 @@ TEST_CASE("the new backend runs the dummy tokens before the switch, and the text
         session.decode(ids.back());
     }
     pipeline.engines().set_observer({});
-    CHECK(before_by_then == 0); // the two backends compute no step together
+    CHECK(before_by_then == 0); // the two backends do not compute a step together
     CHECK(before == 4);
     CHECK(afterwards == 7);
     CHECK(session.stats().moves.at(0).warmup_tokens == 4);
@@ -189,7 +190,7 @@ TEST_CASE("the new backend runs the dummy tokens before the switch, and the text
     CHECK(ids == greedy(one_cpu({}), hybrid_opening(), 12).ids);
 }
 
-TEST_CASE("a warm-up ends where its cache is full") {
+TEST_CASE("a warm-up ends when its cache is full") {
     const Greedy switched =
         greedy(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=4", "hybrid.switch.to=b",
                     "hybrid.switch.warmup_tokens=1000", "model.context=64"}),
@@ -198,7 +199,7 @@ TEST_CASE("a warm-up ends where its cache is full") {
     CHECK(switched.stats.moves.at(0).warmup_tokens == 64);
 }
 
-TEST_CASE("a fork switches as its parent does") {
+TEST_CASE("a fork switches like its parent") {
     PipelineOptions options;
     options.sequences = 2;
     Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=10",
@@ -229,7 +230,7 @@ TEST_CASE("a fork switches as its parent does") {
     CHECK(forked == one.ids);
 }
 
-TEST_CASE("asking for the backend that a sequence is on leaves the config's switch as it is") {
+TEST_CASE("switching to the current backend does not change the config's switch") {
     Pipeline pipeline(two({"hybrid.switch.on=[tokens, command]", "hybrid.switch.after_tokens=6",
                            "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=4"}));
     Session session(pipeline);
@@ -254,7 +255,7 @@ TEST_CASE("another instruction set is another backend") {
     CHECK(split.ids == one.ids);
 }
 
-TEST_CASE("memory pressure switches at once") {
+TEST_CASE("memory pressure switches immediately") {
     const auto monitor = std::make_shared<ScriptedMonitor>();
     PipelineOptions options;
     options.monitor = monitor;
@@ -277,7 +278,7 @@ TEST_CASE("memory pressure switches at once") {
     CHECK(session.engine().name == "b");
 }
 
-TEST_CASE("a switch by hand, with a warm-up and without") {
+TEST_CASE("a switch by a call works with and without a warm-up") {
     const Greedy one = greedy(one_cpu({}), hybrid_opening(), 12);
     Pipeline warm(two({"hybrid.switch.on=command", "hybrid.switch.warmup_tokens=3"})),
         cold(two({"hybrid.switch.on=command", "hybrid.switch.warmup_tokens=0"})),
@@ -300,14 +301,14 @@ TEST_CASE("a switch by hand, with a warm-up and without") {
         CHECK(session.stats().moves[0].warmup_tokens == (pipeline == &warm ? 3 : 0));
         session.reset();
         CHECK(session.engine().name == "a");
-        CHECK(session.switch_to(b) == Session::Switch::done); // nothing to take along
+        CHECK(session.switch_to(b) == Session::Switch::done); // there is nothing to move
     }
     Session session(fixed);
     CHECK_THAT(error_text([&] { session.switch_to(*fixed.engines().find("a")); }, ErrorKind::usage),
                Contains("hybrid.switch.on"));
 }
 
-TEST_CASE("a session is saved wherever it is, and a fork goes its own way") {
+TEST_CASE("a session can be saved on any backend, and a fork moves independently") {
     TempFolder folder;
     const Greedy one = greedy(one_cpu({}), hybrid_opening(), 10);
     Pipeline pipeline(
@@ -335,7 +336,9 @@ TEST_CASE("a session is saved wherever it is, and a fork goes its own way") {
     load_session(again, folder.path() / "s");
     std::vector<int32_t> forked = ids;
     for (int i = 0; i < 5;
-         ++i) { // one after the other: steps of a pipeline leave their results in one place
+         // one after the other, because all steps of a pipeline store their results in the same
+         // memory
+         ++i) {
         ids.push_back(i == 0 ? *again.pending() : again.greedy());
         again.decode(ids.back());
     }
@@ -347,7 +350,7 @@ TEST_CASE("a session is saved wherever it is, and a fork goes its own way") {
     CHECK(forked == one.ids);
 }
 
-TEST_CASE("layers on two backends compute what one does") {
+TEST_CASE("layers on two backends give the results of one backend") {
     for (const auto &policy : policies) {
         INFO(policy.size() << (policy.empty() ? "" : policy[0]));
         for (const std::string layers :

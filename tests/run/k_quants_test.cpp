@@ -1,4 +1,5 @@
-// GGUF files with K-quants, mixed as llama-quantize mixes them, run as they are stored.
+// Tests of GGUF files with K-quants, mixed as llama-quantize mixes them. They run with the stored
+// dtypes.
 
 #include "conformance/k_quantizer.hpp"
 #include "convert/gguf_export.hpp"
@@ -34,8 +35,8 @@ uint32_t ggml_type_of(keel_dtype type) {
     }
 }
 
-// Writes a copy of an f32 GGUF file whose matrices are in the type that `type_of` says, and one
-// beside it that holds what these decode to.
+// Writes a copy of an f32 GGUF file whose matrices have the type that `type_of` returns. Also
+// writes a file with the values to which these matrices decode.
 void write_pair(const fs::path &from, const fs::path &packed, const fs::path &decoded,
                 const std::function<keel_dtype(const std::string &)> &type_of) {
     const GgufFile source(from);
@@ -70,7 +71,7 @@ void write_pair(const fs::path &from, const fs::path &packed, const fs::path &de
     plain.finish();
 }
 
-// As in files of Q4_K_M, v and down are in more bits in some layers; here gate and up differ too.
+// In Q4_K_M files, v and down have more bits in some layers. Here gate and up also differ.
 keel_dtype mixed(const std::string &name) {
     if (name.find("token_embd") != std::string::npos) return KEEL_DTYPE_Q6_K;
     const bool some =
@@ -102,7 +103,7 @@ std::unique_ptr<Pipeline> pipeline_of(const fs::path &model, const std::vector<s
     return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets));
 }
 
-// Of all rows of the prompt's steps together, and of one more.
+// Returns the logits of all rows of the prompt's steps, and of one more step.
 std::vector<float> logits(Pipeline &pipeline) {
     Session session(pipeline);
     session.prefill(ids);
@@ -132,7 +133,7 @@ const std::string exact = "backend.params.compute=exact", fast = "backend.params
 
 } // namespace
 
-TEST_CASE("a file of mixed K-quants runs as it is stored, and gives what its values give in f32") {
+TEST_CASE("a file of mixed K-quants runs as it is stored, with the results of its values in f32") {
     const Files files(mixed);
     const auto f32 = pipeline_of(files.decoded, {exact}),
                native = pipeline_of(files.packed, {exact});
@@ -140,7 +141,8 @@ TEST_CASE("a file of mixed K-quants runs as it is stored, and gives what its val
     CHECK(native->source()
               .conversions(KEEL_DTYPE_NONE, native->device().info().weight_dtypes)
               .empty());
-    // read per token: what the matrices take in the file, none of them wider
+    // The bytes that are read for each token are the bytes of the matrices in the file. No matrix
+    // is stored in a wider type.
     uint64_t stored = 0;
     for (const TensorInfo &tensor : native->source().tensors())
         if (tensor.shape.size() == 2) stored += tensor.bytes;
@@ -155,7 +157,7 @@ TEST_CASE("a file of mixed K-quants runs as it is stored, and gives what its val
     CHECK(off > 0);
 }
 
-TEST_CASE("matrices whose parts are stored in different types are multiplied part by part") {
+TEST_CASE("matrices whose parts have different types are multiplied part by part") {
     const Files files(mixed);
     const auto native = pipeline_of(files.packed, {});
     std::map<std::string, int> ops;
@@ -180,15 +182,15 @@ TEST_CASE("each K type runs alone, and on the reference") {
         const auto expected = logits(*pipeline_of(files.decoded, {exact}));
         CHECK(distance(logits(*native), expected) < 1e-5);
         CHECK(distance(logits(*pipeline_of(files.packed, {fast})), expected) < 0.02);
-        // asked for, they become another type as any other weights do
+        // With model.weights, they are converted like all other weights.
         CHECK(pipeline_of(files.packed, {"model.weights=q8_0"})->weights().dtype_name() == "q8_0");
     }
 }
 
-TEST_CASE("for a backend that does not take K types they are converted to q8_0, and that is told") {
+TEST_CASE("for a backend without K types they are converted to q8_0, which is reported") {
     const Files files(mixed);
     WrappingBackend plain;
-    plain.hide("ctx_info"); // so it says nothing of further types
+    plain.hide("ctx_info"); // so the backend does not report further dtypes
     const std::vector<std::string> sets{"model.path=" + files.packed.string(), "backend.plugin=cpu",
                                         "kv.dtype=f32"};
     PipelineOptions options;
@@ -198,11 +200,11 @@ TEST_CASE("for a backend that does not take K types they are converted to q8_0, 
     CHECK_THAT(explain_pipeline(pipeline), Contains("Q4_K tensors are converted to q8_0: ") &&
                                                Contains("Q6_K tensors are converted to q8_0: "));
     const auto expected = logits(*pipeline_of(files.decoded, {exact}));
-    CHECK(distance(logits(pipeline), expected) < 0.05); // rounded once more
+    CHECK(distance(logits(pipeline), expected) < 0.05); // the weights are rounded once more
 }
 
-TEST_CASE("K types are refused where values are stored in them") {
-    WrappingBackend backend; // the reference
+TEST_CASE("K types are refused for values that Keel stores") {
+    WrappingBackend backend; // wraps the reference backend
     const std::shared_ptr<Device> device = backend.open();
     const Tensor x = Tensor::allocate(*device, KEEL_DTYPE_F32, {1, 256}),
                  out = Tensor::allocate(*device, KEEL_DTYPE_Q4_K, {1, 256});

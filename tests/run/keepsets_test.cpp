@@ -1,6 +1,6 @@
-// What each policy leaves of a real text in a real model, through the core, against
-// make_keepsets_golden.py: queries are gathered, attention is summed up and reduced, contexts are
-// repeated and budgets shared out by Keel; the formulas see transformers' queries, keys and values.
+// Compares the slots that each policy keeps of a real text in a real model with
+// make_keepsets_golden.py. Here Keel collects queries, sums and reduces attention, repeats contexts
+// and divides budgets. The Python formulas use the queries, keys and values of transformers.
 #include "run/session.hpp"
 
 #include <catch2/catch.hpp>
@@ -20,7 +20,7 @@ json keepsets() {
     return json::parse(in);
 }
 
-// The tokens of a hexadecimal number whose bit t is token t.
+// Returns the tokens of a hexadecimal number. Bit t stands for token t.
 std::vector<int32_t> tokens_of(const std::string &hex) {
     std::vector<int32_t> out;
     for (size_t i = 0; i < hex.size(); ++i) {
@@ -41,7 +41,7 @@ std::string params_of(const json &plugin) {
 
 } // namespace
 
-TEST_CASE("Each policy leaves of a text in a model the tokens that its paper's formula does") {
+TEST_CASE("Each policy keeps of a text in a model the tokens of its paper's formula") {
     const json file = keepsets();
     const auto ids = file.at("tokens").get<std::vector<int32_t>>();
     const auto layers = file.at("layers").get<uint32_t>(),
@@ -75,7 +75,8 @@ TEST_CASE("Each policy leaves of a text in a model the tokens that its paper's f
             ++rows;
             CHECK(std::includes(kept.begin(), kept.end(), sure.begin(), sure.end()));
             const bool is_flat =
-                item.at("allocator").at("plugin") != "adaptive"; // a tie elsewhere may move a slot
+                // a tie in another head may change a slot
+                item.at("allocator").at("plugin") != "adaptive";
             if (is_flat) CHECK(kept.size() == expected.size());
             const json &gap = item.at("gap")[row];
             if (!gap.is_null() && gap.get<double>() < 1e-4) continue;
@@ -87,7 +88,7 @@ TEST_CASE("Each policy leaves of a text in a model the tokens that its paper's f
                                         "h2o uniform", "keydiff uniform", "knorm uniform",
                                         "kvzip adaptive", "kvzip uniform", "snapkv adaptive",
                                         "snapkv pyramid", "snapkv uniform", "tova uniform"});
-    // Maximum pooling makes neighbours equal, and very sharp heads leave float32 zeros to choose
-    // from.
+    // Maximum pooling makes neighbours equal. In heads with very concentrated attention, many
+    // float32 scores are zero. In both cases the kept slots are not unique.
     CHECK(compared * 10 > rows * 9);
 }

@@ -33,7 +33,7 @@ inline pipeline::PipelineConfig mini_config(std::initializer_list<std::string> m
     return pipeline::config_from_overrides(sets);
 }
 
-// The model on two backends `a` and `b`.
+// Returns the config of the model on two backends `a` and `b`.
 inline pipeline::PipelineConfig mini_hybrid(std::initializer_list<std::string> more = {}) {
     std::vector<std::string> sets = {"model.path=" + mini_model(),
                                      "hybrid.backends={a: {plugin: cpu, params: {threads: 1}}, "
@@ -48,7 +48,7 @@ inline PipelineOptions mini_options(PipelineOptions options = {}) {
     return options;
 }
 
-// Equal, but for sums in another order.
+// Returns true if x and y are equal except for the rounding of sums in another order.
 inline bool is_close(const std::vector<float> &x, const std::vector<float> &y) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(),
                       [](float p, float q) { return std::abs(p - q) < 1e-4F; });

@@ -14,7 +14,8 @@ const std::string tiny_model = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
 
 } // namespace
 
-TEST_CASE("a pin is the least run of tokens that holds a text, which stands once in the prompt") {
+TEST_CASE("a pin is the shortest run of tokens that contains a text, which must be unique in the "
+          "prompt") {
     const auto tokenizer = load_tokenizer(tiny_model);
     const std::string prompt =
         "Once upon a time there was a fox. The fox had a golden ball, and the ball was lost.";
@@ -26,7 +27,7 @@ TEST_CASE("a pin is the least run of tokens that holds a text, which stands once
         const auto part = std::span(ids).subspan(static_cast<size_t>(run.from),
                                                  static_cast<size_t>(run.to - run.from));
         CHECK_THAT(tokenizer->decode(part), Contains(text));
-        if (part.size() > 1) { // none less holds it
+        if (part.size() > 1) { // no shorter part contains the text
             CHECK_THAT(tokenizer->decode(part.subspan(1)), !Contains(text));
             CHECK_THAT(tokenizer->decode(part.first(part.size() - 1)), !Contains(text));
         }
@@ -41,8 +42,7 @@ TEST_CASE("a pin is the least run of tokens that holds a text, which stands once
     CHECK_THROWS_AS(find_text(*tokenizer, ids, "", "generation.pin"), Error);
 }
 
-TEST_CASE("what is pinned of a prompt stays while a text is written, and a prompt that is refused "
-          "leaves no pins") {
+TEST_CASE("pinned tokens of a prompt stay during generation, and a refused prompt leaves no pins") {
     const std::vector<std::string> overrides = {
         "model.path=" + tiny_model, "backend.plugin=reference", "policy.plugin=sliding_window",
         "policy.budget.tokens=24",  "policy.budget.slack=0",    "sampling.temperature=0"};

@@ -1,5 +1,5 @@
-// What a pipeline settles before it runs: which plugins it needs, what fits the memory, what it
-// leaves alone.
+// Tests of the decisions that a pipeline makes before it runs: which plugins it needs, whether it
+// fits the memory, and which settings it does not change.
 #include "base/log_sinks.hpp"
 #include "run/memory_need.hpp"
 #include "run/session.hpp"
@@ -27,7 +27,7 @@ struct Mini {
         test::make_mini_llama(folder.path(), mini);
         options.need_tokenizer = false;
     }
-    // Model and backend fill lines 1 and 2.
+    // The model and the backend are in lines 1 and 2 of the config.
     pipeline::PipelineConfig config(const std::string &text) const {
         return pipeline::parse_config("model: " + folder.path().string() + "\nbackend: cpu\n" +
                                           text,
@@ -46,8 +46,7 @@ struct Mini {
 
 } // namespace
 
-TEST_CASE("under a policy that keeps all, by whatever name, budget, trigger and allocator are not "
-          "looked at") {
+TEST_CASE("if a policy keeps everything, budget, trigger and allocator are not checked") {
     const Mini mini;
     std::filesystem::copy(std::filesystem::path(KEEL_BINARY_DIR) / "lib/keel/plugins/none.so",
                           mini.folder / "quiet.so");
@@ -65,7 +64,8 @@ TEST_CASE("under a policy that keeps all, by whatever name, budget, trigger and 
     }
 }
 
-TEST_CASE("allocator auto: kvzip shares one budget out over all heads, others give each the same") {
+TEST_CASE("allocator auto: kvzip divides one budget over all heads, and other policies give equal "
+          "shares") {
     const Mini mini;
     const auto allocator = [&](const std::string &policy, const std::string &value) {
         const auto pipeline = mini.open("policy: {plugin: " + policy +
@@ -88,7 +88,7 @@ TEST_CASE("allocator auto: kvzip shares one budget out over all heads, others gi
     CHECK(allocator("sliding_window", "{plugin: auto}") == "uniform");
 }
 
-TEST_CASE("under a policy that evicts they are checked, with their lines") {
+TEST_CASE("if a policy evicts, its settings are checked, with their lines") {
     const Mini mini;
     const auto pipeline =
         mini.open("policy: {plugin: sliding_window, params: {window: 92}, budget: {slack: 0}}\n");
@@ -107,9 +107,8 @@ TEST_CASE("under a policy that evicts they are checked, with their lines") {
                StartsWith("f.yaml:5:14: ") && Contains("no_such_allocator"));
 }
 
-TEST_CASE("memory pressure is refused where the policy cannot answer it, and where its keys "
-          "contradict each "
-          "other") {
+TEST_CASE("memory pressure is refused if the policy cannot act on it, or if its keys contradict "
+          "each other") {
     const Mini mini;
     CHECK(mini.refusal("policy:\n  plugin: none\n  trigger: {on: [pressure]}\n") ==
           "f.yaml:5:17: policy none never evicts, so it could not answer memory pressure; remove "
@@ -131,8 +130,8 @@ TEST_CASE("memory pressure is refused where the policy cannot answer it, and whe
         StartsWith("f.yaml:6:72: expected 'policy.trigger.pressure.critical_mib' to be at most"));
 }
 
-TEST_CASE("what was asked for beside a policy that keeps all gets a warning with its line, and "
-          "nothing else does") {
+TEST_CASE("settings that a policy without evictions ignores get a warning with their line, and no "
+          "others") {
     const Mini mini;
     const auto warnings = [&](const std::string &text) {
         std::ostringstream out;
@@ -169,7 +168,7 @@ TEST_CASE("what was asked for beside a policy that keeps all gets a warning with
                    "trigger: {on: [insert]}}\n") == "");
 }
 
-TEST_CASE("a trigger that the policy can never answer is refused with its line") {
+TEST_CASE("a trigger on which the policy never acts is refused with its line") {
     const Mini mini;
     const std::string snapkv =
         "policy:\n  plugin: snapkv\n  budget: {tokens: 64}\n  params: {decode: ";
@@ -182,11 +181,12 @@ TEST_CASE("a trigger that the policy can never answer is refused with its line")
         mini.refusal(snapkv + "false}\n  trigger: {on: [prefill_end, every_n], every_n: 9}\n"),
         StartsWith("f.yaml:7:17: ") && Contains("never answers every_n"));
     CHECK_NOTHROW(
-        mini.open(snapkv + "false}\n  trigger: {on: [prefill_end, budget]}\n")); // as by default
+        // this is the default
+        mini.open(snapkv + "false}\n  trigger: {on: [prefill_end, budget]}\n"));
     CHECK_NOTHROW(mini.open(snapkv + "true}\n  trigger: {on: [prefill_end, insert]}\n"));
 }
 
-TEST_CASE("spans of the config are protected, and count against the budget") {
+TEST_CASE("spans of the config are protected and count against the budget") {
     const Mini mini;
     const std::string window =
         "policy:\n  plugin: sliding_window\n  budget: {tokens: 64}\n  protect: ";
@@ -196,7 +196,7 @@ TEST_CASE("spans of the config are protected, and count against the budget") {
                StartsWith("f.yaml:5:20: policy.budget.tokens: ") && Contains("spans 80"));
 }
 
-TEST_CASE("a device that is not there is told with the line that asks for it") {
+TEST_CASE("a missing device is reported with the line that names it") {
     const Mini mini;
     const std::string model = "model: " + mini.folder.path().string() + "\n";
     const auto refused = [&](const std::string &text) {
@@ -207,7 +207,7 @@ TEST_CASE("a device that is not there is told with the line that asks for it") {
                StartsWith("f.yaml:4:11: backend cpu"));
 }
 
-TEST_CASE("a pipeline that does not run leaves its log's older content alone") {
+TEST_CASE("a pipeline that does not run leaves the content of its log unchanged") {
     Mini mini;
     const auto log = mini.folder.write("log.jsonl", "{\"sequence\":1}\n");
     const std::string text =
@@ -226,8 +226,7 @@ TEST_CASE("a pipeline that does not run leaves its log's older content alone") {
     CHECK(std::filesystem::file_size(log) == 0);
 }
 
-TEST_CASE("a context that nobody asked for becomes what the memory holds: one that was asked for "
-          "is refused") {
+TEST_CASE("a default context is lowered to the memory, and a configured one is refused") {
     Mini mini(4096);
     const auto source = open_model_source(mini.folder.path());
     const MemoryNeed need =
@@ -263,19 +262,20 @@ TEST_CASE("a context that nobody asked for becomes what the memory holds: one th
         return Pipeline(config, mini.options).context();
     };
     CHECK_THROWS_WITH(open(""), StartsWith("f.yaml:1:") && Contains("model.context: 4096 tokens"));
-    // What bounds the cache below the context makes it fit.
+    // A limit that keeps the cache below the context makes the pipeline fit.
     CHECK(open("kv: {max_mib: 0.25}\n") == 4096);
     CHECK(open("policy: {plugin: sliding_window, budget: {tokens: 64}}\n") == 4096);
-    Mini small; // its tables take less than its weights
+    Mini small; // the tables take less memory than the weights
     small.options.memory = mini.options.memory;
     available = need.weights + 1000;
     CHECK_THAT(small.refusal("", ErrorKind::resource),
                StartsWith("f.yaml:1:8: model.context: 256 tokens need "));
-    mini.options.memory = [] { return MemoryInfo{}; }; // unknown: refuses nothing
+    // the memory is unknown, so nothing is refused
+    mini.options.memory = [] { return MemoryInfo{}; };
     CHECK(open("") == 4096);
 }
 
-TEST_CASE("the ops of a pipeline are those of its steps and of its cache, each once") {
+TEST_CASE("the ops of a pipeline are those of its steps and its cache, each once") {
     const Mini mini;
     const auto full = mini.open("");
     const auto evicting = mini.open("policy: {plugin: sliding_window, budget: {tokens: 64}}\n");

@@ -1,4 +1,5 @@
-// The policies that one pipeline runs: the config's, and those that were added.
+// Tests of the policies that one pipeline runs: the policy of the config, and policies that were
+// added.
 #include "run/policy_set.hpp"
 
 #include "base/log_sinks.hpp"
@@ -16,7 +17,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// The policy section that these lines make.
+// Returns the policy section with these settings.
 pipeline::PolicySection section(std::initializer_list<std::string> sets) {
     return mini_config(sets).policy;
 }
@@ -27,7 +28,7 @@ PipelineOptions several() {
     return options;
 }
 
-// What making a pipeline of this config warns of.
+// Returns the warnings that appear when a pipeline is made from this config.
 std::string warnings(std::initializer_list<std::string> sets) {
     std::ostringstream out;
     const auto sink = std::make_shared<spdlog::sinks::ostream_sink_st>(out);
@@ -42,7 +43,7 @@ std::string warnings(std::initializer_list<std::string> sets) {
 
 } // namespace
 
-TEST_CASE("plans of added policies are not the config's, and have ops of their own") {
+TEST_CASE("added policies have their own plans and ops") {
     Pipeline pipeline(mini_config(), several());
     PolicySet &set = pipeline.policies();
     PolicySetup &own = pipeline.policy_setup();
@@ -52,10 +53,11 @@ TEST_CASE("plans of added policies are not the config's, and have ops of their o
     CHECK_FALSE(set.is_own(window));
     CHECK(own.keeps_all());
     CHECK(window.budget().fixed() == 64);
-    CHECK(set.taps(window).list().empty());    // it reads positions only
-    CHECK_FALSE(set.taps(h2o).list().empty()); // sums of attention
+    CHECK(set.taps(window).list().empty());    // this policy reads only positions
+    CHECK_FALSE(set.taps(h2o).list().empty()); // this policy reads sums of attention
     CHECK(&set.taps(own) == &pipeline.graph().taps());
-    // After the context changed, the config's plan is another one; the added ones stay.
+    // After the context changed, the config's policy has a new plan. The plans of added policies
+    // stay.
     set.make_own_plans();
     CHECK(set.is_own(pipeline.policy_setup()));
     CHECK_FALSE(set.is_own(h2o));
@@ -69,7 +71,7 @@ TEST_CASE("a plan of another pipeline is refused") {
         Contains("a cache plan of another pipeline"));
 }
 
-TEST_CASE("a policy that is added is checked like the config's") {
+TEST_CASE("an added policy is checked like the config's") {
     Pipeline pipeline(mini_config(), several());
     PolicySet &set = pipeline.policies();
     CHECK_THAT(error_text([&] {
@@ -81,7 +83,7 @@ TEST_CASE("a policy that is added is checked like the config's") {
                Contains("no_such_policy"));
 }
 
-TEST_CASE("one prefill serves policies whose needs go together, and refuses the others by name") {
+TEST_CASE("one prefill serves policies whose needs are compatible, and refuses others by name") {
     Pipeline pipeline(mini_config(), several());
     PolicySet &set = pipeline.policies();
     const auto add = [&](std::initializer_list<std::string> sets) {
@@ -124,8 +126,8 @@ TEST_CASE("only a policy that evicts may have a context beyond the trained one")
     CHECK(evicting.context() == 8193);
 }
 
-TEST_CASE("two budgets that differ get a warning that says what an eviction leaves") {
-    // The policy keeps 60 slots beside the protected ones.
+TEST_CASE("if two budgets differ, a warning says how many slots an eviction leaves") {
+    // The policy keeps 60 slots in addition to the protected slots.
     const std::string told = warnings({"policy=sliding_window", "policy.params.window=60",
                                        "policy.protect.prefix=4", "policy.budget.tokens=80"});
     CHECK_THAT(told, Contains("policy.budget.tokens leaves 80 slots a head, policy sliding_window "

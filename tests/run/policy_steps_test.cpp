@@ -1,5 +1,5 @@
-// Policies on models/tiny: what steps leave for them and what that costs, sessions that are forked
-// into other policies.
+// Tests of policies on models/tiny: the data that steps collect for them and its cost, and sessions
+// that are forked to other policies.
 #include "kv/scripted_policy.hpp"
 #include "run/session_file.hpp"
 #include "support/error_text.hpp"
@@ -39,7 +39,7 @@ std::vector<int32_t> prompt(const Pipeline &pipeline, int tokens) {
     return ids;
 }
 
-// The logits of each step, all of them.
+// Returns all logits of each step.
 std::vector<float> follow(Session &session, int steps) {
     std::vector<float> all;
     for (int i = 0; i < steps; ++i) {
@@ -50,7 +50,7 @@ std::vector<float> follow(Session &session, int steps) {
     return all;
 }
 
-// Runs a tap and notes the queries that pass it.
+// Forwards to a tap and records the queries that it gets.
 class Watch final : public StepTap {
   public:
     Watch(Pipeline &pipeline, int64_t layers)
@@ -81,8 +81,8 @@ class Watch final : public StepTap {
 
 } // namespace
 
-TEST_CASE("steps that leave something for a policy compute what plain ones do, to the bit, until "
-          "slots go") {
+TEST_CASE(
+    "steps that leave data for a policy are bitwise equal to plain ones until slots are evicted") {
     Pipeline plain(policy_tiny(), quiet());
     const auto ids = prompt(plain, 150);
     Session none(plain);
@@ -103,8 +103,7 @@ TEST_CASE("steps that leave something for a policy compute what plain ones do, t
     }
 }
 
-TEST_CASE("decoding under a policy takes no op, read or wait more than without, but for moving "
-          "queries up") {
+TEST_CASE("decoding under a policy needs no further op, read or wait, except to move queries") {
     const auto decode_work = [](std::initializer_list<std::string> sets) {
         Pipeline pipeline(policy_tiny(sets), quiet());
         Session session(pipeline);
@@ -124,14 +123,13 @@ TEST_CASE("decoding under a policy takes no op, read or wait more than without, 
     CHECK(keys.ops == none.ops);
     CHECK(keys.reads == none.reads);
     const auto running = decode_work({"policy.plugin=h2o", "policy.budget.tokens=400"});
-    CHECK(running.ops <= none.ops + 2); // more room now and then, with zeroes for new slots
+    // some steps allocate more memory and zero it for new slots
+    CHECK(running.ops <= none.ops + 2);
     CHECK(running.reads == none.reads);
     CHECK(running.writes == none.writes);
 }
 
-TEST_CASE("scores that a graph's steps leave are the attention over the slots that were kept, "
-          "computed from "
-          "scratch") {
+TEST_CASE("scores that a graph's steps collect are the attention over the kept slots") {
     Pipeline pipeline(policy_tiny(), quiet());
     const ModelConfig &m = pipeline.model();
     const auto heads = static_cast<size_t>(m.heads),
@@ -226,10 +224,10 @@ TEST_CASE("scores that a graph's steps leave are the attention over the slots th
     CHECK(script.decided >= 4 * static_cast<int>(m.layers));
     CHECK(compared > 1000);
     CHECK(largest < 5e-5);
-    manager.reset(); // before its plan
+    manager.reset(); // the manager must be destroyed before its plan
 }
 
-TEST_CASE("a session that is forked into a policy goes on as one that had it from the beginning") {
+TEST_CASE("a session that is forked to a policy continues as if it always had this policy") {
     Pipeline shared(policy_tiny(), quiet(3));
     const auto ids = prompt(shared, 300);
     const std::vector<std::string> policies = {
@@ -271,7 +269,7 @@ TEST_CASE("a session that is forked into a policy goes on as one that had it fro
                Contains("h2o needs running_scores"));
 }
 
-TEST_CASE("tokens behind a prompt keep no queries for another eviction") {
+TEST_CASE("tokens after a prompt keep no queries for another eviction") {
     Pipeline p(policy_tiny({"policy.plugin=snapkv", "policy.budget.tokens=64"}), quiet());
     Session session(p);
     session.prefill(prompt(p, 200));
@@ -282,13 +280,13 @@ TEST_CASE("tokens behind a prompt keep no queries for another eviction") {
                Contains("end_prompt() after take_in()"));
     CHECK_THAT(error_text([&] { session.fork()->end_prompt(); }, ErrorKind::usage),
                Contains("end_prompt() after take_in()"));
-    session.prefill(prompt(p, 20), false); // more of another prompt, which may end now
+    session.prefill(prompt(p, 20), false); // tokens of another prompt, which may end now
     CHECK(session.policy_bytes() > at_end);
     session.end_prompt();
     CHECK(session.policy_bytes() == at_end);
 }
 
-TEST_CASE("a prefill that cannot serve two policies at once is refused by the need's name") {
+TEST_CASE("a prefill that cannot serve two policies at once is refused with the need's name") {
     Pipeline shared(policy_tiny(), quiet(2));
     std::vector<PolicySetup *> plans;
     for (const char *sinks : {"4", "8"}) {
@@ -301,7 +299,7 @@ TEST_CASE("a prefill that cannot serve two policies at once is refused by the ne
                Contains("policy expected_attention needs query_stats in another form"));
 }
 
-TEST_CASE("a session under a policy that was added is not saved as if it had the pipeline's") {
+TEST_CASE("a session under an added policy is not saved as one under the pipeline's policy") {
     Pipeline pipeline(policy_tiny(), quiet());
     PolicySetup &plan = pipeline.policies().add(
         policy_tiny({"policy.plugin=h2o", "policy.budget.tokens=100"}).policy);

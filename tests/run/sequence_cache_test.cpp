@@ -1,4 +1,5 @@
-// Operations of a sequence's cache reach all stages, and the smallest stage decides.
+// Tests that operations of a sequence's cache apply to all stages, and that the smallest stage
+// decides.
 #include "run/sequence_cache.hpp"
 
 #include "mini_run.hpp"
@@ -12,7 +13,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Layer 0 on backend a, layer 1 on backend b, which takes 8 tokens of a prompt in a step.
+// Layer 0 is on backend a, layer 1 on backend b. Backend b takes 8 prompt tokens in a step.
 struct TwoStages {
     explicit TwoStages(std::initializer_list<std::string> sets = {"model.context=96"})
         : pipeline(config(sets), options()), cache(pipeline) {
@@ -30,7 +31,7 @@ struct TwoStages {
         cpu.backend.prefill_chunk = 8;
         return mini_options(with(cpu, "b"));
     }
-    // Slots for n tokens, as a step makes them.
+    // Makes slots for n tokens, like a step.
     void append(int64_t n, StepKind kind = StepKind::prefill_chunk) {
         cache.make_room(n, kind);
         step.ids.assign(static_cast<size_t>(n), 7);
@@ -61,7 +62,7 @@ struct Bytes final : StateWriter {
 
 } // namespace
 
-TEST_CASE("a chunk of a prompt is as long as the stage with the shortest steps takes it") {
+TEST_CASE("a chunk of a prompt is as long as the shortest step of all stages") {
     const TwoStages s;
     CHECK(s.cache.first_engine().name == "a");
     CHECK(s.cache.last_engine().name == "b");
@@ -102,11 +103,12 @@ TEST_CASE("tokens beyond the context are refused with the key, and nothing chang
     CHECK(s.lengths() == Lengths{90, 90});
 }
 
-TEST_CASE("bytes are the sum over the stages, and tokens are taken back in all") {
+TEST_CASE("bytes are summed over the stages, and tokens are taken back in all stages") {
     TwoStages s;
     CHECK(s.cache.bytes_in_use() == 0);
     s.append(10);
-    // A block of 64 slots, 16 + 16 elements in f16, for 2 heads in each of the two layers.
+    // Bytes of a block of 64 slots with 16 + 16 elements in f16, for 2 heads in each of the two
+    // layers.
     constexpr uint64_t block = 64 * (16 + 16) * 2;
     CHECK(s.cache.bytes_in_use() == 2 * 2 * block);
     s.append(60);
@@ -147,10 +149,10 @@ TEST_CASE("a policy evicts in all stages when the step is finished") {
               std::vector<int32_t>{0, 1, 10, 11, 12});
     }
     CHECK(s.lengths() == Lengths{40, 40});
-    CHECK_FALSE(s.cache.can_truncate(40 - 5)); // some of these were evicted
+    CHECK_FALSE(s.cache.can_truncate(40 - 5)); // some of these tokens were evicted
 }
 
-TEST_CASE("a fork has caches of its own on the same engines") {
+TEST_CASE("a fork has its own caches on the same engines") {
     TwoStages s;
     s.append(10);
     std::vector<Stage> copies = s.cache.fork();
@@ -163,7 +165,7 @@ TEST_CASE("a fork has caches of its own on the same engines") {
     CHECK(fork.first().tokens_seen() == 10);
 }
 
-TEST_CASE("a stage that is replaced gives its old cache back") {
+TEST_CASE("a replaced stage frees its old cache") {
     Pipeline pipeline(mini_hybrid({"hybrid.prefill=a", "hybrid.decode=b"}), mini_options());
     Engine &a = *pipeline.engines().find("a"), &b = *pipeline.engines().find("b");
     SequenceCache cache(pipeline);
@@ -176,7 +178,7 @@ TEST_CASE("a stage that is replaced gives its old cache back") {
     CHECK(&cache.first_engine() == &b);
 }
 
-TEST_CASE("a saved cache is taken in only with as many tokens as the text has") {
+TEST_CASE("a saved cache is loaded only if it has as many tokens as the text") {
     TwoStages s;
     s.append(10);
     Bytes saved;

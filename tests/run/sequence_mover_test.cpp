@@ -1,4 +1,5 @@
-// A sequence that goes to another engine, stays because it cannot, or is read again there.
+// Tests of a sequence that moves to another engine, that stays because it cannot move, or whose
+// text is read again by the other engine.
 #include "run/sequence_mover.hpp"
 
 #include "mini_run.hpp"
@@ -15,8 +16,8 @@ using Why = BackendMove::Why;
 
 namespace {
 
-// A sequence on backend a that may go to backend b. One of the two fails on demand; if it is b, it
-// takes 8 tokens in a step.
+// A sequence on backend a that may move to backend b. One of the two fails on demand. If this is b,
+// it takes 8 tokens in a step.
 struct Moving {
     explicit Moving(const std::string &failing = "b")
         : pipeline(mini_hybrid({"model.context=96", "hybrid.prefill=a", "hybrid.decode=b"}),
@@ -35,7 +36,7 @@ struct Moving {
         runner.step(sequence, ids, StepKind::prefill_end, 0);
         sequence.cache.finish_step();
     }
-    // The logits after one more token.
+    // Returns the logits after one more token.
     std::vector<float> next_logits() {
         const int32_t id = 7;
         runner.step(sequence, {&id, 1}, StepKind::decode, 1);
@@ -58,7 +59,7 @@ struct Moving {
     std::vector<int32_t> ids;
 };
 
-// What follows the ten tokens on a backend that never moved.
+// Returns the logits after the ten tokens on a backend without moves.
 const std::vector<float> &undisturbed() {
     static const std::vector<float> logits = [] {
         Moving m;
@@ -70,10 +71,10 @@ const std::vector<float> &undisturbed() {
 
 } // namespace
 
-TEST_CASE("a move brings tokens, keys and values, and is noted") {
+TEST_CASE("a move copies tokens, keys and values, and is recorded") {
     Moving m;
     m.read_prompt();
-    CHECK(m.mover.move(m.a, Why::command)); // it is there
+    CHECK(m.mover.move(m.a, Why::command)); // the sequence is already there
     CHECK(m.moves().empty());
     CHECK(m.mover.move(m.b, Why::phase, 3));
     CHECK(&m.mover.current_engine() == &m.b);
@@ -90,7 +91,7 @@ TEST_CASE("a move brings tokens, keys and values, and is noted") {
     CHECK(is_close(m.next_logits(), undisturbed()));
 }
 
-TEST_CASE("a sequence without tokens moves without a note") {
+TEST_CASE("a sequence without tokens moves without a record") {
     Moving m;
     CHECK(m.mover.move(m.b, Why::phase));
     CHECK(&m.mover.current_engine() == &m.b);
@@ -111,9 +112,10 @@ TEST_CASE("a backend without memory for the cache is refused, and runs no dummy 
     CHECK(is_close(m.next_logits(), undisturbed()));
 }
 
-TEST_CASE("a move that fails halfway reads the tokens again where the sequence was") {
+TEST_CASE(
+    "after a move that fails halfway, the sequence reads its tokens again on the old engine") {
     bool was_read_again = false;
-    for (uint64_t nth = 1; nth < 100; ++nth) { // each write to b
+    for (uint64_t nth = 1; nth < 100; ++nth) { // fails each write to b
         INFO(nth);
         Moving m;
         m.read_prompt();
@@ -135,7 +137,7 @@ TEST_CASE("a move that fails halfway reads the tokens again where the sequence w
     CHECK(was_read_again);
 }
 
-TEST_CASE("after a lost device the first tokens are read again on the next one that can") {
+TEST_CASE("after a lost device, the first tokens are read again on the next possible engine") {
     Moving m("a");
     m.read_prompt();
     m.cpu.backend.fail_nth(1, KEEL_E_DEVICE_LOST, "matmul");
@@ -144,8 +146,8 @@ TEST_CASE("after a lost device the first tokens are read again on the next one t
     const std::vector<Engine *> candidates = {&m.a, &m.b};
     Engine &engine = m.mover.reread(candidates, 10, Error(ErrorKind::runtime, lost));
     CHECK(&engine == &m.b);
-    CHECK(m.cpu.backend.calls_after_loss() == 0); // nothing is asked of the lost one
-    CHECK(m.text() == m.ids);                     // without the token of the step that was lost
+    CHECK(m.cpu.backend.calls_after_loss() == 0); // the lost backend gets no further call
+    CHECK(m.text() == m.ids); // the text does not contain the token of the lost step
     REQUIRE(m.moves().size() == 1);
     CHECK(m.moves()[0].why == Why::lost);
     CHECK(m.moves()[0].tokens == 10);
@@ -154,7 +156,7 @@ TEST_CASE("after a lost device the first tokens are read again on the next one t
     CHECK(is_close(m.next_logits(), undisturbed()));
 }
 
-TEST_CASE("if no other backend can go on, the error says so, and the text is kept") {
+TEST_CASE("if no other backend can continue, the error says so, and the text is kept") {
     Moving m("a");
     m.read_prompt();
     m.cpu.backend.fail_nth(1, KEEL_E_DEVICE_LOST, "matmul");
@@ -168,13 +170,13 @@ TEST_CASE("if no other backend can go on, the error says so, and the text is kep
     CHECK(m.moves().empty());
 }
 
-TEST_CASE("a step that is run again is cut into the steps that the engine takes") {
+TEST_CASE("a step that is run again is divided into steps of the new engine's size") {
     Moving m;
     REQUIRE(m.mover.move(m.b, Why::phase));
     m.cpu.backend.clear_calls();
     std::vector<int32_t> many(20, 33);
     m.mover.retake(many, StepKind::prefill_end, 1);
-    CHECK(m.sequence.text.size() == 20); // in steps of 8, 8 and 4
+    CHECK(m.sequence.text.size() == 20); // read in steps of 8, 8 and 4 tokens
     CHECK(m.cpu.backend.count("embed") == 3);
     CHECK(m.sequence.results.rows() == 1);
     CHECK(m.sequence.step.ids.size() == 4);

@@ -1,5 +1,5 @@
-// Saved sessions: going on after a load gives what going on without it would have given; what does
-// not fit or is broken is refused.
+// Tests of saved sessions. After a load, a session must give the same results as without saving.
+// Files that do not fit or are damaged must be refused.
 #include "base/error.hpp"
 #include "run/session_file.hpp"
 #include "run/session_rig.hpp"
@@ -22,7 +22,8 @@ std::string bytes_of(const std::filesystem::path &path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The file's own checksum over other content, so that what lies behind that check is met.
+// Returns the file with a new checksum after its content was changed, so that the checks after the
+// checksum are tested.
 std::string with_checksum(std::string file) {
     uint64_t sum = 0x6B65656Cu;
     const auto mix = [&](uint64_t word) {
@@ -44,7 +45,7 @@ std::string with_checksum(std::string file) {
     return file;
 }
 
-// What the error says, or nothing if there was none.
+// Returns the message of the error, or "" if there is none.
 template <typename Action> std::string file_refusal_of(Action &&action) {
     try {
         action();
@@ -57,7 +58,7 @@ template <typename Action> std::string file_refusal_of(Action &&action) {
 
 } // namespace
 
-TEST_CASE("a loaded session goes on as if it had never been saved") {
+TEST_CASE("a loaded session continues as if it had never been saved") {
     const test::TempFolder folder;
     for (const Sets &sets :
          {tiny(), tiny({"kv.dtype=q8_0"}), tiny({"kv.key_dtype=f32", "kv.value_dtype=q4_0"}),
@@ -92,11 +93,11 @@ TEST_CASE("a loaded session goes on as if it had never been saved") {
             ids.insert(ids.end(), more.begin(), more.end());
             return ids;
         };
-        CHECK(go_on(begun, {half.random, {}}) == all.ids); // saving disturbs nothing
+        CHECK(go_on(begun, {half.random, {}}) == all.ids); // saving changes nothing
 
         Pipeline other(pipeline::config_from_overrides(sets));
         Session loaded(other);
-        loaded.prefill(prompt); // what was there goes
+        loaded.prefill(prompt); // loading replaces this content
         const SessionExtras extras = load_session(loaded, folder / "s");
         CHECK(extras.notes.at("who") == "a test");
         CHECK(loaded.pending() == half.ids.back());
@@ -105,14 +106,14 @@ TEST_CASE("a loaded session goes on as if it had never been saved") {
         CHECK(std::equal(loaded.history().begin(), loaded.history().end(), whole.history().begin(),
                          whole.history().end()));
         CHECK(loaded.stats().prefill_tokens == 0);
-        // and once more, now that it was moved
+        // The loaded session is saved and loaded once more.
         save_session(loaded, folder / "t", {});
         CHECK_FALSE(load_session(begun, folder / "t").random);
         CHECK(begun.tokens() == loaded.tokens());
     }
 }
 
-TEST_CASE("a loaded session takes another prompt behind its last token") {
+TEST_CASE("a loaded session accepts another prompt after its last token") {
     const test::TempFolder folder;
     Pipeline pipeline(pipeline::config_from_overrides(tiny()));
     const auto prompt = pipeline.tokenizer()->encode(opening),
@@ -127,7 +128,7 @@ TEST_CASE("a loaded session takes another prompt behind its last token") {
     CHECK(b.stats().prefill_tokens == more.size() + 1);
     b.reset();
     CHECK_FALSE(b.pending());
-    // Nothing of the saved text is left: an empty prompt begins a text.
+    // After a reset, nothing of the saved text is left: an empty prompt begins a new text.
     Session c(pipeline);
     const int32_t first = pipeline.tokenizer()->bos_id().value();
     CHECK(generate(b, {}, options_of(pipeline, 5)).ids ==
@@ -135,7 +136,7 @@ TEST_CASE("a loaded session takes another prompt behind its last token") {
 }
 
 TEST_CASE(
-    "a session of another model, type or policy is refused with the reason, and nothing is lost") {
+    "a session of another model, type or policy is refused with the reason, and nothing changes") {
     const test::TempFolder folder;
     Pipeline pipeline(pipeline::config_from_overrides(tiny()));
     Session session(pipeline);
@@ -166,7 +167,7 @@ TEST_CASE(
     CHECK(c.tokens() == 0);
 }
 
-TEST_CASE("other weights of the same shape are another model") {
+TEST_CASE("other weights of the same shape count as another model") {
     const test::TempFolder folder;
     for (const char *name :
          {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
@@ -182,7 +183,7 @@ TEST_CASE("other weights of the same shape are another model") {
         Session b(copy);
         return file_refusal_of([&] { load_session(b, folder / "s"); });
     };
-    CHECK(load().empty()); // the same model in another place
+    CHECK(load().empty()); // the same model in another folder
     std::fstream file(folder / "model.safetensors",
                       std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-1, std::ios::end);
@@ -192,7 +193,8 @@ TEST_CASE("other weights of the same shape are another model") {
     CHECK_THAT(load(), Catch::Contains("weights with fingerprint"));
 }
 
-TEST_CASE("the same weights under another config are another model, and the error says in what") {
+TEST_CASE("the same weights with another config count as another model, and the error names the "
+          "difference") {
     const test::TempFolder folder;
     for (const char *name :
          {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
@@ -224,7 +226,7 @@ TEST_CASE("the same weights under another config are another model, and the erro
     folder.write("config.json", config);
     auto other = nlohmann::json::parse(tokenizer);
     auto &vocabulary =
-        other["model"]["vocab"]; // its last piece, which its last merge makes, is called otherwise
+        other["model"]["vocab"]; // the last token, which the last merge makes, gets another name
     auto &merges = other["model"]["merges"];
     std::string last = merges.back();
     last.erase(last.find(' '), 1);
@@ -246,7 +248,7 @@ TEST_CASE("the same weights under another config are another model, and the erro
                Catch::Contains("policy.seed"));
 }
 
-TEST_CASE("numbers that are not finite in a loaded session: its file is a suspect") {
+TEST_CASE("numbers that are not finite in a loaded session are reported with its file") {
     const test::TempFolder folder;
     Pipeline pipeline(pipeline::config_from_overrides(tiny({"kv.dtype=f32"})));
     Session session(pipeline);
@@ -254,7 +256,7 @@ TEST_CASE("numbers that are not finite in a loaded session: its file is a suspec
     save_session(session, folder / "s");
     std::string file = bytes_of(folder / "s");
     std::memset(file.data() + file.size() / 2, 0xFF,
-                32); // among keys and values: NaN wherever floats begin
+                32); // an offset among keys and values: bytes that are NaN wherever floats begin
     folder.write("bad.session", with_checksum(file));
     load_session(session, folder / "bad.session");
     CHECK_THAT(file_refusal_of([&] {
@@ -264,7 +266,7 @@ TEST_CASE("numbers that are not finite in a loaded session: its file is a suspec
                Catch::Contains("bad.session") && Catch::Contains("not finite"));
 }
 
-TEST_CASE("broken session files are refused and never crash") {
+TEST_CASE("broken session files are refused without a crash") {
     const test::TempFolder folder;
     for (const Sets &sets :
          {tiny(), tiny({"policy.plugin=sliding_window", "policy.budget.tokens=12",
@@ -295,7 +297,8 @@ TEST_CASE("broken session files are refused and never crash") {
         CHECK_THAT(load(with_checksum(good + "12345678")),
                    Catch::Contains("expected the end of the session, found 8 more bytes"));
 
-        // with a right checksum: cut anywhere, and with any bytes in the books
+        // With a correct checksum: the file is cut at any place, and bytes in its tables are
+        // changed.
         std::mt19937 random(7);
         size_t refused = 0;
         for (int i = 0; i < 150; ++i) {
@@ -308,7 +311,8 @@ TEST_CASE("broken session files are refused and never crash") {
             const size_t at = 20 + random() % (i % 2 == 0 ? 800 : good.size() - 28);
             other[at] = static_cast<char>(random());
             if (i % 3 == 0) std::memset(other.data() + at / 8 * 8, i % 2 == 0 ? 0xFF : 0x7F, 8);
-            const std::string text = load(with_checksum(other)); // what is only odd may be taken
+            // a value that is unusual but possible may be accepted
+            const std::string text = load(with_checksum(other));
             CHECK_THAT(text, !Catch::Contains("internal"));
             if (text.empty() && session.tokens() > 0 && session.can_take(1)) {
                 try {
@@ -322,7 +326,7 @@ TEST_CASE("broken session files are refused and never crash") {
     }
 }
 
-TEST_CASE("a session file appears whole or not at all") {
+TEST_CASE("a session file is written completely or not at all") {
     const test::TempFolder folder;
     Pipeline pipeline(pipeline::config_from_overrides(tiny()));
     Session session(pipeline);
@@ -335,7 +339,7 @@ TEST_CASE("a session file appears whole or not at all") {
                Catch::Contains("not a file"));
     CHECK(std::filesystem::is_empty(folder.path()));
     save_session(session, folder / "s");
-    save_session(session, folder / "s"); // over an older one
+    save_session(session, folder / "s"); // replaces an older file
     folder.write("other", "not a session, and longer than the mark");
     CHECK_THAT(file_refusal_of([&] { save_session(session, folder / "other"); }),
                Catch::Contains("no saved session") && Catch::Contains("another name"));

@@ -1,4 +1,4 @@
-// What the tests of sessions start from.
+// Code that the tests of sessions share.
 #pragma once
 
 #include "run/generate.hpp"

@@ -1,4 +1,4 @@
-// Sessions without a file: taking tokens back, cancelling a prefill, log-probabilities.
+// Tests of sessions without files: taking tokens back, cancelling a prefill, log-probabilities.
 #include "base/error.hpp"
 #include "run/session_rig.hpp"
 
@@ -8,7 +8,7 @@
 using namespace keel;
 using namespace keel::test;
 
-TEST_CASE("tokens are taken back") {
+TEST_CASE("tokens can be taken back") {
     Pipeline pipeline(pipeline::config_from_overrides(tiny()));
     const auto prompt = pipeline.tokenizer()->encode(opening);
     Session a(pipeline), b(pipeline);
@@ -24,7 +24,7 @@ TEST_CASE("tokens are taken back") {
     CHECK_THROWS_AS(b.truncate(1000), Error);
 }
 
-TEST_CASE("a prefill that is cancelled between chunks is taken back, unless it evicted") {
+TEST_CASE("a prefill that is cancelled between chunks is undone, unless it evicted") {
     for (const bool evicts : {false, true}) {
         Sets sets = tiny();
         if (evicts)
@@ -55,7 +55,7 @@ TEST_CASE("a prefill that is cancelled between chunks is taken back, unless it e
     }
 }
 
-TEST_CASE("log-probabilities are those of the softmax, whatever the size of the logits") {
+TEST_CASE("log-probabilities are those of the softmax, for all sizes of logits") {
     const std::vector<float> logits{1, 3, 3, -2, 0};
     double sum = 0;
     for (const float x : logits) sum += std::exp(static_cast<double>(x));
@@ -63,7 +63,7 @@ TEST_CASE("log-probabilities are those of the softmax, whatever the size of the 
     CHECK(r.chosen.id == 4);
     CHECK(r.chosen.logprob == Approx(-std::log(sum)));
     REQUIRE(r.top.size() == 3);
-    CHECK(r.top[0].id == 1); // of equal ones the lower id
+    CHECK(r.top[0].id == 1); // of equal tokens the one with the lower id comes first
     CHECK(r.top[1].id == 2);
     CHECK(r.top[2].id == 0);
     CHECK(r.top[0].logprob == Approx(3 - std::log(sum)));

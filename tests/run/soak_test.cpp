@@ -1,7 +1,7 @@
-// A text that goes on for 100,000 tokens in a cache of 256 slots whose keys are rotated again at
-// each eviction: memory stays where it is, numbers stay finite, and a step takes what it took at
-// the beginning in ops, bytes and blocks. How fast it ran is printed, and not asserted: what a
-// machine does beside it would decide.
+// Generates a text of 100,000 tokens in a cache of 256 slots whose keys are rotated again at each
+// eviction. Memory must stay constant, numbers must stay finite, and a step must take as many ops,
+// bytes and blocks as at the beginning. The speed is printed but not checked, because it depends on
+// other load on the machine.
 #include "platform/memory.hpp"
 #include "run/session.hpp"
 
@@ -18,10 +18,10 @@ using namespace keel;
 
 namespace {
 
-// What one step took, in things that can be counted.
+// The countable cost of one step.
 struct StepCost {
-    uint64_t ops = 0, bytes = 0; // written and read by the host
-    uint64_t kv_bytes = 0;       // in use behind it
+    uint64_t ops = 0, bytes = 0; // bytes that the host writes and reads
+    uint64_t kv_bytes = 0;       // bytes in use after the step
 };
 
 StepCost operator-(const StepCost &a, const StepCost &b) {
@@ -33,9 +33,9 @@ StepCost cost_so_far(Session &session) {
     return {s.stream.ops, s.stream.written_bytes + s.stream.read_bytes, s.kv_bytes};
 }
 
-// The beginning's, and what it says about the rest.
+// The costs of the first steps, with which the later steps are compared.
 struct Beginning {
-    std::set<uint64_t> ops; // of steps that evicted nothing
+    std::set<uint64_t> ops; // numbers of ops in steps without evictions
     uint64_t eviction_ops = 0, bytes = 0, kv_bytes = 0;
 
     void add(const StepCost &step, bool evicted) {
@@ -46,8 +46,8 @@ struct Beginning {
         bytes = std::max(bytes, step.bytes);
         kv_bytes = std::max(kv_bytes, step.kv_bytes);
     }
-    // How many keys an eviction has to turn depends on what it kept, and two rare things may meet
-    // in a step.
+    // The number of keys that an eviction rotates depends on the kept slots, and two rare events
+    // may occur in the same step.
     bool covers(const StepCost &step, bool evicted) const {
         return (evicted ? step.ops <= 2 * eviction_ops : ops.count(step.ops) != 0) &&
                step.bytes <= 2 * bytes && step.kv_bytes <= kv_bytes;
@@ -69,7 +69,7 @@ void soak(const std::string &policy, int64_t tokens, int64_t block) {
     session.prefill(prompt);
 
     std::mt19937 random(
-        1); // near greedy, but for a tenth of the tokens: a greedy text would run in a circle
+        1); // nearly greedy: a greedy text would repeat itself, so a tenth of the tokens differ
     const CacheManager &cache = session.cache();
     const BudgetNow budget = cache.setup().budget().at(0);
     uint64_t resident = 0, kv_peak = 0, evictions = 0;
@@ -90,7 +90,7 @@ void soak(const std::string &policy, int64_t tokens, int64_t block) {
         const StepCost now = cost_so_far(session), step = now - before;
         before = now;
         if (i <= 2 * block) {
-            if (i > 512) first.add(step, evicted); // by then the cache is full
+            if (i > 512) first.add(step, evicted); // the cache is full by then
         } else if (!first.covers(step, evicted)) {
             FAIL("step " << i << (evicted ? ", which evicts," : "") << " took " << step.ops
                          << " ops, " << step.bytes << " bytes from and to the host and "
@@ -101,13 +101,13 @@ void soak(const std::string &policy, int64_t tokens, int64_t block) {
         if (i % block != 0) continue;
         const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
         speeds += fmt::format(" {:.0f}", static_cast<double>(block) / seconds.count());
-        if (i == 2 * block) { // by then all that is made once was made
+        if (i == 2 * block) { // all memory that is allocated once was allocated by then
             resident = resident_bytes();
             kv_peak = session.stats().kv_peak_bytes;
         }
         if (i > 2 * block) {
-            // What grows is the list of the text's tokens, 4 bytes each in a vector that doubles:
-            // half a MiB at 100,000.
+            // Only the list of the text's tokens grows: 4 bytes each, in a vector that doubles.
+            // This is half a MiB at 100,000 tokens.
             INFO("resident " << resident << " at " << 2 * block << " tokens, " << resident_bytes()
                              << " at " << i);
             REQUIRE(resident_bytes() <= resident + (uint64_t{1} << 20));

@@ -1,4 +1,4 @@
-// Which results of a sequence's last step can still be read.
+// Tests which results of a sequence's last step can still be read.
 #include "run/step_results.hpp"
 
 #include <catch2/catch.hpp>
@@ -31,15 +31,15 @@ TEST_CASE("a step that begins has no results yet") {
     CHECK_FALSE(results.is_overwritten());
 }
 
-TEST_CASE("a step without rows of logits has none to read, and no device is asked") {
-    Engine engine; // without a graph
+TEST_CASE("a step without rows of logits has none to read, and needs no device") {
+    Engine engine; // an engine without a graph
     StepResults results;
     results.begin(engine, 0);
     CHECK(results.read_logits(1000).empty());
     CHECK(results.has_logits());
 }
 
-TEST_CASE("rejected logits have to be read again") {
+TEST_CASE("rejected logits must be read again") {
     Engine engine;
     StepResults results;
     results.begin(engine, 2);
@@ -51,7 +51,7 @@ TEST_CASE("rejected logits have to be read again") {
     CHECK(results.rows() == 2);
 }
 
-TEST_CASE("a forgotten step reads as a step without rows") {
+TEST_CASE("a forgotten step counts as a step without rows") {
     Engine engine;
     StepResults results;
     results.begin(engine, 2);
@@ -59,10 +59,10 @@ TEST_CASE("a forgotten step reads as a step without rows") {
     results.forget();
     CHECK(results.rows() == 0);
     CHECK(results.logits().empty());
-    CHECK(results.has_logits()); // nothing is left to read
+    CHECK(results.has_logits()); // there is nothing left to read
 }
 
-TEST_CASE("a lost device takes what is only there, and leaves what was read") {
+TEST_CASE("a lost device loses results that were not read, and leaves the others") {
     Engine engine;
     StepResults results;
     results.begin(engine, 2);
@@ -74,7 +74,7 @@ TEST_CASE("a lost device takes what is only there, and leaves what was read") {
     CHECK(results.logits().size() == 4);
 }
 
-TEST_CASE("a fork has the logits of its parent, and no token of its own") {
+TEST_CASE("a fork has the logits of its parent, but not its token") {
     Engine engine;
     StepResults parent, fork;
     parent.begin(engine, 2);
@@ -89,7 +89,7 @@ TEST_CASE("a fork has the logits of its parent, and no token of its own") {
     CHECK_FALSE(fork.next_token());
 }
 
-TEST_CASE("overwritten logits are given up only if they were not read before") {
+TEST_CASE("overwritten logits are lost only if they were not read before") {
     Engine engine, other;
     StepResults read, unread;
     for (StepResults *results : {&read, &unread}) {
@@ -100,7 +100,7 @@ TEST_CASE("overwritten logits are given up only if they were not read before") {
     read.give_up_overwritten();
     CHECK(read.rows() == 1);
     CHECK(read.logits().size() == 2);
-    unread.begin_repeat(other); // computes them again there
+    unread.begin_repeat(other); // the logits are computed again on the other engine
     CHECK(unread.holder() == &other);
     CHECK(unread.is_overwritten());
     unread.give_up_overwritten();

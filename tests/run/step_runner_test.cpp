@@ -1,4 +1,5 @@
-// A step of rows of several sequences gives each of them what it gets in a step of its own.
+// Tests that a step with rows of several sequences gives each sequence the same result as a step of
+// its own.
 #include "run/step_runner.hpp"
 
 #include "mini_run.hpp"
@@ -24,7 +25,7 @@ struct OnEngines : Sequence {
     explicit OnEngines(Pipeline &p) : Sequence(p) {
         for (const auto &engine : p.engines()) cache.add(*engine, *engine->policy_setup);
     }
-    // A step that is ready to be queued.
+    // Prepares a step that can be queued.
     void prepare(const std::vector<int32_t> &ids, uint32_t rows) {
         take_in(ids, StepKind::prefill_chunk, rows);
     }
@@ -56,7 +57,7 @@ void check_rows(const pipeline::PipelineConfig &config) {
     CHECK(is_close(a.read(0), of_a));
     CHECK(is_close(b.read(1), of_b));
 
-    // The sequence in front has no logits: the other one's are the first row.
+    // The first sequence has no logits, so the first row belongs to the second sequence.
     runner.step(alone_b, third, StepKind::decode, 1);
     const Logits next = alone_b.read();
     a.prepare(second, 0);
@@ -68,16 +69,16 @@ void check_rows(const pipeline::PipelineConfig &config) {
 
 } // namespace
 
-TEST_CASE("rows of two sequences in one step get the logits of steps of their own") {
+TEST_CASE("rows of two sequences in one step get the logits of separate steps") {
     check_rows(mini_config({"model.context=96"}));
 }
 
-TEST_CASE("between two engines each sequence keeps its rows of the residual stream") {
+TEST_CASE("between two engines, each sequence keeps its rows of the residual stream") {
     check_rows(mini_hybrid(
         {"model.context=96", "hybrid.layers=[{range: 0-0, on: a}, {range: 1-1, on: b}]"}));
 }
 
-TEST_CASE("a step takes its tokens into the text and the cache") {
+TEST_CASE("a step adds its tokens to the text and the cache") {
     Pipeline pipeline(mini_config({"model.context=96"}), two_sequences());
     StepRunner runner;
     OnEngines sequence(pipeline);

@@ -1,4 +1,4 @@
-// When a sequence of a hybrid switches to another backend.
+// Tests when a sequence of a hybrid switches to another backend.
 #include "run/switch_rules.hpp"
 
 #include "hybrid_rig.hpp"
@@ -8,7 +8,7 @@
 using namespace keel;
 using namespace keel::test;
 
-TEST_CASE("the switch after some tokens fires once, before the decode step of that number") {
+TEST_CASE("the switch after a number of tokens fires once, before the decode step of this number") {
     Pipeline pipeline(two({"hybrid.switch.on=tokens", "hybrid.switch.after_tokens=3",
                            "hybrid.switch.to=b", "hybrid.switch.warmup_tokens=0"}));
     SwitchRules rules(pipeline);
@@ -21,7 +21,7 @@ TEST_CASE("the switch after some tokens fires once, before the decode step of th
         fires.push_back(rules.tokens_fire());
     }
     CHECK(fires == std::vector<bool>{false, false, true, false, false});
-    // Before the step that switches, the next step does not stay. Afterwards choose() says where.
+    // stays() is false before the step that switches. Afterwards, choose() returns the new backend.
     CHECK(stays == std::vector<bool>{true, true, false, true, true});
     rules.choose(b);
     CHECK(&rules.decode_engine() == &b);
@@ -36,7 +36,7 @@ TEST_CASE("the switch after some tokens fires once, before the decode step of th
     CHECK_FALSE(rules.tokens_fire());
 }
 
-TEST_CASE("memory pressure fires when memory becomes short, and not again while it stays short") {
+TEST_CASE("memory pressure fires when memory becomes short, and not while it stays short") {
     const auto monitor = std::make_shared<ScriptedMonitor>();
     PipelineOptions options;
     options.monitor = monitor;
@@ -45,7 +45,8 @@ TEST_CASE("memory pressure fires when memory becomes short, and not again while 
         options);
     SwitchRules rules(pipeline);
     CHECK_FALSE(rules.pressure_fires(1));
-    CHECK(rules.stays_on(*pipeline.engines().find("a"))); // pressure is not known before
+    // memory pressure is not known in advance
+    CHECK(rules.stays_on(*pipeline.engines().find("a")));
     SwitchRules later(pipeline);
     monitor->available = 1 << 20;
     CHECK(later.pressure_fires(1));
@@ -62,7 +63,7 @@ TEST_CASE("without a trigger in the config nothing switches") {
     }
     CHECK(rules.prefill_engine().name == "a");
     CHECK(rules.decode_engine().name == "b");
-    // After a lost device, the backend where decode runs is tried first.
+    // After a lost device, the backend that decodes is tried first.
     const std::vector<Engine *> candidates = rules.candidates();
     REQUIRE(candidates.size() == 2);
     CHECK(candidates[0]->name == "b");

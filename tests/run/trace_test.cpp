@@ -19,14 +19,15 @@ nlohmann::json read_trace(const std::filesystem::path &file) {
 
 } // namespace
 
-TEST_CASE("a trace holds ops, submits, waits, evictions and counters, and is whole at any time") {
+TEST_CASE("a trace has ops, submits, waits, evictions and counters, and is complete at any time") {
     const test::TempFolder folder;
     const std::filesystem::path file = folder / "trace.json";
     const std::vector<std::string> sets{
         std::string("model.path=") + KEEL_SOURCE_DIR + "/models/tiny", "backend.plugin=cpu",
         "policy.plugin=sliding_window", "policy.budget.tokens=16", "policy.budget.slack=2"};
     Trace trace(file);
-    CHECK(read_trace(file).at("traceEvents").size() == 2); // names of process and thread
+    // the names of the process and of the thread
+    CHECK(read_trace(file).at("traceEvents").size() == 2);
     Pipeline pipeline(pipeline::config_from_overrides(sets));
     pipeline.executor().set_trace(&trace);
     Session session(pipeline);
@@ -45,7 +46,7 @@ TEST_CASE("a trace holds ops, submits, waits, evictions and counters, and is who
             CHECK(event.at("dur") >= 0);
             CHECK(event.at("ts") >= 0);
         }
-        CHECK(names["down"] == 12); // 6 layers, two steps
+        CHECK(names["down"] == 12); // 6 layers in each of two steps
         CHECK(names["prefill"] == 1);
         CHECK(names["decode"] == 1);
         CHECK(names["eviction"] >= 1);
@@ -68,10 +69,11 @@ TEST_CASE("a trace holds ops, submits, waits, evictions and counters, and is who
     const size_t last = read_trace(file).at("traceEvents").size();
     session.decode(8);
     trace.flush();
-    CHECK(read_trace(file).at("traceEvents").size() == last); // nobody watches any more
+    // tracing is off, so no event was added
+    CHECK(read_trace(file).at("traceEvents").size() == last);
 }
 
-TEST_CASE("a trace never takes the place of something else") {
+TEST_CASE("a trace never replaces another kind of file") {
     const test::TempFolder folder;
     const auto file = folder.write("precious.txt", "years of work");
     CHECK(test::error_text([&] { Trace trace(file); }, ErrorKind::usage).find("something else") !=
@@ -88,7 +90,7 @@ TEST_CASE("a trace never takes the place of something else") {
     CHECK(events.size() == 3);
     CHECK(events[2].at("dur") == 0);
     {
-        Trace again(mine); // an old trace is begun anew
+        Trace again(mine); // an old trace is replaced
         again.counter("n", 1.5);
     }
     CHECK(read_trace(mine).at("traceEvents").size() == 3);

@@ -1,4 +1,4 @@
-// Models with attention windows on the GPU backends. PoCL and lavapipe count as GPUs.
+// Tests of models with attention windows on the GPU backends. PoCL and lavapipe count as GPUs.
 #include "support/gpu_backends.hpp"
 #include "support/texts_at_once.hpp"
 #include "windowed_policies.hpp"
@@ -6,8 +6,8 @@
 using namespace keel;
 using namespace keel::test;
 
-TEMPLATE_TEST_CASE("layers that hold their window give the logits of an uncut cache on a GPU", "",
-                   opencl, vulkan) {
+TEMPLATE_TEST_CASE("layers that hold only their window give the logits of a full cache on a GPU",
+                   "", opencl, vulkan) {
     const std::string plugin = here<TestType>();
     for (const std::string shape : {"gemma3", "gemma2", "mistral"}) {
         INFO(plugin << ", " << shape);
@@ -21,7 +21,7 @@ TEMPLATE_TEST_CASE("layers that hold their window give the logits of an uncut ca
     }
 }
 
-TEMPLATE_TEST_CASE("policies keep on a GPU what they keep on the processor, with windows", "",
+TEMPLATE_TEST_CASE("policies keep the same slots on a GPU as on the processor, with windows", "",
                    opencl, vulkan) {
     const std::string plugin = here<TestType>();
     const std::vector<std::pair<std::string, std::string>> cases = {{"sliding_window", "gemma3"},
@@ -34,11 +34,12 @@ TEMPLATE_TEST_CASE("policies keep on a GPU what they keep on the processor, with
     for (const auto &[policy, shape] : cases) {
         INFO(plugin << ", " << policy << " on " << shape);
         const KeptByPolicy gpu(policy, shape, plugin), cpu(policy, shape, "cpu");
-        CHECK(gpu.share_of(cpu) > 0.95); // near ties may go either way
+        CHECK(gpu.share_of(cpu) > 0.95); // slots with nearly equal scores may differ
     }
 }
 
-TEMPLATE_TEST_CASE("sequences with windows attend together on a GPU as alone", "", opencl, vulkan) {
+TEMPLATE_TEST_CASE("sequences with windows attend together on a GPU with the results of each alone",
+                   "", opencl, vulkan) {
     PipelineOptions options;
     options.batch = 2;
     Pipeline pipeline(pipeline::config_from_overrides(windowed_sets("gemma2", here<TestType>())),

@@ -1,4 +1,4 @@
-// What a policy keeps of a prompt, on models of the shapes of windowed_rig.hpp.
+// The slots that a policy keeps of a prompt, on the models of windowed_rig.hpp.
 #pragma once
 
 #include "windowed_rig.hpp"
@@ -55,7 +55,7 @@ class KeptByPolicy {
         for (const auto &row : kept_) sum += std::ssize(row);
         return sum;
     }
-    // How many of the slots that `other` keeps are kept here, too.
+    // Returns the share of the slots kept by `other` that are also kept here.
     double share_of(const KeptByPolicy &other) const {
         if (other.kept_.size() != kept_.size()) return 0;
         double both = 0;
@@ -67,7 +67,7 @@ class KeptByPolicy {
         }
         return both / static_cast<double>(std::max(slots(), other.slots()));
     }
-    // The words of docs/reference/models.md.
+    // Returns the text that docs/reference/models.md has for this result.
     std::string text() const {
         if (keeps_all_) {
             if (!has_windows_) return "keeps all";
@@ -81,7 +81,7 @@ class KeptByPolicy {
     uint32_t layers_ = 0, model_layers_ = 0;
     uint64_t evictions_ = 0;
     bool has_windows_ = false, keeps_all_ = false;
-    std::vector<std::vector<int32_t>> kept_; // [heads of the policy's layers], positions
+    std::vector<std::vector<int32_t>> kept_; // positions of [heads of the policy's layers]
 };
 
 } // namespace keel::test

@@ -1,4 +1,4 @@
-// Each shipped policy on each shape of model that docs/reference/models.md names in its table.
+// Tests each shipped policy on each kind of model in the table of docs/reference/models.md.
 #include "windowed_policies.hpp"
 
 #include "run/session_file.hpp"
@@ -10,7 +10,7 @@ using namespace keel::test;
 
 namespace {
 
-// The rows of the table with this first column, without the row of lines.
+// Returns the rows of the table whose first column is `first`, without the separator row.
 std::vector<std::vector<std::string>> table_of_docs(const std::string &first) {
     std::ifstream in(KEEL_SOURCE_DIR "/docs/reference/models.md");
     std::vector<std::vector<std::string>> rows;
@@ -36,7 +36,7 @@ std::vector<std::vector<std::string>> table_of_docs(const std::string &first) {
 } // namespace
 
 TEST_CASE(
-    "Every policy runs on every shape of model, as the table of docs/reference/models.md says") {
+    "Every policy runs on every shape of model as the table of docs/reference/models.md says") {
     const auto table = table_of_docs("policy");
     REQUIRE(table.size() == shipped_policies().size() + 1);
     const std::vector<std::string> &head = table.front();
@@ -44,7 +44,7 @@ TEST_CASE(
     std::set<std::string> named;
     for (size_t row = 1; row < table.size(); ++row) {
         std::string policy = table[row].front();
-        policy = policy.substr(1, policy.size() - 2); // `snapkv`
+        policy = policy.substr(1, policy.size() - 2); // removes the backquotes of `snapkv`
         named.insert(policy);
         for (size_t i = 0; i < windowed_shapes().size(); ++i) {
             const std::string &shape = windowed_shapes()[i];
@@ -56,9 +56,9 @@ TEST_CASE(
     CHECK(named == std::set<std::string>(shipped.begin(), shipped.end()));
 }
 
-TEST_CASE("Policies keep on every shape of model what they keep by the reference's numbers") {
+TEST_CASE("Policies keep on every shape of model the slots that the reference's numbers give") {
     const std::vector<std::pair<std::string, std::string>> cases = {
-        {"snapkv", "gemma3"}, // heads of 256 are slow on the reference
+        {"snapkv", "gemma3"}, // heads of 256 elements are slow on the reference backend
         {"snapkv", "gemma2"},    {"h2o", "gemma2"},
         {"tova", "gemma2"},      {"expected_attention", "gemma2"},
         {"compactor", "gemma2"}, {"kvzip", "gemma2"},
@@ -68,11 +68,11 @@ TEST_CASE("Policies keep on every shape of model what they keep by the reference
     for (const auto &[policy, shape] : cases) {
         INFO(policy << " on " << shape);
         const KeptByPolicy cpu(policy, shape, "cpu", 64), reference(policy, shape, "reference", 64);
-        CHECK(cpu.share_of(reference) > 0.97); // near ties may go either way
+        CHECK(cpu.share_of(reference) > 0.97); // slots with nearly equal scores may differ
     }
 }
 
-TEST_CASE("A prompt that pauses is evicted by the queries of its end") {
+TEST_CASE("A prompt that is read in parts is evicted by the queries of its end") {
     const auto kept = [](Session &session) {
         std::vector<std::vector<int32_t>> all;
         const KvCache &cache = session.cache().cache();
@@ -103,7 +103,7 @@ TEST_CASE("A prompt that pauses is evicted by the queries of its end") {
         const auto fork = session.fork();
         session.end_prompt();
         CHECK(kept(session) == expected);
-        CHECK(session.cache().policy_bytes() == at_end); // the queries are gone
+        CHECK(session.cache().policy_bytes() == at_end); // the memory of the queries was freed
         fork->end_prompt();
         CHECK(kept(*fork) == expected);
 
@@ -123,7 +123,7 @@ TEST_CASE("A prompt that pauses is evicted by the queries of its end") {
     }
 }
 
-TEST_CASE("Allocators share a budget out among the layers on which the policy acts") {
+TEST_CASE("Allocators divide a budget among the layers on which the policy acts") {
     for (const std::string allocator : {"uniform", "pyramid", "adaptive"}) {
         for (const std::string &shape : windowed_shapes()) {
             INFO(allocator << " on " << shape);

@@ -1,5 +1,5 @@
-// Models with attention windows, made at test time: miniatures of tests/golden with the tokenizer
-// of models/tiny. Their shapes are those that the cache treats differently.
+// Models with attention windows that are made when the test runs: miniatures of tests/golden with
+// the tokenizer of models/tiny. The cache treats each of their shapes differently.
 #pragma once
 
 #include "run/generate.hpp"
@@ -18,7 +18,7 @@
 
 namespace keel::test {
 
-// Makes `layers` layers by repeating those of the miniature.
+// Returns a model with `layers` layers, which repeat the layers of the miniature.
 inline Miniature with_layers(Miniature m, int64_t layers) {
     const int64_t own = m.config.at("num_hidden_layers");
     const std::string prefix = "model.layers.";
@@ -37,7 +37,7 @@ inline Miniature with_layers(Miniature m, int64_t layers) {
     return m;
 }
 
-// Other heads of keys and values, and another size of all heads.
+// Returns the model with another number of KV heads, and with another size of all heads.
 inline Miniature with_heads(Miniature m, int64_t kv_heads, int64_t head_dim) {
     const int64_t heads = m.config.at("num_attention_heads");
     m.config["num_key_value_heads"] = kv_heads;
@@ -52,7 +52,7 @@ inline Miniature with_heads(Miniature m, int64_t kv_heads, int64_t head_dim) {
     return m;
 }
 
-// The vocabulary of models/tiny, so that its tokenizer fits.
+// Returns the model with the vocabulary size of models/tiny, so that its tokenizer fits.
 inline Miniature with_tiny_vocabulary(Miniature m, int64_t vocabulary) {
     m.config["vocab_size"] = vocabulary;
     for (Miniature::Tensor &t : m.tensors) {
@@ -63,10 +63,10 @@ inline Miniature with_tiny_vocabulary(Miniature m, int64_t vocabulary) {
     return m;
 }
 
-// The shapes of the table in docs/reference/models.md. All windows are 40 tokens.
+// The shapes in the table of docs/reference/models.md. All windows are 40 tokens.
 //   llama    no windows
-//   gemma3   6 layers, 2 of them see everything; 1 KV head of 256
-//   gemma2   4 layers, 2 of them see everything; soft-capped attention
+//   gemma3   6 layers, of which 2 see all tokens; 1 KV head of 256 elements
+//   gemma2   4 layers, of which 2 see all tokens; soft-capped attention
 //   mistral  2 layers, all with a window
 inline Miniature windowed_model(const std::string &shape) {
     Miniature m;
@@ -79,7 +79,7 @@ inline Miniature windowed_model(const std::string &shape) {
     return with_tiny_vocabulary(std::move(m), 4096);
 }
 
-// The model in a folder, for all tests of the program.
+// Returns the folder of the model, which all tests of this program share.
 inline const std::filesystem::path &windowed_folder(const std::string &shape) {
     static std::map<std::string, std::unique_ptr<TempFolder>> made;
     std::unique_ptr<TempFolder> &folder = made[shape];
@@ -109,7 +109,7 @@ inline Sets windowed_sets(const std::string &shape, const std::string &backend, 
     return sets;
 }
 
-// Any number of tokens of a text without repetitions.
+// Returns n tokens of a text without repetitions.
 inline std::vector<int32_t> some_tokens(int64_t n) {
     std::vector<int32_t> ids;
     uint32_t state = 12345;
@@ -120,7 +120,7 @@ inline std::vector<int32_t> some_tokens(int64_t n) {
     return ids;
 }
 
-// The same model with one cache that keeps all tokens in all layers.
+// The same model with a single cache that keeps all tokens in all layers.
 class UncutRun {
   public:
     explicit UncutRun(Pipeline &pipeline) : pipeline_(pipeline) {
@@ -130,7 +130,7 @@ class UncutRun {
         shape.max_bytes = 0;
         cache_ = std::make_unique<KvCache>(pipeline.executor(), shape, pipeline.placement());
     }
-    // Takes tokens in, in one step. Returns the logits of the last one.
+    // Reads tokens in one step. Returns the logits of the last token.
     std::vector<float> step(std::span<const int32_t> ids) {
         std::vector<int32_t> positions(ids.size());
         std::iota(positions.begin(), positions.end(), static_cast<int32_t>(cache_->max_length()));
@@ -155,8 +155,8 @@ inline double worst_gap(std::span<const float> a, std::span<const float> b) {
     return worst;
 }
 
-// Feeds a session and the uncut run with the same steps: prompts of `chunks` tokens, and then
-// `decoded` tokens one by one. The largest difference of the logits.
+// Feeds a session and the uncut run with the same steps: prompts of `chunks` tokens, then `decoded`
+// tokens one by one. Returns the largest difference of the logits.
 inline double gap_to_uncut(Session &session, UncutRun &uncut, const std::vector<size_t> &chunks,
                            int64_t decoded) {
     const auto prompt = std::accumulate(chunks.begin(), chunks.end(), size_t{0});

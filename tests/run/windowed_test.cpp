@@ -1,5 +1,6 @@
-// Models whose layers have attention windows. Their logits equal those of a cache that keeps all
-// tokens, they hold only their window, and forks, saves and moves include both caches.
+// Tests of models whose layers have attention windows. Their logits must equal those of a cache
+// that keeps all tokens. They must hold only their window. Forks, saves and moves must include both
+// caches.
 #include "windowed_rig.hpp"
 
 #include "run/memory_need.hpp"
@@ -17,7 +18,7 @@ std::unique_ptr<Pipeline> open(const Sets &sets, PipelineOptions options = {}) {
     return std::make_unique<Pipeline>(pipeline::config_from_overrides(sets), options);
 }
 
-// The bytes that a sequence of `tokens` tokens holds under a policy that keeps all.
+// Returns the bytes that a sequence of `tokens` tokens holds if the policy keeps all tokens.
 uint64_t held_bytes_of(const Pipeline &p, int64_t tokens) {
     const KvShape &main = p.policy_setup().shape(), &windowed = p.engine().windowed.shape;
     return main.bytes_of(main.held_slots(tokens)) + windowed.bytes_of(windowed.held_slots(tokens));
@@ -41,7 +42,7 @@ std::vector<int32_t> greedy_text(Session &session, int64_t prompt, int64_t token
 
 } // namespace
 
-TEST_CASE("Layers that hold their window give the logits of an uncut cache") {
+TEST_CASE("Layers that hold only their window give the logits of a full cache") {
     for (const std::string shape : {"gemma3", "gemma2", "mistral"}) {
         INFO(shape);
         const auto pipeline = open(windowed_sets(shape, "cpu"));
@@ -66,7 +67,7 @@ TEST_CASE("Layers that hold their window give the logits of an uncut cache") {
     CHECK(session.cache().caches().window()->max_length() < 190);
 }
 
-TEST_CASE("After 2,000 tokens a window costs what it did after 500") {
+TEST_CASE("A window costs after 2,000 tokens what it costs after 500") {
     const auto pipeline = open(windowed_sets("gemma3", "cpu"));
     Session session(*pipeline);
     session.prefill(some_tokens(2000), false);
@@ -81,7 +82,7 @@ TEST_CASE("After 2,000 tokens a window costs what it did after 500") {
           session.cache().cache().bytes_in_use() + pipeline->engine().window_bytes());
 }
 
-TEST_CASE("A fork, a truncated sequence and a loaded session go on as the sequence would") {
+TEST_CASE("A fork, a truncated sequence and a loaded session continue like the sequence") {
     for (const std::string shape : {"gemma3", "mistral"}) {
         INFO(shape);
         PipelineOptions options;
@@ -112,7 +113,7 @@ TEST_CASE("A fork, a truncated sequence and a loaded session go on as the sequen
         CHECK(loaded.kv_bytes() == held_bytes_of(*pipeline, 330));
         loaded.decode(expected.front());
         const float first = loaded.logits()[7];
-        // Takes a few tokens back, then appends the same tokens again.
+        // Removes a few tokens, then appends the same tokens again.
         loaded.truncate(1);
         loaded.decode(expected.front());
         CHECK(loaded.logits()[7] == Approx(first).margin(1e-5));
@@ -129,7 +130,7 @@ TEST_CASE("A fork, a truncated sequence and a loaded session go on as the sequen
     }
 }
 
-TEST_CASE("A session that holds no windows is not loaded where windows are held") {
+TEST_CASE("A session without windows is not loaded into a cache with windows") {
     const TempFolder folder;
     const auto narrow = open(windowed_sets("gemma3", "cpu", {"model.context=40"}));
     Session session(*narrow);
@@ -142,7 +143,7 @@ TEST_CASE("A session that holds no windows is not loaded where windows are held"
         Contains("saved with attention windows none held, this pipeline has held in 4 of 6"));
 }
 
-TEST_CASE("Several sequences of a model with windows write at once what each writes alone") {
+TEST_CASE("Several sequences of a model with windows give the same texts together as alone") {
     for (const std::string shape : {"gemma3", "mistral"}) {
         for (const std::string policy : {"none", "sliding_window"}) {
             INFO(shape << ", " << policy);
@@ -162,7 +163,7 @@ TEST_CASE("Several sequences of a model with windows write at once what each wri
     }
 }
 
-TEST_CASE("A model with windows moves between backends, and its layers lie on two of them") {
+TEST_CASE("A model with windows moves between backends, and its layers can be on two of them") {
     const std::string two = "hybrid.backends={a: {plugin: cpu, params: {threads: 1, compute: "
                             "exact}}, b: {plugin: cpu, params: {threads: 1, compute: exact}}}";
     const auto hybrid = [&](const std::string &shape, Sets more) {
@@ -182,7 +183,7 @@ TEST_CASE("A model with windows moves between backends, and its layers lie on tw
         const std::vector<int32_t> text = greedy_text(alone, 300, 40);
         Sets turns = {"hybrid.prefill=a", "hybrid.decode=b",
                       "hybrid.switch={on: tokens, after_tokens: 8, to: a, warmup_tokens: 2}"};
-        // Layers 2 and 5 of the gemma3 see everything.
+        // Layers 2 and 5 of gemma3 see all tokens.
         std::vector<Sets> ways = {turns};
         if (std::string(shape) == "gemma3") {
             ways.push_back({"hybrid.layers=[{range: 0-2, on: a}, {range: 3-5, on: b}]"});
@@ -202,7 +203,7 @@ TEST_CASE("A model with windows moves between backends, and its layers lie on tw
     }
 }
 
-TEST_CASE("kv.max_mib holds the windows first, and the policy's layers have the rest") {
+TEST_CASE("kv.max_mib holds the windows first, and the policy's layers get the rest") {
     // The windows take 4 layers of (40 + 512 + 128) / 64 = 11 blocks of 128 KiB: 5.5 MiB.
     const auto pipeline = open(windowed_sets("gemma3", "cpu", {"kv.max_mib=8"}));
     CHECK(pipeline->engine().window_bytes() == 11 * 4 * 131072);
@@ -212,7 +213,7 @@ TEST_CASE("kv.max_mib holds the windows first, and the policy's layers have the 
     CHECK(session.can_take(640));
     CHECK_FALSE(session.can_take(641, &why));
     CHECK_THAT(why, Contains("kv.max_mib = 8 (of which attention windows take 5.5)"));
-    // A repetition of the context has a copy of the windows beside them.
+    // A policy that repeats the context needs a second copy of the windows.
     const auto repeating =
         open(windowed_sets("gemma3", "cpu",
                            {"kv.max_mib=14", "policy.plugin=kvzip", "policy.allocator=uniform",
@@ -239,8 +240,8 @@ TEST_CASE("kv.max_mib holds the windows first, and the policy's layers have the 
                Contains("kv.max_mib"));
 }
 
-TEST_CASE("A budget above the window of all layers is pointed out") {
-    // It is no error: the policy may have a reason. The numbers are in the log.
+TEST_CASE("A budget above the window of all layers gets a warning") {
+    // This is not an error, because the policy may have a reason. The log has the numbers.
     const auto pipeline = open(windowed_sets(
         "mistral", "cpu", {"policy.plugin=sliding_window", "policy.budget.tokens=100"}));
     CHECK(pipeline->policy_setup().config().attention_window == 40);
@@ -250,13 +251,13 @@ TEST_CASE("A budget above the window of all layers is pointed out") {
     CHECK(session.cache().cache().max_length() >= 100);
 }
 
-TEST_CASE("A window as wide as the context is none") {
+TEST_CASE("A window as wide as the context counts as no window") {
     const auto pipeline = open(windowed_sets("gemma3", "cpu", {"model.context=40"}));
     CHECK(pipeline->engine().windowed.shape.layers == 0);
     CHECK(pipeline->kv_shape().layers == 6);
 }
 
-TEST_CASE("A cache that holds its window is not forked into a policy that evicts") {
+TEST_CASE("A cache that holds its window cannot be forked to a policy that evicts") {
     PipelineOptions options;
     options.sequences = 3;
     pipeline::PolicySection section;
@@ -282,8 +283,8 @@ TEST_CASE("A cache that holds its window is not forked into a policy that evicts
     CHECK(fork->cache().cache().max_length() == 32);
 }
 
-TEST_CASE("A sequence from which slots are evicted passes the context, and windows stay whole") {
-    // 100 tokens are less than the window with its blocks and the tokens of a step.
+TEST_CASE("A sequence whose slots are evicted can exceed the context, and windows stay complete") {
+    // 100 tokens are fewer than the window with its blocks and the tokens of a step.
     const Sets small = {"model.context=100", "policy.plugin=h2o", "policy.budget.tokens=48"};
     const auto pipeline = open(windowed_sets("gemma3", "cpu", small));
     Session session(*pipeline);
@@ -291,7 +292,8 @@ TEST_CASE("A sequence from which slots are evicted passes the context, and windo
     const KvCache &window = *session.cache().caches().window();
     CHECK(window.max_length() == window.shape().held_slots(290));
 
-    Sets apart = windowed_sets("gemma3", "cpu", small); // the first backend has only windows
+    // the first backend has only layers with windows
+    Sets apart = windowed_sets("gemma3", "cpu", small);
     std::erase_if(apart, [](const std::string &set) { return set.starts_with("backend."); });
     apart.emplace_back("hybrid.backends={a: {plugin: cpu, params: {threads: 1, compute: exact}}, "
                        "b: {plugin: cpu, params: {threads: 1, compute: exact}}}");
@@ -306,12 +308,12 @@ TEST_CASE("A sequence from which slots are evicted passes the context, and windo
     CHECK_FALSE(full.can_take(101));
 }
 
-TEST_CASE("The memory of a model with windows is planned with what the windows hold") {
+TEST_CASE("The planned memory of a model includes its windows") {
     const auto source = open_model_source(windowed_folder("gemma3"));
     const KvBytes bytes = kv_bytes(source->config(), KEEL_DTYPE_F16, KEEL_DTYPE_F16, 4096);
     CHECK(bytes.per_token == 2 * 2 * 256 * 2);
     CHECK(bytes.per_windowed_token == 4 * 2 * 256 * 2);
-    CHECK(bytes.window_slots == 704); // 40 + 512 + 128, in blocks of 64
+    CHECK(bytes.window_slots == 704); // 40 + 512 + 128, rounded up to blocks of 64
     CHECK(bytes.of(4096) == 4096 * bytes.per_token + 704 * bytes.per_windowed_token);
     CHECK(bytes.of(100) == 100 * (bytes.per_token + bytes.per_windowed_token));
     CHECK(kv_bytes_text(bytes) == "2.0 KiB a token and 2.8 MiB for windows");

@@ -15,7 +15,7 @@ fresh() {
     printf '# One\n' >"$tree/docs/results/one.md"
     printf '// See %s.\n' docs/reference/keys.md >"$tree/core/main.cpp"
 }
-# refused TEXT: the script fails and prints TEXT
+# Usage: refused TEXT. Checks that the script fails and prints TEXT.
 refused() {
     if output=$("$script" "$tree" 2>&1); then
         echo "check-links.sh accepted what it has to refuse: $1"

@@ -20,7 +20,7 @@ fresh() {
     printf '#include "base/error.hpp"\n' >"$tree/tests/base/error_test.cpp"
     rm -f "$tree/scripts/long_files.txt"
 }
-# refused SCRIPT TEXT: the script fails and prints TEXT
+# Usage: refused SCRIPT TEXT. Checks that the script fails and prints TEXT.
 refused() {
     if output=$("$scripts/$1" "$tree" 2>&1); then
         echo "$1 accepted what it has to refuse: $2"
@@ -60,7 +60,7 @@ fresh
 printf '#include "run/session.hpp"\n' >"$tree/sdk/policy_check/check.cpp"
 refused check-layers.sh 'sdk/policy_check may not include core/run'
 fresh
-# A header of another folder of tests/, with the name of a layer of the core.
+# This header is in another folder of tests/, whose name is also a layer of the core.
 printf '#include "kv/rig.hpp"\n' >"$tree/tests/base/error_test.cpp"
 refused check-layers.sh 'tests/base may not include tests/kv'
 printf '#include "run/session.hpp"\n' >"$tree/tests/kv/rig.hpp"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# scripts/check-skips.sh on made-up output of ctest: it finds a skip that is not expected, and no other.
+# Tests scripts/check-skips.sh with generated output of ctest: it finds a skip that is not expected,
+# and no other.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 folder=$(mktemp -d)
@@ -11,7 +12,8 @@ any | vectors: .* | not in the tree
 asan tsan | kv: memory of the (system|host) | a sanitizer holds it
 LIST
 failures=0
-# check STEP, the expected exit code and words of the message; ctest's output on standard input
+# Usage: check STEP EXIT_CODE WORDS. Standard input is the output of ctest. Checks the exit code and
+# that the message contains WORDS.
 check() {
     cat >"$folder/output"
     message=$(scripts/check-skips.sh "$1" "$folder/output")
@@ -35,7 +37,7 @@ The following tests did not run:
 	  1 - vectors: real vocabularies (Skipped)
 	 12 - kv: memory of the system (Skipped)
 OUT
-# The expression is for the whole name.
+# The regular expression must match the whole name.
 check tsan 1 "  gpu: kv: memory of the system" <<'OUT'
 	 12 - gpu: kv: memory of the system (Skipped)
 OUT

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-// The miniatures of tests/golden/arch_logits.json: one for each architecture, with weights that are
-// made here as the script beside that file made them.
+// The miniatures of tests/golden/arch_logits.json, one for each architecture. Their weights are
+// generated in the same way as by the script next to this file.
 
 namespace keel::test {
 
@@ -53,14 +53,13 @@ inline WrittenTensor make_tensor(const Miniature::Tensor &t) {
         z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
         z ^= z >> 31;
         const float u = static_cast<float>(z >> 48) / 32768.0F - 1.0F;
-        const float scaled =
-            t.scale * u; // rounded on its own, as NumPy does: no fused multiply-add
+        const float scaled = t.scale * u; // rounded separately, like NumPy: no fused multiply-add
         out.values.push_back(t.center == 0 ? scaled : t.center + scaled);
     }
     return out;
 }
 
-// Writes config.json and the weights into `folder`, which is made.
+// Makes `folder` and writes config.json and the weights to it.
 inline void write_miniature(const std::filesystem::path &folder, const Miniature &m) {
     std::filesystem::create_directories(folder);
     write_file(folder / "config.json", m.config.dump());
@@ -69,7 +68,7 @@ inline void write_miniature(const std::filesystem::path &folder, const Miniature
     write_safetensors(folder / "model.safetensors", tensors);
 }
 
-// The first `layers` layers of it.
+// Returns the first `layers` layers of the model.
 inline Miniature shortened(Miniature m, int64_t layers) {
     m.config["num_hidden_layers"] = layers;
     std::erase_if(m.tensors, [&](const Miniature::Tensor &t) {

@@ -8,8 +8,8 @@ namespace {
 std::atomic<uint64_t> count{0};
 }
 
-// Inlined into each other, malloc and free show under new and delete, and GCC takes that for a
-// mismatch.
+// If malloc and free are inlined into new and delete, GCC warns about a mismatch that does not
+// exist.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
 void *operator new(size_t size) {
@@ -17,7 +17,8 @@ void *operator new(size_t size) {
     if (void *memory = std::malloc(size == 0 ? 1 : size)) return memory;
     throw std::bad_alloc();
 }
-// Catch allocates this way; a sanitizer's own form would not match the delete below.
+// Catch2 allocates with this function. A sanitizer's version of it would not match the delete
+// below.
 void *operator new(size_t size, const std::nothrow_t &) noexcept {
     ++count;
     return std::malloc(size == 0 ? 1 : size);

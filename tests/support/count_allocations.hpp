@@ -4,8 +4,8 @@
 
 namespace keel::test {
 
-// How often this program has called operator new so far, on any thread. Programs that ask have
-// count_allocations.cpp among their sources.
+// Returns the number of calls of operator new in this program so far, on all threads. A program
+// that uses this function must have count_allocations.cpp among its sources.
 uint64_t allocations();
 
 } // namespace keel::test

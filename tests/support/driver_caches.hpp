@@ -6,8 +6,8 @@
 
 namespace keel::test {
 
-// Puts what drivers and GPU backends compile into the build folder, before drivers look for a
-// cache. PoCL finds no device if it cannot write its cache.
+// Sets the caches of drivers and GPU backends to the build folder, before drivers look for a cache.
+// If PoCL cannot write its cache, it finds no device.
 struct DriverCaches {
     DriverCaches() {
         std::error_code ignored;

@@ -1,5 +1,5 @@
-// Runs of the whole program under a driver that fails: what each GPU backend's fault tests ask
-// alike. tests/*/fault_layer.cpp stands between the loader and the driver.
+// Runs of the whole program with a driver that fails: checks that the fault tests of both GPU
+// backends share. tests/*/fault_layer.cpp is the layer between the loader and the driver.
 #pragma once
 
 #include "support/run_process.hpp"
@@ -16,13 +16,13 @@
 namespace keel::test {
 
 struct FailingDriver {
-    std::string plugin;                   // "vulkan"
-    std::vector<std::string> environment; // that puts the layer in, and finds caches
-    std::string submit;                   // a call of each token: "vkQueueSubmit"
-    int lost = 0, no_memory = 0;          // codes
-    std::string allocate;                 // "vkAllocateMemory"
-    std::string devices;                  // "vkEnumeratePhysicalDevices"
-    std::string build;                    // what makes a kernel ready
+    std::string plugin;                   // for example "vulkan"
+    std::vector<std::string> environment; // variables that load the layer and set the caches
+    std::string submit;          // a call that is made for each token, for example "vkQueueSubmit"
+    int lost = 0, no_memory = 0; // status codes
+    std::string allocate;        // for example "vkAllocateMemory"
+    std::string devices;         // for example "vkEnumeratePhysicalDevices"
+    std::string build;           // the call that prepares a kernel
     int build_failed = 0;
 };
 
@@ -30,7 +30,7 @@ inline ProcessResult run_text(const FailingDriver &driver, const std::string &fa
                               std::vector<std::string> more,
                               std::vector<std::string> environment = {}) {
     ProcessOptions options;
-    options.environment = std::move(environment); // the first of a name counts
+    options.environment = std::move(environment); // if a name occurs twice, the first one counts
     options.environment.insert(options.environment.end(), driver.environment.begin(),
                                driver.environment.end());
     if (!fault.empty()) options.environment.push_back("KEEL_DRIVER_FAULT=" + fault);
@@ -55,7 +55,7 @@ inline std::vector<std::string> backend_of(const FailingDriver &driver) {
     return {"--backend", driver.plugin};
 }
 
-// How often each call came in the run of one device.
+// Returns the number of times that each call was made, for one device.
 inline std::map<std::string, uint64_t> calls_of(const std::string &path) {
     std::map<std::string, uint64_t> counts;
     std::ifstream file(path);
@@ -64,7 +64,7 @@ inline std::map<std::string, uint64_t> calls_of(const std::string &path) {
     return counts;
 }
 
-// The value of "text" in a run's JSON, as it is written there.
+// Returns the value of "text" in a run's JSON, without decoding it.
 inline std::string text_of(const std::string &json) {
     const size_t begin = json.find("\"text\": \"");
     const size_t end = begin == std::string::npos ? begin : json.find("\",\n", begin);
@@ -75,8 +75,8 @@ inline bool holds(const std::string &text, const std::string &part) {
     return text.find(part) != std::string::npos;
 }
 
-// A run loses its device half-way: it says so, and gives the text so far. Where another backend
-// stands by, the text is whole.
+// A run loses its device in the middle: it must report this and print the text so far. If another
+// backend can continue, the text must be complete.
 inline void check_device_lost(const FailingDriver &driver) {
     const TempFolder folder;
     const std::string counts = folder / "counts";
@@ -111,8 +111,8 @@ inline void check_device_lost(const FailingDriver &driver) {
     CHECK(holds(hybrid.err, "lost"));
 }
 
-// There is a driver and no device, no memory, a kernel that does not build: an error that names
-// backend and cause, and an exit code.
+// Cases in which there is a driver but no device, no memory, or a kernel that does not compile: the
+// error must name the backend and the cause, and the exit code must be right.
 inline void check_refusals(const FailingDriver &driver) {
     std::vector<std::string> without_cache = backend_of(driver);
     without_cache.insert(without_cache.end(), {"--set", "backend.params.cache=off"});

@@ -1,10 +1,11 @@
-// What the fault layers of the GPU drivers share: which call of the driver's API fails, and how. A
-// layer stands between the loader and the driver, so that the backend under test is the one that
-// ships, with nothing in it for tests.
+// Code that the fault layers of the GPU drivers share. It decides which call of the driver's API
+// fails, and how. A layer is between the loader and the driver. So the tested backend is the
+// shipped backend, without special code for tests.
 //
 // KEEL_DRIVER_FAULT="NAME N CODE": the N-th call of NAME from now on returns CODE and does nothing.
-// "NAME N+ CODE": so do all after it. A new text counts anew. KEEL_DRIVER_COUNTS=FILE: how often
-// each call came, one "NAME N" a line, written when the device is closed.
+// "NAME N+ CODE": all later calls do so too. If the value changes, counting starts again.
+// KEEL_DRIVER_COUNTS=FILE: when the device is closed, the number of calls is written to FILE, one
+// "NAME N" on each line.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace keel::test {
 
 class DriverFaults {
   public:
-    // Whether this call of `name` fails; then with `code`.
+    // Returns true if this call of `name` fails. Then `code` is its result.
     bool hits(const char *name, int32_t &code) {
         const std::lock_guard lock(mutex_);
         ++counts_[name];

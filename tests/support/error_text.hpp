@@ -8,8 +8,8 @@
 
 namespace keel::test {
 
-// Runs `action`, which must throw keel::Error of the given kind with a one-line message, and
-// returns that message.
+// Runs `action`, which must throw a keel::Error of the given kind with a message of one line.
+// Returns this message.
 template <typename Action>
 std::string error_text(Action &&action, ErrorKind kind = ErrorKind::input) {
     try {

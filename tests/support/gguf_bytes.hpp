@@ -11,16 +11,16 @@
 
 namespace keel::test {
 
-// The bytes of a GGUF file, put together by hand so that each of them can be wrong.
+// The bytes of a GGUF file, written piece by piece, so that each of them can be wrong.
 struct GgufBytes {
     std::string magic = "GGUF";
     uint32_t version = 3;
     std::optional<uint64_t> tensor_count,
-        key_count; // what the header says; as many as there are if not set
+        key_count; // number of keys in the header; if not set, the real number
     std::string keys, tensors, data;
     uint64_t keys_made = 0, tensors_made = 0;
     uint64_t alignment = 32;
-    bool padded = true; // between header and data
+    bool padded = true; // true: there is padding between header and data
 
     template <typename T> static std::string number(T value) {
         std::string out(sizeof value, '\0');
@@ -49,7 +49,7 @@ struct GgufBytes {
         return raw_key(name, 9, array);
     }
 
-    // `sizes` as the file has them: the innermost first.
+    // `sizes` has the order of the file: the innermost dimension first.
     GgufBytes &raw_tensor(std::string_view name, const std::vector<uint64_t> &sizes, uint32_t type,
                           uint64_t offset) {
         tensors += text(name) + number(static_cast<uint32_t>(sizes.size()));
@@ -58,7 +58,7 @@ struct GgufBytes {
         ++tensors_made;
         return *this;
     }
-    // With data behind those that are there.
+    // Adds a tensor whose data follows the existing data.
     GgufBytes &tensor(std::string_view name, const std::vector<uint64_t> &sizes, uint32_t type,
                       const std::string &values) {
         data.resize((data.size() + alignment - 1) / alignment * alignment);

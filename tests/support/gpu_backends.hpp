@@ -1,5 +1,5 @@
-// The GPU backends as parameters of TEMPLATE_TEST_CASE: each has cases of its own, so that ctest
-// shows which backend had no device.
+// The GPU backends as parameters of TEMPLATE_TEST_CASE. Each backend has its own cases, so that
+// ctest shows which backend had no device.
 #pragma once
 
 #include "base/error.hpp"
@@ -21,7 +21,8 @@ struct vulkan {
     static constexpr const char *name = "vulkan";
 };
 
-// A section of a config that names the backend. Skips the case if the backend was not built.
+// Returns a section of a config that names the backend. Skips the case if the backend was not
+// built.
 template <class Backend> pipeline::BackendSection built() {
     const std::string name = Backend::name;
     if (!std::filesystem::exists(KEEL_BINARY_DIR "/lib/keel/plugins/" + name + ".so"))
@@ -32,7 +33,7 @@ template <class Backend> pipeline::BackendSection built() {
     return section;
 }
 
-// The backend's name. Skips the case if the backend was not built or finds no device.
+// Returns the backend's name. Skips the case if the backend was not built or finds no device.
 template <class Backend> std::string here() {
     const pipeline::BackendSection section = built<Backend>();
     try {

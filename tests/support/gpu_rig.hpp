@@ -1,5 +1,5 @@
-// What the tests of the GPU plugins share: the plugin's table under a driver that may be made to
-// fail, one number on a device, and a cache of one head.
+// Code that the tests of the GPU plugins share: the plugin's table with a driver that can be made
+// to fail, one number on a device, and a cache with one head.
 #pragma once
 
 #include "conformance/side.hpp"
@@ -25,8 +25,8 @@
 
 namespace keel::test {
 
-// While it lives nothing that this thread allocates counts as a leak: a device that does not come
-// back keeps what it was given.
+// While this object exists, allocations of this thread do not count as leaks. A device that does
+// not answer keeps its memory.
 struct DeviceKeeps {
 #ifdef KEEL_FINDS_LEAKS
     DeviceKeeps() { __lsan_disable(); }
@@ -39,7 +39,8 @@ struct DeviceKeeps {
     DeviceKeeps &operator=(const DeviceKeeps &) = delete;
 };
 
-// Variables "NAME=VALUE" that a loader reads when it is first asked: a global of a test program.
+// Environment variables "NAME=VALUE" that a loader reads at its first use. Make a global object of
+// this type in the test program.
 struct Environment {
     explicit Environment(const std::vector<std::string> &pairs) {
         for (const std::string &pair : pairs)
@@ -48,7 +49,7 @@ struct Environment {
     }
 };
 
-// The driver's next calls fail so (driver_faults.hpp); "": none does.
+// Sets the fault of the driver's next calls (driver_faults.hpp). "" removes it.
 inline void fail(const std::string &what) { setenv("KEEL_DRIVER_FAULT", what.c_str(), 1); }
 
 inline uint32_t device_count(const conformance::Library &library) {
@@ -82,7 +83,7 @@ inline keel_tensor tensor_of(keel_buffer *buffer, const std::vector<int64_t> &sh
     return t;
 }
 
-// value *= 2, of the first n numbers of a buffer.
+// Computes value *= 2 for the first n numbers of a buffer.
 inline keel_status doubles(conformance::Side &side, keel_buffer *buffer, int64_t n = 1) {
     const keel_tensor t = tensor_of(buffer, {n});
     keel_elementwise_args a = {KEEL_HEADER(keel_elementwise_args)};
@@ -101,7 +102,7 @@ inline keel_status plan_doubles(conformance::Side &side, keel_buffer *buffer) {
     return status;
 }
 
-// An open device with a buffer of one number, 1.
+// An open device with a buffer that holds one number, 1.
 struct OneNumber {
     conformance::Side side;
     keel_buffer *buffer = nullptr;
@@ -124,7 +125,7 @@ struct OneNumber {
         desc.size = bytes;
         return side.table().buffer_create(side.ctx(), &desc, out);
     }
-    // Every call says that the device is lost, at once.
+    // Checks that every call immediately reports a lost device.
     void check_lost() {
         float value = 0;
         uint64_t ticket = 0;
@@ -136,11 +137,11 @@ struct OneNumber {
         CHECK(side.table().wait(side.ctx(), 1) == KEEL_E_DEVICE_LOST);
         CHECK(side.table().poll(side.ctx(), 1) == KEEL_E_DEVICE_LOST);
         if (create(4096, &none) == KEEL_OK)
-            side.destroy(none); // memory may still be had; it is of no use
+            side.destroy(none); // memory can still be allocated, but is of no use
     }
 };
 
-// Under each of these faults the driver has no device.
+// Checks that with each of these faults the driver has no device.
 inline void check_no_devices(const conformance::Library &library,
                              const std::vector<std::string> &faults) {
     for (const std::string &fault : faults) {
@@ -151,7 +152,8 @@ inline void check_no_devices(const conformance::Library &library,
     fail("");
 }
 
-// Under each of these faults a device does not open, and the message has `word`.
+// Checks that with each of these faults a device does not open, and that the message contains
+// `word`.
 inline void check_does_not_open(const conformance::Library &library,
                                 const std::vector<std::string> &faults, const std::string &word) {
     for (const std::string &fault : faults) {
@@ -167,8 +169,8 @@ inline void check_does_not_open(const conformance::Library &library,
     fail("");
 }
 
-// Memory that is refused is refused with its size, and the context goes on. `codes` are what the
-// driver's `call` says.
+// Checks that an allocation that fails reports its size, and that the context can continue. `codes`
+// are the results of the driver's function `call`.
 inline void check_memory_refusals(OneNumber &rig, const std::string &call,
                                   const std::vector<std::string> &codes) {
     const uint64_t held = rig.side.bytes_held();
@@ -188,8 +190,8 @@ inline void check_memory_refusals(OneNumber &rig, const std::string &call,
     CHECK(value == 2);
 }
 
-// Keys of one head, which are its values too: `slots` slots in blocks of `block_slots`, all in use,
-// in order.
+// A cache with one head whose keys are also its values. It has `slots` slots in blocks of
+// `block_slots`. All slots are in use and in order.
 struct OneHeadCache {
     conformance::Side &side;
     keel_buffer *buffers[4];

@@ -11,15 +11,15 @@
 
 namespace keel::test {
 
-// A whole decoder on a random model of two layers, written at test time: what the device layer
-// exists for.
+// A complete decoder on a random model of two layers that is written when the test runs. It uses
+// the device layer as Keel does.
 class MiniPipeline {
   public:
     explicit MiniPipeline(std::shared_ptr<Device> device, Executor::Options options = {});
 
-    // Greedy text after a prompt of five tokens. Begins with an empty cache.
+    // Generates greedy text after a prompt of five tokens, with an empty cache.
     std::vector<int32_t> generate(int tokens = 6);
-    // One decode step with `id`; the token that follows.
+    // Runs one decode step with `id`. Returns the next token.
     int32_t step(int32_t id);
     void prefill();
     std::vector<float> logits() const {
@@ -38,7 +38,7 @@ class MiniPipeline {
     int32_t position_ = 0;
 };
 
-// What the reference alone generates.
+// Returns the tokens that the reference backend generates alone.
 const std::vector<int32_t> &expected_tokens();
 const std::vector<float> &expected_logits();
 

@@ -6,7 +6,7 @@
 
 namespace keel::test {
 
-// What a page draws from.
+// Returns the data from which a page draws.
 inline nlohmann::json data_of(const std::string &html) {
     const std::string begin = "<script type=\"application/json\" id=data>";
     const size_t at = html.find(begin);
@@ -15,14 +15,14 @@ inline nlohmann::json data_of(const std::string &html) {
     return nlohmann::json::parse(html.substr(from, html.find("</script>", from) - from));
 }
 
-// Checks that a page loads nothing from anywhere and has one style, its data and one script.
+// Checks that a page loads nothing from elsewhere, and has one style, its data and one script.
 inline void check_offline(const std::string &html) {
     for (const char *outside : {"http:", "https:", "src=", "@import", "url(", "<link"}) {
         INFO(outside);
         size_t count = 0;
         for (size_t at = html.find(outside); at != std::string::npos;
              at = html.find(outside, at + 1))
-            // the name space of SVG is a name, not a place
+            // The namespace of SVG is a name and not an address.
             count += html.compare(at, 26, "http://www.w3.org/2000/svg") == 0 ? 0 : 1;
         CHECK(count == 0);
     }

@@ -22,23 +22,25 @@ extern char **environ;
 namespace keel::test {
 
 struct ProcessOptions {
-    std::optional<std::string> input; // standard input; nullopt: /dev/null
-    bool input_stays_open = false;    // an idle pipe, as when another program started this one
-    std::string output_file;   // standard output goes there, e.g. /dev/full; empty: it is captured
-    bool close_output = false; // nobody reads standard output
-    std::string folder;        // working directory; empty: the test's own
-    std::vector<std::string> environment; // "NAME=VALUE", in addition to the test's own
+    std::optional<std::string> input; // content of standard input; nullopt: /dev/null
+    // true: the pipe is never closed, as if another program had started this one
+    bool input_stays_open = false;
+    // file for standard output, e.g. /dev/full; empty: the output is captured
+    std::string output_file;
+    bool close_output = false;            // true: standard output is closed
+    std::string folder;                   // working directory; empty: the test's own
+    std::vector<std::string> environment; // "NAME=VALUE", in addition to the test's own variables
     std::function<void(pid_t, const std::string &out)>
-        on_output; // after each piece of standard output
+        on_output; // called after each piece of standard output
     std::chrono::seconds timeout{120};
 };
 
 struct ProcessResult {
-    int code = -1; // exit code; -1: ended by a signal
+    int code = -1; // exit code; -1: a signal ended the process
     int signal = 0;
     bool timed_out = false;
     std::string out, err;
-    uint64_t peak_bytes = 0; // most memory that was resident
+    uint64_t peak_bytes = 0; // largest resident memory
 };
 
 namespace process_detail {
@@ -64,7 +66,7 @@ struct Pipe {
     }
 };
 
-// Reads a piece; false at the end.
+// Reads one piece. Returns false at the end.
 inline bool read_piece(Pipe &pipe, std::string &to) {
     char piece[4096];
     const ssize_t n = ::read(pipe.ends[0], piece, sizeof piece);
@@ -104,7 +106,8 @@ inline pid_t spawn(const std::vector<std::string> &command, const ProcessOptions
     for (const std::string &argument : command)
         arguments.push_back(const_cast<char *>(argument.c_str()));
     arguments.push_back(nullptr);
-    for (const std::string &variable : o.environment) // the first of a name counts
+    // if a name occurs twice, the first one counts
+    for (const std::string &variable : o.environment)
         environment.push_back(const_cast<char *>(variable.c_str()));
     for (char **variable = environ; *variable != nullptr; ++variable)
         environment.push_back(*variable);
@@ -120,7 +123,7 @@ inline pid_t spawn(const std::vector<std::string> &command, const ProcessOptions
 
 } // namespace process_detail
 
-// Runs a program to its end and returns what it printed. Its input must fit into a pipe (64 KiB).
+// Runs a program until it ends and returns its output. The input must fit into a pipe (64 KiB).
 inline ProcessResult run_process(const std::vector<std::string> &command,
                                  const ProcessOptions &o = {}) {
     using namespace process_detail;
@@ -140,7 +143,7 @@ inline ProcessResult run_process(const std::vector<std::string> &command,
     const auto end = Clock::now() + o.timeout;
     while (out.ends[0] >= 0 || err.ends[0] >= 0) {
         pollfd fds[2] = {{out.ends[0], POLLIN, 0},
-                         {err.ends[0], POLLIN, 0}}; // poll passes over negative ones
+                         {err.ends[0], POLLIN, 0}}; // poll ignores negative descriptors
         const int ready = ::poll(fds, 2, 100);
         if (Clock::now() > end && !result.timed_out) {
             result.timed_out = true;

@@ -7,10 +7,10 @@
 
 namespace {
 
-std::string skip_reason; // of the case that runs
+std::string skip_reason; // reason of the case that is running
 
-// Prints the reason when the case is over. A case with a failed check prints none: it failed, and
-// CTest would call it skipped.
+// Prints the reason when the case has ended. If a check of the case failed, prints nothing, because
+// CTest would count the failed case as skipped.
 struct SkipPrinter : Catch::TestEventListenerBase {
     using Catch::TestEventListenerBase::TestEventListenerBase;
 

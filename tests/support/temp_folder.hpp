@@ -11,12 +11,12 @@
 
 namespace keel::test {
 
-// A folder of the test's own under the system's temporary folder; removed with all its content at
+// A folder for a test, in the system's temporary folder. The folder and its content are removed at
 // the end of the scope.
 class TempFolder {
   public:
     TempFolder() {
-        // A name that no process had: what a killed test left must not be found by another one.
+        // The name is unique, so that a test does not find files that a killed test left.
         std::string name = (std::filesystem::temp_directory_path() / "keel-test-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr)
             throw std::runtime_error("cannot make a folder " + name);
@@ -32,7 +32,7 @@ class TempFolder {
     const std::filesystem::path &path() const { return path_; }
     std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
 
-    // Writes a file (folders in between are made) and returns its path.
+    // Makes the parent folders, writes the file and returns its path.
     std::filesystem::path write(std::string_view name, std::string_view content) const {
         const std::filesystem::path file = path_ / name;
         std::filesystem::create_directories(file.parent_path());

@@ -1,6 +1,7 @@
 #pragma once
 
-// Texts that several sequences write at once, held against those that each writes alone.
+// Compares texts that several sequences generate at once with texts that each sequence generates
+// alone.
 
 #include "run/generate_batch.hpp"
 
@@ -18,7 +19,7 @@ struct Wish {
     int64_t tokens = 20;
 };
 
-// Prompts of different lengths, and texts that end at different times.
+// Returns prompts of different length, whose texts also end at different times.
 inline std::vector<Wish> wishes(const Tokenizer &tokenizer, size_t n, int64_t tokens) {
     const std::vector<std::string> texts = {
         "Once upon a time there was a king who had three daughters, and the youngest of them was "
@@ -76,14 +77,14 @@ inline std::vector<std::vector<int32_t>> texts_at_once(Pipeline &pipeline,
     return texts;
 }
 
-// Logits lie apart by the rounding of products of one row and of several, and by what a coarse
-// cache makes of that.
+// The bound of the difference between two logits. They differ because products of one row and of
+// several rows round differently. A coarse cache makes the difference larger.
 inline double parting_bound(const std::string &kv) {
     return kv == "f32" ? 1e-3 : kv == "f16" ? 0.02 : kv == "bf16" ? 0.15 : kv == "q8_0" ? 0.3 : 3.0;
 }
 
-// Where a text parts from the one that is written alone, the two tokens are as near to each other
-// as that rounding.
+// If a text differs from the text of the sequence alone, the logits of the first two different
+// tokens must be as close as that rounding.
 inline void check_same_texts(Pipeline &pipeline, const std::vector<Wish> &all,
                              const std::vector<std::vector<int32_t>> &alone,
                              const std::vector<std::vector<int32_t>> &at_once,

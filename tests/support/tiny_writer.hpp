@@ -17,12 +17,12 @@
 #include <string_view>
 #include <vector>
 
-// Writes small models at test time, so that tests need neither Python nor files outside the tree.
+// Writes small models when a test runs, so that tests need neither Python nor files outside the
+// source tree.
 
 namespace keel::test {
 
-// One tensor to be written: `values` are row-major f32 and are converted to `dtype` (F32, F16 or
-// BF16).
+// A tensor to write. `values` are row-major f32. They are converted to `dtype` (F32, F16 or BF16).
 struct WrittenTensor {
     std::string name;
     std::vector<int64_t> shape;
@@ -36,8 +36,8 @@ inline void write_file(const std::filesystem::path &path, std::string_view conte
     if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
 }
 
-// Length, header and data joined to a file's content; `header` is taken as it is, so it may be a
-// hostile one.
+// Returns the content of a safetensors file: the length, the header and the data. `header` is not
+// checked, so it may be invalid on purpose.
 inline std::string safetensors_bytes(std::string_view header, std::string_view data = {}) {
     std::string out(8, '\0');
     for (size_t i = 0; i < 8; ++i)
@@ -69,8 +69,8 @@ inline void write_safetensors(const std::filesystem::path &path,
     write_file(path, safetensors_bytes(tensors));
 }
 
-// The shape of a random Llama. The defaults give 0.1 million parameters and quantize to the block
-// types.
+// The shape of a random Llama. With the defaults it has 0.1 million parameters, and its rows fit
+// the block types.
 struct MiniLlama {
     int hidden = 64;
     int intermediate = 96;
@@ -82,15 +82,17 @@ struct MiniLlama {
     int max_positions = 512;
     double rope_theta = 10000;
     bool llama3_scaling =
-        false; // Llama 3.1's, with an original context of 64 tokens, so that short texts feel it
+        // RoPE scaling of Llama 3.1 with an original context of 64 tokens, so that it affects short
+        // texts
+        false;
     bool tied = false;
     bool attention_bias = false;
     bool mlp_bias = false;
-    int shards = 1; // more: several files and an index
+    int shards = 1; // more than 1: several files and an index
     keel_dtype dtype = KEEL_DTYPE_F32;
     uint32_t seed = 1;
     double std_dev =
-        0.08; // larger than in real models, so that a few narrow layers still tell tokens apart
+        0.08; // larger than in real models, so that a few narrow layers distinguish tokens
 };
 
 inline std::string mini_llama_config(const MiniLlama &m) {
@@ -118,8 +120,8 @@ inline std::string mini_llama_config(const MiniLlama &m) {
         m.vocab - 1);
 }
 
-// All tensors of the model, in Hugging Face's names, in a fixed order. Norms are near 1, the rest
-// is normal noise.
+// Returns all tensors of the model with Hugging Face's names, in a fixed order. Norms are near 1;
+// the others are normal noise.
 inline std::vector<WrittenTensor> mini_llama_tensors(const MiniLlama &m) {
     const int64_t head_dim = m.head_dim != 0 ? m.head_dim : m.hidden / m.heads;
     std::mt19937 random(m.seed);
@@ -157,7 +159,8 @@ inline std::vector<WrittenTensor> mini_llama_tensors(const MiniLlama &m) {
     return tensors;
 }
 
-// Writes config.json and the weights of a random Llama into `folder`, which is made. No tokenizer.
+// Makes `folder` and writes config.json and the weights of a random Llama to it. There is no
+// tokenizer.
 inline void make_mini_llama(const std::filesystem::path &folder, const MiniLlama &model = {}) {
     std::filesystem::create_directories(folder);
     write_file(folder / "config.json", mini_llama_config(model));

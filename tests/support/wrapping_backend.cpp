@@ -44,7 +44,7 @@ struct WrappingBackend::Context {
     std::deque<Task> queue;
     uint64_t tickets = 0;
     std::unique_ptr<Recording> recording;
-    std::vector<OpTime> times; // that nobody has read
+    std::vector<OpTime> times; // times that were not read yet
     struct LaterRead {
         bool done = false;
         std::vector<unsigned char> bytes;
@@ -52,7 +52,7 @@ struct WrappingBackend::Context {
     std::map<uint64_t, std::shared_ptr<LaterRead>> later_reads;
     uint64_t reads = 0;
 
-    // Runs what has a ticket up to `ticket`; UINT64_MAX: all.
+    // Runs the work with tickets up to `ticket`. UINT64_MAX: all work.
     keel_status run(uint64_t ticket) {
         keel_status first = KEEL_OK;
         while (!queue.empty() && (ticket == UINT64_MAX ||
@@ -353,8 +353,8 @@ struct WrappingBackend::Slots {
         --c.owner.live_.recordings;
         delete reinterpret_cast<Recording *>(recording);
     }
-    // ---- keel.timestamps/1: op n lasts from 10 n to 10 n + 5 microseconds on a clock of its own
-    // ----
+    // ---- keel.timestamps/1: on the clock of this backend, op n takes from 10 n to 10 n + 5
+    // microseconds ----
     static keel_status KEEL_CALL times_enable(keel_ctx *ctx, uint32_t on) {
         Context &c = of(ctx);
         if (const keel_status s = c.owner.enter("times_enable")) return s;
@@ -412,7 +412,7 @@ struct WrappingBackend::Slots {
         if (dst == nullptr) return KEEL_OK;
         if (const keel_status s = c.owner.enter("read_later_finish", 0, read->bytes.size()))
             return s;
-        // What is queued behind it stays where it is.
+        // Work that is queued after the read does not run now.
         while (!read->done) {
             const keel_status status = c.queue.front().work();
             c.queue.pop_front();
@@ -455,7 +455,7 @@ void WrappingBackend::time_op(Context &c) {
 
 namespace {
 
-// Every slot of the table but ops, in its order; those after `wait` are optional.
+// Every function of the table except ops, in its order. The functions after `wait` are optional.
 // clang-format off
 #define KEEL_TEST_SLOTS(X) \
     X(device_count) X(device_info) X(ctx_create) X(ctx_destroy) X(buffer_create) \
@@ -482,7 +482,7 @@ WrappingBackend::WrappingBackend(const keel_backend *inner)
     : inner_(inner != nullptr ? inner : reference_backend()), table_(Slots::table()),
       host_(std::make_shared<HostServices>(1)) {
     host_->add_extension(extension_id, this);
-    // What the wrapped backend lacks is lacking here.
+    // If the wrapped backend lacks a function, this backend lacks it too.
 #define KEEL_X(slot)                                                                               \
     if (inner_->slot == nullptr) table_.slot = nullptr;
     KEEL_TEST_SLOTS(KEEL_X)
@@ -512,7 +512,7 @@ void WrappingBackend::hide_all_but(const std::vector<std::string> &slots) {
 #define KEEL_X(name) all.push_back(#name);
     KEEL_TEST_SLOTS(KEEL_X)
 #undef KEEL_X
-    all.erase(all.begin(), all.begin() + 10); // the required ones
+    all.erase(all.begin(), all.begin() + 10); // removes the required functions
     all.insert(all.end(), op_slots().begin(), op_slots().end());
     for (const std::string &slot : all) {
         if (std::find(slots.begin(), slots.end(), slot) == slots.end()) hide(slot);

@@ -1,4 +1,4 @@
-// Byte-level vocabularies in GGUF files. SentencePiece's stand in spm_test.cpp.
+// Tests of byte-level vocabularies in GGUF files. spm_test.cpp tests SentencePiece vocabularies.
 #include "base/error.hpp"
 #include "format/gguf_writer.hpp"
 #include "support/temp_folder.hpp"
@@ -23,11 +23,11 @@ namespace {
 
 const std::string source_root = KEEL_SOURCE_DIR;
 
-// The vocabulary of models/tiny, to write and to spoil.
+// The vocabulary of models/tiny, which tests write and damage.
 struct Vocab {
     std::string architecture = "llama";
     std::string model = "gpt2";
-    std::string pre = "qwen2"; // the same pattern
+    std::string pre = "qwen2"; // the same pattern as qwen2
     std::vector<std::string> tokens;
     std::vector<std::int32_t> types;
     std::vector<std::string> merges;
@@ -56,7 +56,8 @@ Vocab tiny_vocab() {
 }
 
 std::filesystem::path write(const Vocab &vocab) {
-    static const keel::test::TempFolder folder; // of this process: test cases run side by side
+    // this process has its own folder, because test cases run at the same time
+    static const keel::test::TempFolder folder;
     const auto path = folder / "vocabulary.gguf";
     keel::GgufWriter out(path);
     out.add("general.architecture", std::string_view(vocab.architecture));
@@ -110,7 +111,7 @@ TEST_CASE("a byte-level vocabulary in a GGUF file gives the ids of its tokenizer
     CHECK(from_file->decode(from_file->encode("caf\u00E9 <|end_of_text|>")) == "caf\u00E9 ");
 }
 
-TEST_CASE("Qwen's files compose characters, others with its pattern do not") {
+TEST_CASE("Qwen's files compose characters, and others with its pattern do not") {
     Vocab vocab = tiny_vocab();
     const std::string apart = "cafe\u0301";
     CHECK(load(vocab)->encode(apart) != load(vocab)->encode("caf\u00E9"));
@@ -118,7 +119,7 @@ TEST_CASE("Qwen's files compose characters, others with its pattern do not") {
     CHECK(load(vocab)->encode(apart) == load(vocab)->encode("caf\u00E9"));
 }
 
-TEST_CASE("the ways to cut words that GGUF files name are those of the models") {
+TEST_CASE("the names of word patterns in GGUF files mean the patterns of the models") {
     const auto cuts = [](std::string_view name, std::string_view text) {
         const auto pre = keel::find_gguf_pre_tokenizer(name);
         REQUIRE(pre);
@@ -157,14 +158,14 @@ TEST_CASE("the ways to cut words that GGUF files name are those of the models") 
     CHECK(keel::gguf_pre_tokenizer_names().starts_with("default, gpt-2, mpt, llama-bpe, "));
 }
 
-TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
+TEST_CASE("an unsupported vocabulary is refused with the key") {
     Vocab vocab = tiny_vocab();
     vocab.pre = "bloom";
     CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.pre") &&
                                    Contains("'bloom' to split text into words is not supported; "
                                             "Keel supports default, gpt-2"));
     vocab.pre.clear();
-    CHECK(refusal(vocab) == "accepted"); // as "default"
+    CHECK(refusal(vocab) == "accepted"); // this counts as "default"
     vocab = tiny_vocab();
     vocab.model = "bert";
     CHECK_THAT(refusal(vocab),
@@ -181,7 +182,7 @@ TEST_CASE("a vocabulary that Keel cannot follow is refused by key") {
     vocab = tiny_vocab();
     vocab.bos = 4096;
     CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.bos_token_id"));
-    vocab.bos = UINT32_MAX; // "none"
+    vocab.bos = UINT32_MAX; // no begin token
     CHECK_THAT(refusal(vocab), Contains("each text has to begin with the token that it names"));
     vocab.add_bos = false;
     CHECK_FALSE(load(vocab)->bos_id());
@@ -215,7 +216,7 @@ TEST_CASE("the chat template and the ends of turns are found in a GGUF file") {
     CHECK(load(vocab)->end_ids() == Ids{4093, 4095});
 }
 
-TEST_CASE("composed text is Unicode's, also in long texts") {
+TEST_CASE("composed text agrees with Unicode, also in long texts") {
     CHECK(keel::compose_unicode("cafe\u0301 \u1100\u1161\u11A8 \u212B \uFB01", false) ==
           "caf\u00E9 \uAC01 \u00C5 \uFB01");
     CHECK(keel::compose_unicode("\uFB01 \u2460", true) == "fi 1");

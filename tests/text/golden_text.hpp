@@ -1,4 +1,4 @@
-// How the golden files of the tokenizer tests are read.
+// Reads the golden files of the tokenizer tests.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -18,7 +18,7 @@ inline std::string read_text(const std::string &path) {
     return out.str();
 }
 
-// Token ids that are written as two characters of base 64 each.
+// Returns token ids that are written as two characters of base 64 each.
 inline std::vector<std::int32_t> unpack(std::string_view packed) {
     static const std::string digits =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -24,28 +24,29 @@ using Words = std::vector<std::string>;
 
 } // namespace
 
-TEST_CASE("patterns mean what they mean in Oniguruma") {
+TEST_CASE("patterns have the same meaning as in Oniguruma") {
     CHECK(matches(R"(\s)", "a\xE1\xA0\x8E"
                            "b\xC2\x85")
-              .size() == 1); // U+180E is no space, U+0085 is
+              .size() == 1); // U+180E is not a space, U+0085 is
     CHECK(matches(R"([^\S]+)", "a \tb") == Words{" \t"});
     CHECK(matches(R"(\w+)", "e\xCC\x81t_1-x") ==
           Words{"e\xCC\x81t_1", "x"});             // a combining mark is part of a word
-    CHECK(matches(R"(^b)", "a\nb") == Words{"b"}); // line anchors
+    CHECK(matches(R"(^b)", "a\nb") == Words{"b"}); // ^ and $ match at lines
     CHECK(matches(R"(a$)", "a\nb") == Words{"a"});
     CHECK(matches(".", "\r\n") == Words{"\r"}); // only LF ends a line
     CHECK(matches("ba{,2}", "baaa") == Words{"baa"});
-    CHECK(matches("a{x", "a{x") == Words{"a{x"});                 // a brace that counts nothing
-    CHECK(matches("(?i:'s)", "'\xC5\xBF") == Words{"'\xC5\xBF"}); // the long s
+    CHECK(matches("a{x", "a{x") == Words{"a{x"});                 // this brace is not a repetition
+    CHECK(matches("(?i:'s)", "'\xC5\xBF") == Words{"'\xC5\xBF"}); // U+017F, the long s
     CHECK(matches(R"(\v)", "\n\v") == Words{"\v"});
     CHECK(matches(R"([\d\-]+)", "1-2") == Words{"1-2"});
-    // No range begins with the last member of a set: space, hyphen and U+4E00, and nothing between.
+    // The last member of a set does not begin a range: the class has spaces, the hyphen and U+4E00,
+    // and nothing between them.
     CHECK(matches("[\\s-\xE4\xB8\x80]+", "-\xE4\xB8\x80 \xE3\x82\xA2") == Words{"-\xE4\xB8\x80 "});
     CHECK(matches(R"(a|)", "ba") ==
-          Words{"", "a"}); // and none behind the a, which an empty match would touch
+          Words{"", "a"}); // there is no empty match directly after the match of a
 }
 
-TEST_CASE("what PCRE2 would read differently is refused") {
+TEST_CASE("patterns that PCRE2 would read differently are refused") {
     for (const char *pattern :
          {R"(\h)",    R"(\K)",      R"(\G)",     R"(\X)",   R"(\R)",       R"((a)\1)",
           R"((?m)a)", R"((?x: a))", R"(a(?i)b)", "[a[bc]]", "[[:alpha:]]", "[a&&b]",
@@ -76,9 +77,9 @@ TEST_CASE("a literal pattern has no special characters") {
     CHECK(ranges[1].begin == 5);
 }
 
-TEST_CASE("each behaviour leaves its own pieces") {
+TEST_CASE("each behaviour of a split gives its own pieces") {
     using B = keel::SplitBehavior;
-    // "ab--c-": matches at each hyphen
+    // "ab--c-" has a match at each hyphen.
     const std::string text = "ab--c-";
     const std::vector<keel::TextRange> hyphens{{2, 3}, {3, 4}, {5, 6}};
     const auto pieces = [&](B behavior, bool invert) {

@@ -15,7 +15,7 @@ using keel::SamplingParams;
 
 namespace {
 
-// The exact distribution, from the definition, in long double: id -> probability.
+// Returns the exact distribution by its definition, in long double: id -> probability.
 std::map<std::int32_t, double> exact(const std::vector<float> &logits, const SamplingParams &p) {
     struct Entry {
         std::int32_t id;
@@ -96,19 +96,18 @@ TEST_CASE("draws follow the exact distribution") {
             chi_square += difference * difference / (draws * probability);
         }
         for (const auto &[id, count] : counts) CHECK((expected.contains(id) || count == 0));
-        // mean df, deviation sqrt(2 df): four deviations are far beyond chance, and the seeds are
-        // fixed
+        // The mean is df and the deviation sqrt(2 df). Four deviations are far beyond chance, and
+        // the seeds are fixed.
         const double df = static_cast<double>(expected.size()) - 1;
         CHECK(chi_square < df + 4 * std::sqrt(2 * df) + 1e-9);
     }
 }
 
-TEST_CASE(
-    "the survivors and their weights are those of the definition, for large vocabularies too") {
+TEST_CASE("filters keep the tokens and weights of the definition, for large vocabularies too") {
     for (unsigned seed = 0; seed < 40; ++seed) {
         auto logits = random_logits(seed % 4 == 0 ? 5000 : 300, seed, 14.0F);
         if (seed % 3 == 0)
-            for (float &logit : logits) logit = std::round(logit); // many ties
+            for (float &logit : logits) logit = std::round(logit); // this gives many ties
         SamplingParams params{.temperature = 0.3F + 0.1F * static_cast<float>(seed % 10)};
         params.top_k = seed % 5 == 0 ? 0 : static_cast<std::int32_t>(1 + seed * 13 % 400);
         params.top_p = seed % 7 == 0 ? 1.0F : 0.3F + 0.017F * static_cast<float>(seed);
@@ -127,12 +126,12 @@ TEST_CASE(
             ++found;
         }
         for (const auto &[id, probability] : expected)
-            found += probability < 1e-20 ? 1 : 0; // too unlikely to be drawn: left out
+            found += probability < 1e-20 ? 1 : 0; // too unlikely to be drawn, so it is left out
         CHECK(found >= expected.size());
     }
 }
 
-TEST_CASE("temperature 0 takes the highest logit, the lowest id of equals, and draws nothing") {
+TEST_CASE("temperature 0 takes the highest logit with the lowest id, and draws no random number") {
     Sampler sampler({.temperature = 0.0F, .top_k = 1, .top_p = 0.1F, .min_p = 0.9F});
     const auto before = sampler.rng_state();
     CHECK(sampler.sample(std::vector<float>{1, 3, 3, 2}, {}) == 1);
@@ -142,7 +141,7 @@ TEST_CASE("temperature 0 takes the highest logit, the lowest id of equals, and d
     CHECK(sampler.candidates().empty());
 }
 
-TEST_CASE("each filter keeps what it says at its edges") {
+TEST_CASE("each filter is right at its limits") {
     const std::vector<float> logits{0.0F, 2.0F, 1.0F, 2.0F, -1.0F};
     const auto with = [](auto set) {
         SamplingParams params{.temperature = 1.0F, .seed = 9};
@@ -150,27 +149,29 @@ TEST_CASE("each filter keeps what it says at its edges") {
         return params;
     };
     CHECK(survivors(logits, with([](auto &) {})) == Ids{0, 1, 2, 3, 4});
-    CHECK(survivors(logits, with([](auto &p) { p.top_k = 1; })) == Ids{1}); // a tie: the lower id
+    // in a tie, the lower id wins
+    CHECK(survivors(logits, with([](auto &p) { p.top_k = 1; })) == Ids{1});
     CHECK(survivors(logits, with([](auto &p) { p.top_k = 3; })) == Ids{1, 2, 3});
     CHECK(survivors(logits, with([](auto &p) { p.top_k = 5; })) == Ids{0, 1, 2, 3, 4});
     CHECK(survivors(logits, with([](auto &p) { p.top_k = 1000; })) == Ids{0, 1, 2, 3, 4});
     CHECK(survivors(logits, with([](auto &p) { p.top_p = 0.0F; })) == Ids{1});
     CHECK(survivors(logits, with([](auto &p) { p.top_p = 0.5F; })) ==
-          Ids{1, 3}); // 0.39 of the mass each
+          Ids{1, 3}); // each has a probability of 0.39
     CHECK(survivors(logits, with([](auto &p) { p.min_p = 1.0F; })) == Ids{1, 3});
     CHECK(survivors(logits, with([](auto &p) { p.min_p = 0.36F; })) ==
           Ids{1, 2, 3}); // e^-1 = 0.368
     CHECK(survivors(logits, with([](auto &p) { p.min_p = 0.37F; })) == Ids{1, 3});
-    // exactly reached: four equal tokens, half of the mass is two of them
+    // The limit is reached exactly: two of four equal tokens have half of the probability.
     const std::vector<float> equal{1, 1, 1, 1};
     CHECK(survivors(equal, with([](auto &p) { p.top_p = 0.5F; })) == Ids{0, 1});
-    // min-p looks at temperature-scaled probabilities: a high temperature brings the tail back
+    // min-p uses probabilities after the temperature: a high temperature makes unlikely tokens
+    // likely enough.
     CHECK(survivors(logits, with([](auto &p) { p.min_p = 0.37F, p.temperature = 4.0F; })) ==
           Ids{0, 1, 2, 3, 4});
-    // top-p counts the mass of what top-k left: 0.39 and 0.39 of 0.93 are 84 %
+    // top-p counts the probability of the tokens that top-k left: 0.39 and 0.39 of 0.93 are 84%.
     CHECK(survivors(logits, with([](auto &p) { p.top_k = 3, p.top_p = 0.84F; })) == Ids{1, 3});
     CHECK(survivors(logits, with([](auto &p) { p.top_p = 0.84F; })) == Ids{1, 2, 3});
-    // a temperature near zero: one token has all the mass, and nothing overflows
+    // With a temperature near zero, one token has all the probability, and nothing overflows.
     CHECK(survivors({3e38F, -3e38F, 1}, with([](auto &p) { p.temperature = 1e-30F; })) == Ids{0});
 }
 
@@ -180,10 +181,12 @@ TEST_CASE("the repetition penalty is applied once per token of the window") {
     CHECK(sampler.sample(logits, Ids{}) == 0);
     CHECK(sampler.sample(logits, Ids{0}) == 1);       // 2 against 3
     CHECK(sampler.sample(logits, Ids{0, 0, 0}) == 1); // still 2
-    CHECK(sampler.sample(logits, Ids{0, 1, 1}) == 0); // 2 against 1.5: once, not twice
+    // 2 against 1.5: the penalty applies once, not twice
+    CHECK(sampler.sample(logits, Ids{0, 1, 1}) == 0);
     CHECK(sampler.sample(std::vector<float>{-1.0F, -1.5F}, Ids{0}) ==
-          1);                                                     // negative logits are multiplied
-    CHECK(sampler.sample(logits, Ids{-7, 3, INT32_MAX, 0}) == 1); // strangers are passed over
+          1); // negative logits are multiplied
+    // ids outside the vocabulary are ignored
+    CHECK(sampler.sample(logits, Ids{-7, 3, INT32_MAX, 0}) == 1);
     Sampler windowed({.temperature = 0.0F, .repetition_penalty = 2.0F, .repetition_window = 2});
     CHECK(windowed.sample(logits, Ids{0, 2, 2}) == 0);
     CHECK(windowed.sample(logits, Ids{2, 0, 2}) == 1);
@@ -191,7 +194,7 @@ TEST_CASE("the repetition penalty is applied once per token of the window") {
     CHECK(reward.sample(logits, Ids{1}) == 1);
 }
 
-TEST_CASE("the same seed draws the same tokens, here and on any machine") {
+TEST_CASE("the same seed draws the same tokens on every machine") {
     const auto logits = random_logits(1000, 3, 8.0F);
     SamplingParams params{.temperature = 0.9F, .top_k = 50, .top_p = 0.95F, .seed = 42};
     const auto run = [&](const SamplingParams &p) {
@@ -204,26 +207,26 @@ TEST_CASE("the same seed draws the same tokens, here and on any machine") {
     SamplingParams other = params;
     other.seed = 43;
     CHECK(run(other) != run(params));
-    // xoshiro256** seeded with splitmix64(0): fixed for ever, or stored sessions would go on
-    // differently
+    // xoshiro256** with the seed splitmix64(0). These numbers must never change, because saved
+    // sessions would continue differently.
     keel::Rng rng(0);
     CHECK(rng.next() == 0x99EC5F36CB75F2B4U);
     CHECK(rng.next() == 0xBF6E1F784956452AU);
     CHECK(rng.uniform() < 1.0);
 }
 
-TEST_CASE("a restored generator goes on where it was") {
+TEST_CASE("a restored generator continues its random numbers") {
     const auto logits = random_logits(100, 5, 4.0F);
     Sampler first({.temperature = 1.0F, .seed = 7});
     for (int i = 0; i < 10; ++i) first.sample(logits, {});
     Sampler second({.temperature = 1.0F, .seed = 1});
     second.restore_rng(first.rng_state());
     for (int i = 0; i < 20; ++i) CHECK(first.sample(logits, {}) == second.sample(logits, {}));
-    second.restore_rng({}); // would give zeros for ever
+    second.restore_rng({}); // this state would give zeros forever
     CHECK(second.rng_state() == keel::Rng(0).state());
 }
 
-TEST_CASE("a logit that is not finite is an error with its place") {
+TEST_CASE("a logit that is not finite is an error with its position") {
     for (const float value :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
           -std::numeric_limits<float>::infinity()}) {

@@ -1,4 +1,4 @@
-// SentencePiece-style BPE against SentencePiece and Hugging Face tokenizers, by golden files
+// Compares SentencePiece-style BPE with SentencePiece and Hugging Face tokenizers, by golden files
 // (golden/make_spm_golden.py).
 #include "base/error.hpp"
 #include "format/gguf_writer.hpp"
@@ -28,8 +28,8 @@ const std::string spm_dir = std::string(KEEL_SOURCE_DIR) + "/tests/text/golden/s
 struct Vector {
     std::string text;
     bool has_control = false;
-    Ids library;           // SentencePiece's
-    std::vector<Ids> json; // tokenizer.json's, then the variants'
+    Ids library;           // ids of the SentencePiece library
+    std::vector<Ids> json; // ids of tokenizer.json, then of its variants
     std::string decoded;
 };
 
@@ -90,7 +90,7 @@ const Tokenizer &spm_model() {
     return *tokenizer;
 }
 
-// The vocabulary of tokenizer.model as a GGUF file, less what `change` takes away or spoils.
+// The vocabulary of tokenizer.model as a GGUF file. `change` removes or damages parts of it.
 struct GgufVocab {
     std::vector<std::string> tokens;
     std::vector<float> scores;
@@ -162,7 +162,7 @@ TEST_CASE("tokenizer.model gives SentencePiece's ids and its text") {
 
 TEST_CASE("both forms of tokenizer.json give the ids of Hugging Face tokenizers") {
     std::vector<std::pair<std::string, Json>> forms{{"as it is", Json::object()}};
-    // in the order of the file, which is that of the fields
+    // The variants have the order of the file, which is also the order of the fields.
     const auto variants = nlohmann::ordered_json::parse(read_text(spm_dir + "variants.json"));
     for (const auto &[name, patch] : variants.items())
         forms.emplace_back(name, Json::parse(patch.dump()));
@@ -174,7 +174,7 @@ TEST_CASE("both forms of tokenizer.json give the ids of Hugging Face tokenizers"
     const auto tokenizer = spm_from_json(spm_json());
     for (const Vector &row : vectors())
         if (!row.has_control) CHECK(tokenizer->decode(row.library) == row.decoded);
-    CHECK(tokenizer->encode("a") == Ids{1, 263}); // by its template
+    CHECK(tokenizer->encode("a") == Ids{1, 263}); // the tokenizer's template adds the begin token
 }
 
 TEST_CASE("the same vocabulary in a GGUF file gives the same ids") {
@@ -189,7 +189,7 @@ TEST_CASE("the same vocabulary in a GGUF file gives the same ids") {
     std::filesystem::remove(path);
 }
 
-TEST_CASE("streamed text equals decoded text, byte pieces and all") {
+TEST_CASE("streamed text equals decoded text, including byte pieces") {
     const auto json = spm_from_json(spm_json());
     for (const Tokenizer *tokenizer : {&spm_model(), static_cast<const Tokenizer *>(json.get())}) {
         for (const keel::DecodeOptions options :
@@ -211,14 +211,14 @@ TEST_CASE("streamed text equals decoded text, byte pieces and all") {
     }
 }
 
-TEST_CASE("the first space of a text is SentencePiece's own, of a continuation it is not") {
+TEST_CASE("the first space of a text is added by SentencePiece, that of a continuation is not") {
     const Ids ids = spm_model().encode("the king", false);
     CHECK(spm_model().decode(ids) == "the king");
     CHECK(spm_model().decode(ids, {.continues = true}) == " the king");
     CHECK(spm_model().decode(spm_model().encode("  x", false)) == "  x");
     CHECK(spm_model().decode(spm_model().encode("the king"), {.skip_special = false}) ==
           "<s> the king");
-    // what goes on behind other tokens gets neither a begin token nor a space
+    // Text that continues a sequence gets neither a begin token nor a space.
     const Ids whole = spm_model().encode("the king", false);
     const Ids rest = spm_model().encode(" king", {.continues = true});
     CHECK(Ids(whole.end() - static_cast<std::ptrdiff_t>(rest.size()), whole.end()) == rest);
@@ -227,7 +227,7 @@ TEST_CASE("the first space of a text is SentencePiece's own, of a continuation i
     CHECK(first->encode("x", {.continues = true}) != first->encode("x", false));
 }
 
-TEST_CASE("what people write cannot become a special token, also across the borders of parts") {
+TEST_CASE("text of users cannot become a special token, even across the borders of parts") {
     const auto tokenizer = spm_from_json(spm_json());
     const auto encode = [&](std::vector<keel::TextPart> parts) {
         return tokenizer->encode(parts, {.add_special = false});
@@ -242,10 +242,10 @@ TEST_CASE("what people write cannot become a special token, also across the bord
     CHECK(has(encode({{"a</", true}, {"s>", true}}), 2));
     CHECK(has(encode({{"a</", false}, {"</s>", true}}), 2));
     CHECK(tokenizer->decode(encode({{"a</s>b", false}})) == "a</s>b");
-    // as one text: a token may reach across the border
+    // The parts are encoded as one text: a token may cross the border.
     CHECK(encode({{"the ki", false}, {"ng", true}}) == tokenizer->encode("the king", false));
     CHECK(encode({{"a\xE6\x97", false}, {"\xA5", true}}) ==
-          tokenizer->encode("a\uFFFD\uFFFD", false)); // each by itself
+          tokenizer->encode("a\uFFFD\uFFFD", false)); // each byte becomes its own character
     CHECK(encode({}).empty());
 }
 
@@ -258,7 +258,7 @@ TEST_CASE("invalid bytes and long words are tokenized") {
     CHECK(spm_model().decode(spm_model().encode(spaces, false)) == spaces);
 }
 
-TEST_CASE("files beside a tokenizer.model add tokens and say what frames a text") {
+TEST_CASE("files next to a tokenizer.model add tokens and define the begin and end of a text") {
     const std::string bytes = read_text(spm_dir + "tokenizer.model");
     const auto chat = from_model(
         bytes, R"({"added_tokens_decoder": {"1500": {"content": "<|im_start|>", "special": true}},
@@ -270,7 +270,7 @@ TEST_CASE("files beside a tokenizer.model add tokens and say what frames a text"
     CHECK(chat->kind(1500) == keel::TokenKind::special);
     CHECK(chat->kind(1501) == keel::TokenKind::added);
     CHECK(chat->eos_id() == 1500);
-    // not legacy: a space before the text and before no other stretch of it
+    // Without "legacy", there is a space before the text, but not before its later parts.
     CHECK(chat->encode("</s>a", {.add_special = false}) ==
           Ids{2, spm_model().encode("xa", false).back()});
     CHECK_THROWS_WITH(from_model(bytes, R"({"added_tokens_decoder": {"x": {"content": "y"}}})"),
@@ -283,7 +283,7 @@ TEST_CASE("files beside a tokenizer.model add tokens and say what frames a text"
 
 namespace {
 
-// A ModelProto by hand.
+// A ModelProto that is written byte by byte.
 std::string varint(std::uint64_t value) {
     std::string out;
     for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
@@ -303,11 +303,10 @@ const std::string no_space_rules = field(3, field(3, 0U) + field(4, 0U));
 
 } // namespace
 
-TEST_CASE(
-    "a tokenizer.model that Keel cannot follow, or that is damaged, is refused by name and place") {
+TEST_CASE("an unsupported or damaged tokenizer.model is refused with name and place") {
     const std::string a = piece("a", 1);
     CHECK(from_model(a + bpe_spec + no_space_rules)->encode("aab") ==
-          Ids{0, 0}); // b has no piece and there is no unknown one
+          Ids{0, 0}); // b has no piece, and there is no unknown token
     CHECK_THROWS_WITH(
         from_model(a),
         Contains("m/tokenizer.model: a SentencePiece model of the type Unigram is not supported"));
@@ -337,7 +336,7 @@ TEST_CASE(
         CHECK_THROWS_AS(from_model(std::string_view(whole).substr(0, size)), keel::Error);
 }
 
-TEST_CASE("remove_extra_whitespaces leaves one space between words and none round them") {
+TEST_CASE("remove_extra_whitespaces leaves one space between words and none around them") {
     const std::string model = piece("a", 1) + piece("\u2581", 1) + bpe_spec;
     const auto tokenizer = from_model(model + field(3, field(4, 1U)));
     CHECK(tokenizer->encode("  a   a ") == Ids{1, 0, 1, 0});
@@ -345,7 +344,7 @@ TEST_CASE("remove_extra_whitespaces leaves one space between words and none roun
     CHECK(from_model(model + field(3, field(4, 0U)))->encode(" a ") == Ids{1, 1, 0, 1});
 }
 
-TEST_CASE("vocabularies in GGUF files that contradict themselves are refused by key") {
+TEST_CASE("contradicting vocabularies in GGUF files are refused with the key") {
     const auto refusal = [](const GgufVocab &vocab) {
         const auto path = write_gguf(vocab, "spm_test_bad.gguf");
         std::string message = "accepted";
@@ -370,7 +369,7 @@ TEST_CASE("vocabularies in GGUF files that contradict themselves are refused by 
     bad.types.assign(1500, 7);
     CHECK_THAT(refusal(bad), Contains("tokenizer.ggml.token_type"));
     bad = good;
-    bad.types.clear(); // bytes are then known by their text
+    bad.types.clear(); // then bytes are recognized by their text
     CHECK(refusal(bad) == "accepted");
     bad = good;
     bad.tokens[300] = "\xFF";

@@ -11,7 +11,7 @@ using keel::TextStream;
 
 namespace {
 
-// Tokens of any bytes: id i stands for pieces[i].
+// A tokenizer whose tokens are arbitrary bytes: id i stands for pieces[i].
 class PieceTokenizer final : public keel::Tokenizer {
   public:
     explicit PieceTokenizer(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
@@ -34,8 +34,8 @@ class PieceTokenizer final : public keel::Tokenizer {
     std::vector<std::string> pieces_;
 };
 
-// The pieces pushed one after the other: every output, and what stands behind the last '|' came
-// from finish().
+// Pushes the pieces one after the other. Returns every output, separated by '|'. The text after the
+// last '|' is the output of finish().
 std::string shown(const std::vector<std::string> &pieces,
                   const std::vector<std::string> &stops = {}) {
     const PieceTokenizer tokenizer(pieces);
@@ -47,8 +47,8 @@ std::string shown(const std::vector<std::string> &pieces,
 
 const std::string lost = "\xEF\xBF\xBD";
 
-// The text before the first stop string, by the definition: byte by byte, the first that is
-// complete, then the longest.
+// Returns the text before the first stop string, by the definition: of the stop strings that end
+// first, the longest.
 std::string cut(const std::string &text, const std::vector<std::string> &stops, std::string &hit) {
     for (std::size_t end = 1; end <= text.size(); ++end) {
         hit.clear();
@@ -61,7 +61,7 @@ std::string cut(const std::string &text, const std::vector<std::string> &stops, 
 
 } // namespace
 
-TEST_CASE("characters come out whole, wherever the tokens cut them") {
+TEST_CASE("characters are printed whole, wherever the tokens split them") {
     const std::string text = "a\xC3\xA9\xE6\x97\xA5\xF0\x9F\x91\x8D\xF0\x9F\x8F\xBD"
                              "b\xE2\x80\x8D";
     for (std::size_t first = 0; first <= text.size(); ++first) {
@@ -85,35 +85,37 @@ TEST_CASE("characters come out whole, wherever the tokens cut them") {
     CHECK(shown({"\xF0", "\x9F", "\x98", "\x80", "!"}) == "|||\xF0\x9F\x98\x80|!|");
 }
 
-TEST_CASE("bytes that can no longer become a character are replaced at once") {
+TEST_CASE("bytes that cannot become a character are replaced immediately") {
     CHECK(shown({"\xF0\x9F", "x", "\xFF", "\xC3"}) == "|" + lost + "x|" + lost + "||" + lost);
     CHECK(shown({"\xE6", "\xE6", "\x97\xA5"}) == "|" + lost + "|\xE6\x97\xA5|");
     CHECK(shown({"\xED\xA0"}) == lost + lost + "|");
 }
 
-TEST_CASE("special tokens are left out unless they are asked for") {
+TEST_CASE("special tokens are left out unless they are requested") {
     CHECK(shown({"a", "<|x|>", "b"}) == "a||b|");
     const PieceTokenizer tokenizer({"<|x|>"});
     TextStream all(tokenizer, {}, {.skip_special = false});
     CHECK(all.push(0) == "<|x|>");
-    CHECK(all.push(77).empty()); // no such token
+    CHECK(all.push(77).empty()); // there is no token with this id
 }
 
 TEST_CASE("a stop string is found across tokens and no part of it is printed") {
     CHECK(shown({"one ", "E", "N", "D two"}, {"END"}) == "one ||||");
     CHECK(shown({"one E", "N", "x END"}, {"END"}) == "one ||ENx |");
-    CHECK(shown({"one E", "N"}, {"END"}) == "one ||EN");      // never completed: printed at the end
-    CHECK(shown({"aab", "aaab", "c"}, {"aaab"}) == "aab|||"); // hit inside the second token
+    // the stop string is never complete, so its beginning is printed at the end
+    CHECK(shown({"one E", "N"}, {"END"}) == "one ||EN");
+    // the stop string begins inside the second token
+    CHECK(shown({"aab", "aaab", "c"}, {"aaab"}) == "aab|||");
     CHECK(shown({"a", "a", "a", "a", "b"}, {"aab"}) == "||a|a||");
     CHECK(shown({"x\n", "\n", "y"}, {"\n\n"}) == "x|||");
     CHECK(shown({"\xC3", "\xA9 \xE6\x97", "\xA5!"}, {"\xE6\x97\xA5"}) == "|\xC3\xA9 ||");
 }
 
-TEST_CASE("the stream tells which stop string it met and is silent afterwards") {
+TEST_CASE("the stream reports the stop string that it found, and is silent afterwards") {
     const PieceTokenizer tokenizer({"abcd", "ef"});
     TextStream stream(tokenizer, {"xyz", "cd", "bcd"});
     CHECK_FALSE(stream.stopped());
-    CHECK(stream.push(0) == "a"); // both are complete at the d: the longest counts
+    CHECK(stream.push(0) == "a"); // both are complete at the d, so the longest one counts
     CHECK(stream.stopped());
     CHECK(stream.stop_string() == "bcd");
     CHECK(stream.push(1).empty());
@@ -123,7 +125,7 @@ TEST_CASE("the stream tells which stop string it met and is silent afterwards") 
     CHECK(stream.stop_string().empty());
     CHECK(stream.push(1) == "ef");
     TextStream first(tokenizer, {"abcde", "bc"});
-    CHECK(first.push(0) == "a"); // "bc" is complete before "abcde" could be
+    CHECK(first.push(0) == "a"); // "bc" is complete before "abcde" can be
     CHECK(first.stop_string() == "bc");
 }
 
@@ -135,12 +137,12 @@ TEST_CASE("a stop string that ends in a replaced byte is found when the text end
     CHECK(stream.stopped());
 }
 
-TEST_CASE("stop strings that can never be found are refused") {
+TEST_CASE("stop strings that can never occur are refused") {
     CHECK_THROWS_WITH(StopMatcher({"a", ""}), Catch::Matchers::Contains("stop string 1 is empty"));
     CHECK_THROWS_WITH(StopMatcher({"\xFF"}), Catch::Matchers::Contains("not valid UTF-8"));
 }
 
-TEST_CASE("for random texts, cuts and stop strings the stream prints what the definition says") {
+TEST_CASE("for random texts, cuts and stop strings the stream agrees with the definition") {
     std::mt19937 random(7);
     const auto pick = [&](unsigned n) { return static_cast<std::size_t>(random() % n); };
     const auto word = [&](std::size_t length) {

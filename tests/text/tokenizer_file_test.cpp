@@ -1,4 +1,4 @@
-// What a tokenizer.json and its side files may not say, and what is said about it.
+// Tests of tokenizer.json and its side files: refused content and the errors for it.
 #include "base/error.hpp"
 #include "text/tokenizer/bpe.hpp"
 #include "text/tokenizer/tokenizer.hpp"
@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-// A whole, small, valid file to spoil.
+// Returns a complete, small, valid file, which tests damage.
 Json good() {
     Json vocab = Json::object();
     for (unsigned b = 0; b < 256; ++b)
@@ -37,7 +37,7 @@ std::unique_ptr<keel::Tokenizer> parse(std::string_view text, std::string_view g
     return keel::parse_tokenizer({text, tokenizer_config, generation, config, "m"});
 }
 
-// The error that the text gives; a failure if it gives none.
+// Returns the error that the text causes. If there is none, the test fails.
 std::string refusal(const std::string &text) {
     try {
         (void)parse(text);
@@ -59,14 +59,14 @@ std::string refusal(const char *pointer, const Json &value) {
 
 } // namespace
 
-TEST_CASE("the small file that the other cases spoil is good") {
+TEST_CASE("the small file that the other cases damage is valid") {
     const auto tokenizer = parse(good().dump());
     CHECK(tokenizer->encode("ab<s>a") == std::vector<std::int32_t>{256, 257, 'a'});
     CHECK(tokenizer->end_ids().empty());
     CHECK_FALSE(tokenizer->bos_id().has_value());
 }
 
-TEST_CASE("what Keel's tokenizer does not do is refused by name and place") {
+TEST_CASE("features that Keel's tokenizer does not support are refused with name and place") {
     CHECK_THAT(refusal("/normalizer", {{"type", "NFD"}}),
                Contains(": normalizer.type: the normalizer 'NFD' is not supported"));
     CHECK(refusal("/normalizer", {{"type", "NFC"}}) == "accepted");
@@ -154,7 +154,7 @@ TEST_CASE("added tokens that contradict the vocabulary or each other are refused
     CHECK_THAT(refusal("/added_tokens", 5), Contains("added_tokens: expected an array, found 5"));
 }
 
-TEST_CASE("a template that does not hold its text once, or names no token, is refused") {
+TEST_CASE("a template that does not contain its text once, or has an unknown token, is refused") {
     const Json text{{"Sequence", {{"id", "A"}}}};
     const Json mark{{"SpecialToken", {{"id", "<s>"}}}};
     const auto post = [&](const Json &single, const Json &ids) {
@@ -176,7 +176,7 @@ TEST_CASE("a template that does not hold its text once, or names no token, is re
                Contains("'<x>' is missing"));
 }
 
-TEST_CASE("text that is not JSON, or is made to exhaust its reader, is refused in one line") {
+TEST_CASE("text that is not JSON, or that would exhaust its reader, is refused in one line") {
     CHECK_THAT(refusal(""), Contains("m/tokenizer.json:1:1: not valid JSON"));
     CHECK_THAT(refusal("{\"version\": \n nope}"), Contains("m/tokenizer.json:2:3: "));
     CHECK_THAT(refusal("[]"), Contains("expected a JSON object"));
@@ -192,7 +192,7 @@ TEST_CASE("text that is not JSON, or is made to exhaust its reader, is refused i
         CHECK_THAT(refusal(whole.substr(0, size)), Contains("not valid JSON"));
 }
 
-TEST_CASE("a pattern that explodes on a text ends in an error and not in a hang") {
+TEST_CASE("a pattern with exponential time on a text ends with an error") {
     Json tree = good();
     tree["pre_tokenizer"] = {
         {"type", "Sequence"},
@@ -201,7 +201,7 @@ TEST_CASE("a pattern that explodes on a text ends in an error and not in a hang"
           {{"type", "ByteLevel"}}}}};
     const auto tokenizer = parse(tree.dump());
     CHECK(tokenizer->decode(tokenizer->encode("aab")) ==
-          " aab"); // the prefix space is ByteLevel's default
+          " aab"); // the default of ByteLevel adds a space before the text
     CHECK_THROWS_WITH(tokenizer->encode(std::string(100, 'a') + "b"),
                       Contains("pattern.Regex") && Contains("steps"));
 }
@@ -235,7 +235,7 @@ TEST_CASE("the ids that end a generation come from all three side files") {
                       Contains("bos_token: expected a string, found 7"));
 }
 
-TEST_CASE("a model folder without a tokenizer, or with something else in its place, is refused") {
+TEST_CASE("a model folder without a valid tokenizer is refused") {
     namespace fs = std::filesystem;
     const fs::path folder = fs::path(KEEL_BINARY_DIR) / "text_tests_folder";
     fs::remove_all(folder);

@@ -1,4 +1,4 @@
-// The tokenizer against Hugging Face's, by golden files (golden/make_tokenizer_golden.py).
+// Compares the tokenizer with Hugging Face's, by golden files (golden/make_tokenizer_golden.py).
 #include "base/error.hpp"
 #include "text/golden_text.hpp"
 #include "text/tokenizer/tokenizer.hpp"
@@ -49,7 +49,8 @@ const Json &variants() {
 
 } // namespace
 
-TEST_CASE("models/tiny gives the ids of Hugging Face tokenizers and gives the text back") {
+TEST_CASE(
+    "models/tiny gives the ids of Hugging Face tokenizers, and decoding gives the text back") {
     std::istringstream lines(read_text(golden_dir + "tiny.txt"));
     std::string line;
     std::size_t count = 0;
@@ -84,7 +85,7 @@ TEST_CASE("every variant of a tokenizer.json gives the ids of Hugging Face token
     }
 }
 
-TEST_CASE("the marks of models/tiny are where its files say") {
+TEST_CASE("the marks of models/tiny are the ones in its files") {
     CHECK(tiny().bos_id() == 4094);
     CHECK(tiny().eos_id() == 4095);
     CHECK(tiny().end_ids() == std::vector<std::int32_t>{4095});
@@ -107,7 +108,7 @@ TEST_CASE("the marks of models/tiny are where its files say") {
     CHECK(info.merges == 3838);
 }
 
-TEST_CASE("special tokens are put in, parsed and left out as asked") {
+TEST_CASE("special tokens are added, parsed and left out as requested") {
     const std::int32_t bos = 4094;
     const std::int32_t eos = 4095;
     CHECK(tiny().encode("", true) == std::vector<std::int32_t>{bos});
@@ -127,7 +128,7 @@ TEST_CASE("invalid bytes are tokenized as U+FFFD") {
     const std::string mended = "a\xEF\xBF\xBD b\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD";
     CHECK(tiny().encode(broken, false) == tiny().encode(mended, false));
     CHECK(tiny().decode(tiny().encode(broken)) == mended);
-    // a token may end within a character; what is never completed is replaced
+    // A token may end within a character. A character that is never complete is replaced.
     CHECK(tiny().decode(std::vector<std::int32_t>{0xF0, 0x9F, 65}) == "\xEF\xBF\xBD"
                                                                       "A");
 }
@@ -146,7 +147,7 @@ TEST_CASE("a word of a megabyte and a megabyte of spaces are tokenized in reason
     CHECK(tiny().decode(tiny().encode(marks, false)) == marks);
 }
 
-TEST_CASE("a tokenizer is used from several threads at once") {
+TEST_CASE("a tokenizer can be used by several threads at once") {
     const std::string text = read_text(golden_dir + "make_tokenizer_golden.py");
     const auto expected = tiny().encode(text);
     std::vector<std::vector<std::int32_t>> results(4);

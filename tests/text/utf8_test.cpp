@@ -21,8 +21,8 @@ std::string streamed(std::string_view bytes, std::size_t chunk) {
 
 } // namespace
 
-TEST_CASE("ill-formed UTF-8 is replaced as Python's errors='replace' does") {
-    // pairs of bytes and what Python makes of them
+TEST_CASE("ill-formed UTF-8 is replaced like Python's errors='replace' does") {
+    // Pairs of bytes and Python's result for these bytes.
     const std::vector<std::pair<std::string, std::string>> cases{
         {"", ""},
         {"plain \xC3\xA9 \xE6\x97\xA5 \xF0\x9F\x98\x80",
@@ -78,7 +78,7 @@ TEST_CASE("the two validators agree on every sequence of two bytes and many of f
     }
 }
 
-TEST_CASE("code points survive the way to UTF-8 and back") {
+TEST_CASE("code points survive the conversion to UTF-8 and back") {
     for (const char32_t c :
          {0x0U, 0x41U, 0x7FU, 0x80U, 0x7FFU, 0x800U, 0xFFFDU, 0xFFFFU, 0x10000U, 0x10FFFFU}) {
         std::string text;
@@ -91,8 +91,7 @@ TEST_CASE("code points survive the way to UTF-8 and back") {
     }
 }
 
-TEST_CASE("a stream says when it holds back a beginning, and replaces at once what cannot become a "
-          "character") {
+TEST_CASE("a stream reports that it holds a beginning, and replaces impossible bytes immediately") {
     keel::Utf8Stream stream;
     std::string out;
     stream.push("\xF0\x9F", out);

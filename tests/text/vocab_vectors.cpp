@@ -1,8 +1,9 @@
-// Real vocabularies against vectors made with Hugging Face tokenizers. They are too large for the
-// tree: KEEL_TEST_VOCABS names a folder that holds subfolders with a tokenizer.json or
-// tokenizer.model and a vectors.jsonl, or GGUF files with vectors beside them as llama.cpp has them
-// (X.gguf.inp, texts between marks; X.gguf.out, a line of ids each). GGUF files of kinds that Keel
-// refuses are passed over. Exit status 77: nothing to run.
+// Compares real vocabularies with vectors that were made with Hugging Face tokenizers. These files
+// are too large for the source tree. KEEL_TEST_VOCABS names a folder with subfolders. A subfolder
+// has a tokenizer.json or tokenizer.model and a vectors.jsonl. The folder can also contain GGUF
+// files with vectors in llama.cpp's format (X.gguf.inp: texts between marks; X.gguf.out: a line of
+// ids for each). GGUF files of kinds that Keel refuses are skipped. Exit status 77 means that there
+// is nothing to test.
 #include "base/error.hpp"
 #include "text/tokenizer/tokenizer.hpp"
 
@@ -22,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number of lines that differ.
+// Returns the number of lines that differ.
 int run(const fs::path &folder) {
     const auto tokenizer = keel::load_tokenizer(folder);
     std::ifstream lines(folder / "vectors.jsonl", std::ios::binary);

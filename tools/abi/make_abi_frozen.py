@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes tests/abi/abi_frozen.c: one static assertion per member offset, enum value and flag of the SDK headers.
 
-A header that moves, resizes or renumbers anything then fails to build that file. Appending does not. While the ABI's
-major is 0 the layout may change: run this again, and say in CHANGELOG.md what changed. From 1.0 on, only add lines.
+If a header moves, resizes or renumbers a member, that file no longer compiles. New members at the end of a struct are
+allowed. While the major version of the ABI is 0, the layout may change. After a change, run this script again and
+describe the change in CHANGELOG.md. From version 1.0 on, lines may only be added.
 
     python3 tools/abi/make_abi_frozen.py [CC]
 """
@@ -22,7 +23,7 @@ def without_comments(text):
 
 
 def members(body):
-    """Names of the members in a struct's body, in order."""
+    """Returns the names of the members in a struct's body, in order."""
     names = []
     for declaration in body.replace("KEEL_ARGS_HEAD;", "keel_header h; uint64_t features; keel_plan *plan;").split(";"):
         declaration = " ".join(declaration.split())

@@ -1,10 +1,10 @@
-// A plugin of qemu-user that counts the guest's instructions between two markers (`hint #101`,
-// which ARM64 processors ignore) and prints the count at the second marker. The count replaces a
-// speed measurement if there is no ARM64 machine. Load it with -plugin FILE -d plugin.
-// Single-threaded programs only.
+// A plugin of qemu-user that counts the instructions of the emulated program between two markers,
+// and prints the count at the second marker. A marker is the instruction `hint #101`, which ARM64
+// processors ignore. The count replaces a speed measurement if there is no ARM64 machine. Load the
+// plugin with the options -plugin FILE -d plugin. It works only for programs with one thread.
 //
-// Debian's package lacks QEMU's plugin header. So the used part of the interface (version 1) is
-// declared here.
+// Debian's package does not contain QEMU's plugin header. So this file declares the part of the
+// interface (version 1) that it uses.
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>

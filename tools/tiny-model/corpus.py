@@ -63,7 +63,7 @@ def facts(rng, filler, length):
 
 
 def numbers(rng, filler, length):
-    """A table of names and numbers, then look-ups: dense training signal for recall."""
+    """A table of names and numbers, then look-ups. This gives many training examples of recall."""
     n = rng.randint(3, 12)
     rows = [(o, "".join(rng.choice("0123456789") for _ in range(rng.randint(2, 5)))) for o in rng.sample(NAMES, n)]
     table = "".join(f"{o}'s number is {v}.\n" for o, v in rows)
@@ -76,8 +76,8 @@ def echo(rng, filler, length):
     """A run of unrelated words and digits, repeated once or more. Every token of a repetition is
     predictable.
 
-    This teaches a small model fastest to attend to earlier tokens. The other tasks use
-    the copying heads that form here.
+    This task teaches a small model to attend to earlier tokens faster than the other tasks,
+    which use the copying heads that form here.
     """
     words = [rng.choice((rng.choice(NAMES), rng.choice(THINGS), rng.choice(COLORS), rng.choice(ITEMS),
                          "".join(rng.choice("0123456789") for _ in range(rng.randint(1, 4)))))

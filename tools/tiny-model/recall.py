@@ -26,9 +26,11 @@ KINDS = "passkey passkey passkey facts facts facts facts numbers echo".split()
 ANSWERS = {"passkey": re.compile(r"What is the pass key\? The pass key is (\d{5}\.)\n$"),
            "facts": re.compile(r"Answer: a ([a-z ]+\.)\n"),
            "numbers": re.compile(r"\? \w+'s number is (\d+\.)\n")}
-OTHER_TOKENS = 0.4    # share of the tokens outside of answers that go through the output projection
-ANSWER_WEIGHT = 0.7   # weight of the answers' mean loss; the others' mean loss has weight 1
-# of filler; slightly below the value of the tales, so that most documents fit their row
+OTHER_TOKENS = 0.4  # share of the tokens outside of answers that go through the output projection
+# weight of the answers' mean loss; the mean loss of the other tokens has weight 1
+ANSWER_WEIGHT = 0.7
+# Characters per token of filler. This is slightly below the value of the stories, so that most
+# documents fit into their row.
 CHARS_A_TOKEN = 2.75
 
 
@@ -38,7 +40,7 @@ class Marker:
     def __init__(self, tok, folder):
         self.tok = tok
         table = json.load(open(f"{folder}/tokenizer.json"))
-        # byte-level: one character per byte
+        # The vocabulary is byte-level, so a token has one character for each byte.
         self.bytes = {i: len(t) for t, i in table["model"]["vocab"].items()}
 
     def __call__(self, kind, doc):
@@ -46,7 +48,7 @@ class Marker:
         ends = np.cumsum([self.bytes[i] for i in ids])
         starts = ends - np.array([self.bytes[i] for i in ids])
         size = lambda end: len(doc[:end].encode())
-        if kind == "echo":  # the second occurrence, except for its first words
+        if kind == "echo":  # marks the second occurrence, except its first words
             spans = [(size(doc.index("\n") + 1) + 20, size(len(doc)))]
         else:
             spans = [(size(m.start(1)), size(m.end(1))) for m in ANSWERS[kind].finditer(doc)]
@@ -70,7 +72,7 @@ def filler_of(rng, stories):
 
 
 def batches(rng, stories, mark, tok, a, row):
-    """Rows of row + 1 token ids and as many marks, a.batch_tokens / row rows at a time."""
+    """Yields rows of row + 1 token ids and their marks, a.batch_tokens / row rows at a time."""
     filler = filler_of(rng, stories)
 
     def story():
@@ -89,7 +91,7 @@ def batches(rng, stories, mark, tok, a, row):
         while len(ids) < row + 1:
             more, more_marks = document()
             if len(ids) + len(more) > row + 40 and len(ids) > row * 0.75:
-                more, more_marks = story()  # it would be truncated
+                more, more_marks = story()  # this document would be truncated
             ids += [tok.bos] + more + [tok.eos]
             marks += [0.0] + list(more_marks) + [0.0]
         rows.append((ids[:row + 1], marks[:row + 1]))
@@ -99,7 +101,8 @@ def batches(rng, stories, mark, tok, a, row):
 
 
 def accuracy(model, mark, tok, held, kind, chars, n):
-    """(Share of answers whose tokens are all the most likely choice, mean tokens of a document.)"""
+    """Returns the share of answers whose tokens are all the most likely choice, and the mean number
+    of tokens of a document."""
     rng = random.Random(7)
     filler, hits, answers, tokens = filler_of(rng, held), 0, 0, 0
     with torch.no_grad():

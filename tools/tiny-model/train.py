@@ -62,7 +62,7 @@ class Block(torch.nn.Module):
         if hasattr(F, "scaled_dot_product_attention"):
             k, v = k.repeat_interleave(g, 1), v.repeat_interleave(g, 1)
             a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        else:  # torch < 2
+        else:  # for torch versions below 2
             q = q.reshape(b, c.num_key_value_heads, g * t, c.head_dim)
             s = (q @ k.transpose(2, 3)).view(b, c.num_key_value_heads, g, t, t)
             s = s.div_(math.sqrt(c.head_dim)).add_(mask)
@@ -195,7 +195,7 @@ def batches(stream, tok, tokens, length):
         while len(buf) < length + 1:
             buf = buf + [tok.bos] + tok.encode(next(stream)) + [tok.eos]
         rows.append(buf[:length + 1])
-        # a long remainder is dropped, because its facts would be missing
+        # A long remainder of a document is dropped, because its facts would be missing.
         buf = buf[length:] if len(buf) - length < length // 2 else []
         if len(rows) == want:
             yield np.array(rows, dtype=np.int64)

@@ -1,5 +1,5 @@
-// Attention with products in bf16. A chunk of slots is rounded once for all queries of a task. Then
-// the queries are processed in steps of a few rows, so that the logits and sums of a step stay in
+// Attention that multiplies in bf16. A chunk of slots is rounded to bf16 once for all queries of a
+// task. Then the queries are processed a few rows at a time, so that their logits and sums stay in
 // the L1 cache.
 #include "cpu/attention/scores.hpp"
 
@@ -10,23 +10,27 @@ namespace {
 
 constexpr int64_t kChunkTiles = kChunkSlots / kTileSlots;
 
-// A chunk of slots in scratch memory.
+// A range of slots whose keys and values are in scratch memory, rounded to bf16.
 struct Chunk {
     int64_t first, n;
-    bool few;                   // the job has few rows, so keys stay in rows instead of panels
-    bool hidden[kChunkTiles];   // no row of the task sees the tile
-    int8_t finite[kChunkTiles]; // whether the tile's values are finite; -1: not checked yet
+    // true: the job has few query rows, so keys stay in rows and are not packed into panels
+    bool few;
+    // true: the model's window hides all slots of the tile from all query rows of the task
+    bool hidden[kChunkTiles];
+    // 1: all values of the tile are finite; 0: some are not; -1: not checked yet
+    int8_t finite[kChunkTiles];
 };
 
-// The kind of product depends on the rows of the job, not on those of a task. The number of rows in
-// the last task depends on the number of workers, and each kind of product rounds sums differently.
+// The choice between the two kinds of products depends on the number of rows of the job, not of the
+// task, because each kind rounds sums differently. The number of rows in the last task depends on
+// the number of workers, but the result must not depend on it.
 bool is_few(const AttentionJob &job) { return job.rows() <= job.bf16->few_rows; }
 
 Ahead behind(const Ahead &ahead, int64_t rows) {
     return {ahead.data == nullptr ? nullptr : ahead.data + rows * ahead.row_bytes, ahead.row_bytes};
 }
 
-// Loads keys as rows. Rows up to the next whole panel are cleared.
+// Loads the keys of n slots as rows. Zeroes the rows from n up to the next whole panel of 16 rows.
 void load_keys(const AttentionJob &job, int64_t head, int64_t first, int64_t n, uint16_t *to,
                const Ahead &ahead) {
     const KvSide &k = job.kv.k;
@@ -47,7 +51,7 @@ void load_values(const AttentionJob &job, int64_t head, int64_t first, int64_t n
     });
 }
 
-// The tile's place in scratch memory.
+// Return the addresses of the tile's packed keys and values in scratch memory.
 uint16_t *keys_of(const AttentionJob &job, const AttentionScratch &w, int64_t tile) {
     return w.panels16 + tile * kTileSlots * bf16_padded(job.head_dim());
 }
@@ -55,9 +59,9 @@ uint16_t *values_of(const AttentionJob &job, const AttentionScratch &w, int64_t 
     return w.v16 + tile * kTileSlots * padded(job.kv.v.dim);
 }
 
-// The number of slots of a tile that are loaded. `first`: the first slot of the tile. The number
-// may be larger than the task needs, so that the result does not depend on how the work is cut into
-// tasks.
+// Returns the number of slots of a tile that are loaded. `first` is the first slot of the tile.
+// This can be more slots than the task needs, so that the result does not depend on how the work is
+// divided into tasks.
 int64_t loaded(const AttentionJob &job, int64_t head, int64_t first) {
     const int64_t left = job.kv.length(head) - first;
     return left < kTileSlots ? left : kTileSlots;
@@ -81,7 +85,7 @@ void load_chunk(const AttentionJob &job, const AttentionScratch &w, const Attent
     }
 }
 
-// `n`: number of loaded slots.
+// Returns true if all values of the tile are finite. `n` is the number of loaded slots.
 bool values_finite(const AttentionJob &job, const AttentionScratch &w, Chunk &chunk, int64_t tile,
                    int64_t n) {
     int8_t &known = chunk.finite[tile];
@@ -91,8 +95,8 @@ bool values_finite(const AttentionJob &job, const AttentionScratch &w, Chunk &ch
     return known != 0;
 }
 
-// Processes one tile for some rows of a task. The first n slots of the tile are those that at least
-// one row sees.
+// Computes attention of `task.rows` query rows over one tile of slots. At least one of these rows
+// sees each of the first n slots of the tile.
 void walk_tile(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                Chunk &chunk, int64_t tile, int64_t n, float *lanes) {
     const Bf16AttentionKernels &kernels = *job.bf16;
@@ -121,8 +125,8 @@ void walk_tile(const AttentionJob &job, const AttentionScratch &w, const Attenti
                           16 * kTileSlots, stride, w.acc, stride, true});
 }
 
-// Counts the tiles at the chunk's start that all of these rows see completely, and that need only
-// products and softmax.
+// Counts the tiles at the start of the chunk that kernels.walk can process: all these rows see all
+// slots of the tile, and there is no soft cap, window or kept f32 softmax.
 int64_t whole_tiles(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                     const Chunk &chunk) {
     if (job.bf16->walk == nullptr || task.rows < job.bf16->walk_rows || chunk.few) return 0;
@@ -132,7 +136,7 @@ int64_t whole_tiles(const AttentionJob &job, const AttentionScratch &w, const At
     return seen < 0 ? 0 : seen / kTileSlots;
 }
 
-// Processes a chunk for some rows of a task.
+// Computes attention of `task.rows` query rows over the slots of a chunk.
 void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
                 Chunk &chunk) {
     const int64_t limit =
@@ -166,7 +170,7 @@ void walk_chunk(const AttentionJob &job, const AttentionScratch &w, const Attent
     job.bf16->add_lanes(lanes, task.rows, w.sum);
 }
 
-// Packs the queries of a task into w.q16.
+// Rounds the queries of a task to bf16 and packs them into w.q16.
 void pack_queries(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
     const auto pack = is_few(job) ? job.bf16->pack_few : job.bf16->pack_rows;
     const int64_t dim = job.head_dim();
@@ -182,7 +186,8 @@ void pack_queries(const AttentionJob &job, const AttentionScratch &w, const Atte
 const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtype v,
                                     uint32_t block_slots) {
     const Bf16AttentionKernels *bf16 = ctx->attention_bf16;
-    if (bf16 == nullptr || block_slots < 2) return nullptr; // a block must hold pairs
+    // a block of slots must hold at least one pair of slots
+    if (bf16 == nullptr || block_slots < 2) return nullptr;
     const int keys = row_type(k), values = row_type(v);
     return bf16->load_keys[keys] != nullptr && bf16->load_values[values] != nullptr ? bf16
                                                                                     : nullptr;
@@ -190,8 +195,8 @@ const Bf16AttentionKernels *bf16_of(const keel_ctx *ctx, keel_dtype k, keel_dtyp
 
 void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
     const int64_t step = job.bf16->rows_at_once, depth = bf16_padded(job.head_dim());
-    // If the rows are few, all of them are processed for each tile while the tile is in the L1
-    // cache.
+    // A chunk is a single tile if all rows fit into one step. Then each tile is used while it is in
+    // the L1 cache.
     const int64_t length = job.rows() > step && w.kept == nullptr ? job.layout.chunk : kTileSlots;
     pack_queries(job, w, task);
     for (int64_t first = task.begin; first < task.end; first += length) {
@@ -204,7 +209,7 @@ void walk_bf16(const AttentionJob &job, const AttentionScratch &w, const Attenti
             some.rows = task.rows - r < step ? task.rows - r : step;
             AttentionScratch at = w;
             at.q16 += r * depth, at.max += r, at.sum += r, at.acc += r * padded(job.kv.v.dim);
-            // kept softmax: each tile has its own place
+            // A kept softmax has its own place for each tile.
             if (w.kept != nullptr) at.s = w.kept + first * task.rows + r * kTileSlots;
             if (w.kept16 != nullptr) keep_step(job, task, r, at);
             walk_chunk(job, at, some, chunk);

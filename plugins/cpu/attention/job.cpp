@@ -3,8 +3,9 @@
 namespace keel_cpu {
 namespace {
 
-// The number of parts into which the slots of a tile are split. It depends only on the cache, so
-// that results do not change with the number of workers.
+// Returns the number of parts into which the slots of a tile of query rows are split. The number
+// depends only on the heads, rows and slots, so that results do not change with the number of
+// workers.
 int64_t parts_of(int64_t heads, int64_t tiles, int64_t slots) {
     if (heads * tiles >= kWantedTasks) return 1;
     const int64_t wanted = ceil_div(kWantedTasks, heads * tiles), worth = slots / kSplitSlots;
@@ -14,8 +15,8 @@ int64_t parts_of(int64_t heads, int64_t tiles, int64_t slots) {
 void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_t tiles,
               int64_t &parts) {
     const int64_t end = job.limit(head, (row + rows - 1) / job.group);
-    // The same as for one sequence alone. If one worker keeps the softmax for scores, the slots are
-    // not split.
+    // A sequence in a batch is split into as many parts as it would be alone. With Scoring::several
+    // the slots are not split, because one worker keeps the whole softmax of its rows.
     const int64_t n =
         job.scoring == Scoring::several ? 1 : parts_of(job.kv.heads / job.sequences(), tiles, end);
     if (n == 1) {
@@ -30,7 +31,7 @@ void add_tile(AttentionJob &job, int64_t head, int64_t row, int64_t rows, int64_
     job.merges()[job.n_merges++] = merge;
 }
 
-// The longest tasks come first, so that the last task to finish is short.
+// The tasks are listed with the longest first, so that a short task finishes last.
 void make_tasks(AttentionJob &job) {
     const int64_t rows = job.rows(), tiles = tiles_of(rows), step = job.layout.tile_rows;
     job.n_tasks = job.n_merges = 0;
@@ -46,7 +47,7 @@ void reduce_scores(AttentionJob &job, AttentionScratch &w) {
     int64_t longest = 0;
     for (int64_t h = 0; h < job.kv.heads; ++h)
         longest = job.kv.length(h) > longest ? job.kv.length(h) : longest;
-    // Reducing the results of the tasks is fast, so the pieces are larger.
+    // Reducing the kept results takes little time, so each piece covers more slots.
     const int64_t piece = job.scoring == Scoring::logits ? kTileSlots : 16 * kTileSlots,
                   pieces = ceil_div(longest, piece);
     for (int64_t t;
@@ -66,9 +67,9 @@ void reduce_scores(AttentionJob &job, AttentionScratch &w) {
     }
 }
 
-// A worker handles one head at a time, including its scores. So the kept softmax stays in its
-// cache, and no worker waits for another. The parts are the same as otherwise, and so are the
-// results.
+// Each worker handles one head at a time, including the head's scores. So the kept softmax stays in
+// the worker's cache, and no worker waits for another. The slots are split into the same parts as
+// without this function, so the results are the same.
 void work_by_heads(AttentionJob &job, AttentionScratch &w, const Team &team) {
     job.keep_at(w, team.worker);
     for (int64_t h; (h = job.next_task.fetch_add(1, std::memory_order_relaxed)) < job.kv.heads;) {
@@ -148,7 +149,8 @@ keel_status run_attention(keel_ctx *ctx, AttentionJob &job) noexcept {
     job.base = reinterpret_cast<float *>(scratch(ctx, static_cast<uint64_t>(job.layout.total) * 4));
     if (job.base == nullptr) return KEEL_E_OUT_OF_MEMORY;
     if (job.scoring == Scoring::logits)
-        job.n_tasks = job.n_merges = 0; // logits need no normalizers
+        // logits need no softmax sums, so there are no tasks before the scores
+        job.n_tasks = job.n_merges = 0;
     else
         make_tasks(job);
     if (job.scoring == Scoring::several) begin_sums(job);

@@ -4,8 +4,8 @@
 namespace keel_cpu {
 namespace {
 
-// For each query head of a KV head: the factor that turns the tile's exp(logit - max) into
-// probabilities.
+// For each query head of a KV head: the factor that turns the kept values exp(logit - max) of a
+// tile into probabilities.
 struct KeptFactors {
     const AttentionJob &job;
     int64_t head;
@@ -26,15 +26,15 @@ struct KeptFactors {
     }
     void update(const float *tile_max) {
         for (int64_t g = 0; g < job.group; ++g) {
-            if (tile_max[g] == max[g]) continue; // the usual case
+            if (tile_max[g] == max[g]) continue; // usually the max did not change after this tile
             max[g] = tile_max[g];
             value[g] = finish(g, since_then(max[g], job.factors(head, g)[0]));
         }
     }
 };
 
-// Scores a tile from which the model's window hides slots. Either all are hidden, or a factor is
-// not finite and must not affect the hidden slots.
+// Computes the scores of a tile in which some slots must not count. Either the model's window hides
+// all slots of the tile (`skipped`), or a factor is not finite and must not change hidden slots.
 void score_masked(const AttentionJob &job, const AttentionScratch &w, const KeptFactors &factors,
                   int64_t head, int64_t first, int64_t n, bool skipped) {
     float hidden[kTileSlots] = {}, *group = w.acc;
@@ -55,14 +55,14 @@ void score_masked(const AttentionJob &job, const AttentionScratch &w, const Kept
 
 } // namespace
 
-// One factor per tile turns the kept values into probabilities. Slots that the query does not see
-// were kept as 0.
+// One factor per tile turns the kept values into probabilities. The kept value of a slot that the
+// query does not see is 0.
 void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
                int64_t end) {
     const keel_scores &scores = *job.scores;
     const bool apart = scores.reduce_group == KEEL_REDUCE_NONE;
     const bool sums = !apart && scores.reduce_group != KEEL_REDUCE_MAX;
-    // gemm can only add, so it cannot accumulate a maximum.
+    // gemm adds to the result, so it cannot accumulate a maximum.
     const bool direct =
         sums && (scores.accumulate == 0 || scores.reduce_queries != KEEL_REDUCE_MAX);
     KeptFactors factors(job, head);
@@ -78,7 +78,7 @@ void score_one(const AttentionJob &job, const AttentionScratch &w, int64_t head,
             continue;
         }
         if (sums) {
-            const bool whole = direct && n == kTileSlots; // gemm writes whole tiles
+            const bool whole = direct && n == kTileSlots; // gemm writes whole tiles only
             float *to =
                 whole ? data_as<float>(scores.out) + head * outer_stride(scores.out) + slot : group;
             job.kernels->gemm(factors.value, job.group, 1, tile, kTileSlots, job.group, padded(n),

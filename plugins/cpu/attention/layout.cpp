@@ -4,15 +4,16 @@
 namespace keel_cpu {
 namespace {
 
-// Rows of a tile: as equal as possible, and a multiple of the six rows that gemm handles at a time.
+// Returns the number of rows of a tile. The tiles are as equal as possible. The number is a
+// multiple of six, because gemm handles six rows at a time.
 int64_t tile_rows(int64_t rows) {
     const int64_t tiles = tiles_of(rows);
     return tiles == 0 ? 0 : round_up(ceil_div(rows, tiles), 6);
 }
 
-// Rows of a tile in bf16, if the slots are not split. A multiple of kTileRows, so that the
-// neighbours of a row in its block of rows, and with them its result, do not depend on the number
-// of workers.
+// Returns the number of rows of a tile for products in bf16, if the slots are not split. The number
+// is a multiple of kTileRows. So the rows that share a block with a given row, and with them this
+// row's result, do not depend on the number of workers.
 int64_t wide_rows(int64_t heads, int64_t rows, uint32_t threads) {
     const int64_t fair = ceil_div(heads * rows, threads * kTasksEach),
                   most = fair < kTileRows   ? kTileRows
@@ -21,7 +22,7 @@ int64_t wide_rows(int64_t heads, int64_t rows, uint32_t threads) {
     return round_up(most, kTileRows);
 }
 
-int64_t line(int64_t floats) { // rounds up to whole cache lines
+int64_t line(int64_t floats) { // rounds up to whole cache lines of 16 floats
     return round_up(floats, 16);
 }
 
@@ -29,10 +30,11 @@ int64_t kept_row_bytes(const AttentionSize &size) {
     return round_up(size.slots, kTileSlots) * (size.in_bf16 ? 2 : 4);
 }
 
-// Rows of a task that keeps its softmax. At most as many as fit the caches. In f32, where rows do
-// not depend on neighbours, also few enough to give several tasks.
+// Returns the number of rows of a task that keeps its softmax. `usual` is the number without
+// scores. The kept softmax must fit the worker's cache. In f32 a row's result does not depend on
+// other rows, so the number is also small enough to give several tasks.
 int64_t keeping_rows(const AttentionSize &size, int64_t usual) {
-    // kept: in f32, all rows of a task are kept
+    // The number of rows whose softmax is kept. In f32 a task keeps all its rows.
     const int64_t least = size.in_bf16 ? kTileRows : kKeptRows, rows = size.m * size.group,
                   kept = size.in_bf16 ? size.contributing * size.group : rows,
                   most_kept = kept < usual ? kept : usual;
@@ -44,14 +46,14 @@ int64_t keeping_rows(const AttentionSize &size, int64_t usual) {
     return most > least ? most : least < usual ? least : usual;
 }
 
-// Areas for Scoring::several. The room of a worker must also suffice for all smaller sizes, whose
-// tasks may have more rows.
+// Lays out the memory for Scoring::several. The memory of a worker must also be large enough for
+// all smaller sizes, whose tasks can have more rows.
 void lay_out_sums(AttentionLayout &l, const AttentionSize &size) {
     const int64_t rows = size.m * size.group, row_bytes = kept_row_bytes(size);
     l.keep_step = size.in_bf16 ? size.bf16_step : rows < l.tile_rows ? rows : l.tile_rows;
     l.keep_tiles = ceil_div(size.slots, kTileSlots);
     const auto least_of = [](int64_t a, int64_t b) { return a < b ? a : b; };
-    // spare: room for the first and the last step, in which only some rows contribute
+    // `spare` is memory for the first and the last step, in which only some rows contribute.
     const int64_t counted = least_of(size.contributing * size.group, l.most_rows),
                   spare = size.in_bf16 ? 2 * size.bf16_step : 0,
                   most = (size.in_bf16 ? counted : least_of(rows, kTileRows)) + spare,
@@ -74,8 +76,8 @@ AttentionLayout attention_layout(const AttentionSize &size) {
     const int64_t dim = padded(size.head_dim), value = padded(size.v_dim),
                   wide_dim = dim > value ? dim : value;
     const int64_t rows = m * group, tiles = heads * tiles_of(rows);
-    // Slots are split only if there are few tiles. A call with a smaller m than planned may have
-    // few tiles.
+    // The slots are split into parts only if there are few tiles. A call with a smaller m than
+    // planned can have few tiles.
     const int64_t parts =
         heads / size.sequences < kWantedTasks ? size.sequences * 2 * kWantedTasks : 0;
     const int64_t part_rows = rows < kTileRows ? rows : kTileRows;
@@ -96,7 +98,8 @@ AttentionLayout attention_layout(const AttentionSize &size) {
               kTileRows * kTileSlots) /
              2);
     const int64_t tasks =
-        heads * (ceil_div(rows, several ? kKeptRows : l.tile_rows) + 1); // for smaller sizes too
+        // one more, so that smaller sizes fit too
+        heads * (ceil_div(rows, several ? kKeptRows : l.tile_rows) + 1);
     const bool with_scores = size.scoring != Scoring::none;
     l.tasks = 0;
     l.merges = line(((tasks > tiles ? tasks : tiles) + parts) *

@@ -1,14 +1,14 @@
-// Scores from logits, computed for one tile of slots of a head at a time.
+// Scores that are computed from logits without a softmax, one tile of slots of a head at a time.
 #include "cpu/attention/scores.hpp"
 
 namespace keel_cpu {
 namespace {
 
-// Partial results of a tile of slots, each [kTileSlots].
+// Partial results of one tile of slots. Each array has kTileSlots floats.
 struct Reduction {
-    float *queries;           // one query head, reduced over its queries
-    float *group;             // the KV head, reduced over its query heads
-    int64_t seen[kTileSlots]; // number of queries of a head that see the slot
+    float *queries;           // logits of one query head, reduced over its queries
+    float *group;             // logits of the KV head, reduced over its query heads
+    int64_t seen[kTileSlots]; // number of queries of one head that see the slot
 };
 
 void clear(const AttentionJob &job, Reduction &r, int64_t n) {
@@ -16,8 +16,8 @@ void clear(const AttentionJob &job, Reduction &r, int64_t n) {
     for (int64_t j = 0; j < n; ++j) r.queries[j] = lowest ? kNoLogit : 0.0f, r.seen[j] = 0;
 }
 
-// Adds one query's logits to the reduction. hidden[j] is -inf if the query does not see slot j,
-// otherwise 0.
+// Adds the logits of one query to the reduction. hidden[j] is -inf if the query does not see slot
+// first + j, otherwise 0.
 void take_row(const AttentionJob &job, Reduction &r, int64_t head, float *s, const float *hidden,
               int64_t first, int64_t n) {
     const bool largest = job.scores->reduce_queries == KEEL_REDUCE_MAX;

@@ -1,4 +1,5 @@
-// Scores of several queries: each task adds the columns of its kept softmax to sums.
+// Scores of several queries. Each task adds its kept softmax, summed over rows, to the sums of its
+// head.
 #include "cpu/attention/scores.hpp"
 
 #include <new>
@@ -7,25 +8,26 @@
 namespace keel_cpu {
 namespace {
 
-using Turn = std::atomic<int32_t>; // the number of tasks of a head that have added theirs
+// number of tasks of a head that have added their softmax to the sums
+using Turn = std::atomic<int32_t>;
 static_assert(sizeof(Turn) == sizeof(float));
 
-Turn &turn_of(const AttentionJob &job, int64_t head) { // created by begin_sums
+Turn &turn_of(const AttentionJob &job, int64_t head) { // begin_sums() creates the object
     return reinterpret_cast<Turn *>(job.base + job.layout.turns)[head];
 }
 
-// The first row of a task that contributes. If none does, the result is at least the task's number
-// of rows.
+// Returns the index, within the task, of the first row that contributes to scores. If no row
+// contributes, the result is at least the task's number of rows.
 int64_t first_counting(const AttentionJob &job, const AttentionTask &task) {
     const int64_t row = (job.m - job.contributing) * job.group - task.row;
     return row > 0 ? row : 0;
 }
-// In bf16: the first step that is kept.
+// For products in bf16: the first step of rows whose softmax is kept.
 int64_t first_step(const AttentionJob &job, const AttentionTask &task) {
     return first_counting(job, task) / job.layout.keep_step;
 }
 
-// The sums of a head, or of its query head g if query heads have separate sums.
+// Returns the sums of KV head `head`, or of its query head g if query heads have separate sums.
 float *sums_of(const AttentionJob &job, int64_t head, int64_t g) {
     const int64_t row = sums_of_heads(*job.scores) ? head : head * job.group + g;
     return job.base + job.layout.sums + row * job.layout.sum_stride;
@@ -39,7 +41,8 @@ void wait_for(const Turn &turn, int32_t mine) {
     for (int spins = 0; turn.load(std::memory_order_acquire) != mine; ++spins) {
         if (spins >= 1024) {
             std::this_thread::yield();
-        } else { // lets the core's other hardware thread run, which may be the one that we wait for
+            // the other hardware thread of the core may run the task that this thread waits for
+        } else {
 #if defined(__x86_64__)
             __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -49,7 +52,7 @@ void wait_for(const Turn &turn, int32_t mine) {
     }
 }
 
-// Some rows of a task, at most kTileRows, that are added in one sum.
+// A range of rows of a task, at most kTileRows, whose softmax is summed together.
 class KeptRows {
   public:
     KeptRows(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task,
@@ -73,23 +76,25 @@ class KeptRows {
     const AttentionJob &job_;
     const AttentionScratch &w_;
     const AttentionTask &task_;
-    int64_t begin_, end_; // rows of the task
-    bool finite_ = true;  // whether all factors are finite
+    int64_t begin_, end_; // range of rows within the task
+    bool finite_ = true;  // true: all factors are finite
     float max_[kTileRows],
-        value_[kTileRows]; // of the previous tile: its max, and the factor that gives probabilities
-    float last_max_[kTileRows], last_[kTileRows]; // of the last tile
+        // for each row: the max at the current tile, and the factor that turns the tile's values
+        // into probabilities
+        value_[kTileRows];
+    float last_max_[kTileRows], last_[kTileRows]; // the same two values at the last tile
 
-    int64_t place(int64_t r) const { // the place of the row's factors
+    int64_t place(int64_t r) const { // index of the row among the contributing queries
         const int64_t i = (task_.row + r) / job_.group, g = (task_.row + r) % job_.group;
         return g * job_.contributing + i - (job_.m - job_.contributing);
     }
     int64_t query_head(int64_t r) const { return (task_.row + r) % job_.group; }
 
-    // The rows of one step, in one tile of slots.
+    // The kept softmax of one step of rows, for one tile of slots.
     struct Tile {
-        int64_t begin, rows; // rows of the task
-        int64_t n;           // number of slots in the pass; 0: none
-        const float *values; // in f32, otherwise values16
+        int64_t begin, rows; // range of rows within the task
+        int64_t n;           // number of slots that the rows walked over; 0: the tile was skipped
+        const float *values; // in f32; NULL if the values are in bf16 (values16)
         const uint16_t *values16;
         const float *max;
     };
@@ -114,13 +119,14 @@ class KeptRows {
         for (int64_t r = begin; r < end; ++r) {
             const int64_t i = r - begin_;
             const float max = tile.max[r - tile.begin];
-            if (max == max_[i]) continue; // usually the max is the same as in the tile before
+            if (max == max_[i]) continue; // usually the max is the same as at the tile before
             max_[i] = max;
             value_[i] = last_[i] * since_then(max, last_max_[i]);
         }
     }
 
-    // x[kTileSlots] += rows `from`, from + every, ... of the task, below `end`.
+    // Computes x[kTileSlots] += the probabilities of rows `from`, from + every, from + 2 * every,
+    // ... below `end`.
     void add_columns(const Tile &tile, int64_t from, int64_t every, int64_t end, float *x) const {
         const int64_t count = from < end ? (end - from + every - 1) / every : 0;
         if (count == 0) return;
@@ -132,16 +138,18 @@ class KeptRows {
         else
             job_.kernels->gemm(by, kTileRows, 1, tile.values + (from - tile.begin) * kTileSlots,
                                every * kTileSlots, count, padded(tile.n), x, kTileSlots, true);
-        // in f32, the kept values after n were never written
+        // In f32, the kept values after the first n were never written.
         if (tile.n != kTileSlots && tile.values != nullptr)
             memset(x + tile.n, 0, static_cast<size_t>(kTileSlots - tile.n) * 4);
     }
 
-    // Sums one tile of slots over these rows, then adds the result to the sums of the head.
+    // Sums the probabilities of one tile of slots over these rows. Then adds the result to the sums
+    // of the head.
     void add_tile(int64_t first) {
         const bool together = sums_of_heads(*job_.scores);
         const int64_t every = together ? 1 : job_.group;
-        for (int64_t r = begin_; r < end_;) { // update the factors that give probabilities
+        // updates the factors that turn the kept values into probabilities
+        for (int64_t r = begin_; r < end_;) {
             const Tile tile = tile_at(r, first);
             const int64_t end = tile.begin + tile.rows < end_ ? tile.begin + tile.rows : end_;
             if (tile.n != 0) update(tile, r, end);
@@ -165,8 +173,8 @@ class KeptRows {
         }
     }
 
-    // Adds a single row. Used if the maximum is wanted, or if a factor is not finite and must not
-    // affect slots that the row does not see.
+    // Adds the probabilities of a single row. Used if the scores are a maximum, or if a factor is
+    // not finite and must not change slots that the row does not see.
     void add_row(int64_t r) {
         const int64_t length = job_.kv.length(task_.head), i = (task_.row + r) / job_.group;
         float *sums = sums_of(job_, task_.head, query_head(r));
@@ -202,7 +210,8 @@ void clear_sums(const AttentionJob &job, int64_t head) {
     for (int64_t j = 0; j < rows * job.layout.sum_stride; ++j) sums[j] = none;
 }
 
-// Whether any contributing query sees the slot. Called only if a weight is not finite.
+// Returns true if a contributing query sees the slot. Called only if the weight of the slot is not
+// finite.
 bool is_seen(const AttentionJob &job, int64_t head, int64_t slot) {
     for (int64_t i = job.m - job.contributing; i < job.m; ++i) {
         bool inside = true;
@@ -214,7 +223,7 @@ bool is_seen(const AttentionJob &job, int64_t head, int64_t slot) {
     return false;
 }
 
-// Turns the sums of one row into the requested reduction over queries.
+// Turns the sums over the queries into the requested reduction, for n slots.
 void finish_queries(const AttentionJob &job, int64_t head, int64_t first, int64_t n, float *x) {
     if (job.scores->reduce_queries == KEEL_REDUCE_MEAN)
         for (int64_t j = 0; j < n; ++j) x[j] /= static_cast<float>(job.contributing);
@@ -264,7 +273,7 @@ void begin_sums(const AttentionJob &job) {
 }
 
 void add_scores(const AttentionJob &job, const AttentionScratch &w, const AttentionTask &task) {
-    // The last rows of a head are started first.
+    // The tasks with the last rows of a head are started first.
     const int64_t task_rows = job.layout.tile_rows,
                   mine = (job.rows() - 1) / task_rows - task.row / task_rows;
     Turn &turn = turn_of(job, task.head);

@@ -1,5 +1,5 @@
-// One tile of query rows in its loop over the slots of a head: logits, mask, online softmax,
-// values.
+// Attention of one tile of query rows in f32: a loop over the slots of a head that computes logits,
+// mask, online softmax, and the sum of values.
 #include "cpu/attention/scores.hpp"
 
 #include <math.h>
@@ -28,13 +28,13 @@ void few_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head, 
     const KvSide &k = job.kv.k;
     const int64_t stride = padded(k.dim);
     if (is_block_type(k.type) &&
-        rows > job.kernels->few_rows_mix) { // for many rows it is faster to unpack once
+        rows > job.kernels->few_rows_mix) { // for many rows it is faster to convert the rows once
         load_slots(job, k, head, first, n, w.rows, stride);
         job.kernels->dots[kRowF32](q, stride, rows, w.rows, stride * 4, n, k.dim, w.s, kTileSlots,
                                    {nullptr, 0});
         return;
     }
-    // the values of these slots are read next
+    // The values of these slots are read next, so they are prefetched.
     const Ahead ahead =
         job.out != nullptr ? ahead_of(job, job.kv.v, head, first, n) : Ahead{nullptr, 0};
     for_stretches(job.kv, k, head, first, n,
@@ -52,7 +52,7 @@ void many_dots(const AttentionJob &job, const AttentionScratch &w, int64_t head,
     job.kernels->gemm(q, stride, rows, w.k, kTileSlots, dim, padded(n), w.s, kTileSlots, false);
 }
 
-// Loads the values of n slots into w.rows.
+// Converts the values of n slots to f32 and stores them in w.rows.
 void load_values(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t first,
                  int64_t n) {
     const KvSide &v = job.kv.v;
@@ -70,7 +70,7 @@ void mix_loaded(const AttentionJob &job, const AttentionScratch &w, int64_t rows
                 job.kernels->add_scaled(w.acc + r * stride, w.rows + j * stride, stride, p);
 }
 
-// acc += s * V for n slots. `next` is the slot that will be read after them, or -1.
+// Computes acc += s * V for n slots. `next` is the slot that will be read after these, or -1.
 void mix_values(const AttentionJob &job, const AttentionScratch &w, int64_t head, int64_t rows,
                 int64_t first, int64_t n, bool masked, int64_t next) {
     const KvSide &v = job.kv.v;
@@ -106,14 +106,14 @@ bool sees_any(const AttentionJob &job, int64_t head, int64_t i) {
     return false;
 }
 
-// Writes the result of one row, when the sum over all parts or slots is complete.
+// Writes the result of one row, after the sum over all slots is complete.
 void write_row(const AttentionJob &job, int64_t head, int64_t row, float max, float sum,
                float *acc) {
     const int64_t i = row / job.group, g = row % job.group, h = job.own_head(head) * job.group + g,
                   token = job.token(head, i);
     float factor = 1.0f / sum;
-    // The sum is 0 if the row sees no slot, or if all slots that it sees have logit -inf. Softmax
-    // is not defined then.
+    // The sum is 0 if the row sees no slot, or if the logits of all slots that it sees are -inf. In
+    // the second case the softmax is not defined.
     if (sum == 0) factor = sees_any(job, head, i) ? __builtin_nanf("") : 0.0f;
     if (job.out != nullptr) {
         job.kernels->scale(acc, job.kv.v.dim, factor);
@@ -223,7 +223,7 @@ void tile_logits(const AttentionJob &job, const AttentionScratch &w, int64_t hea
 
 namespace {
 
-// Like walk_bf16, with products in f32.
+// Runs a task like walk_bf16(), with products in f32.
 void walk_f32(const AttentionJob &job, AttentionScratch w, const AttentionTask &task) {
     const int64_t stride = padded(job.kv.v.dim);
     const SoftmaxState state = {w.max, w.sum, job.out != nullptr ? w.acc : nullptr, stride, stride};
@@ -236,7 +236,7 @@ void walk_f32(const AttentionJob &job, AttentionScratch w, const AttentionTask &
             skip_kept(w, first / kTileSlots * task.rows);
             continue;
         }
-        // kept softmax: each tile has its own place
+        // A kept softmax has its own place for each tile.
         if (w.kept != nullptr) w.s = w.kept + first * task.rows;
         const int64_t next = first + 2 * kTileSlots <= task.end ? first + kTileSlots : -1;
         tile_logits(job, w, task.head, w.q, task.rows, first, n);
@@ -282,8 +282,8 @@ void run_merge(const AttentionJob &job, const AttentionScratch &w, const Attenti
         memset(w.acc, 0, static_cast<size_t>(stride) * 4);
         for (int64_t p = 0; p < merge.parts; ++p) {
             const float *part = job.part(merge.first_part + p);
-            if (part[kTileRows + r] == 0) continue; // this part saw nothing
-            // a part whose logits are all NaN has a max of -inf and a sum of NaN
+            if (part[kTileRows + r] == 0) continue; // the row saw no slot of this part
+            // If all logits of a part are NaN, its max is -inf and its sum is NaN.
             const float factor = part[r] == max     ? 1.0f
                                  : part[r] == kNone ? part[kTileRows + r]
                                                     : expf(part[r] - max);

@@ -1,4 +1,4 @@
-// keel.batched_decode/1: the function table.
+// The function table of the extension keel.batched_decode/1.
 #include "cpu/ext/batched_decode.hpp"
 
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// keel.batched_decode/1. The functions are defined in ops/rope.cpp, ops/kv.cpp and
+// The extension keel.batched_decode/1. Its functions are defined in ops/rope.cpp, ops/kv.cpp and
 // ops/attention.cpp, next to the ops for one sequence.
 #pragma once
 

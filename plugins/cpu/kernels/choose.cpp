@@ -1,11 +1,12 @@
-// The tables of each instruction set. Kernel files of other architectures are not built.
+// Returns the kernel tables of an instruction set. Kernel files of other architectures are not
+// compiled.
 #include "cpu/kernels/tables.hpp"
 
 namespace keel_cpu {
 namespace {
 
-// The instruction set whose f32 kernels `isa` uses. The other sets only add products of bytes and
-// of 16-bit numbers.
+// Returns the instruction set whose f32 kernels `isa` uses. The other sets only add products of
+// bytes and of 16-bit numbers.
 Isa f32_set(Isa isa) {
     switch (isa) {
     case Isa::vnni:
@@ -28,7 +29,7 @@ const MatmulKernels *matmul_kernels(Isa isa) {
 #if defined(KEEL_CPU_EMULATED_AVX512)
     case Isa::amx: return matmul_kernels_avx512();
 #else
-    case Isa::vnni: // also for avx512bf16 and amx, whose own tables are for many rows
+    case Isa::vnni: // also used for avx512bf16 and amx, whose own tables are only for many rows
     case Isa::avx512bf16:
     case Isa::amx: return matmul_kernels_vnni();
 #endif

@@ -1,5 +1,5 @@
-// Buffers are host memory. A RESERVE buffer is address space whose pages are committed and
-// released.
+// All buffers are host memory. A RESERVE buffer is reserved address space. Its pages get memory
+// with buffer_commit(), which can also release the memory.
 #include "cpu/ops/ops.hpp"
 
 #include <new>
@@ -37,8 +37,8 @@ keel_status get_memory(keel_ctx *ctx, const keel_buffer_desc *desc, keel_buffer 
     case KEEL_BUFFER_RESERVE: {
         b->memory = memory_reserve(desc->size);
         if (b->memory.data == nullptr) return no_memory(ctx, desc->size);
-        // The flags are zero, and take no memory until a page is committed. So a reserve may be far
-        // larger than the part that is used.
+        // The flags are zero at first, and take no memory until a page is committed. So a reserve
+        // buffer can be far larger than its used part.
         b->committed = memory_reserve(b->memory.mapped / page_bytes());
         if (b->committed.data == nullptr) return no_memory(ctx, desc->size);
         break;
@@ -107,8 +107,8 @@ keel_status KEEL_CALL buffer_map(keel_ctx *ctx, keel_buffer *b, void **out) noex
     return KEEL_OK;
 }
 
-// A page is committed when a range that touches it is committed. It is released when a released
-// range covers it completely.
+// A page gets memory when a committed range touches it. A page loses its memory when a released
+// range covers the whole page.
 keel_status KEEL_CALL buffer_commit(keel_ctx *ctx, keel_buffer *b, uint64_t offset, uint64_t n,
                                     uint32_t commit) noexcept {
     if (b->kind != KEEL_BUFFER_RESERVE)
@@ -116,12 +116,12 @@ keel_status KEEL_CALL buffer_commit(keel_ctx *ctx, keel_buffer *b, uint64_t offs
     const keel_status status = bad_range(ctx, b, offset, n);
     if (status != KEEL_OK || n == 0) return status;
     const uint64_t page = page_bytes();
-    // a range that ends at the buffer's end includes the rest of the last page
+    // A range that ends at the end of the buffer includes the rest of the last page.
     const uint64_t end = offset + n == b->size ? b->memory.mapped : offset + n;
     uint64_t first = commit ? offset / page : (offset + page - 1) / page;
     const uint64_t last = commit ? (end + page - 1) / page : end / page;
     const uint8_t wanted = commit ? 1 : 0;
-    while (first < last) { // find runs of pages that change
+    while (first < last) { // each iteration handles one run of pages that change
         if (b->committed.data[first] == wanted) {
             ++first;
             continue;

@@ -18,7 +18,8 @@ uint8_t *map(uint64_t bytes, int extra_flags) {
     return p == MAP_FAILED ? nullptr : static_cast<uint8_t *>(p);
 }
 
-// Makes a mapping that begins on a huge page: maps more than needed, then trims it.
+// Returns a mapping that begins at a huge page. The function maps more memory than needed and then
+// unmaps the rest.
 uint8_t *map_huge(uint64_t bytes) {
     uint8_t *raw = map(bytes + huge_page, 0);
     if (raw == nullptr) return nullptr;
@@ -26,7 +27,7 @@ uint8_t *map_huge(uint64_t bytes) {
     if (head != 0) munmap(raw, head);
     if (huge_page != head) munmap(raw + head + bytes, huge_page - head);
 #if defined(MADV_HUGEPAGE)
-    // This is only advice. If it fails, the memory is slower but usable.
+    // This call is only advice to the system. If it fails, the memory is slower but usable.
     madvise(raw + head, bytes, MADV_HUGEPAGE);
 #endif
     return raw + head;
@@ -64,12 +65,12 @@ Memory memory_reserve(uint64_t bytes) noexcept {
     if (bytes > UINT64_MAX / 2) return m;
     const uint64_t page = page_bytes();
     const uint64_t length = (bytes + page - 1) / page * page;
-    // Readable and writable from the start. Changing the protection of each block would split the
-    // mapping into more pieces than the system allows.
+    // The whole mapping is readable and writable from the start. Changing the protection of each
+    // block would split the mapping into more pieces than the system allows.
     m.data = map(length, MAP_NORESERVE);
     if (m.data == nullptr) return {};
 #if defined(MADV_NOHUGEPAGE)
-    // Blocks are committed and released in small pages. A huge page under a block would hold up to
+    // Blocks are committed and released in small pages. A huge page under a block could hold up to
     // 2 MiB that no counter includes.
     madvise(m.data, length, MADV_NOHUGEPAGE);
 #endif
@@ -84,7 +85,8 @@ bool memory_commit(uint8_t *data, uint64_t bytes) noexcept {
 #else
     (void)data, (void)bytes;
 #endif
-    return true; // a kernel that cannot populate pages allocates them at first access
+    // if the kernel cannot allocate pages in advance, it allocates each page at first access
+    return true;
 }
 
 bool memory_release(uint8_t *data, uint64_t bytes) noexcept {

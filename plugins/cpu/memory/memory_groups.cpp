@@ -10,17 +10,19 @@ namespace keel_cpu {
 namespace {
 
 struct Files {
-    const char *limits[2], *used; // the second limit file may be nullptr
-    const char *idle_cache;       // start of the line in memory.stat
+    const char *limits[2], *used; // limits[1] is nullptr if there is only one limit file
+    // how the line with the size of the unused file cache begins in memory.stat
+    const char *idle_cache;
 };
 constexpr Files version_2 = {{"memory.max", "memory.high"}, "memory.current", "\ninactive_file "};
 constexpr Files version_1 = {
     {"memory.limit_in_bytes", nullptr}, "memory.usage_in_bytes", "\ntotal_inactive_file "};
 
-constexpr size_t longest = 4096; // of a path, and of the text read from a file
+// longest path, and longest text that is read from a file, in bytes
+constexpr size_t longest = 4096;
 using Text = char[longest];
 
-// Reads the start of a file, with a newline before it, so that a newline precedes each line.
+// Reads the start of a file. A newline is put before the text, so that each line follows a newline.
 // Returns false if the file is missing or empty.
 bool read_text(const char *path, Text &text) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -37,7 +39,7 @@ bool read_text(const char *path, Text &text) {
     return n > 1;
 }
 
-// Returns false for "max" and for text that is not a number.
+// Reads a number. Returns false for "max" and for text that is not a number.
 bool parse(const char *at, uint64_t &value) {
     if (*at < '0' || *at > '9') return false;
     value = strtoull(at, nullptr, 10);
@@ -70,8 +72,8 @@ void apply(const char *group, const Files &files, uint64_t &total, uint64_t &ava
     if (left < available) available = left;
 }
 
-// Applies the limits of the group `path` below `mount`, and of all groups above it. In a container
-// the path may not exist; then the mount itself is the group.
+// Applies the limits of the control group `path` below `mount`, and of all groups above it. In a
+// container the path may not exist; then `mount` itself is the group.
 void apply_upwards(const char *mount, const char *path, size_t length, const Files &files,
                    uint64_t &total, uint64_t &available) {
     Text group;
@@ -94,7 +96,7 @@ void limit_to_groups(const char *self_cgroup, const char *mount, uint64_t &total
                      uint64_t &available) noexcept {
     Text groups, at;
     if (!read_text(self_cgroup, groups)) return;
-    // The lines look like "0::/path" (version 2) or "4:memory:/path" (version 1).
+    // A line looks like "0::/path" (version 2) or "4:memory:/path" (version 1).
     for (const char *line = groups + 1; *line != 0;) {
         const size_t length = strcspn(line, "\n");
         const char *first = static_cast<const char *>(memchr(line, ':', length));

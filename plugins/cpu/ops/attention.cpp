@@ -12,7 +12,7 @@ int64_t group_of(const keel_tensor *q, uint32_t kv_heads) {
     return kv_heads == 0 ? 0 : q->shape[1] / kv_heads;
 }
 
-// Checks for both op_plan and the call. They read no buffer.
+// These checks run in op_plan and in the call. They use only dtypes and shapes and read no buffer.
 keel_status check_queries(keel_ctx *ctx, const keel_attention_args *args, uint32_t kv_heads) {
     if (!is_activation(args->q) || !is_activation(args->out))
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "attention: q and out must be f32, f16 or bf16");
@@ -38,7 +38,7 @@ keel_status check_batch(keel_ctx *ctx, const keel_attention_args *args, const ke
     return status != KEEL_OK ? status : check_queries(ctx, args, kv->kv_heads);
 }
 
-// Sets everything in the job except queries and cache.
+// Sets all members of the job except queries and cache.
 void set_results(AttentionJob &job, const keel_attention_args *args) {
     job.out = data_of(args->out);
     job.out_token = args->out->stride[0];
@@ -152,7 +152,7 @@ keel_status plan_batch_attention(keel_ctx *ctx, const keel_attention_args *args,
     return KEEL_OK;
 }
 
-// The heads of all sequences form one job, so the workers share the tasks of all sequences.
+// The heads of all sequences are in one job, so that the workers share the tasks of all sequences.
 keel_status KEEL_CALL batch_attention(keel_ctx *ctx, const keel_attention_args *args,
                                       const keel_batch_kv *kv) noexcept {
     keel_status status = check_batch(ctx, args, kv);

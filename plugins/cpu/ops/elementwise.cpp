@@ -1,5 +1,5 @@
-// silu_mul, gelu_mul, add, add_bias, scale, scaled_add, softmax. These work row by row, and the
-// team shares the rows. A single long row (decode) is cut into pieces.
+// The ops silu_mul, gelu_mul, add, add_bias, scale, scaled_add and softmax. They process single
+// rows, and the workers share the rows. If there is one long row (decode), it is cut into pieces.
 #include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 
@@ -15,7 +15,8 @@ keel_status plan_f32(keel_ctx *ctx, const char *name, uint64_t features, uint64_
     return KEEL_OK;
 }
 
-// Calls f(row, begin, count) for pieces of rows that together cover `rows` rows of n elements.
+// Calls f(row, begin, count) for pieces of rows. Together the pieces cover `rows` rows of n
+// elements.
 template <class F> keel_status each_piece(keel_ctx *ctx, int64_t rows, int64_t n, F &&f) {
     if (rows == 0 || n == 0) return KEEL_OK;
     return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(rows * n) * 4),

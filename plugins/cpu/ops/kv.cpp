@@ -7,14 +7,14 @@
 namespace keel_cpu {
 namespace {
 
-// Moves values from `from` to `to` by an index list. Each index is at least its place in the list,
-// so moving forwards in place is safe.
+// Copies from[index[j]] to to[j] for n values. Each index[j] is at least j, so `from` and `to` may
+// be the same array.
 void gather_values(const uint8_t *from, uint8_t *to, const int32_t *index, int64_t n) {
     for (int64_t j = 0; j < n; ++j)
         memmove(to + j * 4, from + static_cast<int64_t>(index[j]) * 4, 4);
 }
 
-// Runs of neighbouring slots are moved at once.
+// Neighbouring slots are copied together.
 void gather_rows(const KvAccess &from, const KvAccess &to, const KvSide &source,
                  const KvSide &target, int64_t head, const int32_t *index, int64_t n) {
     const int32_t *from_blocks = from.blocks_of(head), *to_blocks = to.blocks_of(head);
@@ -45,7 +45,7 @@ keel_status check_gather(keel_ctx *ctx, const keel_kv_gather_args *args) {
     return KEEL_OK;
 }
 
-// Checks the lists of all heads before anything is moved.
+// Checks the index lists of all heads before any row is moved.
 keel_status check_lists(keel_ctx *ctx, const keel_kv_gather_args *args, const KvAccess &from,
                         const KvAccess &to) {
     const int32_t *counts = data_as<const int32_t>(args->count);
@@ -157,7 +157,7 @@ struct Rerotation {
     KvAccess kv;
     const AttentionKernels *kernels;
     const keel_kv_rerotate_args *args;
-    float *rows; // scratch rows, one for each worker
+    float *rows; // scratch memory, one row for each worker
 
     int64_t end(int64_t h) const { return args->end < kv.lengths[h] ? args->end : kv.lengths[h]; }
     const int32_t *row_of(int64_t h) const {

@@ -23,7 +23,7 @@ KvSide open_side(const keel_tensor *t) {
 
 namespace {
 
-// Checks K and V of one view, or of the views of several sequences.
+// Checks the dtypes and shapes of K and V, for one sequence or for several.
 template <class View>
 keel_status check_arenas(keel_ctx *ctx, const View *view, const char *op) noexcept {
     for (const keel_tensor *t : {view->k, view->v}) {
@@ -57,7 +57,7 @@ template <class View> void open_arenas(const View *view, KvAccess &access) {
     access.block_slots = view->block_slots;
 }
 
-// Checks lengths and blocks of all heads.
+// Checks the length and the block ids of each head.
 keel_status check_lengths(keel_ctx *ctx, const KvAccess &access, int64_t max_length,
                           const char *op) {
     for (int64_t h = 0; h < access.heads; ++h) {

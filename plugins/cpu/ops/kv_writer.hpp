@@ -1,5 +1,5 @@
 // Appends to the cache: converts rows of K and V to the cache's dtypes and stores them with their
-// positions. kv_append and qkv_prepare share it.
+// positions. The ops kv_append and qkv_prepare share this code.
 #pragma once
 
 #include "cpu/ops/kv_access.hpp"
@@ -8,7 +8,7 @@
 
 namespace keel_cpu {
 
-// Positions: i32 [m] or [m, kv_heads].
+// The positions of tokens: i32 [m] or [m, kv_heads].
 struct Positions {
     const int32_t *data = nullptr;
     int64_t token = 0, head = 0; // strides in elements
@@ -22,7 +22,7 @@ struct Positions {
     int32_t at(int64_t i, int64_t kv_head) const { return data[i * token + kv_head * head]; }
 };
 
-// A tensor [m, heads, n] of activations.
+// A tensor [m, heads, n] of activations: queries, keys or values.
 struct Heads {
     uint8_t *data = nullptr;
     int64_t token = 0, head = 0; // strides in bytes
@@ -41,21 +41,22 @@ struct KvWriter {
     Heads k, v;
     Positions positions;
     int64_t m = 0;
-    float *rows = nullptr; // scratch memory: kRows rows for each worker
+    float *rows = nullptr; // scratch memory: kRows rows of floats for each worker
     int64_t row_floats = 0;
 
     static constexpr int64_t kRows = 2;
 
     float *row(uint32_t worker) const { return rows + worker * kRows * row_floats; }
     float *second_row(uint32_t worker) const { return row(worker) + row_floats; }
-    // Returns n elements as f32: the original if it is f32, otherwise a converted copy in `room`.
+    // Returns head h of token i as n f32 values. The result is the tensor's own memory if it is
+    // f32, otherwise a converted copy in `room`.
     const float *f32(const Heads &x, int64_t i, int64_t h, int64_t n, float *room) const {
         if (x.type == kRowF32) return reinterpret_cast<const float *>(x.at(i, h));
         kernels->load[x.type](x.at(i, h), n, room);
         return room;
     }
-    // heads(): KV heads of a token. head(): the number in `kv` of the token's h-th head. With
-    // several sequences, each token belongs to its own sequence.
+    // heads() returns the number of KV heads of a token. head() returns the number that KV head h
+    // of token i has in `kv`. In a batch of sequences, each token belongs to its own sequence.
     int64_t heads() const { return kv.seats != nullptr ? kv.seat_heads : kv.heads; }
     int64_t head(int64_t i, int64_t h) const {
         return kv.seats != nullptr ? i * kv.seat_heads + h : h;
@@ -63,7 +64,7 @@ struct KvWriter {
     int64_t slot(int64_t i, int64_t h) const {
         return kv.seats != nullptr ? kv.length(head(i, h)) - 1 : kv.length(h) - m + i;
     }
-    // Writes the key and value of token i and head h to its slot. Does nothing if the slot is
+    // Writes the key and the value of token i and head h to their slot. Does nothing if the slot is
     // negative.
     void append(int64_t i, int64_t h, const float *key, const float *value) const {
         const int64_t at = slot(i, h);
@@ -75,7 +76,8 @@ struct KvWriter {
     }
 };
 
-// `kv`: a keel_kv_view or a keel_batch_kv.
+// Returns the bytes of scratch memory that a KvWriter needs. `kv` is a keel_kv_view or a
+// keel_batch_kv.
 template <class View> uint64_t writer_scratch(const keel_ctx *ctx, const View *kv) {
     const int64_t dim = kv->k->shape[2] > kv->v->shape[2] ? kv->k->shape[2] : kv->v->shape[2];
     return static_cast<uint64_t>(ctx->threads * KvWriter::kRows * padded(dim)) * 4;
@@ -89,7 +91,7 @@ inline keel_status check_rows(keel_ctx *ctx, const keel_tensor *k, const keel_te
     return KEEL_OK;
 }
 
-// The checks that op_plan can make.
+// Makes the checks that need only dtypes and shapes, so that op_plan can make them.
 inline keel_status check_append(keel_ctx *ctx, const keel_tensor *k, const keel_tensor *v,
                                 const keel_kv_view *kv, const char *op) {
     const keel_status status = check_kv_view(ctx, kv, op);

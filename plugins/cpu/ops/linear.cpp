@@ -1,4 +1,4 @@
-// matmul and embed.
+// The ops matmul and embed.
 #include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 #include "cpu/ops/task_ranges.hpp"
@@ -9,13 +9,13 @@
 namespace keel_cpu {
 namespace {
 
-// part of the L2 cache for x while weights stream through it
+// Part of the L2 cache that x may fill while weights stream through the cache.
 constexpr int64_t cache_bytes = 512 << 10;
-// with more rows of x than this, unpacking panels is worthwhile
+// With more rows of x than this, it is faster to unpack W into panels.
 constexpr int64_t dot_rows_max = 8;
-// with 16-bit products, tiles are worthwhile with more rows of x than this
+// With 16-bit products and more rows of x than this, kernels that use tiles are faster.
 constexpr int64_t half_rows_max = 6;
-constexpr int64_t passing_bytes = 4 << 20; // an `out` of this size would not stay in the L2 cache
+constexpr int64_t passing_bytes = 4 << 20; // an `out` of this size does not stay in the L2 cache
 
 enum class Path {
     quant_int8,
@@ -27,33 +27,33 @@ enum class Path {
     any_f32
 };
 
-// A matmul and the division of its work.
+// A matmul op, the kernel that it uses, and the division of its work.
 struct Matmul {
     MatmulTask task{};
-    RowSource source{}; // for a plain tensor
+    RowSource source{}; // the rows of W if W is a plain tensor and no prepared weight
     Path path = Path::any_f32;
     int64_t m = 0;
-    int64_t unit = 1; // rows of W that the kernel handles at a time
-    int64_t quantized_bytes = 0, panel_bytes = 0, half_bytes = 0, bf16_bytes = 0; // of scratch
+    int64_t unit = 1; // number of rows of W that the kernel handles at a time
+    // sizes of areas in the scratch memory
+    int64_t quantized_bytes = 0, panel_bytes = 0, half_bytes = 0, bf16_bytes = 0;
 };
 
-constexpr bool is_half(Path p) { // x is rounded to 16-bit rows, followed by their scales
-    return p == Path::half_half_few || p == Path::half_half_many;
-}
+// these kernels round x to 16-bit rows; the rows' scales are stored after them
+constexpr bool is_half(Path p) { return p == Path::half_half_few || p == Path::half_half_many; }
 
-constexpr bool is_bf16(Path p) { // x is packed and rounded to bf16
+constexpr bool is_bf16(Path p) { // these kernels take x packed and rounded to bf16
     return p == Path::any_bf16 || p == Path::half_bf16_few;
 }
 
 const char *weight_name(WeightType t) { return weight_type_names[static_cast<int>(t)]; }
 
-// Whether there are 16-bit products for W's type, and they are wanted.
+// Returns true if `types` (a bit for each weight type) has W's type, and `compute` is `fast`.
 bool takes(const keel_ctx *ctx, const WeightView &w, uint32_t types) {
     return ctx->fast && w.layout == Layout::rows &&
            (types >> static_cast<uint32_t>(w.type) & 1u) != 0;
 }
 
-// The least number of rows of x for which W is unpacked to panels of bf16; 0: never.
+// Returns the smallest number of rows of x for which W is unpacked to panels of bf16. 0: never.
 int64_t least_bf16_rows(const keel_ctx *ctx, const WeightView &w) {
     const bool quantized = w.type != WeightType::f16 && w.type != WeightType::bf16;
     if (!ctx->fast || ctx->matmul_bf16 == nullptr || quantized != (w.layout == Layout::interleaved))
@@ -61,7 +61,8 @@ int64_t least_bf16_rows(const keel_ctx *ctx, const WeightView &w) {
     return ctx->matmul_bf16->least_rows[static_cast<int>(w.type)];
 }
 
-// Bytes of the packed rows of x. The workers' panels follow them.
+// Returns the number of bytes of the packed rows of x. In the scratch memory, the panels of the
+// workers follow these rows.
 int64_t bf16_bytes(const keel_ctx *ctx, const Matmul &job) {
     return round_up(round_up(job.m, ctx->matmul_bf16->x_rows) * round_up(job.task.w.cols, 32) * 2,
                     64);
@@ -71,13 +72,14 @@ int64_t quantized_bytes(const Matmul &job, int64_t m) {
     return round_up(m * (job.task.w.cols / 32) * static_cast<int64_t>(sizeof(ActBlock)), 64);
 }
 
-// Rounded rows of x, followed by their scales.
+// x rounded to 16 bits: first all rows, then the scale of each row. half_stride() is the length of
+// a row in elements. half_bytes() is the size for m rows.
 int64_t half_stride(const Matmul &job) { return round_up(job.task.w.cols, 8); }
 int64_t half_bytes(const Matmul &job, int64_t m) {
     return round_up(m * (half_stride(job) * 2 + 4), 64);
 }
 
-// Whether few rows of x are rounded to 16 bits for this weight.
+// Returns true if x is rounded to 16 bits for this weight when x has few rows.
 bool takes_half_few(const keel_ctx *ctx, const WeightView &w) {
     return takes(ctx, w, ctx->matmul->half_few_types) && w.cols >= ctx->matmul->half_few_cols;
 }
@@ -93,7 +95,7 @@ Path path_of(const keel_ctx *ctx, const WeightView &w, int64_t m) {
     return !quantized && m <= dot_rows_max ? Path::float_f32_few : Path::any_f32;
 }
 
-// Rows of W that the kernel of a path handles at a time.
+// Returns the number of rows of W that the kernel of a path handles at a time.
 int64_t unit_of(const keel_ctx *ctx, Path path) {
     switch (path) {
     case Path::quant_int8: return ctx->matmul->group;
@@ -107,7 +109,7 @@ int64_t unit_of(const keel_ctx *ctx, Path path) {
     return ctx->matmul->panel;
 }
 
-// Decides everything but addresses. The buffers of x and out may be NULL.
+// Decides everything except addresses. So the tensors x and out may have no buffer yet.
 keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     const keel_status known =
         check_features(ctx, a->features, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE, "matmul");
@@ -130,7 +132,7 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
     job.task.out_stride = a->out->stride[0];
     job.path = path_of(ctx, w, job.m);
     job.unit = unit_of(ctx, job.path);
-    // The plan also serves smaller m, which may take another path.
+    // The plan also serves calls with smaller m, which may take another path.
     if (job.path == Path::quant_int8)
         job.quantized_bytes = quantized_bytes(job, job.m);
     else if (job.path == Path::any_bf16 && w.layout == Layout::interleaved)
@@ -146,7 +148,8 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
 
 uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
     if (is_bf16(job.path)) {
-        // least_rows is small, so other paths with fewer rows usually need less scratch
+        // bf16 kernels are used from a small number of rows on. Other paths have fewer rows and
+        // usually need less scratch memory.
         const int64_t few =
             job.quantized_bytes > job.half_bytes ? job.quantized_bytes : job.half_bytes;
         const int64_t panels = job.panel_bytes * static_cast<int64_t>(ctx->threads),
@@ -163,7 +166,7 @@ uint64_t scratch_bytes(const keel_ctx *ctx, const Matmul &job) {
                                                           : static_cast<uint64_t>(job.half_bytes);
 }
 
-// The division of the product into tasks. Neighbouring tasks are neighbours in memory. Each worker
+// The division of the product into tasks. Neighbouring tasks use neighbouring memory. Each worker
 // takes neighbouring tasks as long as there are any.
 struct Cut {
     int64_t n_step, m_step, n_tasks, m_tasks;
@@ -186,18 +189,20 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
             (job.m + ctx->matmul_bf16->rows_most - 1) / ctx->matmul_bf16->rows_most;
         c.m_step = round_up((job.m + parts - 1) / parts, ctx->matmul_bf16->x_rows);
     } else if (job.path == Path::any_f32 && job.m > 512) {
-        c.m_step = 504; // a multiple of the rows of every tile
+        c.m_step = 504; // 504 is a multiple of the number of rows of every kernel's tile
     }
     const int64_t units = (w.rows + job.unit - 1) / job.unit;
-    // about eight tasks for each worker, but not so small that taking a task costs noticeable time
+    // There are about eight tasks for each worker. A task is large enough that taking it costs no
+    // noticeable time.
     int64_t step = units / (8 * static_cast<int64_t>(ctx->threads));
     const int64_t unit_work = job.unit * (w.cols + 1) * (c.m_step < 8 ? 1 : c.m_step / 8);
     const int64_t least = (1 << 14) / unit_work + 1;
     if (step < least) step = least;
-    if (job.path == Path::any_f32 && step > 16) step = 16; // a slab of out stays in L2
+    // then the part of `out` that a task writes stays in the L2 cache
+    if (job.path == Path::any_f32 && step > 16) step = 16;
     if (job.path == Path::any_bf16) {
-        // as large as possible, because x is read once for each; and the same number for each
-        // worker
+        // A task has as many rows of W as possible, because x is read once for each task. Each
+        // worker gets the same number of tasks.
         const int64_t workers = static_cast<int64_t>(ctx->threads),
                       most = ctx->matmul_bf16->block / bf16_unit,
                       tasks = round_up((units + most - 1) / most, workers);
@@ -209,7 +214,7 @@ Cut cut(const keel_ctx *ctx, const Matmul &job) {
     return c;
 }
 
-// memory: the scratch memory.
+// Computes one task. `memory` is the scratch memory.
 void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task, uint8_t *memory,
               uint32_t worker) {
     const MatmulKernels &kernels = *ctx->matmul;
@@ -236,7 +241,7 @@ void run_task(const keel_ctx *ctx, const Matmul &job, const Cut &c, int64_t task
     }
 }
 
-// Rounds rows of x to the type that the path's kernel takes. memory: the scratch memory.
+// Rounds rows of x to the type that the path's kernel takes. `memory` is the scratch memory.
 void round_rows(const keel_ctx *ctx, const Matmul &job, uint8_t *memory, Range rows) {
     const int64_t k = job.task.w.cols, stride = half_stride(job);
     for (int64_t m = rows.begin; m < rows.end; ++m) {
@@ -269,7 +274,7 @@ keel_status plan_matmul(keel_ctx *ctx, const keel_matmul_args *a, PlanChoice &ch
     const keel_status status = settle(ctx, a, job);
     if (status != KEEL_OK) return status;
     choice.scratch_bytes = scratch_bytes(ctx, job);
-    // A plan is also named `fast` if it serves calls with fewer rows that round activations.
+    // If calls with fewer rows round activations, the plan is also named `fast`.
     const bool bf16 = is_bf16(job.path),
                rounds = bf16 || job.path == Path::quant_int8 || job.half_bytes != 0;
     name_kernel(choice, "matmul %s %s %s", weight_name(job.task.w.type),

@@ -1,4 +1,4 @@
-// cast, copy, transpose, zero.
+// The ops cast, copy, transpose and zero.
 #include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 #include "cpu/weights/ggml_blocks.hpp"
@@ -13,9 +13,9 @@ uint64_t row_bytes(const keel_tensor *t) {
     return keel_dtype_row_bytes(t->dtype, static_cast<uint64_t>(t->shape[t->rank - 1]));
 }
 
-// The type pairs of the public header: f32, f16 and bf16 to each other, f32 to q8_0 and q4_0 and
-// back. Types that only weights have are not included, because nothing here writes their blocks of
-// 256.
+// Returns true for the type pairs that the public header lists: f32, f16 and bf16 to each other,
+// and between f32 and q8_0 or q4_0. The K types, which only weights have, are not in the list,
+// because no op writes them.
 bool cast_types(const keel_move_args *a, WeightType &from, WeightType &to) {
     if (!weight_type_of(a->x->dtype, from) || !weight_type_of(a->out->dtype, to)) return false;
     if (is_k(from) || is_k(to)) return false;

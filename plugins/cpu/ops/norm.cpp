@@ -1,11 +1,11 @@
-// rms_norm, add_rms_norm, layer_norm, one row at a time.
+// The ops rms_norm, add_rms_norm and layer_norm. They process one row at a time.
 #include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 
 namespace keel_cpu {
 namespace {
 
-// `more`: the tensor that only this norm has, or NULL.
+// `more` is a tensor that only this norm has, for example the bias of layer_norm, or NULL.
 keel_status plan_norm(keel_ctx *ctx, const keel_norm_args *a, const char *name,
                       const keel_tensor *more, PlanChoice &choice) {
     const keel_status status = check_features(ctx, a->features, 0, name);
@@ -18,7 +18,7 @@ keel_status plan_norm(keel_ctx *ctx, const keel_norm_args *a, const char *name,
     return KEEL_OK;
 }
 
-// Calls f(x row, residual row or NULL, out row) for each row.
+// Calls f(row of x, row of the residual or NULL, row of out) for each row.
 template <class F> keel_status each_row(keel_ctx *ctx, const keel_norm_args *a, F &&f) {
     const Rows x(a->x), out(a->out), residual(a->residual != nullptr ? a->residual : a->x);
     const bool with_residual = a->residual != nullptr;

@@ -1,5 +1,6 @@
-// The backend's entry points, one file per group. op_<slot> runs the op. plan_<slot> decides
-// whether and how it would run.
+// Declares the backend's entry points. Each group of ops has its own file. op_<name> runs an op.
+// plan_<name> decides whether the op is supported, which kernel runs it, and how much scratch
+// memory it needs.
 #pragma once
 
 #include "common/backend_plugin.hpp"
@@ -7,19 +8,20 @@
 
 namespace keel_cpu {
 
-// The result of plan_<slot>. With the default values the op needs no scratch memory.
+// The result of plan_<name>. With the default values the op needs no scratch memory.
 struct PlanChoice {
     uint64_t scratch_bytes = 0;
-    // for example "matmul q4_0 avx2 fast"; the word of the instruction set is from the kernel table
+    // For example "matmul q4_0 avx2 fast". The name of the instruction set comes from the kernel
+    // table.
     char kernel[64] = {};
 };
 
-// Writes choice.kernel, truncated to fit.
+// Formats a name and writes it to choice.kernel. A name that is too long is truncated.
 void name_kernel(PlanChoice &choice, const char *format, ...) noexcept
     __attribute__((format(printf, 2, 3)));
 
-// For op_<slot>: returns KEEL_E_UNSUPPORTED if args has feature bits beyond `known`. No side
-// effects.
+// Called at the start of op_<name>. Returns KEEL_E_UNSUPPORTED if `features` has bits that are not
+// in `known`. There are no side effects.
 inline keel_status check_features(keel_ctx *ctx, uint64_t features, uint64_t known,
                                   const char *op) {
     if ((features & ~known) == 0) return KEEL_OK;
@@ -34,8 +36,8 @@ KEEL_FOR_EACH_OP(KEEL_CPU_DECLARE)
 #undef KEEL_CPU_DECLARE
 
 KEEL_FOR_EACH_ENTRY_POINT(KEEL_DECLARE_ENTRY_POINT)
-KEEL_DECLARE_ENTRY_POINT(buffer_commit) // memory/buffer.cpp
-KEEL_DECLARE_ENTRY_POINT(op_plan)       // plan.cpp
+KEEL_DECLARE_ENTRY_POINT(buffer_commit) // these are defined in memory/buffer.cpp
+KEEL_DECLARE_ENTRY_POINT(op_plan)       // defined in plan.cpp
 KEEL_DECLARE_ENTRY_POINT(plan_destroy)
 KEEL_DECLARE_ENTRY_POINT(plan_info)
 

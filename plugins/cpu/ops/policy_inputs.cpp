@@ -26,18 +26,19 @@ keel_status check_attention_scores(keel_ctx *ctx, const keel_attention_scores_ar
 
 Scoring scoring_of(const keel_attention_scores_args *args, int64_t group) {
     if ((args->features & KEEL_SCORES_LOGITS) != 0) return Scoring::logits;
-    // without ranges and weights, the softmax is over the same slots as in attention
+    // Without ranges and weights, this softmax is over the same slots as the softmax of attention.
     const bool plain = (args->features & (KEEL_SCORES_RANGES | KEEL_SCORES_WEIGHTS)) == 0;
     return plain ? keel_cpu::scoring_of(args->q->shape[0], group) : Scoring::several;
 }
 
-// A job that reads keys or values, one tile of slots at a time: key_project, key_sum, value_norms.
+// The job of an op that reads keys or values one tile of slots at a time: key_project, key_sum or
+// value_norms.
 struct KeysJob {
     KvAccess kv;
     const AttentionKernels *kernels = nullptr;
     const keel_keys_args *args = nullptr;
     RopeTables tables;
-    // scratch memory, and the projection padded to whole vectors
+    // Scratch memory, and the projection matrix padded to whole vectors.
     float *base = nullptr, *projection = nullptr;
     int64_t r = 0, worker_floats = 0;
 
@@ -108,8 +109,8 @@ keel_status open_keys(keel_ctx *ctx, const keel_keys_args *args, uint64_t known,
     return KEEL_OK;
 }
 
-// Calls f(worker, head, first slot, number of slots) for tiles that cover all used slots of
-// begin..end-1.
+// Calls f(worker, head, first slot, number of slots) for each tile of slots. The tiles cover all
+// used slots in the range begin..end-1.
 template <class F>
 keel_status each_tile(keel_ctx *ctx, const KeysJob &job, uint64_t flops_per_slot, F &&f) {
     int64_t slots = 0;
@@ -139,7 +140,8 @@ void pack_projection(KeysJob &job) {
     }
 }
 
-constexpr int64_t kSumDepth = 32; // number of terms summed before their sum is added to the total
+// number of terms that are summed before their sum is added to the total
+constexpr int64_t kSumDepth = 32;
 
 void project_tile(const KeysJob &job, uint32_t worker, int64_t h, int64_t first, int64_t n) {
     float *keys = job.keys(worker), *product = job.product(worker);
@@ -154,7 +156,7 @@ void project_tile(const KeysJob &job, uint32_t worker, int64_t h, int64_t first,
                static_cast<size_t>(job.args->projection->shape[1]) * 4);
 }
 
-// Copies keys, or their norms.
+// Writes the keys of a tile, or the norms of the keys, to the result.
 void copy_tile(const KeysJob &job, uint32_t worker, int64_t h, int64_t first, int64_t n) {
     for (int64_t j = first; j < first + n; ++j) {
         const float *key = job.key(h, j, job.keys(worker));
@@ -165,8 +167,8 @@ void copy_tile(const KeysJob &job, uint32_t worker, int64_t h, int64_t first, in
     }
 }
 
-// Tiles are summed in f32. Their sums are added to the total with Kahan summation, which keeps the
-// rounding error.
+// Each tile is summed in f32. The sum of a tile is added to the total with Kahan summation, which
+// keeps the rounding error of the total.
 void sum_head(const KeysJob &job, uint32_t worker, int64_t h) {
     const int64_t dim = job.kv.k.dim;
     float *key = job.keys(worker), *tile = key + job.dim(), *total = tile + job.dim(),
@@ -182,7 +184,7 @@ void sum_head(const KeysJob &job, uint32_t worker, int64_t h) {
         for (int64_t d = 0; d < dim; ++d) {
             const float x = tile[d] - lost[d], sum = total[d] + x;
             lost[d] = sum - total[d] - x;
-            if (!(lost[d] - lost[d] == 0)) lost[d] = 0; // infinities have no rounding error
+            if (!(lost[d] - lost[d] == 0)) lost[d] = 0; // an infinite total has no rounding error
             total[d] = sum;
         }
     }
@@ -209,8 +211,8 @@ keel_status check_stats(keel_ctx *ctx, const keel_query_stats_args *args) {
     return KEEL_OK;
 }
 
-// Computes the sums of one head over all tokens. room: [tile, dim] queries, [dim, tile] transposed,
-// [dim, dim] products, [dim].
+// Computes the query statistics of one head over all tokens. `room` is scratch memory for [tile,
+// dim] queries, [dim, tile] transposed queries, [dim, dim] products and [dim] sums.
 void head_stats(const AttentionKernels &kernels, const keel_query_stats_args *args, int64_t h,
                 int64_t dim, float *room) {
     const int64_t n = args->q->shape[2], m = args->q->shape[0];

@@ -23,7 +23,7 @@ uint64_t rope_scratch(const keel_ctx *ctx, int64_t dim) {
     return static_cast<uint64_t>(ctx->threads * padded(dim)) * 4;
 }
 
-// `kv`: the view in the args, or the caches of several sequences.
+// `kv` is the view in the args, or the caches of a batch of sequences.
 template <class View>
 keel_status check_qkv(keel_ctx *ctx, const keel_qkv_args *args, const View *kv) {
     keel_status status =
@@ -36,7 +36,7 @@ keel_status check_qkv(keel_ctx *ctx, const keel_qkv_args *args, const View *kv) 
     return status;
 }
 
-// The arguments of qkv_prepare, resolved to pointers.
+// The arguments of qkv_prepare, converted to pointers and strides.
 struct Prepare {
     KvWriter writer;
     RopeTables tables;
@@ -45,7 +45,8 @@ struct Prepare {
     float eps = 0;
     int64_t group = 1;
 
-    // One query or key head: normalizes it, copies it if requested, and rotates it into `out`.
+    // Processes one query or key head: normalizes it, writes a copy before rotation if the args ask
+    // for one, and rotates it into `out`.
     void head(const float *x, const float *norm, const Heads &unrotated, int64_t i, int64_t h,
               int64_t position, float *room, float *out) const {
         const int64_t dim = writer.kv.k.dim;

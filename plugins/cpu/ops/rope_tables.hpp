@@ -1,11 +1,11 @@
-// Tables of cos and sin in the form that the rope kernels take.
+// The cos and sin tables of RoPE, in the form that the rope kernels take.
 #pragma once
 
 #include "cpu/ops/kv_access.hpp"
 
 namespace keel_cpu {
 
-// The checks that op_plan can make.
+// Makes the checks that need only dtypes and shapes, so that op_plan can make them.
 inline keel_status check_tables(keel_ctx *ctx, const keel_rope_tables *t, int64_t head_dim,
                                 const char *op) {
     if (!is_f32(t->cos) || !is_f32(t->sin) || t->rot > head_dim || t->rot % 2 != 0)
@@ -28,7 +28,7 @@ struct RopeTables {
         cos_stride = outer_stride(t->cos), sin_stride = outer_stride(t->sin);
         rows = t->cos->shape[0], rot = rows == 0 ? 0 : t->rot, mode = t->mode;
     }
-    // Rotates one head by the table row of a position. out may be x.
+    // Rotates one head with the table row of `position`. `out` may be x.
     void rotate(const AttentionKernels &kernels, const float *x, float *out, int64_t dim,
                 int64_t position, float sign) const {
         int64_t row = rows == 0 ? 0 : position % rows;

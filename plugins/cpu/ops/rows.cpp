@@ -1,4 +1,4 @@
-// argmax_rows and top_k_rows.
+// The ops argmax_rows and top_k_rows.
 #include "cpu/kernels/tables.hpp"
 #include "cpu/ops/ops.hpp"
 
@@ -17,7 +17,8 @@ keel_status plan_rows(keel_ctx *ctx, const keel_rows_args *a, const char *name,
     return KEEL_OK;
 }
 
-// True if element `a` of x ranks after `b`: it is smaller, or equal and at a later place.
+// Returns true if element `a` of x ranks lower than element `b`: a smaller value, or an equal value
+// at a later place.
 bool behind(const float *x, int32_t a, int32_t b) { return x[a] < x[b] || (x[a] == x[b] && a > b); }
 
 void swap(int32_t &a, int32_t &b) {
@@ -26,7 +27,7 @@ void swap(int32_t &a, int32_t &b) {
     b = t;
 }
 
-// Restores the heap below `at`. The element that ranks last is at the top.
+// Restores the heap order below `at`. The element that ranks lowest is at the top.
 void sift(const float *x, int32_t *heap, int64_t n, int64_t at) {
     for (;;) {
         int64_t child = 2 * at + 1;
@@ -44,7 +45,8 @@ bool has_nan(const float *x, int64_t n) {
     return found != 0;
 }
 
-// Finds the k highest-ranked of n elements, in order. Uses a heap of k elements, stored in `index`.
+// Writes the indices of the k highest of n elements to `index`, the highest first. `index` holds a
+// heap of k elements during the search.
 void top_k(const float *x, int64_t n, int64_t k, int32_t *index) {
     if (k == 0) return;
     for (int64_t i = 0; i < k; ++i) index[i] = static_cast<int32_t>(i);

@@ -9,10 +9,11 @@
 namespace keel_cpu {
 namespace {
 
-// a smaller weight is not worth a copy, because it is read quickly from anywhere
+// A smaller weight is not copied, because the copy would not make it noticeably faster.
 constexpr uint64_t least_bytes = 1 << 20;
 
-// The reason why `copy: auto` does not copy `bytes` more bytes, or NULL if it copies them.
+// Returns the reason why `copy: auto` does not copy another `bytes` bytes. Returns NULL if it
+// copies them.
 const char *hindrance(uint64_t bytes) {
     uint64_t total = 0, available = 0;
     system_memory(total, available);
@@ -25,7 +26,8 @@ const char *hindrance(uint64_t bytes) {
            "same)";
 }
 
-// From now on weights are read from the file, so that the rest of the model is not copied in part.
+// Switches copying off for the rest of the model: all later weights are read from the file, even if
+// a later weight would fit the memory.
 keel_status stop_copying(keel_ctx *ctx, const char *why) {
     char text[300];
     snprintf(text, sizeof text,

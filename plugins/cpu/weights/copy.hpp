@@ -1,4 +1,4 @@
-// Copies of 16-bit weights.
+// Copies of 16-bit weights in memory with large pages.
 #pragma once
 
 #include "cpu/context.hpp"
@@ -6,20 +6,21 @@
 
 namespace keel_cpu {
 
-// If the context wants copies and there is room, copies the rows of `w` from the mapped file to
-// large pages, and lets w->view read the copy. Also returns KEEL_OK if nothing was copied, because
-// the file's rows can be used too, but slower.
+// Copies the rows of `w` from the mapped file to large pages, if the parameter `copy` asks for
+// copies and there is enough memory. w->view then reads the copy. Returns KEEL_OK also if nothing
+// was copied, because the rows in the file can be used too, but slower.
 keel_status copy_rows(keel_ctx *ctx, keel_weight *w) noexcept;
 
-// Whether a copy of `bytes` leaves an eighth of `total` bytes of memory free, if `available` bytes
-// are free now. When memory is short, the system can drop pages of a mapped file, but not of a
-// copy.
+// Returns true if a copy of `bytes` bytes leaves at least an eighth of the `total` bytes of memory
+// free. `available` bytes are free now. An eighth must stay free because the system can drop pages
+// of a mapped file when memory is short, but not pages of a copy.
 inline bool leaves_an_eighth(uint64_t bytes, uint64_t total, uint64_t available) noexcept {
     return available >= total / 8 && available - total / 8 >= bytes;
 }
 
-// Whether `copy: auto` copies `bytes` more bytes. total, available: as system_memory() returns
-// them. self_cgroup, mount: as in limit_to_groups().
+// Says whether there is enough memory for `copy: auto` to copy another `bytes` bytes. `total` and
+// `available` have the meaning of system_memory(). `self_cgroup` and `mount` have the meaning of
+// limit_to_groups().
 enum class Room { enough, none, unknown };
 inline Room room_for(uint64_t bytes, uint64_t total, uint64_t available, const char *self_cgroup,
                      const char *mount) noexcept {

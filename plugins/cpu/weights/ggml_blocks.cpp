@@ -7,7 +7,8 @@ namespace {
 
 constexpr uint16_t f16_nan = 0x7e00;
 
-// The value of the largest magnitude; of equal magnitudes the first. NaN if a value is not finite.
+// Returns the value with the largest magnitude. If several have it, returns the first. Returns NaN
+// if a value is not finite.
 float extreme(const float *x) {
     float best = 0.0f;
     for (int i = 0; i < 32; ++i) {
@@ -17,8 +18,8 @@ float extreme(const float *x) {
     return best;
 }
 
-// The scale as stored, and its inverse 1 / d. The inverse is 0 if it would not be finite, so that
-// all codes stand for 0.
+// The scale of a block. bits: the scale as it is stored, an f16. inverse: 1 / scale, or 0 if 1 /
+// scale is not finite, so that all codes become 0.
 struct Scale {
     uint16_t bits;
     float inverse;

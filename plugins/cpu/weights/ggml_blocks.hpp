@@ -1,13 +1,13 @@
-// GGML's reference quantizers for rows, used by the cast op. The fast paths for weights do not use
-// them.
+// Functions that quantize rows exactly like GGML's reference code. Only the cast op uses them.
 #pragma once
 
 #include <stdint.h>
 
 namespace keel_cpu {
 
-// n is a multiple of 32. `out` has GGML's file layout. A block with a NaN or an infinity, or whose
-// scale exceeds f16, gets a scale of NaN.
+// Both functions quantize n values. n is a multiple of 32. `out` gets the layout of a GGML file.
+// The scale of a block is NaN if the block has a NaN or an infinity, or if its scale does not fit
+// f16.
 void quantize_q8_0(const float *x, int64_t n, uint8_t *out);
 void quantize_q4_0(const float *x, int64_t n, uint8_t *out);
 

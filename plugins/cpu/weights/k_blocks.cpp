@@ -11,8 +11,8 @@ uint32_t word_at(const uint8_t *p, int i) {
     return word;
 }
 
-// Packs `n` words side by side. Each word has a byte for each of 4 columns; `bits` bits from bit
-// `at` on of each byte are taken.
+// Packs bits of `n` words side by side. Each word has one byte for each of 4 columns. From each
+// byte, `bits` bits are taken, beginning at bit `at`.
 uint32_t gather(const uint8_t *p, int n, int bits, int at) {
     const uint32_t mask = bits == 1 ? 0x01010101u : 0x03030303u;
     uint32_t all = 0;
@@ -31,13 +31,13 @@ void arrange_q5(const uint8_t *block, uint32_t *words) {
     }
 }
 
-// In the stored block, the two nibbles of a byte belong to columns that are 64 apart.
+// In a block of a GGUF file, the two nibbles of a byte belong to columns that are 64 apart.
 void arrange_q6(const uint8_t *block, uint32_t *words) {
     memcpy(words, block + 192, 16);
     words += 4;
     for (int pair = 0; pair < 4; ++pair, words += 12) {
         const uint8_t *low = block + pair / 2 * 64, *high = block + 128 + pair / 2 * 32;
-        const int first = pair % 2 * 2; // number of the chunk within the half
+        const int first = pair % 2 * 2; // number of the chunk within its half of the block
         for (int w = 0; w < 2; ++w) {
             words[w] = gather(high + 16 * w, 4, 2, 2 * first);
             words[2 + w] = gather(high + 16 * w, 4, 2, 2 * first + 2);

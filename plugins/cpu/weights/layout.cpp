@@ -17,7 +17,7 @@ Words4 load_words(const uint8_t *p) {
 
 void store_words(uint8_t *p, Words4 v) { memcpy(p, &v, sizeof v); }
 
-// Transposes 4 x 4 words: output vector i holds word i of the four rows.
+// Transposes 4 x 4 words: output vector i gets word i of each of the four rows.
 void transpose_words(const uint8_t *const (&rows)[4], int64_t at, uint8_t *out, int64_t stride) {
     const Words4 a = load_words(rows[0] + at), b = load_words(rows[1] + at),
                  c = load_words(rows[2] + at), d = load_words(rows[3] + at);
@@ -31,15 +31,16 @@ void transpose_words(const uint8_t *const (&rows)[4], int64_t at, uint8_t *out, 
     store_words(out + 3 * stride, __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7));
 }
 
-// Address of a row's part of a block, before it is put into a group.
+// Addresses of one row's part of a block, before the part is stored in a group.
 struct Share {
     const uint8_t *halves, *words;
 };
 
-alignas(16) constexpr uint8_t no_row[sizeof(KBlock)] = {}; // used in place of rows beyond the last
+// stands for the rows after the last one
+alignas(16) constexpr uint8_t no_row[sizeof(KBlock)] = {};
 
-// The parts of block `b` of four rows, from `row` on: their address in the file, or rearranged in
-// `place`.
+// Fills `out` with the parts of block `b` of four rows, beginning at row `row`. A part is an
+// address in the file, or in `place` if the block must be rearranged.
 void shares_of(const WeightView &from, const uint8_t *const *rows, int64_t b, int64_t bytes,
                KBlock (&place)[4], Share (&out)[4]) {
     for (int i = 0; i < 4; ++i) {

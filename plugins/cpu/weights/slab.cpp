@@ -7,7 +7,7 @@
 namespace keel_cpu {
 namespace {
 
-// address space; only the used part takes memory
+// This is address space. Only the used part of a slab takes memory.
 constexpr uint64_t slab_bytes = uint64_t{256} << 20;
 constexpr uint64_t least = 64 << 10, most = slab_bytes / 4;
 
@@ -28,7 +28,7 @@ Memory weight_alloc(keel_ctx *ctx, uint64_t bytes, WeightSlab *&slab) noexcept {
     if (bytes < least || bytes > most) return memory_alloc(ctx->host, bytes);
     if (ctx->slab == nullptr || bytes > slab_bytes - ctx->slab->used) {
         WeightSlab *fresh = make_slab(ctx);
-        // without a new slab, a smaller block may still be available
+        // If there is no memory for a new slab, there may be enough for this smaller block.
         if (fresh == nullptr) return memory_alloc(ctx->host, bytes);
         ctx->slab = fresh;
     }
@@ -36,7 +36,7 @@ Memory weight_alloc(keel_ctx *ctx, uint64_t bytes, WeightSlab *&slab) noexcept {
     Memory m;
     m.data = slab->memory.data + slab->used;
     m.bytes = bytes;
-    // slab_bytes is a multiple of 64, so this stays within the slab
+    // slab_bytes is a multiple of 64, so `used` does not exceed it.
     slab->used += (bytes + 63) / 64 * 64;
     ++slab->weights;
     return m;

@@ -21,7 +21,7 @@ keel_dtype dtype_of(WeightType t) {
     return dtypes[static_cast<int>(t)];
 }
 
-// Fills view.sources.
+// Fills w->view.sources, the list of arrays that hold the weight's rows.
 keel_status list_sources(keel_ctx *ctx, const keel_weight_desc *desc, keel_weight *w) {
     w->sources = memory_alloc(ctx->host, desc->n_sources * sizeof(RowSource));
     if (w->sources.data == nullptr)
@@ -39,7 +39,7 @@ keel_status list_sources(keel_ctx *ctx, const keel_weight_desc *desc, keel_weigh
     return KEEL_OK;
 }
 
-// Runs of groups that workers take one after the other.
+// Divides the groups of a weight into pieces. Workers take the pieces one after the other.
 struct Pieces {
     int64_t groups, group_bytes, bytes, shift, count;
     int64_t begin(int64_t piece) const {
@@ -48,8 +48,8 @@ struct Pieces {
     }
 };
 
-// Pieces end at huge page boundaries. Otherwise two workers that first access the same new page
-// would both clear it.
+// A piece ends at the boundary of a huge page. Otherwise two workers could access the same new page
+// first at the same time, and the system would clear it twice.
 Pieces pieces_of(const Memory &packed, int64_t group_bytes, int64_t groups) {
     constexpr int64_t huge = 2 << 20;
     if (group_bytes == 0) return {groups, 1, 1, 0, 1};
@@ -61,7 +61,7 @@ Pieces pieces_of(const Memory &packed, int64_t group_bytes, int64_t groups) {
             (bytes + (piece == huge ? shift : 0) + piece - 1) / piece};
 }
 
-// Checks a description: types, shapes, and that sources are inside their mappings. Fills `type`.
+// Checks a description: types and shapes, and that each source is inside its mapping. Sets `type`.
 keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType &type) {
     const keel_host *host = ctx->host;
     if (desc->n_sources == 0)
@@ -101,14 +101,15 @@ keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType
     return KEEL_OK;
 }
 
-// Whether weight_prepare stores this weight in the interleaved layout.
+// Returns true if weight_prepare stores this weight in the interleaved layout.
 bool is_interleaved(WeightType type, uint32_t use) {
-    // A weight that only embed reads is not repacked, because single rows are read well in any
-    // layout.
+    // A weight that only the op embed reads is not interleaved, because embed reads single rows
+    // fast in any layout.
     return is_quantized(type) && (use & KEEL_USE_MATMUL) != 0;
 }
 
-// The number of interleaved groups for the rows of a view, and the bytes of a group.
+// Returns the number of interleaved groups for the rows of a weight. The next function returns the
+// bytes of one group.
 int64_t groups_of(const WeightView &view, int64_t group) { return (view.rows + group - 1) / group; }
 
 int64_t group_bytes_of(const WeightView &view, int64_t group) {
@@ -116,8 +117,8 @@ int64_t group_bytes_of(const WeightView &view, int64_t group) {
     return view.cols / form.columns * form.bytes() * group;
 }
 
-// Makes a weight without rows, with the joined shape of a description. Returns NULL if there is no
-// memory.
+// Makes a weight without rows. Its shape is the shape of all sources of the description joined.
+// Returns NULL if there is no memory.
 keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType type) {
     void *place = ctx->host->alloc(ctx->host, sizeof(keel_weight), alignof(keel_weight));
     if (place == nullptr) return nullptr;
@@ -130,7 +131,7 @@ keel_weight *new_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType 
     return w;
 }
 
-// Stores the rows of w->view as groups in the layout of the context's kernels, in new memory.
+// Stores the rows of w->view in new memory, as interleaved groups for the context's kernels.
 keel_status interleave(keel_ctx *ctx, keel_weight *w) {
     const int64_t group = ctx->matmul->group, groups = groups_of(w->view, group);
     WeightView packed = w->view;

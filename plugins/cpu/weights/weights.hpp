@@ -1,29 +1,30 @@
-// A weight prepared by the backend, and plain tensors viewed as weights.
+// Weights that the backend has prepared. Also functions that view a plain tensor as a weight.
 #pragma once
 
 #include "cpu/context.hpp"
 #include "cpu/kernels/matmul_types.hpp"
 #include "cpu/weights/slab.hpp"
 
-// Quantized types are repacked with interleaved rows, so that decode reads one stream of whole
-// vectors. 16-bit types are copied into large pages if the parameter `copy` says so. Other types
-// are read in place.
+// A prepared weight. Quantized types are stored with interleaved rows, so that decode reads one
+// stream of whole vectors. 16-bit types are copied into large pages if the parameter `copy` says
+// so. Other types are read from the host's mapping.
 struct keel_weight {
     keel_cpu::WeightView view;
-    // interleaved groups, or copied rows; empty if the rows are read from the host's mapping
+    // Interleaved groups, or copied rows. Empty if the rows are read from the host's mapping.
     keel_cpu::Memory packed;
     keel_cpu::WeightSlab *slab;
-    // rows: the RowSource array, which points into `packed` if the rows were copied
+    // Memory of the RowSource array, whose entries point into `packed` if the rows were copied.
     keel_cpu::Memory sources;
     uint32_t use;
 };
 
 namespace keel_cpu {
 
-// Returns false for a dtype that weights cannot have.
+// Sets `type`. Returns false if weights cannot have this dtype.
 bool weight_type_of(keel_dtype dtype, WeightType &type);
 
-// Views a plain [n, k] tensor as a weight. `source` is filled and must live as long as the view.
+// Makes `view` a weight that reads the plain tensor w [n, k]. The function fills `source`, which
+// must live as long as `view`. Returns false if weights cannot have this dtype.
 bool view_tensor(const keel_tensor *w, RowSource &source, WeightView &view);
 
 } // namespace keel_cpu

@@ -1,6 +1,6 @@
-// keel.replay/1: a recorded step is a list of its own kernel objects, whose arguments stay set.
-// Submitting the step enqueues these kernels. cl_khr_command_buffer is not used: it is provisional,
-// and with PoCL 3.1 it took a third more host time.
+// keel.replay/1: recorded steps. A step is a list of kernel objects of its own, whose arguments are
+// already set. Submitting the step enqueues these kernels. The extension cl_khr_command_buffer is
+// not used: it is provisional, and with PoCL 3.1 it took a third more host time.
 #pragma once
 
 #include "opencl/cl.hpp"
@@ -13,12 +13,13 @@ struct keel_recording {
         size_t global[3], local[3];
     };
     std::vector<Launch> launches;
-    std::vector<keel_opencl::Memory> uses; // a kernel argument alone does not keep its memory alive
+    // memory that the kernels use; a kernel argument alone does not keep it alive
+    std::vector<keel_opencl::Memory> uses;
 };
 
 namespace keel_opencl {
 
-// Returns a new kernel object like `kernel`, for the next launch to record.
+// Returns a new kernel object of the same function as `kernel`. The next recorded launch uses it.
 cl_kernel record_kernel(keel_ctx &ctx, cl_kernel kernel);
 void record_use(keel_ctx &ctx, cl_mem memory);
 

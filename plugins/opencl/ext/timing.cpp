@@ -32,8 +32,8 @@ bool time_of(const Event &event, cl_profiling_info what, uint64_t &ns) {
     return true;
 }
 
-// Replaces the queue by one that takes times, or one that does not. Both are in-order. All work is
-// finished first, so the change is not visible.
+// Replaces the queue by a queue with or without profiling. Both queues execute in order. All work
+// is finished first, so callers do not notice the change.
 void change_queue(keel_ctx &ctx, bool timed) {
     finish(ctx);
     cl_int code = CL_SUCCESS;
@@ -53,7 +53,7 @@ uint32_t Timing::read(uint64_t *number, uint64_t *begin_ns, uint64_t *end_ns, ui
     for (; n < capacity && !done_.empty(); done_.pop_front()) {
         const Op &op = done_.front();
         const Event &last = op.last ? op.last : op.first;
-        if (!has_ended(last.get())) break; // an op that failed is reported by the wait for it
+        if (!has_ended(last.get())) break; // the wait for an op that failed reports its error
         if (!time_of(op.first, CL_PROFILING_COMMAND_START, begin_ns[n]) ||
             !time_of(last, CL_PROFILING_COMMAND_END, end_ns[n]))
             continue;
@@ -74,7 +74,7 @@ uint32_t read_times(keel_ctx &ctx, uint64_t *number, uint64_t *begin_ns, uint64_
     return ctx.timing.read(number, begin_ns, end_ns, capacity);
 }
 
-// OpenCL 1.2 cannot read the device's clock. But a marker command has an end time.
+// OpenCL 1.2 cannot read the device's clock. The end time of a marker command is used instead.
 uint64_t device_time(keel_ctx &ctx) {
     if (!ctx.timing.is_on()) refuse(ctx.host, KEEL_E_UNSUPPORTED, "no times are taken");
     cl_event marker = nullptr;

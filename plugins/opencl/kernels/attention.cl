@@ -1,9 +1,9 @@
-// attention with online softmax. K_TYPE, V_TYPE: types of the cache; -1: read at run time. MAX_DIM:
-// at least the sizes of the heads.
+// Attention with online softmax. K_TYPE and V_TYPE are the types of the cache; -1 means that they
+// are read at run time. MAX_DIM is at least the size of the heads.
 //
-// The queries of a KV head are `rows` = tokens * group rows: row r is query head r % group of the
-// group, token r / group. So the heads that share keys also share the loads of keys, in decode too.
-// A work-item or group handles ROWS rows at a time.
+// The queries of a KV head form tokens * group rows. Row r is query head r % group of the KV head,
+// for token r / group. So the query heads that share keys also share the loads of these keys, in
+// decode too. A work-item (plain form) or a group (local form) handles ROWS rows at a time.
 #if K_TYPE < 0
 #define KT c.k_type
 #else
@@ -15,15 +15,16 @@
 #define VT V_TYPE
 #endif
 
-// The place where a split stores its partial result of a row: maximum, sum, whether any slot was
-// seen, then the values.
+// Index of the partial result of row r in split `split`. A partial result has the maximum, the sum,
+// a flag that is 1 if any slot was seen, and then the sums of values.
 #define PARTIAL_AT(head, r)                                                                        \
     (((ulong)(head)*rules.tokens * rules.group + (r)) * splits + split) * (c.v_dim + 3)
 
 #if LANES == 1
-#define SLOTS 16 // slots handled together, so that one vector exp serves all
+// number of slots handled together, so that one vector exp is enough for all of them
+#define SLOTS 16
 
-// Global ids: tile of rows, KV head, split.
+// The global ids are: tile of rows, KV head, split of the slots.
 __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths,
                         Ints positions, Ints seats, Ints q_positions, Rules rules, uint splits,
                         uint split_slots, __global float *out, View outv, __global float *lse,
@@ -159,10 +160,11 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     }
 }
 #else
-#define OWN ((MAX_DIM + LANES - 1) / LANES) // elements of a value that each lane sums
+#define OWN ((MAX_DIM + LANES - 1) / LANES) // number of elements of a value that each lane sums
 
-// Group ids: tile of rows, KV head, split. The LANES work-items handle LANES slots at a time. For
-// the logits each lane has a slot. For the values each lane has elements of the value.
+// The group ids are: tile of rows, KV head, split of the slots. The LANES work-items of a group
+// handle LANES slots at a time. For the logits, each lane handles one slot. For the values, each
+// lane handles some elements of the value.
 __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, Ints lengths,
                         Ints positions, Ints seats, Ints q_positions, Rules rules, uint splits,
                         uint split_slots, __global float *out, View outv, __global float *lse,
@@ -198,7 +200,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
     }
     const uint begin = split * split_slots;
     end = min(end, begin + split_slots);
-    SYNC; // out may overlap q
+    SYNC; // `out` may overlap q
     for (uint base = begin; base < end; base += LANES) {
         const uint slot = base + lane;
         const int block = slot < end ? kv_block(c, table, book, slot) : -1;
@@ -238,7 +240,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
         seen_by[lane] = seen;
         blocks[lane] = block;
         barrier(CLK_LOCAL_MEM_FENCE);
-        // few rows and short loops, so one lane per row suffices
+        // There are few rows and the loops are short, so one lane per row is enough.
         for (uint t = lane; t < ROWS; t += LANES) {
             float now = largest[t];
             uint sees = 0;
@@ -312,7 +314,7 @@ __kernel void attention(Floats q, View qv, Bytes k, Bytes v, Kv c, Ints table, I
 }
 #endif
 
-// Combines the splits of a row. LANES work-items share a row.
+// Combines the partial results of a row's splits. LANES work-items share a row.
 __kernel void attention_join(Kv c, Rules rules, uint splits, __global float *out, View outv,
                              __global float *lse, View lsev, __global float *stats,
                              uint partial_offset) {

@@ -1,5 +1,5 @@
-// Scores: attention probabilities (or logits), reduced to one number per slot. K_TYPE: type of the
-// keys; -1: read at run time. MAX_DIM: at least the head's size.
+// Attention scores: probabilities (or logits), reduced to one number per slot. K_TYPE is the type
+// of the keys; -1 means that it is read at run time. MAX_DIM is at least the size of the heads.
 #if K_TYPE < 0
 #define KT c.k_type
 #else
@@ -19,8 +19,8 @@ static inline int query_position(Rules rules, Ints q_positions, uint token, uint
                        head * rules.place.head_stride];
 }
 
-// For attention_scores: the maximum and the sum of exp of each contributing row. LANES work-items
-// share the slots of a row.
+// Used by the op attention_scores. Computes the maximum and the sum of exp for each row that
+// contributes to the scores. LANES work-items share the slots of a row.
 __kernel void score_stats(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths,
                           Ints positions, Ints q_positions, Rules rules, Ints ranges, View rangesv,
                           uint contributing, __global float *stats) {
@@ -69,7 +69,7 @@ __kernel void score_stats(Floats q, View qv, Bytes k, Kv c, Ints table, Ints len
     stats[STAT_AT(head, r) + 1] = sum;
 }
 
-static inline float larger(float a, float b) { // if either is NaN, the result is NaN
+static inline float larger(float a, float b) { // returns NaN if one of them is NaN
     return isnan(a) || a > b ? a : b;
 }
 
@@ -77,8 +77,8 @@ static inline float larger(float a, float b) { // if either is NaN, the result i
 #define REDUCE_MEAN 2u
 #define REDUCE_MAX 3u
 
-// Each work-item handles one slot of a KV head. It loops over the contributing queries, sixteen at
-// a time.
+// Each work-item handles one slot of a KV head. It loops over the contributing queries, sixteen
+// queries at a time.
 __kernel void scores(Floats q, View qv, Bytes k, Kv c, Ints table, Ints lengths, Ints positions,
                      Ints q_positions, Rules rules, Floats stats, Floats weights, View weightsv,
                      Ints ranges, View rangesv, uint contributing, uint reduce_queries,

@@ -1,4 +1,5 @@
-// Activations and sums. Each work-item handles W elements of a row. Its second index is the row.
+// Activation functions and sums. Each work-item handles W elements of a row. Its second index is
+// the row.
 #define ACT_SILU 0u
 #define ACT_GELU 1u
 #define ACT_GELU_TANH 2u
@@ -6,19 +7,19 @@
 static inline floatW activate(floatW g, uint act) {
     if (act == ACT_SILU) return g / (1.0f + exp(-g));
     if (act == ACT_GELU) return 0.5f * g * (1.0f + erf(g * 0.70710678118654752440f));
-    // 1 + tanh(u) = 2 / (1 + exp(-2u))
+    // This uses 1 + tanh(u) = 2 / (1 + exp(-2u)).
     return g / (1.0f + exp(-1.59576912160573071176f * (g + 0.044715f * g * g * g)));
 }
 
 static inline float activate_one(float g, uint act) {
     if (act == ACT_SILU) return g / (1.0f + exp(-g));
     if (act == ACT_GELU) return 0.5f * g * (1.0f + erf(g * 0.70710678118654752440f));
-    // 1 + tanh(u) = 2 / (1 + exp(-2u))
+    // This uses 1 + tanh(u) = 2 / (1 + exp(-2u)).
     return g / (1.0f + exp(-1.59576912160573071176f * (g + 0.044715f * g * g * g)));
 }
 
-// pairs: gate holds gate and up alternately. Without has_up and without pairs, only the activation
-// is computed.
+// If `pairs` is set, `gate` holds gate and up alternately. If neither has_up nor pairs is set, only
+// the activation function is computed.
 __kernel void gate_mul(Floats gate, View gatev, Floats up, View upv, uint has_up, uint pairs,
                        uint act, __global float *out, View outv) {
     const uint begin = (uint)get_global_id(0) * W, row = (uint)get_global_id(1), n = outv.n;

@@ -1,11 +1,11 @@
-// qkv_prepare, kv_append, kv_gather, kv_rerotate. LANES work-items share a head's row of at most
-// MAX_DIM elements.
+// The ops qkv_prepare, kv_append, kv_gather and kv_rerotate. LANES work-items share the row of a
+// head, which has at most MAX_DIM elements.
 #define FLAG_NORM 1u
 #define FLAG_Q_COPY 2u
 #define FLAG_K_COPY 4u
 
-// The rows of a token: `heads` queries, then its keys, then its values. kv_append uses this kernel
-// without queries, rotation and norm.
+// Handles the rows of a token: `heads` queries, then the keys, then the values. The op kv_append
+// uses this kernel without queries, rotation and norm.
 __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, uint heads,
                       uint tokens, Ints positions, Positions place, Rope rope, Floats cos_table,
                       Floats sin_table, Floats q_norm, uint q_norm_offset, Floats k_norm,
@@ -30,8 +30,8 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
     SYNC;
     const int position =
         positions[place.offset + token * place.token_stride + kv_head * place.head_stride];
-    // Steps that only queries and keys need also run for values, over no elements. So no barrier
-    // depends on a condition.
+    // Only queries and keys need some of the steps below. For values, these steps run over no
+    // elements, so that no barrier depends on a condition.
     const int turns = is_q || is_k, normed = turns && (flags & FLAG_NORM);
     Floats norm = is_q ? q_norm + q_norm_offset : k_norm + k_norm_offset;
     float sum = 0.0f;
@@ -61,7 +61,7 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
             to[e] = row[e];
         return;
     }
-    // With several sequences, each token is the newest token of its own sequence.
+    // In a batch of sequences, each token is the newest token of its own sequence.
     const uint book = book_of(cache, seats, token * cache.seat_heads + head);
     const int slot = (int)kv_length(cache, lengths, book) -
                      (cache.seat_heads == 0 ? (int)tokens - (int)token : 1);
@@ -77,8 +77,8 @@ __kernel void prepare(Floats q, View qv, Floats k, View kv, Floats v, View vv, u
     }
 }
 
-// Rotates keys in the cache again, by table row turns[h][j]. The keys are read from `source` if the
-// flag says so.
+// Changes the rotation of keys in the cache by row turns[h][j] of the RoPE tables. If a flag is
+// set, the keys are read from `source`.
 __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths,
                        __global int *slot_positions, Rope rope, Floats cos_table, Floats sin_table,
                        Ints turns, View turnsv, Ints new_positions, View new_positionsv,
@@ -110,9 +110,9 @@ __kernel void rerotate(OutBytes k_arena, Kv cache, Ints table, Ints lengths,
 
 // ---- kv_gather ----
 //
-// Index lists rise strictly. So slots may be moved in place if they are moved in order, LANES at a
-// time, and all LANES slots are read before any is written. A group handles CHUNK units of all rows
-// of a head.
+// The indices of a list rise strictly. So slots can be moved in place if they are moved in order,
+// LANES slots at a time, and all LANES slots are read before one is written. A group handles CHUNK
+// units of each row of a head.
 #if LANES == 1
 #define CHUNK 32
 #else
@@ -159,7 +159,7 @@ __kernel void gather_rows(__global const ushort *from, Kv from_cache, Ints from_
     }
 }
 
-// Moves the four-byte values of each slot: positions and side arrays.
+// Moves the four-byte values that belong to each slot: positions and side arrays.
 __kernel void gather_values(Ints from, View fromv, __global int *to, View tov, Ints index,
                             View indexv, Ints count, uint count_offset) {
     const uint head = ROW_ID;

@@ -1,17 +1,19 @@
-// matmul and embed. W_TYPE: type of the weight. SPLIT: codes and scales of q8_0 and q4_0 are stored
-// separately (weights.hpp); otherwise rows are as in the file. A row of W is read in steps of
-// K_STEP elements: 32 for block types, 16 for others.
+// The ops matmul and embed. W_TYPE is the type of the weight. With SPLIT, the codes and scales of
+// q8_0 and q4_0 are stored separately (weights.hpp); otherwise rows are as in the file. A row of W
+// is read K_STEP elements at a time: 32 for block types, 16 for other types.
 #define BLOCKS (W_TYPE >= 3)
 #define FLAG_BIAS 1u
 #define FLAG_ACCUMULATE 2u
 
 typedef struct {
-    ulong offset, scales; // in bytes: offset of row 0, and with SPLIT offset of its scales
-    uint row_bytes;       // used without SPLIT
+    // in bytes; offset: start of row 0; with SPLIT, scales: start of row 0's scales
+    ulong offset, scales;
+    uint row_bytes; // only used without SPLIT
     uint rows, cols;
 } Weight;
 
-// 32 elements of block b of a row, without their scale: the low 16 and the high 16.
+// The 32 elements of block b of a row, without their scale: the first 16 (low) and the last 16
+// (high).
 typedef struct {
     float16 low, high;
 } Block;
@@ -27,8 +29,8 @@ static inline float scale_of(Bytes w, Weight m, uint row, uint b) {
 }
 #endif
 
-// The start of a row's codes, and the distance from one block to the next. Computed outside the
-// loops, because address arithmetic inside them costs measurable time.
+// The start of a row's codes, and the distance between blocks. They are computed outside the loops,
+// because address arithmetic inside the loops takes measurable time.
 #if SPLIT
 #define BLOCK_BYTES (W_TYPE == 3 ? 32 : 16)
 static inline Bytes codes_of(Bytes w, Weight m, uint row) {
@@ -59,7 +61,8 @@ static inline Block load_block(Bytes row_codes, uint b) {
     return out;
 }
 
-// The plain form loops over the blocks of a row, and converts sixteen scales at a time.
+// In the plain form, a work-item loops over the blocks of a row and converts sixteen scales at a
+// time.
 #if LANES == 1
 static inline void load_scales(Bytes w, Weight m, uint row, uint b, float *scales) {
     const uint blocks = m.cols / 32;
@@ -109,7 +112,7 @@ static inline void put(__global float *out, float sum, Floats bias, uint flags, 
     *out = sum;
 }
 
-// ---- m = 1: LANES work-items share ROWS rows of W ----
+// ---- one row of x: LANES work-items share ROWS rows of W ----
 
 __kernel void matvec(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset,
                      uint flags, __global float *out, View outv) {
@@ -169,8 +172,8 @@ __kernel void matvec(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bia
 }
 
 #if LANES == 1
-// ---- m > 1, plain: a work-item multiplies TOKENS rows of x with ROWS rows of W; sums stay in
-// registers ----
+// ---- several rows of x, plain form: a work-item multiplies TOKENS rows of x with ROWS rows of W,
+// with the sums in registers ----
 
 __kernel void matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset,
                      uint flags, __global float *out, View outv) {
@@ -245,10 +248,10 @@ __kernel void matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bia
     }
 }
 #else
-// ---- m > 1, local ----
+// ---- several rows of x, local form ----
 //
-// A group of 16 x 16 work-items multiplies 64 tokens with 64 rows of W. Tiles of 32 columns are in
-// local memory.
+// A group of 16 x 16 work-items multiplies 64 rows of x with 64 rows of W. Tiles of 32 columns are
+// in local memory.
 
 #define TILE 64
 #define DEPTH 32
@@ -261,7 +264,8 @@ matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset, uint
     const uint tokens = xv.shape[2];
     const uint column = (uint)get_local_id(0), line = (uint)get_local_id(1),
                id = line * 16 + column;
-    const uint fill_row = id / 4, fill_part = id % 4 * 8; // fills 8 elements
+    // each work-item loads 8 elements of a tile
+    const uint fill_row = id / 4, fill_part = id % 4 * 8;
     float acc[4][4];
     for (uint t = 0; t < 4; ++t)
         for (uint r = 0; r < 4; ++r)
@@ -322,7 +326,7 @@ matmul(Floats x, View xv, Bytes w, Weight m, Floats bias, uint bias_offset, uint
 }
 #endif
 
-// out[t, :] = W[ids[t], :] * scale. Each work-item handles 16 elements.
+// Computes out[t, :] = W[ids[t], :] * scale. Each work-item handles 16 elements.
 __kernel void embed(Ints ids, View idsv, Bytes w, Weight m, float scale, __global float *out,
                     View outv) {
     const uint begin = (uint)get_global_id(0) * 16, token = (uint)get_global_id(1);

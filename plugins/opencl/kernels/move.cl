@@ -1,5 +1,6 @@
-// cast, copy, transpose, zero. In casts, a work-item handles 32 elements of a row. In the others,
-// its second index is the row, and its first index counts pieces of 16 units of UNIT bytes.
+// The ops cast, copy, transpose and zero. In a cast, a work-item handles 32 elements of a row. In
+// the other ops, its second index is the row, and its first index is the number of a piece of 16
+// units of UNIT bytes.
 #if UNIT == 4
 typedef uint Word;
 #elif UNIT == 2
@@ -8,8 +9,8 @@ typedef ushort Word;
 typedef uchar Word;
 #endif
 
-// Copies row r of x to row r of out. With `swapped`, the two outer dimensions of out are exchanged.
-// With `clear`, writes zeros.
+// Copies row r of x to row r of out. If `swapped` is set, the two outer dimensions of out are
+// exchanged. If `clear` is set, writes zeros.
 __kernel void move(__global const Word *x, View xv, __global Word *out, View outv, uint swapped,
                    uint clear) {
     const uint begin = (uint)get_global_id(0) * 16, row = (uint)get_global_id(1);
@@ -21,7 +22,7 @@ __kernel void move(__global const Word *x, View xv, __global Word *out, View out
             to[e] = 0;
         return;
     }
-    // rows are counted in the order of out: (b, a) with swapped
+    // Rows are counted in the order of out, which is (b, a) if `swapped` is set.
     const uint b = row / outv.shape[2], a = row % outv.shape[2];
     __global const Word *from =
         x + (swapped ? xv.offset + a * xv.stride[1] + b * xv.stride[2] : row_at(xv, row)) + begin;

@@ -1,4 +1,4 @@
-// rms_norm, add_rms_norm, layer_norm: LANES work-items share a row.
+// The ops rms_norm, add_rms_norm and layer_norm. LANES work-items share a row.
 #define SQUARES(row, n, sum)                                                                       \
     {                                                                                              \
         floatW many = 0.0f;                                                                        \
@@ -11,7 +11,7 @@
             sum += (row)[e] * (row)[e];                                                            \
     }
 
-// With ADD, first computes residual += x.
+// With the macro ADD, first adds x to residual.
 __kernel void rms_norm(Floats x, View xv, __global float *residual, View residualv, Floats weight,
                        uint weight_offset, float eps, __global float *out, View outv) {
     ROOM(room);
@@ -27,7 +27,7 @@ __kernel void rms_norm(Floats x, View xv, __global float *residual, View residua
         vstoreW(vloadW(c, sum_row) + vloadW(c, row), c, sum_row);
     for (uint e = n / W * W + LANE; e < n; e += LANES)
         sum_row[e] += row[e];
-    row = sum_row; // each lane reads only elements that it wrote
+    row = sum_row; // each lane reads only elements that the same lane wrote
 #endif
     float sum;
     SQUARES(row, n, sum);
@@ -39,7 +39,7 @@ __kernel void rms_norm(Floats x, View xv, __global float *residual, View residua
         to[e] = row[e] * scale * weight[e];
 }
 
-// With FLAG, adds the bias.
+// Adds the bias if has_bias is set.
 __kernel void layer_norm(Floats x, View xv, Floats weight, uint weight_offset, Floats bias,
                          uint bias_offset, uint has_bias, float eps, __global float *out,
                          View outv) {

@@ -1,12 +1,12 @@
-// key_project, key_sum, value_norms, query_stats. LANES work-items share a row of at most MAX_DIM
-// elements.
+// The ops key_project, key_sum, value_norms and query_stats. LANES work-items share a row of at
+// most MAX_DIM elements.
 #define UNROTATED 1u
 #define NORMS 2u
 #define NORMALIZED 4u
 #define L1 8u
 
-// For each head and slot: the key times the projection [k_dim, r]; with r = 0 the key itself; with
-// NORMS its norm.
+// Computes for each head and slot: the key times the projection [k_dim, r]. If r is 0, the key
+// itself. With the flag NORMS, the norm of the key.
 __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints positions, Rope rope,
                           Floats cos_table, Floats sin_table, Floats projection, View projectionv,
                           uint r, uint flags, uint begin, uint count, __global float *out,
@@ -17,7 +17,8 @@ __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints position
     SKIP_IF(id >= c.kv_heads * count);
     const uint head = id / count, slot = begin + id % count;
     const int block = slot < kv_length(c, lengths, head) ? kv_block(c, table, head, slot) : -1;
-    const uint n = block < 0 ? 0 : c.k_dim; // so that no barrier depends on a condition
+    // an empty row, because no barrier may depend on a condition
+    const uint n = block < 0 ? 0 : c.k_dim;
     Bytes key = k + k_place(c, max(block, 0), slot);
     for (uint e = LANE; e < n; e += LANES)
         row[e] = load_one(key, c.k_type, e);
@@ -58,7 +59,7 @@ __kernel void key_project(Bytes k, Kv c, Ints table, Ints lengths, Ints position
     }
 }
 
-// The sum of a KV head's keys.
+// Computes the sum of the keys of a KV head.
 __kernel void key_sum(Bytes k, Kv c, Ints table, Ints lengths, uint flags, uint begin, uint end,
                       __global float *out, View outv) {
     ROOM(room);
@@ -73,7 +74,8 @@ __kernel void key_sum(Bytes k, Kv c, Ints table, Ints lengths, uint flags, uint 
         const uint n = block < 0 ? 0 : c.k_dim;
         Bytes key = k + k_place(c, max(block, 0), slot);
         float square = 0.0f;
-        for (uint e = LANE; e < n; e += LANES) { // each lane reads only elements that it wrote
+        // each lane reads only elements that the same lane wrote
+        for (uint e = LANE; e < n; e += LANES) {
             row[e] = load_one(key, c.k_type, e);
             square += row[e] * row[e];
         }
@@ -105,7 +107,7 @@ __kernel void value_norms(Bytes v, Kv c, Ints table, Ints lengths, uint flags, u
         out[outv.offset + (ulong)head * outv.stride[2] + slot] = flags & L1 ? sum : sqrt(sum);
 }
 
-// Row e of a head's second moments, and element e of its sum.
+// Computes row e of a head's second moments, and element e of its sum.
 __kernel void query_stats(Floats q, View qv, __global float *sums, View sumsv,
                           __global float *second, View secondv, uint has_second) {
     const uint id = ROW_ID, heads = qv.shape[2], n = qv.n;

@@ -1,4 +1,4 @@
-// rope. LANES work-items share a head's row of at most MAX_DIM elements.
+// The op rope. LANES work-items share the row of a head, which has at most MAX_DIM elements.
 __kernel void rope(Floats x, View xv, Ints positions, Positions place, uint group, Rope rope_,
                    Floats cos_table, Floats sin_table, float sign, __global float *out, View outv) {
     SHARED float row[MAX_DIM];

@@ -1,9 +1,9 @@
-// argmax_rows, top_k_rows, softmax: LANES work-items share a row. For argmax_rows and top_k_rows, a
-// value and its place form one 64-bit key. Values compare as integers, so that subnormals count on
-// every device. Of equal values, the lower place has the larger key.
+// The ops argmax_rows, top_k_rows and softmax. LANES work-items share a row. For argmax_rows and
+// top_k_rows, a value and its place form one 64-bit key. Keys compare values as integers, so that
+// subnormals count on every device. For equal values, the lower place has the larger key.
 static inline ulong key_of(float x, uint place) {
     uint bits = as_uint(x);
-    if ((bits & 0x7FFFFFFFu) == 0) bits = 0; // -0 equals 0
+    if ((bits & 0x7FFFFFFFu) == 0) bits = 0; // -0 counts as 0
     bits = (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
     return (ulong)bits << 32 | (0xFFFFFFFFu - place);
 }
@@ -44,7 +44,7 @@ __kernel void argmax_rows(Floats x, View xv, __global int *index, View indexv) {
     if (LANE == 0) index[indexv.offset + id] = broken != 0 || xv.n == 0 ? -1 : (int)place_of(best);
 }
 
-// For each place of the result: the largest key below the previous one.
+// For each place of the result, finds the largest key that is below the previous key.
 __kernel void top_k_rows(Floats x, View xv, __global float *values, View valuesv,
                          __global int *index, View indexv) {
     KEY_ROOM(room);
@@ -72,7 +72,7 @@ __kernel void top_k_rows(Floats x, View xv, __global float *values, View valuesv
     }
 }
 
-// LANES work-items share a row. A row of only -inf gives zeros.
+// LANES work-items share a row. If all values of a row are -inf, the result is zeros.
 __kernel void softmax(Floats x, View xv, __global float *out, View outv) {
     ROOM(room);
     const uint id = ROW_ID;

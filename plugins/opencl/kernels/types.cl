@@ -1,9 +1,9 @@
-// Text that is put before every kernel file: structs of the host's constants, reading and writing
-// of element types, and the two kernel forms.
+// This text is put before every kernel file. It has the structs of the host's constants, functions
+// that read and write element types, and the macros of the two kernel forms.
 //
-// LANES: the number of work-items that share a row. 1 is the plain form: one work-item handles a
-// row, with vectors of W. More than 1 is the local form: the LANES work-items of a group share the
-// row.
+// LANES is the number of work-items that share a row. 1 is the plain form: one work-item handles a
+// row, with vectors of W elements. A larger number is the local form: the LANES work-items of a
+// group share the row.
 #ifndef LANES
 #define LANES 1
 #endif
@@ -20,7 +20,8 @@
 #define ROW_ID ((uint)get_group_id(0))
 #define LANE ((uint)get_local_id(0))
 #define SHARED __local
-#define SKIP_IF(beyond) // the number of groups is exact; a return before a barrier would be unsafe
+// empty: the number of groups is exact, and a return before a barrier would be unsafe
+#define SKIP_IF(beyond)
 #define SYNC barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #endif
 
@@ -36,13 +37,14 @@ typedef __global uchar *OutBytes;
 typedef __global const float *Floats;
 typedef __global const int *Ints;
 
-// As in view.hpp: a tensor, in units.
+// A tensor for a kernel. Strides and offset are in units (gpu/view.hpp).
 typedef struct {
     uint shape[3], stride[3];
     uint n, offset;
 } View;
 
-// As in kv.hpp: a cache. Arenas are in units of 2 bytes, integers in units of 4.
+// A cache view (gpu/kv.hpp). Offsets of arenas are in units of 2 bytes, those of integers in units
+// of 4 bytes.
 typedef struct {
     uint kv_heads, max_length, block_shift, blocks;
     uint k_type, k_dim, k_offset, k_block, k_slot;
@@ -54,7 +56,7 @@ typedef struct {
 } Kv;
 
 typedef struct {
-    uint rows, half_, interleaved; // half_: number of pairs
+    uint rows, half_, interleaved; // half_: number of pairs in a head
     uint cos_offset, cos_stride, sin_offset, sin_stride;
 } Rope;
 
@@ -64,7 +66,7 @@ typedef struct {
 
 enum { F32 = 0, F16 = 1, BF16 = 2, Q8_0 = 3, Q4_0 = 4 };
 
-// The unit at which row `row` begins. Rows are counted over all outer dimensions.
+// Returns the unit at which row `row` begins. Rows are counted over all outer dimensions.
 static inline uint row_at(View v, uint row) {
     const uint k = row % v.shape[2], rest = row / v.shape[2];
     return v.offset + rest / v.shape[1] * v.stride[0] + rest % v.shape[1] * v.stride[1] +
@@ -82,20 +84,20 @@ static inline float sum_of(floatW v) {
     return c.x + c.y;
 }
 
-// ---- element types: `row` is the start of a row ----
+// ---- element types; the argument `row` is the start of a row ----
 
-// Converts sixteen f16 to floats, exactly. Used on processors, because their drivers convert f16
-// one by one. GPUs have an instruction.
+// Converts sixteen f16 numbers to floats, exactly. Processors use this function, because their
+// drivers convert f16 numbers one by one. GPUs have an instruction for it.
 static inline float16 halves_float(ushort16 halves) {
     const uint16 bits = convert_uint16(halves), magnitude = bits & 0x7FFFu;
     uint16 f = (magnitude << 13) + 0x38000000u;
-    // subnormal
+    // This line handles subnormal numbers.
     f = select(f, as_uint16(convert_float16(magnitude) * 0x1p-24f), magnitude < 0x400u);
     f = select(f, (magnitude << 13) | 0x7F800000u, magnitude >= 0x7C00u);
     return as_float16(f | (bits & 0x8000u) << 16);
 }
 
-// Loads sixteen f16 from element e on.
+// Loads sixteen f16 numbers, beginning with element e.
 static inline float16 load_halves(Bytes row, uint e) {
 #if LANES == 1
     return halves_float(vload16(0, (__global const ushort *)row + e));
@@ -112,7 +114,7 @@ static inline float half_float(ushort bits) {
     return as_float(f | (uint)(bits & 0x8000u) << 16);
 }
 
-// Loads one f16.
+// Loads one f16 number.
 static inline float half_at(Bytes p) {
 #if LANES == 1
     return half_float(*(__global const ushort *)p);
@@ -132,7 +134,7 @@ static inline ushort float_bf16(float x) {
                : (ushort)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
-// Loads element e.
+// Loads element e of a row.
 static inline float load_one(Bytes row, uint type, uint e) {
     switch (type) {
     case F32:
@@ -153,7 +155,8 @@ static inline float load_one(Bytes row, uint type, uint e) {
     }
 }
 
-// Loads elements e..e+W-1. e is a multiple of W, and all elements are in the row.
+// Loads elements e .. e + W - 1 of a row. e is a multiple of W. All these elements must be inside
+// the row.
 static inline floatW load_some(Bytes row, uint type, uint e) {
     switch (type) {
     case F32:
@@ -181,8 +184,8 @@ static inline floatW load_some(Bytes row, uint type, uint e) {
     }
 }
 
-// Stores a block of 32 as GGML's reference quantizer does. If the type cannot hold the values, the
-// block reads as NaN.
+// Stores a block of 32 elements as GGML's reference quantizer does. If the type cannot hold the
+// values, the scale becomes NaN.
 static inline void store_block(const float *x, uint type, OutBytes out) {
 #pragma OPENCL FP_CONTRACT OFF
     int largest = 0;
@@ -210,7 +213,7 @@ static inline void store_block(const float *x, uint type, OutBytes out) {
     }
 }
 
-// Stores a row of n floats to a row of any type. The lanes share the elements.
+// Stores n floats as a row of any type. The lanes share the elements.
 static inline void store_row(SHARED const float *x, uint n, OutBytes row, uint type) {
     switch (type) {
     case F32:
@@ -235,7 +238,7 @@ static inline void store_row(SHARED const float *x, uint n, OutBytes row, uint t
     }
 }
 
-// ---- reductions over lanes; `room` holds LANES floats ----
+// ---- reductions over lanes; `room` is local memory for LANES floats ----
 
 #if LANES == 1
 #define ROOM(name)
@@ -245,8 +248,8 @@ static inline void store_row(SHARED const float *x, uint n, OutBytes row, uint t
 #define ROOM(name) __local float name[LANES]
 #define ALL_SUM(x, room) all_sum(x, room)
 #define ALL_MAX(x, room) all_max(x, room)
-// Each lane sums all values itself. This needs two barriers, and none in a loop (PoCL 3.1 has bugs
-// there).
+// Each lane adds up all values itself. This needs only two barriers, and none in a loop, because
+// PoCL 3.1 has bugs with barriers in loops.
 static inline float all_sum(float x, __local float *room) {
     room[LANE] = x;
     SYNC;
@@ -256,7 +259,7 @@ static inline float all_sum(float x, __local float *room) {
     SYNC;
     return (many.x + many.y) + (many.z + many.w);
 }
-static inline float all_max(float x, __local float *room) { // NaN is ignored
+static inline float all_max(float x, __local float *room) { // ignores NaN
     room[LANE] = x;
     SYNC;
     float4 many = -INFINITY;
@@ -269,8 +272,8 @@ static inline float all_max(float x, __local float *room) { // NaN is ignored
 
 // ---- the cache ----
 
-// With several sequences: the sequence of a head (0 for one sequence), the head's number within its
-// sequence, and its row in block table, lengths and positions.
+// For a batch of sequences: the sequence of a head, the head's number within its sequence, and the
+// head's row in block table, lengths and positions. For one sequence: 0, head, head.
 static inline uint sequence_of(Kv kv, uint head) {
     return kv.seat_heads == 0 ? 0 : head / kv.seat_heads;
 }
@@ -284,12 +287,12 @@ static inline uint book_of(Kv kv, Ints seats, uint head) {
     return (uint)seat * kv.seat_rows + head % kv.seat_heads;
 }
 
-// In the functions below, `head` is the row in block table, lengths and positions.
+// In the functions below, `head` is the head's row in block table, lengths and positions.
 static inline uint kv_length(Kv kv, Ints lengths, uint head) {
     return (uint)clamp(lengths[kv.lengths_offset + head], 0, (int)kv.max_length);
 }
 
-// The block of a slot, or -1 if there is none.
+// Returns the block of a slot, or -1 if there is none.
 static inline int kv_block(Kv kv, Ints table, uint head, uint slot) {
     const uint place = slot >> kv.block_shift;
     if (place >= kv.table_blocks) return -1;
@@ -309,9 +312,9 @@ static inline ulong v_place(Kv kv, int block, uint slot) {
 
 // ---- RoPE ----
 
-// Rotates `pairs` pairs of a row in place by row `at` of the tables; sign -1 rotates back. Lanes
-// share the pairs. Synchronize before and after. (Never write to struct arguments of a kernel: in
-// PoCL 3.1, all work-items of a group share them.)
+// Rotates `pairs` pairs of a row in place by row `at` of the tables. With sign -1 it rotates back.
+// The lanes share the pairs. The caller must synchronize the lanes before and after. (A kernel must
+// never write to its struct arguments: in PoCL 3.1, all work-items of a group share them.)
 static inline void rotate_row(SHARED float *x, Rope rope, uint pairs, Floats cos_table,
                               Floats sin_table, uint at, float sign) {
     Floats c = cos_table + rope.cos_offset + at * rope.cos_stride;
@@ -336,8 +339,8 @@ static inline uint table_row(Rope rope, int position) {
 #define WINDOW 2u
 #define SOFTCAP 4u
 #define LSE 8u
-#define STATS 16u  // store each row's maximum and sum, for the scores
-#define RANGES 32u // only for attention_scores
+#define STATS 16u // stores the maximum and the sum of each row, for the scores
+#define RANGES 32u // only attention_scores uses this
 #define WEIGHTS 64u
 #define LOGITS 128u
 
@@ -345,11 +348,11 @@ typedef struct {
     uint flags, tokens, group;
     float scale, softcap;
     int window;
-    Positions place; // place of q_positions
+    Positions place; // where q_positions has the position of a token
 } Rules;
 
-// Row r of a head sees the slots below this limit. With CAUSAL, slot j is seen if j <= length -
-// tokens + token.
+// Returns the limit of the slots that a token sees: only slots below the limit. With CAUSAL, slot j
+// is seen if j <= length - tokens + token.
 static inline uint seen_end(Rules rules, uint length, uint token) {
     if (!(rules.flags & CAUSAL)) return length;
     return (uint)clamp((int)length - (int)rules.tokens + (int)token + 1, 0, (int)length);

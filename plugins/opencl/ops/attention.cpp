@@ -1,4 +1,4 @@
-// attention, and its scores as a by-product. attention_scores uses the same kernels.
+// The op attention, which can also compute scores. attention_scores uses the same kernels.
 #include "opencl/ops/ops.hpp"
 
 #include "opencl/ops/attention_job.hpp"
@@ -8,12 +8,13 @@
 namespace keel_opencl {
 namespace {
 
-// Rows of queries that share a load of a key. More rows save loads, but all must fit the registers.
+// Returns the number of query rows that share the load of a key. More rows save loads, but all of
+// them must fit the registers.
 uint32_t rows_together(Form form) { return form == Form::local ? 8 : 4; }
 
 cl_kernel kernel(keel_ctx &ctx, Source source, const char *name, Form form, const KvConstants &c) {
-    // If K and V have the same type, it is compiled in. Otherwise the kernel reads both types at
-    // run time.
+    // If K and V have the same type, the kernel is compiled for it. Otherwise the kernel reads both
+    // types at run time.
     const int type = c.k_type == c.v_type ? static_cast<int>(c.k_type) : -1;
     return ctx.kernels->get(source, name,
                             {{"LANES", lanes_of(form)},
@@ -24,15 +25,15 @@ cl_kernel kernel(keel_ctx &ctx, Source source, const char *name, Form form, cons
 }
 
 // The local form keeps 8 queries of up to 1024 elements in local memory. Some devices that can run
-// the local form have less local memory than that.
+// other kernels in the local form do not have enough local memory for this.
 Form attention_form(keel_ctx &ctx, const KvConstants &c) {
     const bool fits =
         dim_class(std::max(c.k_dim, c.v_dim)) <= 256 || ctx.device.local_memory >= (40 << 10);
     return fits ? ctx.form : Form::plain;
 }
 
-// Number and size of the parts into which the slots of a row are split. Splits give all units of
-// the device work if there are few rows.
+// Number and size of the splits: the parts into which the slots of a row are divided. If there are
+// few rows, splits give work to all compute units of the device.
 struct Splits {
     uint32_t n, slots;
 };
@@ -42,7 +43,7 @@ uint64_t wanted_groups(const keel_ctx &ctx, Form form) {
 }
 
 Splits splits_of(const keel_ctx &ctx, Form form, uint64_t tiles, const KvConstants &c) {
-    const uint32_t least = 256; // least number of slots in a split
+    const uint32_t least = 256; // smallest number of slots in a split
     const uint64_t most = std::max<uint64_t>(1, c.max_length / least);
     const uint64_t n =
         std::clamp<uint64_t>(tiles == 0 ? 1 : wanted_groups(ctx, form) / tiles, 1, most);
@@ -50,8 +51,8 @@ Splits splits_of(const keel_ctx &ctx, Form form, uint64_t tiles, const KvConstan
     return {static_cast<uint32_t>(n), std::max<uint32_t>(slots, 1)};
 }
 
-// Offsets in scratch memory, in floats: first statistics of each row, then partial results of
-// splits, then a copy of the queries if attention overwrites them.
+// Offsets in scratch memory, in floats: statistics of each row, then partial results of the splits,
+// then a copy of the queries if attention overwrites them.
 struct Room {
     uint64_t partial, queries, end;
 };
@@ -60,8 +61,8 @@ Room room_of(const keel_ctx &ctx, Form form, const keel_attention_args &a, const
     const uint64_t rows = static_cast<uint64_t>(a.q->shape[0] * a.q->shape[1]);
     Room room{};
     room.partial = 2 * rows;
-    // n > 1 only if there are fewer tiles than wanted groups. Then n * tiles is at most the number
-    // of wanted groups.
+    // There is more than one split only if there are fewer tiles than groups wanted. Then n * tiles
+    // is at most the number of groups wanted.
     const bool may_split = c.max_length >= 512;
     room.queries = room.partial +
                    (may_split ? wanted_groups(ctx, form) * rows_together(form) * (c.v_dim + 3) : 0);
@@ -107,7 +108,7 @@ void run_score_stats(keel_ctx &ctx, const ScoresJob &job) {
 
 namespace {
 
-// With several sequences, each row is one token of its sequence.
+// In a batch of sequences, each row is one token of its own sequence.
 void plan(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &choice) {
     view_of(ctx.host, a.q, "q");
     view_of(ctx.host, a.out, "out");
@@ -115,7 +116,7 @@ void plan(keel_ctx &ctx, const keel_attention_args &a, PlanChoice &choice) {
     const KvConstants c = kv_constants(ctx.host, a.kv, "attention");
     const Form form = attention_form(ctx, c);
     choice.scratch_bytes = 4 * room_of(ctx, form, a, c).end;
-    // a kernel that does not build must fail here, not in a step
+    // Building the kernel here makes a failure appear in op_plan and not in a step.
     kernel(ctx, Source::attention, "attention", form, c);
     kernel(ctx, Source::attention, "attention_join", form, c);
     if ((a.features & KEEL_ATTENTION_SCORES) != 0) {
@@ -138,7 +139,8 @@ void run(keel_ctx &ctx, const keel_attention_args &a, const Seats *seats) {
     const Room room = room_of(ctx, form, a, c);
     const cl_mem stats = scratch(ctx, 4 * room.end);
     cl_mem queries = memory_of(ctx, a.q);
-    if (scored && a.out->buffer == a.q->buffer) { // the scores read the queries again
+    // the score kernels read the queries after `out` was written
+    if (scored && a.out->buffer == a.q->buffer) {
         keel_tensor copy = *a.q;
         copy.buffer = nullptr;
         copy.offset = 4 * room.queries;
@@ -155,7 +157,7 @@ void run(keel_ctx &ctx, const keel_attention_args &a, const Seats *seats) {
         (scored ? rule_stats : 0U);
     rules.tokens = m;
     rules.group = heads / c.kv_heads;
-    if (seats != nullptr) c.kv_heads *= seats->n; // the heads of all sequences
+    if (seats != nullptr) c.kv_heads *= seats->n; // all sequences together have this many heads
     rules.scale = a.scale;
     rules.softcap = a.softcap;
     rules.window = window_of(a.window);
@@ -202,7 +204,7 @@ void run_attention(keel_ctx &ctx, const keel_attention_args &a) { run(ctx, a, nu
 
 void plan_batch_attention(keel_ctx &ctx, const keel_attention_args &a, const Seats &,
                           PlanChoice &choice) {
-    choice.named = true; // builds the program, and computes the size of the scratch memory
+    choice.named = true; // this builds the kernels and computes the size of the scratch memory
     plan(ctx, a, choice);
 }
 

@@ -1,4 +1,4 @@
-// silu_mul, gelu_mul, add, add_bias, scale, scaled_add, softmax.
+// The ops silu_mul, gelu_mul, add, add_bias, scale, scaled_add and softmax.
 #include "opencl/ops/ops.hpp"
 
 namespace keel_opencl {
@@ -15,7 +15,7 @@ void build(keel_ctx &ctx, PlanChoice &choice, const char *op, const char *kernel
     name_kernel(choice, "%s %s", op, form_name(form));
 }
 
-uint64_t width(Form form) { // W of kernels/types.cl
+uint64_t width(Form form) { // must equal W of kernels/types.cl
     return form == Form::local ? 4 : 16;
 }
 

@@ -1,4 +1,4 @@
-// kv_append, kv_gather, kv_rerotate.
+// The ops kv_append, kv_gather and kv_rerotate.
 #include "opencl/ops/kv_access.hpp"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void run_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a) {
     const uint32_t count_offset = view_of(ctx.host, a.count, "count").offset;
     if (to.kv_heads == 0 || index.n == 0) return;
     const Form form = ctx.form;
-    const uint64_t chunk = form == Form::local ? 4 : 32; // CHUNK of kernels/kv.cl
+    const uint64_t chunk = form == Form::local ? 4 : 32; // must equal CHUNK of kernels/kv.cl
     const keel_tensor *arenas[2][2] = {{a.from->k, a.to->k}, {a.from->v, a.to->v}};
     for (uint32_t values = 0; values < 2; ++values) {
         const auto units = static_cast<uint32_t>(row_bytes(arenas[values][0]) / 2);

@@ -16,7 +16,8 @@ inline uint32_t dim_of(const keel_kv_view *kv) {
     return static_cast<uint32_t>(std::max(kv->k->shape[2], kv->v->shape[2]));
 }
 
-// Sets the kernel's name in the plan, and builds the op's kernels, so that no call has to.
+// Sets the kernel's name in the plan and builds the op's kernels, so that a planned call does not
+// build them.
 inline void build_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const keel_kv_view *kv,
                      std::initializer_list<const char *> kernels, uint32_t dim) {
     if (!choice.named) return;
@@ -26,8 +27,8 @@ inline void build_kv(keel_ctx &ctx, PlanChoice &choice, const char *op, const ke
                 keel_dtype_name(kv->v->dtype), form_name(form));
 }
 
-// Queues qkv_prepare. kv_append is the same without queries and rotation (rope.cpp). With `seats`,
-// the rows belong to several sequences, and the view is that of seat 0.
+// Queues qkv_prepare. kv_append uses it without queries and rotation (rope.cpp). If `seats` is
+// given, the rows belong to several sequences, and the view is the view of seat 0.
 void run_prepare(keel_ctx &ctx, const keel_qkv_args &a, const char *op,
                  const Seats *seats = nullptr);
 

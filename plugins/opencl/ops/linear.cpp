@@ -1,4 +1,4 @@
-// matmul and embed.
+// The ops matmul and embed.
 #include "opencl/ops/ops.hpp"
 
 namespace keel_opencl {
@@ -10,7 +10,7 @@ struct WeightConstants {
     uint32_t row_bytes, rows, cols, unused = 0;
 };
 
-// A weight, given as a handle or as a tensor.
+// A weight that an op gets either as a prepared weight or as a tensor.
 struct WeightSource {
     WeightShape shape;
     WeightConstants constants;
@@ -35,7 +35,7 @@ WeightSource source_of(keel_ctx &ctx, const keel_weight *weight, const keel_tens
                    static_cast<long long>(s.shape.cols));
         return s;
     }
-    view_of(ctx.host, w, "w"); // refuses odd strides
+    view_of(ctx.host, w, "w"); // throws Refusal if the strides are not whole units
     if (w->stride[0] < 0 || w->stride[0] > UINT32_MAX)
         refuse(ctx.host, KEEL_E_UNSUPPORTED, "%s: a row stride of %lld bytes", op,
                static_cast<long long>(w->stride[0]));
@@ -45,9 +45,9 @@ WeightSource source_of(keel_ctx &ctx, const keel_weight *weight, const keel_tens
     return s;
 }
 
-// Rows of W and of x that a work-item (plain) or a group (local) handles. A register holds `vector`
-// floats. Eight tokens and two rows need sixteen sums at once, for which machines with wide vectors
-// have enough registers.
+// The rows of W and of x that a work-item (plain form) or a group (local form) handles. `vector` is
+// the number of floats in a register. Eight rows of x and two rows of W need sixteen sums, and
+// devices with wide vectors have enough registers for them.
 struct Tile {
     int rows, tokens;
 };
@@ -74,7 +74,8 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
     view_of(ctx.host, a.x, "x");
     view_of(ctx.host, a.out, "out");
     if (!choice.named) return;
-    const bool prefills = a.x->shape[0] != 1; // decode may use the plan, too
+    // a plan for several rows may also serve decode steps
+    const bool prefills = a.x->shape[0] != 1;
     linear_kernel(ctx, "matvec", s, ctx.form, tile_of(ctx, true));
     if (prefills) linear_kernel(ctx, "matmul", s, ctx.form, tile_of(ctx, false));
     name_kernel(choice, "matmul %s %s %s", type_name(s.shape.type), s.split ? "split" : "rows",

@@ -1,4 +1,4 @@
-// cast, copy, transpose, zero.
+// The ops cast, copy, transpose and zero.
 #include "opencl/ops/attention_job.hpp"
 
 namespace keel_opencl {
@@ -8,7 +8,7 @@ cl_kernel kernel(keel_ctx &ctx, const char *name, uint32_t unit) {
     return ctx.kernels->get(Source::move, name, {{"LANES", 1}, {"UNIT", static_cast<int>(unit)}});
 }
 
-// Builds the kernel, so that no call has to.
+// Builds the kernel, so that a planned call does not build it.
 void build(keel_ctx &ctx, PlanChoice &choice, const char *op, const char *name, uint32_t unit) {
     if (!choice.named) return;
     kernel(ctx, name, unit);

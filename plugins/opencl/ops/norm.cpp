@@ -1,4 +1,4 @@
-// rms_norm, add_rms_norm, layer_norm: a row at a time.
+// The ops rms_norm, add_rms_norm and layer_norm. They process one row at a time.
 #include "opencl/ops/ops.hpp"
 
 namespace keel_opencl {

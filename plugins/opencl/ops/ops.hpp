@@ -1,4 +1,4 @@
-// The backend's ops and entry points. gpu/ops.hpp describes each and names its file.
+// Declares the backend's ops and entry points. gpu/ops.hpp describes each op and names its file.
 #pragma once
 
 #include "gpu/ops.hpp"
@@ -17,15 +17,14 @@ inline uint32_t offset_of(keel_ctx &ctx, const keel_tensor *t, const char *name)
     return view_or_none(ctx, t, name).offset;
 }
 
-// For gpu/table.hpp.
-// nothing is stored in a plan, because the cache finds kernels quickly by a hash of a few words
+// gpu/table.hpp requires this class. It stores nothing in a plan, because the kernel cache finds a
+// kernel fast, by a hash of a few words.
 struct PlanInUse {
     PlanInUse(keel_ctx &, keel_plan *) {}
 };
 inline void set_aside(keel_ctx &ctx, uint64_t bytes) { scratch(ctx, bytes); }
-inline void after_op(keel_ctx &ctx) { // drivers report errors immediately, or when the host waits
-    ctx.timing.op_done();
-}
+// does nothing: drivers report errors in the call or when the host waits
+inline void after_op(keel_ctx &ctx) { ctx.timing.op_done(); }
 
 } // namespace keel_opencl
 

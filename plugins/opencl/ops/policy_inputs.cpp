@@ -1,4 +1,4 @@
-// attention_scores, key_project, key_sum, value_norms, query_stats.
+// The ops attention_scores, key_project, key_sum, value_norms and query_stats.
 #include "opencl/ops/attention_job.hpp"
 
 #include <algorithm>
@@ -14,11 +14,11 @@ cl_kernel kernel(keel_ctx &ctx, const char *name, Form form, uint32_t dim) {
 void build(keel_ctx &ctx, PlanChoice &choice, const char *op, uint32_t dim) {
     if (!choice.named) return;
     const Form form = ctx.form;
-    kernel(ctx, op, form, dim); // the kernel has the op's name
+    kernel(ctx, op, form, dim); // the kernel has the same name as the op
     name_kernel(choice, "%s %s", op, form_name(form));
 }
 
-// The number of slots in begin..end-1 that a head can have.
+// Returns the largest number of slots in begin..end-1 that a head can have.
 uint32_t count_of(const keel_keys_args &a, const KvConstants &c) {
     const int64_t end = std::min<int64_t>(a.end, c.max_length);
     return end > a.begin ? static_cast<uint32_t>(end - a.begin) : 0;

@@ -1,4 +1,4 @@
-// rope and qkv_prepare.
+// The ops rope and qkv_prepare.
 #include "opencl/ops/kv_access.hpp"
 
 #include <algorithm>

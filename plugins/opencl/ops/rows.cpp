@@ -1,4 +1,4 @@
-// argmax_rows, top_k_rows.
+// The ops argmax_rows and top_k_rows.
 #include "opencl/ops/ops.hpp"
 
 namespace keel_opencl {
@@ -14,7 +14,7 @@ void plan_rows(keel_ctx &ctx, const keel_rows_args &a, const char *name, PlanCho
     if (a.values != nullptr) view_of(ctx.host, a.values, "values");
     if (!choice.named) return;
     const Form form = ctx.form;
-    row_kernel(ctx, name, form); // the kernel has the op's name
+    row_kernel(ctx, name, form); // the kernel has the same name as the op
     name_kernel(choice, "%s %s", name, form_name(form));
 }
 

@@ -1,5 +1,5 @@
-// Reads of a few bytes that do not stop the stream, and counters of the stream's unrequested
-// submissions and waits.
+// Reads of a few bytes while the stream goes on (keel.read_later/1). Also counts submissions and
+// waits that no caller asked for.
 #include "vulkan/ops/ops.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ uint64_t Stream::start_read(const Range &from, uint64_t offset, uint64_t n) {
                               uint64_t{KEEL_READ_LATER_MOST} * KEEL_READ_LATER_BYTES);
     copy(from, offset, mail_, static_cast<uint64_t>(free - later_.begin()) * KEEL_READ_LATER_BYTES,
          n);
-    *free = {++reads_, last_ + 1, n}; // the next submission contains it
+    *free = {++reads_, last_ + 1, n}; // the next submission contains this copy
     return free->number;
 }
 
@@ -27,7 +27,8 @@ bool Stream::finish_read(uint64_t number, void *to) {
     });
     if (read == later_.end()) return false;
     const LaterRead found = *read;
-    // The place may be reused before the copy is done: the new copy is queued after this one.
+    // A new read may reuse the place before this copy is done, because the new copy is queued after
+    // this copy.
     *read = {};
     if (to == nullptr) return true;
     require_alive();

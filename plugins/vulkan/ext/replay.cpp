@@ -16,7 +16,7 @@ void Stream::start(keel_recording &step) {
     const VkCommandBufferInheritanceInfo nothing = {
         VK_STRUCTURE_TYPE_COMMAND_BUFFER_INHERITANCE_INFO};
     VkCommandBufferBeginInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-    // the step may be queued again while it still runs
+    // The step may be queued again while it still runs.
     info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
     info.pInheritanceInfo = &nothing;
     check(vkBeginCommandBuffer(step.commands, &info), "vkBeginCommandBuffer");
@@ -28,7 +28,7 @@ void Stream::end_step() {
     check(vkEndCommandBuffer(step.commands), "vkEndCommandBuffer");
 }
 
-// Like dispatch(), but records into the step.
+// Like dispatch(), but records the command into the step.
 void Stream::record(VkPipeline pipeline, const void *params, uint32_t bytes,
                     const uint32_t (&groups)[3], bool beside) {
     constexpr uint64_t piece = 64 << 10;
@@ -62,7 +62,7 @@ void Stream::execute(const keel_recording &step) {
     begin();
     barrier();
     vkCmdExecuteCommands(frames_[frame_].commands, 1, &step.commands);
-    bound_ = VK_NULL_HANDLE; // the executed step changes the bound pipeline
+    bound_ = VK_NULL_HANDLE; // after the step the bound pipeline is unknown
     after_barrier_ = false;
     recorded_ += step.dispatches;
     if (recorded_ >= kMostRecorded) submit_unasked();

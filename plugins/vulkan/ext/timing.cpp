@@ -35,7 +35,7 @@ void Timing::begin_op(VkCommandBuffer commands) {
     timed_ = done_.size() < kMostOps;
     if (!timed_) return;
     vkCmdResetQueryPool(commands, pool_, 2 * next_, 2);
-    // Commands run one after the other, so an op begins when all commands before it are done.
+    // Commands run one after the other, so an op begins when all earlier commands are done.
     vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, pool_, 2 * next_);
 }
 

@@ -1,6 +1,7 @@
-// attention with an online softmax (flash attention): a tile of query rows loops over the slots. If
+// Attention with an online softmax (flash attention). A tile of query rows loops over the slots. If
 // the cache is long and the rows are few, the slots are split into parts. The variant -DMERGE
-// combines the parts. With OUTPUT 0 only the normalizers are computed, for attention scores.
+// combines the results of the parts. With OUTPUT 0, only the max and the softmax sum of each row
+// are computed, for attention scores.
 #version 460
 #define PARAMS AttentionParams
 #define PARAMS_IN_MEMORY
@@ -9,8 +10,9 @@
 #include "math.glsl"
 #include "kv.glsl"
 
-// Parts: [head][part][row of all m * group]. Each has: max, sum, whether any slot was seen, then
-// the sums of values.
+// Returns the index of the partial result of a row. The shape of all of them is [head][part][row of
+// all m * group]. A partial result has the max, the sum, a flag that is not 0 if any slot was seen,
+// and then the sums of values.
 uint64_t part_at(uint head, uint part, uint row) {
     const uint64_t place =
         (uint64_t(head) * uint64_t(P.n_parts) + uint64_t(part)) * uint64_t(P.m * P.group) +
@@ -18,11 +20,11 @@ uint64_t part_at(uint head, uint part, uint row) {
     return P.parts + 4ul * place * uint64_t(P.kv.v_dim + 3u);
 }
 
-// The token and the head of row `row`, as indices of q, out and lse.
+// The token and the query head of row `row`. They are indices in q, out and lse.
 uint token_at(uint head, uint row) { return sequence_of(P.kv, head) + row / P.group; }
 uint head_at(uint head, uint row) { return own_head(P.kv, head) * P.group + row % P.group; }
 
-// Stores the facts of a row other than its result. For scores: max and 1 / sum.
+// Stores the log-sum-exp of a row if it is wanted. For scores, also stores max and 1 / sum.
 void store_facts(uint head, uint row, float largest, float sum) {
     const uint i = token_at(head, row), h = head_at(head, row);
     if (P.lse != 0ul) {
@@ -75,18 +77,21 @@ void main() {
 
 #include "attention.glsl"
 
-layout(constant_id = 3) const uint V_TYPE = 0;  // 255: read the type from the cache view
-layout(constant_id = 4) const uint ROWS = 16;   // rows of a tile, a power of two
-layout(constant_id = 5) const uint K_ROOM = 64; // at least head_dim rounded up to 4, a power of two
-layout(constant_id = 6) const uint V_ROOM = 64; // slots of a tile
+layout(constant_id = 3) const uint V_TYPE = 0; // 255: the type is read from the cache view
+layout(constant_id = 4) const uint ROWS = 16; // number of rows of a tile, a power of two
+// a power of two, at least head_dim rounded up to a multiple of 4
+layout(constant_id = 5) const uint K_ROOM = 64;
+// a power of two, at least v_dim
+layout(constant_id = 6) const uint V_ROOM = 64;
 layout(constant_id = 7) const uint OUTPUT = 1;
-const uint SLOTS = 32; // of a tile
+const uint SLOTS = 32; // number of slots in a tile
 
 const uint GROUP = gl_WorkGroupSize.x; // a power of two, at least SLOTS
-// Logits: each invocation computes one slot and Q_EACH rows.
+// Logits: each invocation computes Q_EACH rows for one slot.
 const uint Q_LANES = GROUP / SLOTS;
 const uint Q_EACH = ROWS > Q_LANES ? ROWS / Q_LANES : 1u;
-// Values: each invocation computes V_EACH elements, GROUP or V_ROOM apart, of R_EACH rows.
+// Values: each invocation computes V_EACH elements of R_EACH rows. These elements are GROUP or
+// V_ROOM apart.
 const uint V_LANES = V_ROOM < GROUP ? V_ROOM : GROUP;
 const uint V_EACH = V_ROOM / V_LANES;
 const uint R_LANES = GROUP / V_LANES;
@@ -103,7 +108,7 @@ void main() {
     const uint length = kv_length(P.kv, head);
     for (uint row0 = P.first * P.group + gl_WorkGroupID.x * ROWS; row0 < rows;
          row0 += gl_NumWorkGroups.x * ROWS) {
-        // The slots begin..end-1 that at least one row of the tile sees.
+        // The range begin..end-1 of slots that at least one row of the tile sees.
         const uint begin = part * P.part_slots;
         uint end = min(begin + P.part_slots, length);
         if (P.causal != 0u) {
@@ -168,7 +173,7 @@ void main() {
                     if (there && row0 + r < rows &&
                         sees(head, (row0 + r) / P.group, slot, length)) {
                         value = capped(logit[a]);
-                        row_seen[r] = 1u; // several invocations may write the same 1
+                        row_seen[r] = 1u; // several invocations may write the same value 1
                     }
                     s_tile[r * SLOTS + t] = value;
                 }
@@ -185,8 +190,8 @@ void main() {
             barrier();
             for (uint s = me; s < ROWS * SLOTS; s += GROUP) {
                 const float base = row_max[s / SLOTS];
-                // A slot that a row does not see has logit -inf. If all seen logits are -inf too,
-                // row_seen tells that slots were seen.
+                // A slot that a row does not see has logit -inf. If the logits of all seen slots
+                // are -inf too, row_seen says that slots were seen.
                 s_tile[s] = base == -kInf && !is_nan(s_tile[s]) ? 0.0 : exp_(s_tile[s] - base);
             }
             barrier();
@@ -211,7 +216,8 @@ void main() {
                     if (d >= v_dim) continue;
                     const float value = load_value(V_TYPE == 255u ? P.kv.v_type : V_TYPE, from, d);
                     if (!is_finite(value)) {
-                        // skip a weight of 0: the value may be infinite, and 0 * infinity is NaN
+                        // A probability of 0 is skipped, because the value may be infinite, and 0 *
+                        // infinity is NaN.
                         [[unroll]] for (uint a = 0; a < R_EACH; ++a) {
                             const float weight = s_tile[(lane + a * R_LANES) % ROWS * SLOTS + t];
                             if (weight != 0.0) acc[a * V_EACH + b] += weight * value;

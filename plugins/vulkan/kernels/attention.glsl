@@ -1,12 +1,12 @@
-// Code that the passes of attention share: logits, and which query sees which slot. Row r of a KV
-// head is query r / group of head r % group of the group. So K and V are read once for all heads of
-// the group.
+// Code that the passes of attention share: logits, and the test whether a query sees a slot. Row r
+// of a KV head is query r / group of query head r % group. So K and V are read once for all query
+// heads of a KV head.
 layout(constant_id = 1) const uint K_TYPE = 0;
-// load K by 16 bytes (f32) or 8 bytes (f16, bf16)
+// 1: K is loaded by 16 bytes (f32) or 8 bytes (f16, bf16).
 layout(constant_id = 2) const uint BY_FOURS = 0;
 
 vec4 load_k4(uint64_t row, uint e) {
-    // e is a multiple of 4. Elements beyond the head are never read.
+    // e is a multiple of 4. Elements after the end of the head are never read.
     if (K_TYPE == kF32) {
         if (BY_FOURS != 0u) return InF32x4(row).v[e >> 2];
         InF32 k = InF32(row);
@@ -48,7 +48,8 @@ bool in_ranges(uint slot) {
     return false;
 }
 
-// Whether query i sees the slot, in a head with `length` slots. Ranges are checked elsewhere.
+// Returns true if query i sees the slot, in a head with `length` slots. Ranges are checked
+// elsewhere.
 bool sees(uint head, uint i, uint slot, uint length) {
     if (P.causal != 0u && int(slot) > int(length) - int(P.m) + int(i)) return false;
     if (P.windowed != 0u) {

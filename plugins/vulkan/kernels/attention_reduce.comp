@@ -1,6 +1,6 @@
-// Attention scores. Each invocation handles one slot of a KV head: it computes the probabilities
-// (or logits) of the contributing queries again, with the known normalizers, and reduces them to
-// one number.
+// Attention scores. Each invocation handles one slot of a KV head. It computes the probabilities of
+// the contributing queries again, with the max and sum that are known now, and reduces them to one
+// number. It can also reduce logits.
 #version 460
 #define PARAMS AttentionParams
 #define PARAMS_IN_MEMORY
@@ -10,7 +10,7 @@
 #include "kv.glsl"
 #include "attention.glsl"
 
-const uint kNone = 0, kSum = 1, kMean = 2, kMax = 3; // keel_reduce
+const uint kNone = 0, kSum = 1, kMean = 2, kMax = 3; // the values of keel_reduce
 
 float larger(float a, float b) { return is_nan(a) || a > b ? a : b; }
 
@@ -30,7 +30,7 @@ float logit_of(uint head, uint i, uint h, uint64_t key) {
     float sum = 0.0;
     uint whole = 0u;
     for (; whole + 16u <= P.kv.k_dim; whole += 16u) {
-        // unrolled, because lavapipe limits the number of loop rounds
+        // This sum is unrolled, because lavapipe limits the number of loop rounds.
         sum += dot4(q, key, whole) + dot4(q, key, whole + 4u) + dot4(q, key, whole + 8u) +
                dot4(q, key, whole + 12u);
     }
@@ -41,7 +41,7 @@ float logit_of(uint head, uint i, uint h, uint64_t key) {
     return capped(sum);
 }
 
-// The reduced value of the queries of one query head.
+// Returns the probabilities of a slot, reduced over the queries of one query head.
 float reduced(uint head, uint g, uint slot, uint length, uint64_t key, float weight) {
     float value = P.reduce_queries == kMax ? -kInf : 0.0;
     uint count = 0u;

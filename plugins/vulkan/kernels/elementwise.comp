@@ -1,4 +1,4 @@
-// add, add_bias, scale, scaled_add; silu_mul and gelu_mul (-DGATE).
+// The ops add, add_bias, scale and scaled_add. With -DGATE: silu_mul and gelu_mul.
 #version 460
 #ifdef GATE
 #define PARAMS GateParams
@@ -47,7 +47,7 @@ uint64_t row_of(uint64_t base, Tensor t, uint row) {
     return at4(base, t.offset + i * t.stride[0] + j * t.stride[1] + k * t.stride[2]);
 }
 
-void main() { // KIND: 0 add, 1 add_bias, 2 scale, 3 scaled_add
+void main() { // KIND is 0 for add, 1 for add_bias, 2 for scale, 3 for scaled_add
     const uint rows = P.out_at.shape[0] * P.out_at.shape[1] * P.out_at.shape[2];
     for (uint r = gl_WorkGroupID.y; r < rows; r += gl_NumWorkGroups.y) {
         InF32 a = InF32(row_of(P.a, P.a_at, r)), b = InF32(row_of(P.b, P.b_at, r));

@@ -1,5 +1,5 @@
-// One head's row in shared memory. A workgroup fills, rotates and stores it. HEAD_ROOM (constant 1)
-// is at least the head's size.
+// The row of one head in shared memory. A workgroup fills it, rotates it and stores it. HEAD_ROOM
+// (constant 1) is at least the size of the head.
 layout(constant_id = 1) const uint HEAD_ROOM = 128;
 shared float head_row[HEAD_ROOM];
 
@@ -15,7 +15,8 @@ uint rope_row(Rope rope, int position) {
     return uint(row < 0 ? row + int(rope.rows) : row);
 }
 
-// Rotates by row `row` of the tables; sign -1 rotates back. One invocation handles each pair.
+// Rotates the head by row `row` of the tables. With sign -1 it rotates back. Each invocation
+// handles one pair at a time.
 void rotate_head(Rope rope, uint row, float sign) {
     InF32 cos_row = InF32(at4(rope.cos, rope.cos_offset + row * rope.cos_stride));
     InF32 sin_row = InF32(at4(rope.sin, rope.sin_offset + row * rope.sin_stride));
@@ -36,7 +37,7 @@ void store_head_f32(uint64_t to, uint dim) {
 }
 
 #ifdef HEAD_STORES
-// Stores to any type of the cache, rounded like `cast`.
+// Stores the head as any type of the cache, rounded like the op `cast`.
 void store_head(uint type, uint64_t to, uint dim) {
     if (type < kQ8) {
         for (uint e = gl_LocalInvocationIndex; e < dim; e += gl_WorkGroupSize.x)

@@ -24,7 +24,7 @@
 
 #ifdef APPEND
 
-// x / sqrt(mean(x^2) + eps) * weight
+// Computes x / sqrt(mean(x^2) + eps) * weight.
 void normalize_head(uint64_t weight, uint dim) {
     float sum = 0.0;
     for (uint e = gl_LocalInvocationIndex; e < dim; e += gl_WorkGroupSize.x)
@@ -35,18 +35,18 @@ void normalize_head(uint64_t weight, uint dim) {
     barrier();
 }
 
-// With several sequences, each token is the newest token of its own sequence.
+// In a batch of sequences, each token is the newest token of its own sequence.
 uint head_of(uint head, uint i) {
     return P.kv.seat_heads == 0u ? head : i * P.kv.seat_heads + head;
 }
 
-// The slot of token i in a head; negative if it has none.
+// Returns the slot of token i in a head. The result is negative if the token has no slot.
 int slot_of(uint head, uint i) {
     return int(kv_length(P.kv, head_of(head, i))) - (P.kv.seat_heads == 0u ? int(P.m) - int(i) : 1);
 }
 
-// One workgroup per head and token: first the query heads, then the key heads, then the value
-// heads.
+// Each workgroup handles one head of one token: first the query heads, then the key heads, then the
+// value heads.
 void main() {
     const uint kv_heads = P.kv.kv_heads, units = P.heads + 2u * kv_heads;
     for (uint i = gl_WorkGroupID.y; i < P.m; i += gl_NumWorkGroups.y) {
@@ -91,7 +91,8 @@ void main() {
 
 #elif defined(GATHER)
 
-layout(constant_id = 1) const uint UNIT = 4; // bytes that an invocation moves at a time: 4 or 2
+// number of bytes that an invocation moves at a time: 4 or 2
+layout(constant_id = 1) const uint UNIT = 4;
 
 uint get_unit(uint64_t from) {
     if (UNIT == 4u) return InU32(from).v[0];
@@ -111,8 +112,8 @@ uint row_bytes_of(uint type, uint dim) {
                          : dim / 32u * 18u;
 }
 
-// Address of column c of a slot; 0 if the slot has no block. `part`: 0 keys, 1 values, 2 positions
-// or the side array.
+// Returns the address of column c of a slot, or 0 if the slot has no block. `part` is 0 for keys, 1
+// for values, 2 for positions or the side array.
 uint64_t column_at(Kv kv, uint part, uint head, uint slot, uint c) {
     if (part == 2u) {
         if (P.side != 0ul)
@@ -125,11 +126,11 @@ uint64_t column_at(Kv kv, uint part, uint head, uint slot, uint c) {
     return row == 0ul ? 0ul : row + uint64_t(c * UNIT);
 }
 
-const uint AHEAD = 8; // slots that are read ahead of the writes
+const uint AHEAD = 8; // number of slots that are read before they are written
 
 // Each invocation moves one column of a head's rows. If source and target are the same memory, it
-// moves the slots in order. This is safe: the list rises strictly, so a slot is never read after it
-// was overwritten, and no other invocation touches the column.
+// moves the slots in order. This is safe for two reasons. The indices rise strictly, so a slot is
+// never read after it was overwritten. No other invocation accesses the column.
 void main() {
     const uint head = gl_WorkGroupID.y, part = P.side != 0ul ? 2u : gl_WorkGroupID.z % 3u;
     const uint lanes = P.in_place != 0u ? 1u : gl_NumWorkGroups.z / 3u,
@@ -166,7 +167,7 @@ void main() {
 
 #else
 
-// One workgroup per slot of a head.
+// Each workgroup handles one slot of a head.
 void main() {
     const uint head = gl_WorkGroupID.y,
                end = min(min(P.end, kv_length(P.kv, head)), min(P.row_slots, P.new_slots));

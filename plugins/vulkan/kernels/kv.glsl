@@ -1,9 +1,9 @@
-// A cache view: addresses of the rows of keys and values. The host cannot check the values in the
-// tensors, so these functions do: a length counts as min(max(length, 0), max_length), and a block
-// outside 0..blocks-1 counts as empty (address 0).
+// A cache view: addresses of the rows of keys and values. The host cannot check the values in
+// device memory, so these functions limit them: a length counts as min(max(length, 0), max_length),
+// and a block outside 0..blocks-1 counts as empty (address 0).
 
-// With several sequences: the sequence of a head (0 for one sequence), the head's number within its
-// sequence, and its row in block table, lengths and positions.
+// For a batch of sequences: the sequence of a head, the head's number within its sequence, and the
+// head's row in block table, lengths and positions. For one sequence: 0, head, head.
 uint sequence_of(Kv kv, uint head) { return kv.seat_heads == 0u ? 0u : head / kv.seat_heads; }
 uint own_head(Kv kv, uint head) { return kv.seat_heads == 0u ? head : head % kv.seat_heads; }
 uint book_of(Kv kv, uint head) {
@@ -18,7 +18,7 @@ uint kv_length(Kv kv, uint head) {
         clamp(InI32(kv.lengths).v[kv.lengths_offset + book_of(kv, head)], 0, int(kv.max_length)));
 }
 
-// The block of a slot; negative if there is none.
+// Returns the block of a slot. The result is negative if there is none.
 int kv_block(Kv kv, uint head, uint slot) {
     const uint place = slot >> kv.block_shift;
     if (place >= kv.table_blocks) return -1;
@@ -45,12 +45,12 @@ uint64_t v_row(Kv kv, uint head, uint slot) {
                   slot & ((1u << kv.block_shift) - 1u));
 }
 
-// Address of a slot's position.
+// Returns the address of a slot's position.
 uint64_t position_at(Kv kv, uint head, uint slot) {
     return at4(kv.positions, kv.positions_offset + book_of(kv, head) * kv.positions_stride + slot);
 }
 
-// The position of token i and KV head h in an op's argument.
+// Returns the position of token i and KV head h from the op's argument `positions`.
 int given_position(uint64_t positions, Positions at, uint i, uint h) {
     return InI32(at4(positions, at.offset + i * at.token_stride + h * at.head_stride)).v[0];
 }

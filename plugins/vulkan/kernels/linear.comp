@@ -1,6 +1,7 @@
-// matmul and embed, in these variants. linear_vec: for few rows of x, a team of invocations
-// computes some rows of W. linear_tile: for many rows of x, tiles in shared memory, dequantized
-// when they are loaded. linear_matrix: like linear_tile, in f16 on cooperative matrices. embed.
+// The ops matmul and embed, in four variants. linear_vec is for few rows of x: a team of
+// invocations computes some rows of W. linear_tile is for many rows of x: it uses tiles in shared
+// memory, and weights are dequantized when a tile is loaded. linear_matrix is like linear_tile, in
+// f16 with cooperative matrices. embed is the op embed.
 #version 460
 #ifdef EMBED
 #define PARAMS EmbedParams
@@ -20,8 +21,8 @@
 #endif
 
 layout(constant_id = 1) const uint TYPE = 0;
-// 1: rows are aligned to 16 bytes, and blocks are split into codes and scales. 0: rows as in the
-// file.
+// 1: rows are aligned to 16 bytes, and blocks are split into codes and scales. 0: rows are as in
+// the file.
 layout(constant_id = 2) const uint PREPARED = 0;
 
 float weight_value(uint64_t row, uint64_t scales, uint i) {
@@ -62,13 +63,14 @@ void store_out(uint i, uint j, float value) {
 
 #ifdef LINEAR_VEC
 
-layout(constant_id = 3) const uint ROWS = 4;  // rows of W that a team computes at a time
-layout(constant_id = 4) const uint X_VEC = 0; // x can be loaded by four elements
+layout(constant_id = 3) const uint ROWS = 4; // number of rows of W that a team computes at a time
+layout(constant_id = 4) const uint X_VEC = 0; // 1: four elements of x can be loaded at once
 
-// Team: the invocations that share rows of W. With subgroup sums it is a subgroup, otherwise the
-// whole workgroup.
+// A team is the group of invocations that share rows of W. With subgroup sums it is a subgroup,
+// otherwise the whole workgroup.
 #ifdef KEEL_SUBGROUPS
-#define TEAM_SIZE subgroupAdd(1u) // gl_SubgroupSize may be larger than the number of invocations
+// gl_SubgroupSize may be larger than the real number of invocations
+#define TEAM_SIZE subgroupAdd(1u)
 #define TEAM_LANE gl_SubgroupInvocationID
 #define TEAM_ID (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID)
 #define TEAMS (gl_NumWorkGroups.x * gl_NumSubgroups)
@@ -90,13 +92,13 @@ vec4 bytes4(uint word) {
     return vec4(bitfieldExtract(int(word), 0, 8), bitfieldExtract(int(word), 8, 8),
                 bitfieldExtract(int(word), 16, 8), bitfieldExtract(int(word), 24, 8));
 }
-vec4 nibbles4(uint word) { // the low half of each byte
+vec4 nibbles4(uint word) { // the low nibbles of the four bytes
     return vec4(bitfieldExtract(word, 0, 4), bitfieldExtract(word, 8, 4),
                 bitfieldExtract(word, 16, 4), bitfieldExtract(word, 24, 4)) -
            8.0;
 }
 
-// Elements of a row that an invocation handles at a time.
+// Number of elements of a row that an invocation handles at a time.
 const uint CHUNK = TYPE == kF32 ? 4u : TYPE < kQ8 ? 8u : 16u;
 
 void main() {
@@ -108,7 +110,8 @@ void main() {
         [[unroll]] for (uint r = 0; r < ROWS; ++r)
             sum[r] = 0.0;
         for (uint c = TEAM_LANE; c < chunks; c += team) {
-            // Index in x. A chunk of q4_0 is 8 elements, and the 8 elements at distance 16.
+            // The index in x. A chunk of q4_0 is 8 elements and the 8 elements that are 16 after
+            // them.
             const uint at = TYPE == kQ4 ? (c >> 1) * 32u + (c & 1u) * 8u : c * CHUNK;
             vec4 xs[4];
             xs[0] = x4(x, at);
@@ -166,8 +169,8 @@ void main() {
 
 #if defined(LINEAR_TILE) || defined(LINEAR_MATRIX)
 
-// Loads eight elements of row j from column k on. k is a multiple of 8. Elements beyond the ends
-// are zero.
+// Loads eight elements of row j, beginning with column k. k is a multiple of 8. Elements after the
+// last column or the last row are zero.
 void load8(uint j, uint k, uint64_t row, uint64_t scales, out float w[8]) {
     [[unroll]] for (uint e = 0; e < 8; ++e)
         w[e] = 0.0;
@@ -207,9 +210,9 @@ void load8(uint j, uint k, uint64_t row, uint64_t scales, out float w[8]) {
 
 #ifdef LINEAR_TILE
 
-layout(constant_id = 3) const uint BM = 64; // rows of x in a tile: 16 or 64
+layout(constant_id = 3) const uint BM = 64; // number of rows of x in a tile: 16 or 64
 const uint BN = 64, BK = 16, THREADS = 128;
-const uint TM = BM / 8; // per invocation: TM x 4 results
+const uint TM = BM / 8; // each invocation computes TM x 4 results
 const uint X_PITCH = BM + 1, W_PITCH = BN + 1;
 shared float x_tile[BK * X_PITCH], w_tile[BK * W_PITCH];
 
@@ -260,8 +263,8 @@ void main() {
 
 #ifdef LINEAR_MATRIX
 
-// Four subgroups compute a tile of 64 x 64 results. Each computes 32 x 32 of it, as two by two
-// matrices.
+// Four subgroups compute a tile of 64 x 64 results. Each subgroup computes 32 x 32 results as two
+// by two matrices.
 const uint TILE = 64, BK = 32, THREADS = 128, PITCH = BK + 8;
 shared float16_t x_tile[TILE * PITCH], w_tile[TILE * PITCH];
 shared float result[TILE * TILE];
@@ -297,7 +300,7 @@ void main() {
                 fcoopmatNV<16, gl_ScopeSubgroup, 16, 16> a[2], b[2];
                 [[unroll]] for (uint c = 0; c < 2; ++c) {
                     coopMatLoadNV(a[c], x_tile, (mine_m + 16u * c) * PITCH + k, PITCH, false);
-                    // the matrix is K x N: rows of W are its columns
+                    // This matrix is K x N: its columns are rows of W.
                     coopMatLoadNV(b[c], w_tile, (mine_n + 16u * c) * PITCH + k, PITCH, true);
                 }
                 [[unroll]] for (uint s = 0; s < 4; ++s)

@@ -1,6 +1,6 @@
-// Functions for which Vulkan guarantees no or too little precision.
+// Functions for which Vulkan guarantees too little precision, or none.
 
-// exp(x) to about one ulp. NaN gives NaN.
+// Returns e^x, accurate to about one ulp. The result for NaN is NaN.
 float exp_(float x) {
     if (is_nan(x)) return x;
     x = clamp(x, -110.0, 89.0);
@@ -25,7 +25,7 @@ float tanh_(float x) {
     return x < 0.0 ? -t : t;
 }
 
-// 1 + erf(x), by erfc's rational approximation (relative error 1.2e-7)
+// Returns 1 + erf(x), computed with a rational approximation of erfc (relative error 1.2e-7).
 float one_plus_erf(float x) {
     const float z = abs(x), t = 1.0 / (1.0 + 0.5 * z);
     float p = 0.17087277;
@@ -41,7 +41,7 @@ float one_plus_erf(float x) {
     return x >= 0.0 ? 2.0 - erfc : erfc;
 }
 
-// a / b, rounded to nearest, if no intermediate value overflows or underflows
+// Returns a / b, rounded to nearest, if no intermediate value overflows or underflows.
 float divide(float a, float b) {
     const float inverse = 1.0 / b;
     precise float q = a / b;

@@ -1,5 +1,5 @@
-// copy, transpose and zero (by units of 4, 2 or 1 bytes); cast between floats and from blocks
-// (-DCAST); cast to blocks (-DCAST_BLOCKS).
+// The ops copy, transpose and zero, in units of 4, 2 or 1 bytes. With -DCAST: cast between float
+// types, and from blocks. With -DCAST_BLOCKS: cast to blocks.
 #version 460
 #define PARAMS MoveParams
 #extension GL_GOOGLE_include_directive : require
@@ -9,7 +9,8 @@
 #include "quantize.glsl"
 #endif
 
-layout(constant_id = 1) const uint FROM = 4; // copy: bytes per unit; cast: source type
+// for copies, the bytes of a unit; for casts, the source type
+layout(constant_id = 1) const uint FROM = 4;
 layout(constant_id = 2) const uint TO = 4;
 
 uint index_of(Tensor t, uint row) {

@@ -1,11 +1,11 @@
-// rms_norm, add_rms_norm, layer_norm: one workgroup per row.
+// The ops rms_norm, add_rms_norm and layer_norm. Each workgroup handles one row.
 #version 460
 #define PARAMS NormParams
 #extension GL_GOOGLE_include_directive : require
 #include "types.glsl"
 #include "reduce.glsl"
 
-layout(constant_id = 1) const uint KIND = 0; // 0 rms, 1 add and rms, 2 layer
+layout(constant_id = 1) const uint KIND = 0; // 0: rms_norm, 1: add_rms_norm, 2: layer_norm
 
 void main() {
     for (uint r = gl_WorkGroupID.x; r < P.rows; r += gl_NumWorkGroups.x) {

@@ -1,4 +1,5 @@
-// key_project and value_norms (-DKEYS), key_sum (-DKEY_SUM), query_stats (-DQUERY_STATS).
+// The ops key_project and value_norms (-DKEYS), key_sum (-DKEY_SUM) and query_stats
+// (-DQUERY_STATS).
 #version 460
 #ifdef QUERY_STATS
 #define PARAMS StatsParams
@@ -14,10 +15,10 @@
 #include "kv.glsl"
 #include "head.glsl"
 #include "reduce.glsl"
-layout(constant_id = 2) const uint VALUES = 0; // norms of values, not of keys
+layout(constant_id = 2) const uint VALUES = 0; // 1: norms of values; 0: keys
 layout(constant_id = 3) const uint NORMS = 0;
 
-// One workgroup per slot of a head.
+// Each workgroup handles one slot of a head.
 void main() {
     const uint head = gl_WorkGroupID.y, end = min(min(P.end, kv_length(P.kv, head)), P.out_slots);
     const uint dim = VALUES != 0u ? P.kv.v_dim : P.kv.k_dim;
@@ -50,7 +51,7 @@ void main() {
 #elif defined(KEY_SUM)
 
 #include "kv.glsl"
-const uint LANES = 16; // elements of a key that a workgroup sums
+const uint LANES = 16; // number of elements of a key that a workgroup sums
 shared float sums[gl_WorkGroupSize.x];
 
 void main() {

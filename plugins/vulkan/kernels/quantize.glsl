@@ -1,14 +1,14 @@
 // Converts blocks of 32 floats to q8_0 and q4_0, with the same result as GGML's reference quantizer
-// (base/convert.cpp of the core).
+// (core/numbers/convert.cpp).
 
-// like roundf: ties away from zero
+// Rounds like roundf: ties away from zero.
 int round_half_away(float x) {
     const int whole = int(x);
     const float rest = x - float(whole);
     return whole + (rest >= 0.5 ? 1 : 0) - (rest <= -0.5 ? 1 : 0);
 }
 
-// Blocks may have any even address.
+// Stores a block of 32 floats. The block may have any even address.
 void store_block(uint type, uint64_t to, float x[32]) {
     uint largest = 0u, first = 0u;
     for (uint i = 0; i < 32; ++i) {
@@ -23,7 +23,7 @@ void store_block(uint type, uint64_t to, float x[32]) {
     if (stores) {
         d = q8 ? divide(uintBitsToFloat(largest), 127.0) : x[first] * -0.125;
         fits = abs(d) <= 65504.0;
-        // below 2^-128 the inverse is infinite; the block becomes zero
+        // For |d| below 2^-128 the inverse is infinite. Then the block becomes zero.
         stores = fits && abs(d) >= 2.9387362e-39 && d != 0.0;
         if (stores) inverse = divide(1.0, d);
         stores = stores && is_finite(inverse);

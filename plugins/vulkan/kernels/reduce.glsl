@@ -1,8 +1,8 @@
 // Sum, maximum and minimum over a workgroup. All invocations must call these functions, and all get
-// the result. With KEEL_SUBGROUPS, values are first reduced over subgroups. The number of subgroup
-// members is counted, because some drivers make subgroups with fewer invocations than
-// gl_SubgroupSize. Without KEEL_SUBGROUPS, values are reduced in shared memory; the workgroup's
-// size is then a power of two.
+// the result. With KEEL_SUBGROUPS, values are first reduced over subgroups. The code counts the
+// invocations of a subgroup, because some drivers make subgroups that are smaller than
+// gl_SubgroupSize. Without KEEL_SUBGROUPS, values are reduced in shared memory, and the size of the
+// workgroup is a power of two.
 #ifdef KEEL_SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
@@ -49,7 +49,7 @@ KEEL_REDUCE(group_sum, float, 0u, subgroupAdd, KEEL_PLUS, floatBitsToUint, uintB
 KEEL_REDUCE(group_max, uint, 0u, subgroupMax, max, uint, uint)
 KEEL_REDUCE(group_min, uint, 0xFFFFFFFFu, subgroupMin, min, uint, uint)
 
-// Maps a float to an integer with the same order. NaN is the largest, and -0 equals 0.
+// Maps a float to an integer with the same order. NaN becomes the largest integer, and -0 equals 0.
 uint order_key(float x) {
     uint bits = floatBitsToUint(x);
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0xFFFFFFFFu;

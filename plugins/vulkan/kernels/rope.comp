@@ -1,4 +1,4 @@
-// rope: one workgroup per head and token.
+// The op rope. Each workgroup handles one head of one token.
 #version 460
 #define PARAMS RopeParams
 #extension GL_GOOGLE_include_directive : require

@@ -1,4 +1,4 @@
-// softmax, argmax_rows (-DARGMAX), top_k_rows (-DTOP_K): one workgroup per row.
+// The ops softmax, argmax_rows (-DARGMAX) and top_k_rows (-DTOP_K). Each workgroup handles one row.
 #version 460
 #define PARAMS RowsParams
 #extension GL_GOOGLE_include_directive : require
@@ -24,7 +24,7 @@ void main() {
             I32(at_row(P.index, P.index_at, 0, r)).v[0] =
                 best == 0xFFFFFFFFu || n == 0u ? -1 : int(place);
 #elif defined(TOP_K)
-        // The last element that was taken. The candidates are smaller than it, or equal and at a
+        // The last element that was taken. The other candidates are smaller, or equal and at a
         // later place.
         uint above = 0xFFFFFFFFu, above_at = 0u;
         bool broken = false, all = true;
@@ -42,14 +42,15 @@ void main() {
         }
         for (uint k = P.first; k < P.k; ++k) {
             const uint best = group_max(key), taken = group_min(key == best ? place : 0xFFFFFFFFu);
-            broken = broken || best == 0xFFFFFFFFu; // NaN sorts above all, so it is taken first
+            // NaN is larger than all numbers in this order, so it is taken first
+            broken = broken || best == 0xFFFFFFFFu;
             if (me == 0u) {
                 I32(at_row(P.index, P.index_at, 0, r)).v[k] = broken ? -1 : int(taken);
                 U32(at_row(P.values, P.values_at, 0, r)).v[k] =
                     broken ? 0x7FC00000u : floatBitsToUint(x.v[taken]);
             }
             if (broken || place != taken) continue;
-            // The invocation that had the taken element searches its next one: an equal element
+            // The invocation whose element was taken searches for its next element: an equal one
             // after `taken`, or else a smaller one.
             const uint last = key;
             key = 0u, place = 0xFFFFFFFFu;
@@ -64,7 +65,8 @@ void main() {
             key = max(key, order_key(x.v[e]));
         const float largest = key_value(group_max(key));
         F32 y = F32(at_row(P.values, P.values_at, 0, r));
-        const bool nothing = largest == -kInf; // a row of -inf only gives zeros
+        // if all values of a row are -inf, the result is zeros
+        const bool nothing = largest == -kInf;
         float sum = 0.0;
         for (uint e = me; e < n; e += gl_WorkGroupSize.x) {
             const float value = nothing ? 0.0 : exp_(x.v[e] - largest);

@@ -1,4 +1,5 @@
-// Access to memory by address, and element types. Every kernel includes this file first.
+// Access to memory by address, and conversion of element types. Every kernel includes this file
+// first.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #extension GL_EXT_shader_8bit_storage : require
@@ -23,7 +24,7 @@ layout(push_constant, std430) uniform Push {
 };
 #endif
 
-// In... types are for memory that a kernel only reads. The others may be written and read.
+// Kernels only read memory of the types In... . They may read and write the other types.
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InF32 { float v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer InF32x4 { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer InU32 { uint v[]; };
@@ -42,23 +43,23 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer I32 { int v[
 layout(buffer_reference, std430, buffer_reference_align = 2) buffer U16 { uint16_t v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 1) buffer U8 { uint8_t v[]; };
 
-// keel_gpu::Type
+// The values of keel_gpu::Type.
 const uint kF32 = 0, kF16 = 1, kBf16 = 2, kQ8 = 3, kQ4 = 4;
 
-// Address of a unit. The index wraps at 2^32, as on the host.
+// Return the address of a unit. The index wraps at 2^32, as on the host.
 uint64_t at4(uint64_t base, uint index) { return base + 4ul * uint64_t(index); }
 uint64_t at_row(uint64_t base, Rows rows, uint i, uint j) {
     return at4(base, rows.offset + i * rows.outer + j * rows.inner);
 }
 
-// These test bits, because a compiler may assume that NaN and infinity do not occur.
+// These functions test bits, because a compiler may assume that NaN and infinity do not occur.
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 bool is_finite(float x) { return (floatBitsToUint(x) & 0x7F800000u) != 0x7F800000u; }
 #define kInf uintBitsToFloat(0x7F800000u)
 float nan() { return uintBitsToFloat(0x7FC00000u); }
 
-// Converts f16 and bf16 to and from the bits of f32, rounding to nearest even, with correct
-// subnormals. Conversion instructions may flush subnormals to zero.
+// The following functions convert f16 and bf16 to and from the bits of f32. They round to nearest
+// even and handle subnormals. Conversion instructions may flush subnormals to zero.
 uint f32_bits_of_f16(uint h) {
     const uint m = h & 0x7FFFu;
     uint bits = (m << 13) + 0x38000000u;
@@ -80,7 +81,7 @@ uint bf16_of_f32_bits(uint bits) {
 float scale_of(uint h) { return uintBitsToFloat(f32_bits_of_f16(h)); }
 int code_of(uint byte) { return (int(byte) << 24) >> 24; }
 
-// Element i of a row of any type, as the bits of an f32.
+// Returns element i of a row of any type, as the bits of an f32.
 uint load_bits(uint type, uint64_t row, uint i) {
     if (type == kF32) return InU32(row).v[i];
     if (type == kF16) return f32_bits_of_f16(uint(InU16(row).v[i]));

@@ -1,4 +1,4 @@
-// attention, for prefill and decode.
+// The op attention, for prefill and decode.
 #include "vulkan/ops/attention_job.hpp"
 
 namespace keel_vulkan {

@@ -6,14 +6,14 @@ namespace keel_vulkan {
 namespace {
 
 constexpr uint32_t kAttentionGroup = 128, kMergeGroup = 64, kReduceGroup = 64;
-// floats of queries in shared memory: 8 KiB of the 16 KiB that every device has
+// Number of floats for queries in shared memory: 8 KiB of the 16 KiB that every device has.
 constexpr uint32_t kTileFloats = 2048;
 constexpr uint32_t kMostTileRows = 16;
-constexpr uint32_t kPartSlots = 256; // least number of slots in a part of a split cache
+constexpr uint32_t kPartSlots = 256; // smallest number of slots in a part
 constexpr uint32_t kMostParts = 64;
-constexpr uint64_t kLoopSlots = 4096; // slots of a part if loops are limited
+constexpr uint64_t kLoopSlots = 4096; // number of slots in a part if the device limits loops
 
-// The number of workgroups that keeps a device busy.
+// Returns the number of workgroups that keeps the device busy.
 uint32_t wanted_groups(const keel_ctx &ctx) {
     return ctx.device.facts().properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU ? 8 : 256;
 }
@@ -25,8 +25,8 @@ uint32_t tile_rows(const AttentionJob &job) {
     return std::min(job.m * job.group <= 4 ? 4u : kMostTileRows, most);
 }
 
-// Caches whose keys and values have different types are rare. So each key type has one extra
-// pipeline, which reads the type of the values at run time.
+// Caches whose keys and values have different types are rare. So for each key type there is only
+// one extra pipeline for all value types. It reads the value type at run time.
 uint32_t v_type(const AttentionJob &job) {
     constexpr uint32_t asked = 255;
     return job.kv->k->dtype == job.kv->v->dtype ? cache_type(job.kv->v) : asked;
@@ -71,7 +71,7 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
     const int64_t rows = job.m * job.group;
     if (rows > INT32_MAX / 2)
         refuse(ctx.host, KEEL_E_UNSUPPORTED, "attention: too many queries at once");
-    // Split the cache's length if the tiles of rows are too few to keep the device busy.
+    // The slots are split into parts if there are too few tiles of rows to keep the device busy.
     const uint64_t tiles =
         (static_cast<uint64_t>(rows) + tile_rows(job) - 1) / tile_rows(job) * job.heads();
     const uint64_t longest = static_cast<uint64_t>(kv->max_length);
@@ -104,8 +104,8 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
     job.stats_bytes = scores != nullptr && !logits ? (all * 8 + 255) / 256 * 256 : 0;
     job.saved_bytes =
         scores != nullptr && output ? all * static_cast<uint64_t>(kv->k->shape[2]) * 4 : 0;
-    // A call with fewer rows may split the cache although this one does not. In such a call the
-    // number of tiles times parts is at most wanted_groups().
+    // A call with fewer rows may split the slots although a call with all rows does not. In a call
+    // with fewer rows, tiles * parts is at most wanted_groups().
     const uint64_t split_rows =
         longest >= 2 * kPartSlots ? uint64_t{wanted_groups(ctx)} * kMostTileRows : 0;
     const uint64_t split_bytes = split_rows * (static_cast<uint64_t>(kv->v->shape[2]) + 3) * 4;
@@ -160,7 +160,7 @@ void run_attention_job(keel_ctx &ctx, AttentionJob &job, bool q_is_lost, const c
                             groups(uint64_t{p.m} * all_heads, 1));
     }
     if (!job.logits) {
-        // if only normalizers are wanted, compute them only for the contributing queries
+        // If there is no output, max and sum are computed only for the contributing queries.
         p.first = job.output ? 0 : first;
         const uint32_t tile = tile_rows(job);
         const uint64_t rows = (p.m - p.first) * uint64_t{p.group};

@@ -1,4 +1,4 @@
-// silu_mul, gelu_mul, add, add_bias, scale, scaled_add, softmax.
+// The ops silu_mul, gelu_mul, add, add_bias, scale, scaled_add and softmax.
 #include "vulkan/ops/ops.hpp"
 
 namespace keel_vulkan {
@@ -16,7 +16,7 @@ VkPipeline combine_pipeline(keel_ctx &ctx, Combine combine) {
     return ctx.kernels.get(Kernel::elementwise, {kElementGroup, combine});
 }
 
-// add_bias uses one row for all rows
+// add_bias uses the same row for all rows.
 Tensor second(const keel_ctx &ctx, const keel_elementwise_args &a, Combine combine) {
     return combine <= combine_add_bias ? tensor_of(ctx, a.b, "b") : Tensor{};
 }

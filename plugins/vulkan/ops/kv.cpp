@@ -1,4 +1,4 @@
-// kv_append, kv_gather, kv_rerotate.
+// The ops kv_append, kv_gather and kv_rerotate.
 #include "vulkan/ops/kv_access.hpp"
 
 namespace keel_vulkan {
@@ -72,7 +72,7 @@ void run_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a) {
     p.index = base_of(a.index), p.index_stride = index.stride[2], p.index_offset = index.offset;
     p.count = base_of(a.count), p.count_offset = tensor_of(ctx, a.count, "count").offset;
     p.most = index.n;
-    // Two views of one arena may share blocks.
+    // Two views of the same arena may share blocks.
     p.in_place = same_memory(a.from->k, a.to->k) || same_memory(a.from->v, a.to->v) ||
                  same_memory(a.from->positions, a.to->positions);
     if (p.most == 0) return;
@@ -88,7 +88,7 @@ void run_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a) {
         p.side = base_of(a.sides[s]), p.side_stride = side.stride[2], p.side_offset = side.offset;
         p.side_slots = side.n;
         p.in_place = 1;
-        // each side array is moved in place
+        // Each side array is moved in place.
         ctx.stream.dispatch(gather_pipeline(ctx, 4), p, 1, heads, 1, true);
     }
 }

@@ -1,5 +1,5 @@
-// A cache view and related args in the form that kernels take: the constants of keel_gpu, plus the
-// buffers' addresses.
+// A cache view and related args in the form that kernels take: the constants of keel_gpu and the
+// addresses of the buffers.
 #pragma once
 
 #include "vulkan/ops/ops.hpp"
@@ -8,7 +8,7 @@
 
 namespace keel_vulkan {
 
-// With `seats`, for several sequences, kv must be the view of seat 0.
+// If `seats` is given, the call is for a batch of sequences, and kv must be the view of seat 0.
 inline Kv kv_of(const keel_ctx &ctx, const keel_kv_view *kv, const char *op,
                 const Seats *seats = nullptr) {
     const KvConstants c = kv_constants(ctx.host, kv, op, seats);
@@ -17,7 +17,7 @@ inline Kv kv_of(const keel_ctx &ctx, const keel_kv_view *kv, const char *op,
     out.table = base_of(kv->block_table), out.lengths = base_of(kv->lengths),
     out.positions = base_of(kv->positions);
     out.seats = seats != nullptr ? base_of(seats->list) : 0;
-    // from kv_heads on, both structs have the same words in the same order
+    // From kv_heads on, both structs have the same words in the same order.
     static_assert(sizeof(KvConstants) == offsetof(Kv, reserved) - offsetof(Kv, kv_heads));
     memcpy(&out.kv_heads, &c, sizeof c);
     return out;
@@ -35,8 +35,8 @@ inline Positions positions_of(const keel_ctx &ctx, const keel_tensor *t, const c
     return {c.offset, c.token_stride, c.head_stride};
 }
 
-// The smallest power of two that is at least n and at least `least`. Rounding keeps the number of
-// pipelines small.
+// Returns the smallest power of two that is at least n and at least `least`. Rounding keeps the
+// number of pipelines small.
 inline uint32_t room_for(int64_t n, uint32_t least) {
     uint32_t room = least;
     while (room < n) room *= 2;
@@ -53,10 +53,10 @@ inline Rows at(const keel_ctx &ctx, const keel_tensor *t, const char *name) {
     return rows_of(tensor_of(ctx, t, name));
 }
 
-// For kernels in which a workgroup handles one head's row.
+// Size of a workgroup that handles the row of one head.
 constexpr uint32_t kRowGroup = 32;
 
-// The pipeline of qkv_prepare and kv_append.
+// Returns the pipeline of qkv_prepare and kv_append.
 inline VkPipeline append_pipeline(keel_ctx &ctx, const keel_kv_view *kv) {
     const int64_t dim = kv->k->shape[2] > kv->v->shape[2] ? kv->k->shape[2] : kv->v->shape[2];
     return ctx.kernels.get(Kernel::kv_append, {kRowGroup, room_for(dim, 128)});

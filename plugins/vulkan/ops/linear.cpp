@@ -1,20 +1,21 @@
-// matmul and embed.
+// The ops matmul and embed.
 #include "vulkan/ops/ops.hpp"
 #include "vulkan/weights.hpp"
 
 namespace keel_vulkan {
 namespace {
 
-constexpr uint32_t kVecMost = 3; // up to this many rows of x, linear_vec reads W once per row of x
+// for at most this many rows of x, linear_vec reads W once for each row of x
+constexpr uint32_t kVecMost = 3;
 constexpr uint32_t kTileGroup = 128, kTileN = 64;
-// columns of W per dispatch if loops are limited: 33 rounds for 16 columns
+// Columns of W in a dispatch if the device limits loops. A loop has 33 rounds for 16 columns.
 constexpr int64_t kLoopCols = 28672;
 
 const WeightShape *shape_of(const keel_weight *weight) {
     return weight != nullptr ? &weight->shape : nullptr;
 }
 
-// The place of W: a prepared weight, or a plain tensor. At plan time there are no buffers.
+// The address of W: a prepared weight, or a plain tensor. There are no buffers yet in op_plan.
 struct Placed {
     uint64_t w = 0, scales = 0, w_stride = 0, scales_stride = 0;
 };
@@ -33,7 +34,8 @@ Placed placed(const keel_weight *weight, const keel_tensor *w) {
     return p;
 }
 
-// On a processor, more invocations gain little, and a barrier costs much.
+// Returns the size of a team. On a processor, more invocations gain little, and a barrier takes
+// long.
 uint32_t vec_group(const keel_ctx &ctx) {
     return ctx.device.facts().properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU ? 32 : 128;
 }
@@ -54,7 +56,7 @@ VkPipeline tile_pipeline(keel_ctx &ctx, Type type, bool prepared, int64_t m) {
     return ctx.kernels.get(Kernel::linear_tile, {kTileGroup, type, prepared, tile_rows(m)});
 }
 
-// Cooperative matrices are used if x is large enough to fill their tiles.
+// Returns true if cooperative matrices are used: x must have enough rows to fill their tiles.
 bool by_matrices(const keel_ctx &ctx, int64_t m) { return ctx.device.has_matrices() && m > 16; }
 
 VkPipeline many_pipeline(keel_ctx &ctx, Type type, bool prepared, int64_t m) {
@@ -76,8 +78,8 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
                "matmul: %lld columns; lavapipe ends loops after 65535 rounds, which %lld take",
                static_cast<long long>(w.cols), static_cast<long long>(kLoopCols));
     const bool prepared = a.weight != nullptr;
-    if (!choice.named) return; // a call makes only the one pipeline that it needs
-    // The plan also serves calls with smaller m, so make their pipelines too.
+    if (!choice.named) return; // a call makes only the pipeline that it needs
+    // The plan also serves calls with smaller m, so their pipelines are made too.
     vec_pipeline(ctx, w.type, prepared, x_by_fours(a));
     if (m > kVecMost) tile_pipeline(ctx, w.type, prepared, 16);
     if (m > 16) many_pipeline(ctx, w.type, prepared, m);
@@ -109,7 +111,8 @@ void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
                             groups(p.n, kVecRows * teams), p.m);
         return;
     }
-    // Every device supports grids of 65535 rows of tiles. A longer x is processed in pieces.
+    // Every device supports grids of 65535 rows of tiles. If x has more rows, it is processed in
+    // pieces.
     const uint32_t rows = tile_rows(m);
     const VkPipeline pipeline = many_pipeline(ctx, w.type, prepared, m);
     const uint64_t most = uint64_t{65535} * rows;

@@ -1,4 +1,4 @@
-// cast, copy, transpose, zero.
+// The ops cast, copy, transpose and zero.
 #include "vulkan/ops/ops.hpp"
 
 #include <utility>
@@ -16,8 +16,8 @@ Tensor bytes_of(const keel_ctx &ctx, const keel_tensor *t, uint32_t unit, const 
             v.offset};
 }
 
-// The pipeline that casts. To block types it casts a block at a time, to other types an element at
-// a time.
+// Returns the pipeline for a cast. An invocation casts one block at a time to block types, and one
+// element at a time to other types.
 VkPipeline cast_pipeline(keel_ctx &ctx, Type from, Type to) {
     return ctx.kernels.get(is_block(to) ? Kernel::cast_blocks : Kernel::cast,
                            {kMoveGroup, from, to});
@@ -67,7 +67,7 @@ void run_move(keel_ctx &ctx, const keel_move_args &a, Move move) {
     MoveParams p = {};
     p.to = base_of(a.out);
     p.out_at = bytes_of(ctx, a.out, unit, "out");
-    if (move == move_transpose) { // swap the two outer dimensions of out
+    if (move == move_transpose) { // exchanges the two outer dimensions of out
         std::swap(p.out_at.shape[1], p.out_at.shape[2]);
         std::swap(p.out_at.stride[1], p.out_at.stride[2]);
     }

@@ -1,4 +1,4 @@
-// rms_norm, add_rms_norm, layer_norm.
+// The ops rms_norm, add_rms_norm and layer_norm.
 #include "vulkan/ops/ops.hpp"
 
 namespace keel_vulkan {

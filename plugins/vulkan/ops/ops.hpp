@@ -1,5 +1,5 @@
-// The backend's ops and entry points, and functions that turn tensors into kernel parameters.
-// gpu/ops.hpp describes each op and names its file.
+// Declares the backend's ops and entry points, and functions that convert tensors to kernel
+// parameters. gpu/ops.hpp describes each op and names its file.
 #pragma once
 
 #include "gpu/ops.hpp"
@@ -12,7 +12,7 @@ using namespace keel_gpu; // checks, views and constants that both GPU backends 
 
 KEEL_GPU_DECLARE_BACKEND
 
-// For gpu/table.hpp: stores looked-up pipelines in the plan.
+// gpu/table.hpp requires this class. It stores the pipelines that an op looked up in the plan.
 class PlanInUse {
   public:
     PlanInUse(keel_ctx &ctx, keel_plan *plan) : kernels_(ctx.kernels) {
@@ -31,26 +31,27 @@ inline void after_op(keel_ctx &ctx) {
     check_messages(&ctx, "op");
 }
 
-// These params are push constants. Every device supports 128 bytes of push constants.
+// These parameters are push constants. Every device supports 128 bytes of push constants.
 static_assert(sizeof(LinearParams) <= 128 && sizeof(EmbedParams) <= 128 &&
               sizeof(NormParams) <= 128 && sizeof(ElementwiseParams) <= 128 &&
               sizeof(GateParams) <= 128 && sizeof(MoveParams) <= 128 && sizeof(RowsParams) <= 128 &&
               sizeof(RopeParams) <= 128 && sizeof(StatsParams) <= 128);
-// These params are stored in memory.
+// These parameters are stored in memory, because they are too large for push constants.
 static_assert(sizeof(AppendParams) > 128 && sizeof(GatherParams) > 128 &&
               sizeof(RerotateParams) > 128 && sizeof(AttentionParams) > 128 &&
               sizeof(KeysParams) > 128);
 
-// Device address of byte 0 of the tensor's buffer; 0 if the tensor is absent.
+// Returns the device address of byte 0 of the tensor's buffer, or 0 if the tensor is absent.
 inline VkDeviceAddress base_of(const keel_tensor *t) {
     return t == nullptr || t->buffer == nullptr ? 0 : t->buffer->range.address();
 }
-// Address of the tensor's element 0.
+// Returns the device address of the tensor's element 0.
 inline VkDeviceAddress address_of(const keel_tensor *t) {
     return base_of(t) + (t == nullptr ? 0 : t->offset);
 }
 
-// A tensor in the form that kernels take: the buffer's address, plus its view.
+// Returns the shape, strides and offset of a tensor in the form that kernels take. `name` is the
+// tensor's name for errors.
 inline Tensor tensor_of(const keel_ctx &ctx, const keel_tensor *t, const char *name) {
     const View v = view_of(ctx.host, t, name);
     return {{v.shape[0], v.shape[1], v.shape[2]},
@@ -59,7 +60,7 @@ inline Tensor tensor_of(const keel_ctx &ctx, const keel_tensor *t, const char *n
             v.offset};
 }
 
-// The two dimensions outside a row.
+// Returns the two dimensions next to the rows of a tensor.
 inline Rows rows_of(const Tensor &t) { return {t.stride[1], t.stride[2], t.offset}; }
 
 inline uint64_t row_count(const Tensor &t) {
@@ -84,8 +85,8 @@ inline void flatten(Tensor &out, std::initializer_list<Tensor *> others, bool al
     out.shape[0] = out.shape[1] = out.shape[2] = 1;
 }
 
-// Workgroups in one dimension, at most the number that every device supports. Kernels loop over the
-// rest.
+// Returns the number of workgroups in one dimension, at most the number that every device supports.
+// Kernels loop over the rest.
 inline uint32_t groups(uint64_t n, uint64_t per_group) {
     const uint64_t count = (n + per_group - 1) / per_group;
     return static_cast<uint32_t>(count < 65535 ? count : 65535);

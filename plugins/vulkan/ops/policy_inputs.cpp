@@ -1,4 +1,4 @@
-// attention_scores, key_project, key_sum, value_norms, query_stats.
+// The ops attention_scores, key_project, key_sum, value_norms and query_stats.
 #include "vulkan/ops/attention_job.hpp"
 
 namespace keel_vulkan {
@@ -16,14 +16,15 @@ VkPipeline sum_pipeline(keel_ctx &ctx) { return ctx.kernels.get(Kernel::key_sum,
 
 bool has(const keel_keys_args &a, uint64_t bit) { return (a.features & bit) != 0; }
 
-// Clips the range of slots to max_length. Returns false if the range is empty.
+// Limits the range of slots to max_length. Returns false if the range is empty.
 bool slots(const keel_keys_args &a, KeysParams &p) {
     const int64_t end = a.end < a.kv->max_length ? a.end : a.kv->max_length;
     p.begin = static_cast<uint>(a.begin < end ? a.begin : end), p.end = static_cast<uint>(end);
     return p.begin < p.end;
 }
 
-// Scratch for key_sum with normalized keys, for the norm of each key: [heads, max_length]
+// Returns the scratch memory of key_sum for the norms of the keys, [heads, max_length]. It is 0 if
+// keys are not normalized.
 uint64_t norm_bytes(const keel_keys_args &a) {
     return has(a, KEEL_KEYS_NORMALIZED)
                ? uint64_t{a.kv->kv_heads} * static_cast<uint64_t>(a.kv->max_length) * 4
@@ -35,7 +36,7 @@ void run_rows(keel_ctx &ctx, const keel_keys_args &a, bool values, bool norms, c
     p.kv = kv_of(ctx, a.kv, op);
     const Tensor out = tensor_of(ctx, a.out, "out");
     p.to = base_of(a.out);
-    // norms have one element per slot
+    // Norms have one element per slot.
     p.out_at = norms ? Rows{out.stride[2], 1, out.offset} : rows_of(out);
     p.out_slots = norms ? out.n : out.shape[2];
     p.r = out.n;
@@ -112,7 +113,7 @@ void plan_key_sum(keel_ctx &ctx, const keel_keys_args &a, PlanChoice &choice) {
 void run_key_sum(keel_ctx &ctx, const keel_keys_args &a) {
     KeysParams p = {};
     p.kv = kv_of(ctx, a.kv, "key_sum");
-    slots(a, p); // an empty range gives sum zero
+    slots(a, p); // the sum over an empty range is zero
     const auto longest = static_cast<uint>(a.kv->max_length);
     const uint64_t bytes = norm_bytes(a);
     if (bytes != 0) {

@@ -1,4 +1,4 @@
-// rope and qkv_prepare.
+// The ops rope and qkv_prepare.
 #include "vulkan/ops/kv_access.hpp"
 
 namespace keel_vulkan {

@@ -1,4 +1,4 @@
-// argmax_rows, top_k_rows.
+// The ops argmax_rows and top_k_rows.
 #include "vulkan/ops/ops.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ void plan_argmax_rows(keel_ctx &ctx, const keel_rows_args &a, PlanChoice &choice
 void run_argmax_rows(keel_ctx &ctx, const keel_rows_args &a) {
     RowsParams p = rows_params(ctx, a.x);
     p.index = base_of(a.index);
-    p.index_at = {0, 1, tensor_of(ctx, a.index, "index").offset}; // one element per row
+    p.index_at = {0, 1, tensor_of(ctx, a.index, "index").offset}; // there is one element per row
     ctx.stream.dispatch(pipeline(ctx, Kernel::argmax), p, groups(p.rows, 1));
 }
 
@@ -45,7 +45,7 @@ void run_top_k_rows(keel_ctx &ctx, const keel_rows_args &a) {
     const Tensor index = tensor_of(ctx, a.index, "index");
     p.values = base_of(a.values), p.values_at = rows_of(tensor_of(ctx, a.values, "values"));
     p.index = base_of(a.index), p.index_at = rows_of(index);
-    // At worst, each taken element costs one pass over the row by one invocation, and two
+    // In the worst case, taking an element needs one pass over the row by one invocation, and two
     // reductions.
     const uint64_t rounds = p.n / kListGroup + 2 + 2 * (kListGroup / 4 + 1);
     const uint64_t step = ctx.device.limits_loops()

@@ -1,4 +1,4 @@
-// What a run writes beside its numbers: logs, bytes, warnings, second runs of the reference.
+// Tests of the other output of a run: logs, bytes, warnings, and second runs of the reference.
 #include "lab.hpp"
 #include "support/error_text.hpp"
 
@@ -16,8 +16,8 @@ using test::Lab;
 using test::tiny;
 namespace fs = std::filesystem;
 
-TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on writes a part of "
-          "its own") {
+TEST_CASE(
+    "each shard has one eviction log with all documents, and a continued run writes another part") {
     const Lab lab;
     const std::string text =
         "arms: {full: {policy: none}, window: {policy: sliding_window}, random: {policy: random}}\n"
@@ -30,7 +30,7 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
         ab::Runner runner(e, options);
         runner.run();
     };
-    // Documents are sequences of the log, one after the other.
+    // Each document is one sequence of the log.
     const auto sequences = [&](const std::string &name) {
         std::ifstream in(lab.folder / ("out/" + name));
         std::set<std::string> all;
@@ -52,7 +52,7 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
     CHECK(sequences(random + ".jsonl") == 2);
     CHECK(sequences(window + ".jsonl") == 2);
     run({});
-    CHECK(sequences(random + ".jsonl") == 2); // as it was
+    CHECK(sequences(random + ".jsonl") == 2); // the first log is unchanged
     CHECK(sequences(random + "-part-2.jsonl") == 1);
     run({});
     CHECK_FALSE(fs::exists(lab.folder / ("out/" + random + "-part-3.jsonl")));
@@ -69,8 +69,7 @@ TEST_CASE("eviction logs hold all documents, one a shard, and a run that goes on
     CHECK(fs::exists(lab.folder / "out/resolved.yaml"));
 }
 
-TEST_CASE("bytes are those of the whole sequence: copies of quantized keys, a replay, what "
-          "policies collect") {
+TEST_CASE("bytes count copies of quantized keys, a replay and the policy's data") {
     const Lab lab;
     lab.run("arms:\n"
             "  full: {policy: none}\n"
@@ -94,16 +93,17 @@ TEST_CASE("bytes are those of the whole sequence: copies of quantized keys, a re
     REQUIRE(items.size() == 6);
     for (const auto &[arm, line] : lines) {
         INFO(arm);
-        // The tokens are fed at once: the item's bytes are those of the line's last point, one sum
-        // in both places.
+        // All tokens are fed in one step. So the item has the bytes of the last point of the log
+        // line; both come from the same sum.
         CHECK(items[arm].kv_bytes == line.points.back()[1]);
         for (const auto &point : line.points) CHECK(point[1] <= items[arm].peak_kv_bytes);
     }
-    // The peak is during the eviction: h2o's inputs are held beside the whole prompt.
+    // The peak is during the eviction, when memory holds h2o's inputs and the whole prompt.
     uint64_t most = 0;
     for (const auto &point : lines["h2o"].points) most = std::max(most, point[1]);
     CHECK(items["h2o"].peak_kv_bytes > most);
-    // All slots of a head of 64 hold q8_0 rows; that were turned, in f32 or their codes, too.
+    // All slots have heads of 64 elements in q8_0. Keys that were rotated again also have an f32
+    // copy or copies of their codes.
     const ab::Item &turned = items["turned"];
     CHECK(turned.own_full_kv_bytes > 0);
     CHECK(turned.own_full_kv_bytes < turned.full_kv_bytes);
@@ -113,7 +113,8 @@ TEST_CASE("bytes are those of the whole sequence: copies of quantized keys, a re
     const auto cache_peak = [&](const std::string &arm) {
         return items[arm].peak_kv_bytes - items[arm].policy_bytes;
     };
-    CHECK(cache_peak("kvzip") > cache_peak("snapkv")); // it repeats the prompt beside it
+    // kvzip repeats the prompt, which takes memory in addition to the prompt
+    CHECK(cache_peak("kvzip") > cache_peak("snapkv"));
 }
 
 TEST_CASE("a prompt that is too long is refused before the first item, with its line") {
@@ -133,11 +134,11 @@ TEST_CASE("a prompt that is too long is refused before the first item, with its 
     CHECK(contains(found, "the full cache holds 512 (model.context)"));
     CHECK_FALSE(fs::exists(lab.folder / "out/results.jsonl"));
     ab::RunOptions first;
-    first.items = 1; // the long one is not asked for
+    first.items = 1; // this run does not need the document that is too long
     lab.run(file, "out", first);
 }
 
-TEST_CASE("where the reference differs from itself, it is run again on all documents") {
+TEST_CASE("if the reference differs from itself, it runs again on all documents") {
     const Lab lab;
     const std::string text = "arms: {full: {policy: none}}\n"
                              "tasks: [{kind: passkey, lengths: [160], depths: 1, items: 10}]\n";
@@ -149,7 +150,7 @@ TEST_CASE("where the reference differs from itself, it is run again on all docum
         return count;
     };
     CHECK(again() == 8);
-    // As if the third document had come out otherwise.
+    // Changes the results as if the third document had a different result.
     const ab::Header header = ab::read_header(lab.folder / "out/results.jsonl");
     std::string changed = ab::header_line(header) + "\n";
     ab::read_records(lab.folder / "out/results.jsonl", [&](ab::Record &&record, uint64_t) {
@@ -163,7 +164,8 @@ TEST_CASE("where the reference differs from itself, it is run again on all docum
     CHECK(again() == 10);
 }
 
-TEST_CASE("answers of one token are warned of where the question is known before the eviction") {
+TEST_CASE(
+    "there is a warning for answers of one token if the question is known before the eviction") {
     const Lab lab;
     lab.folder.write(
         "lines.jsonl",
@@ -179,5 +181,6 @@ TEST_CASE("answers of one token are warned of where the question is known before
         return found;
     };
     CHECK(count(lab.run(file, "out")) == 1);
-    CHECK(count(lab.run(file, "out")) == 1); // said once, however often the run goes on
+    // the warning appears once, no matter how often the run is continued
+    CHECK(count(lab.run(file, "out")) == 1);
 }

@@ -1,4 +1,5 @@
-// Documents of an arm that take decode steps together: what they give is what each gives alone.
+// Documents of an arm that take decode steps together. Each must have the same results as a
+// document that runs alone.
 #include "lab.hpp"
 #include "support/error_text.hpp"
 
@@ -51,11 +52,11 @@ void base_with(const Lab &lab, const std::string &weights, const std::string &co
                                       "[prefill_end]}}\n");
 }
 
-// Products with quantized weights are to the bit the same on `cpu` for as few rows as these batches
-// have; isa amx rounds otherwise from twenty on.
+// For as few rows as in these batches, products with quantized weights are bitwise the same on
+// `cpu`. With isa amx, products of twenty and more rows round differently.
 void quantized_base(const Lab &lab) { base_with(lab, "q4_0", "fast"); }
 
-// The beginnings of what only one of them has.
+// Returns the beginnings of the lines that only one of the two sets has.
 std::string differing(const std::multiset<std::string> &a, const std::multiset<std::string> &b) {
     std::vector<std::string> lines;
     std::set_symmetric_difference(a.begin(), a.end(), b.begin(), b.end(),
@@ -75,7 +76,7 @@ std::string key_of(const ab::Item &item) {
 } // namespace
 
 TEST_CASE(
-    "documents side by side give to the bit what they give alone, where the backend rounds alike") {
+    "documents in a batch give bitwise the same results as alone if the backend rounds the same") {
     const Lab lab;
     quantized_base(lab);
     const auto alone = lab.run(arms + tasks, "alone");
@@ -84,8 +85,8 @@ TEST_CASE(
         INFO(batch);
         const std::string name = fmt::format("batch{}", batch);
         const auto together = lab.run(arms + tasks + fmt::format("batch: {}\n", batch), name);
-        // The second run of the reference takes whole batches, so it may have more items; here it
-        // is on all documents anyway.
+        // In batches, the second run of the reference takes whole batches, so it could have more
+        // items. Here it covers all documents in any case.
         CHECK(differing(together, alone) == "");
         const ab::Header header = ab::read_header(lab.folder / (name + "/results.jsonl"));
         CHECK(header.batch == static_cast<uint32_t>(batch));
@@ -96,10 +97,10 @@ TEST_CASE(
     CHECK(differing(Lab::without_peaks(by_themselves), Lab::without_peaks(alone)) == "");
 }
 
-TEST_CASE("documents side by side give what they give alone but for rounding") {
+TEST_CASE("documents in a batch give the same results as alone except for rounding") {
     const Lab lab;
     base_with(lab, "stored",
-              "exact"); // fast may round the products of several rows, and answers hang by that
+              "exact"); // `fast` may round products of several rows, which can change answers
     lab.run(arms + tasks, "alone");
     lab.run(arms + tasks + "batch: 4\n", "together");
     std::map<std::string, ab::Item> alone;
@@ -122,9 +123,9 @@ TEST_CASE("documents side by side give what they give alone but for rounding") {
     }
 }
 
-TEST_CASE("a run in batches that was cut short goes on to the same results, in one process or in "
-          "shards") {
-    const Lab lab; // what stands beside a document may decide about its last bits here
+TEST_CASE(
+    "an interrupted run in batches continues to the same results, in one process or in shards") {
+    const Lab lab; // the other documents of a batch may change the last bits of a result here
     const std::string text = few_arms + tasks + "batch: 3\n";
     const auto whole = lab.run(text, "whole");
     std::ifstream in(lab.folder / "whole/results.jsonl");
@@ -136,7 +137,7 @@ TEST_CASE("a run in batches that was cut short goes on to the same results, in o
             all.substr(0, static_cast<size_t>(share * static_cast<double>(all.size()))));
         CHECK(differing(lab.run(text, name), whole) == "");
     }
-    // Half a header.
+    // The file has only half of the header.
     lab.folder.write("header/results.jsonl", all.substr(0, 20));
     CHECK(differing(lab.run(text, "header"), whole) == "");
     ab::RunOptions shard;
@@ -146,14 +147,14 @@ TEST_CASE("a run in batches that was cut short goes on to the same results, in o
         parts.merge(lab.run(text, "shards", shard));
     }
     CHECK(differing(parts, whole) == "");
-    // A batch that --items cut short is computed again as a whole.
+    // If --items cut a batch short, the whole batch is computed again.
     ab::RunOptions some;
     for (const int64_t items : {2, 4}) {
         some.items = items;
         lab.run(text, "some", some);
     }
     CHECK(differing(lab.run(text, "some"), whole) == "");
-    // Of one that is there no part is computed in another one.
+    // If a batch is complete, no part of it is computed again in another batch.
     some.items = 2;
     CHECK(contains(error_text([&] { lab.run(text, "some", some); }, ErrorKind::usage),
                    "expected a multiple of 3, or another output"));
@@ -161,7 +162,7 @@ TEST_CASE("a run in batches that was cut short goes on to the same results, in o
     CHECK(differing(lab.run(text, "some", some), whole) == "");
 }
 
-TEST_CASE("results of another batch are not gone on with") {
+TEST_CASE("a run with another batch does not continue old results") {
     const Lab lab;
     const std::string text =
         few_arms + "tasks: [{kind: passkey, lengths: [120], depths: 2, items: 1}]\n";
@@ -169,12 +170,12 @@ TEST_CASE("results of another batch are not gone on with") {
     CHECK(contains(error_text([&] { lab.run(text, "out"); }), "made with batch 2, this is 1"));
     CHECK(contains(error_text([&] { lab.run(text + "batch: 4\n", "out"); }),
                    "made with batch 2, this is 4"));
-    // One document at a time is what it was before there were batches.
+    // With batch: 1, an experiment has the same hash as without `batch`.
     CHECK(lab.resolve(text + "batch: 1\n").hash == lab.resolve(text).hash);
     CHECK(contains(lab.resolve(text + "batch: 2\n").resolved, "batch: 2\n"));
 }
 
-TEST_CASE("what a batch is not for is refused by name, or said") {
+TEST_CASE("settings that a batch does not support are refused or reported") {
     const Lab lab;
     const std::string passkey = "tasks: [{kind: passkey, lengths: [120], depths: 1, items: 1}]\n";
     const auto refusal = [&](const std::string &text) {
@@ -189,7 +190,8 @@ TEST_CASE("what a batch is not for is refused by name, or said") {
     CHECK(contains(found, "arm 'capped' at "));
     CHECK(contains(found,
                    "'kv.max_mib' caps the cache of one sequence, but 2 sequences run at once"));
-    // Nothing evicts while text is written: continuations are read many tokens at a time.
+    // No arm evicts while text is generated, and continuations read many tokens in one step. So a
+    // batch has no effect.
     const std::string continuation =
         "{kind: continuation, text: " + tiny + "/heldout.txt, prefix: 96, score: 10, documents: 2}";
     const std::string speed = "{kind: speed, depths: [0], repeats: 1, decode: 4}";
@@ -209,7 +211,7 @@ TEST_CASE("what a batch is not for is refused by name, or said") {
     CHECK(contains(said.front(), "batch: 'continuation' takes in many tokens at a time"));
 }
 
-TEST_CASE("eviction logs of documents side by side tell of each what they tell of it alone") {
+TEST_CASE("the eviction logs of documents in a batch are the same as alone") {
     const Lab lab;
     quantized_base(lab);
     const auto logs = [&](const std::string &name, const std::string &batch) {
@@ -218,7 +220,7 @@ TEST_CASE("eviction logs of documents side by side tell of each what they tell o
         ab::RunOptions options;
         options.host = lab.host;
         ab::Runner(e, options).run();
-        // Lines by their sequence, less times.
+        // Returns the log lines of each sequence, without times.
         std::map<std::string, std::vector<std::string>> all;
         std::ifstream in(lab.folder / (name + "/evictions-h2o-tokens-48-1.jsonl"));
         for (std::string line; std::getline(in, line);) {
@@ -236,7 +238,7 @@ TEST_CASE("eviction logs of documents side by side tell of each what they tell o
     CHECK(logs("together", "batch: 3\n") == alone);
 }
 
-TEST_CASE("what a batch will cost is counted in steps that documents take together") {
+TEST_CASE("the cost of a batch is counted in steps that documents take together") {
     const Lab lab;
     const auto rows = [&](uint32_t batch) {
         const std::string text =
@@ -258,14 +260,15 @@ TEST_CASE("what a batch will cost is counted in steps that documents take togeth
         one[0].decode_tokens / (11 * 2 + 8); // the last token is scored and not fed
     CHECK(each >= 12);
     CHECK(one[0].decode_tokens ==
-          each * (11 * 2 + 8)); // the reference's second run: eight documents
+          each * (11 * 2 + 8)); // the second run of the reference has eight documents
     CHECK(one[0].decode_steps == one[0].decode_tokens);
-    CHECK(three[0].decode_tokens == each * (11 * 2 + 9)); // three whole batches of it
-    // Of nine documents, taken for eleven: three batches.
+    // the second run of the reference has three whole batches
+    CHECK(three[0].decode_tokens == each * (11 * 2 + 9));
+    // The cost was measured for nine documents in three batches and is scaled to eleven documents.
     CHECK(three[0].decode_steps ==
           static_cast<uint64_t>(std::llround(each * 3.0 * 2 * 11 / 9 + each * 3.0)));
     CHECK(three[1].decode_tokens == one[1].decode_tokens);
     CHECK(three[1].decode_steps * 3 >= three[1].decode_tokens);
     CHECK(three[1].decode_steps < one[1].decode_steps);
-    CHECK(one[1].prefill_tokens > 3 * 190 * 2); // prompts and questions
+    CHECK(one[1].prefill_tokens > 3 * 190 * 2); // tokens of prompts and questions
 }

@@ -1,5 +1,5 @@
-// Two results held against each other: what is missing, what a filter hides, items that are not the
-// same.
+// Tests of the comparison of two results: missing items, a filter that hides items, and items that
+// differ.
 #include "eval/ab/records/merge.hpp"
 #include "eval/ab/verdicts/compare.hpp"
 #include "eval/ab/verdicts/summary.hpp"
@@ -23,7 +23,7 @@ using test::write_ab;
 
 namespace {
 
-// Hits of an arm, all of them.
+// Returns n items of an arm. All of them are hits.
 std::vector<ab::Record> hits(int n, const std::function<void(ab::Item &)> &change = {}) {
     std::vector<ab::Record> records;
     for (int i = 0; i < n; ++i) {
@@ -44,7 +44,7 @@ std::string compare_text(const std::filesystem::path &file) {
 
 } // namespace
 
-TEST_CASE("a strict comparison fails where the second run lacks items") {
+TEST_CASE("a strict comparison fails if the second run lacks items") {
     const test::TempFolder folder;
     const auto all = write_ab(folder / "all", made_header(), hits(60)),
                some = write_ab(folder / "some", made_header(), hits(40));
@@ -61,7 +61,7 @@ TEST_CASE("a strict comparison fails where the second run lacks items") {
                    "20 numbers of the first experiment's items are not in the second"));
     CHECK(contains(ab::text_of_comparison(lacking), "and so does what is missing"));
     CHECK(ab::comparison_json(lacking).at("lost_items") == 20);
-    // More than there was is no loss.
+    // More items than before are not a loss.
     const ab::Comparison more = ab::compare_results(some, all, options);
     CHECK(more.lost_items == 0);
     CHECK(more.passed());
@@ -69,7 +69,7 @@ TEST_CASE("a strict comparison fails where the second run lacks items") {
                    "20 numbers of items are in the second experiment alone"));
 }
 
-TEST_CASE("a filter does not make equal hits a proof") {
+TEST_CASE("with a filter, equal hits do not become a proof") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double shift) {
         std::vector<ab::Record> records = hits(20);
@@ -96,7 +96,7 @@ TEST_CASE("a filter does not make equal hits a proof") {
     }
 }
 
-TEST_CASE("items of one name that are not the same are refused") {
+TEST_CASE("items with the same name and different content are refused") {
     const test::TempFolder folder;
     const auto first = write_ab(folder / "first", made_header(), hits(20));
     const auto refusal = [&](const std::string &name,
@@ -113,7 +113,7 @@ TEST_CASE("items of one name that are not the same are refused") {
     CHECK(contains(refusal("depth", [](ab::Item &i) { i.depth = 0.25; }), "another depth"));
     CHECK(
         contains(refusal("document", [](ab::Item &i) { i.document += "x"; }), "another document"));
-    // Another model may write the same text in more tokens.
+    // Another model may write the same text in a different number of tokens.
     ab::Header model = made_header();
     model.model = "other";
     const auto longer =
@@ -122,7 +122,7 @@ TEST_CASE("items of one name that are not the same are refused") {
                    "20 numbers are of prompts that have another length"));
 }
 
-TEST_CASE("the reference against itself is no planned contrast: an effect, no verdict") {
+TEST_CASE("comparing the reference with itself is not planned, and has an effect but no verdict") {
     const test::TempFolder folder;
     const auto summary = [&](const std::string &name, int others) {
         std::vector<ab::Record> records = hits(12);
@@ -145,7 +145,7 @@ TEST_CASE("the reference against itself is no planned contrast: an effect, no ve
     CHECK_FALSE(other.noise[0].p);
 }
 
-TEST_CASE("merged results take the place of their own experiment's alone") {
+TEST_CASE("merged results replace only results of the same experiment") {
     const test::TempFolder folder;
     std::vector<std::filesystem::path> shards;
     for (uint32_t i = 1; i <= 2; ++i) {
@@ -165,7 +165,7 @@ TEST_CASE("merged results take the place of their own experiment's alone") {
     CHECK(compare_text(theirs / "results.jsonl") == before);
     CHECK(ab::merge_shards(shards, ours, true).records == 6);
     CHECK(contains(error_text([&] { ab::merge_shards(shards, ours); }), "is there already"));
-    // Two builds of a plugin are named.
+    // If two builds of a plugin were used, the comparison names them.
     ab::Header second = made_header();
     second.shard = second.shards = 2;
     second.config_hash = "other";
@@ -183,7 +183,8 @@ TEST_CASE("merged results take the place of their own experiment's alone") {
                    "policy snapkv (snapkv.so)"));
 }
 
-TEST_CASE("a loss is seen among hundreds of contrasts, whatever the resamples of the first run") {
+TEST_CASE(
+    "a loss is found among hundreds of contrasts, whatever the resamples of the first run are") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double loss) {
         std::vector<ab::Record> records;
@@ -201,7 +202,7 @@ TEST_CASE("a loss is seen among hundreds of contrasts, whatever the resamples of
     CHECK_FALSE(c.passed());
 }
 
-TEST_CASE("contrasts without an interval do not pass in silence") {
+TEST_CASE("contrasts without an interval are reported") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double loss) {
         std::vector<ab::Record> records;
@@ -215,7 +216,7 @@ TEST_CASE("contrasts without an interval do not pass in silence") {
     CHECK(contains(ab::text_of_comparison(c), "1 of the contrasts that decide have no interval"));
 }
 
-TEST_CASE("what the reference is by definition does not decide") {
+TEST_CASE("metrics that are fixed for the reference do not decide") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double shift) {
         std::vector<ab::Record> records;

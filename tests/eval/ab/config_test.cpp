@@ -41,7 +41,7 @@ std::string refusal(const std::string &text) {
     return error_text([&] { ab::parse_config(text, "ab.yaml", "/folder"); });
 }
 
-// `full` with one piece replaced.
+// Returns `full` with one piece replaced.
 std::string with(const std::string &from, const std::string &to) {
     std::string text = full;
     const size_t at = text.find(from);
@@ -51,7 +51,7 @@ std::string with(const std::string &from, const std::string &to) {
 
 } // namespace
 
-TEST_CASE("an experiment's file is read as it stands") {
+TEST_CASE("an experiment file is read completely") {
     const ab::Config c = ab::parse_config(full, "ab.yaml", "/folder");
     CHECK(c.title == "sinks against snapkv");
     CHECK(c.base == "/folder/pipeline.yaml");
@@ -72,7 +72,8 @@ TEST_CASE("an experiment's file is read as it stands") {
     CHECK(c.tasks[1].lengths == std::vector<int64_t>{512, 1024, 1900});
     CHECK(c.tasks[1].depths == 10);
     CHECK(c.tasks[2].name == "boxes");
-    CHECK(c.tasks[2].lengths == std::vector<int64_t>{512}); // one stands for a list of one
+    // a single length is a list with one element
+    CHECK(c.tasks[2].lengths == std::vector<int64_t>{512});
     CHECK(c.tasks[2].questions == 2);
     CHECK(c.tasks[3].metric == ab::AnswerMetric::f1);
     CHECK(c.tasks[4].at == std::vector<int64_t>{0, 512, 1536});
@@ -86,7 +87,7 @@ TEST_CASE("an experiment's file is read as it stands") {
     CHECK(c.maps == 3);
 }
 
-TEST_CASE("what an experiment leaves out has a sound default") {
+TEST_CASE("missing keys of an experiment have defaults") {
     const ab::Config c = ab::parse_config(
         "base: p.yaml\narms: {a: {}, b: {kv: q8_0}}\ntasks: {kind: passkey, lengths: 64}\n",
         "my.yaml", "/f");
@@ -95,13 +96,14 @@ TEST_CASE("what an experiment leaves out has a sound default") {
     CHECK(c.protocols == std::vector{ab::Protocol::question_blind});
     CHECK(c.seeds == std::vector<uint64_t>{1});
     CHECK(c.output.filename() == "my-results");
-    CHECK(c.statistics.primary == "passkey/hit"); // the first task that measures quality
+    // the first task that measures quality is the primary one
+    CHECK(c.statistics.primary == "passkey/hit");
     CHECK(c.contrasts.empty());
     CHECK(c.chat.template_name == "auto");
     CHECK_FALSE(c.chat.system);
 }
 
-TEST_CASE("an experiment names the chat template of its prompts, and their system prompt") {
+TEST_CASE("an experiment can set the chat template and the system prompt of its prompts") {
     const auto chat_of = [](const std::string &text) {
         return ab::parse_config("base: p.yaml\narms: {a: {}}\ntasks: {kind: passkey, lengths: "
                                 "64}\n" +
@@ -116,7 +118,7 @@ TEST_CASE("an experiment names the chat template of its prompts, and their syste
     CHECK(chat_of("chat: {system: none}\n").system == ab::Chat::no_system);
 }
 
-TEST_CASE("what is wrong in an experiment is refused with its place") {
+TEST_CASE("errors in an experiment are reported with their place") {
     const std::map<std::string, std::pair<std::string, std::string>> wrong = {
         {"ab.yaml:8:1: unknown key 'refernce' in an experiment; did you mean 'reference'?",
          {"reference: full", "refernce: full"}},
@@ -194,7 +196,8 @@ TEST_CASE("what is wrong in an experiment is refused with its place") {
     CHECK(contains(refusal("base: p.yaml\narms: {a: {}}\n"), "expected the key 'tasks'"));
 }
 
-TEST_CASE("planned contrasts: pairs, a metric of their own, 'reference' for all of its contrasts") {
+TEST_CASE(
+    "planned contrasts are pairs with an optional metric, or 'reference' for all its contrasts") {
     const auto contrasts = [](const std::string &list) {
         return ab::parse_config(with("contrasts: [[window, q4cache]]", "contrasts: " + list),
                                 "ab.yaml", "/folder")
@@ -203,7 +206,7 @@ TEST_CASE("planned contrasts: pairs, a metric of their own, 'reference' for all 
     CHECK(contrasts("[[window, full, speed/ttft_ms], [q4cache, window]]") ==
           std::vector<ab::PlannedContrast>{{"window", "full", "speed/ttft_ms"},
                                            {"q4cache", "window", ""}});
-    // The main metric of a task that is named alone.
+    // If only a task is named, the contrast is on the task's main metric.
     CHECK(contrasts("[[window, full, continuation]]")[0].on == "continuation/nll");
     const auto all = contrasts("[reference, [q4cache, window]]");
     REQUIRE(all.size() > 2);
@@ -211,7 +214,7 @@ TEST_CASE("planned contrasts: pairs, a metric of their own, 'reference' for all 
     CHECK(all.back() == ab::PlannedContrast{"q4cache", "window", ""});
 }
 
-TEST_CASE("shards take each document once, and are told by --shard or by mpirun") {
+TEST_CASE("shards take each document once, and come from --shard or from mpirun") {
     const ab::Shard second = ab::parse_shard("2/3");
     CHECK(second.index == 2);
     CHECK(second.file_name() == "shard-2-of-3.jsonl");
@@ -221,7 +224,7 @@ TEST_CASE("shards take each document once, and are told by --shard or by mpirun"
         for (uint32_t i = 1; i <= 3; ++i) takers += ab::Shard{i, 3}.takes(document) ? 1 : 0;
         CHECK(takers == 1);
     }
-    // Two lengths take turns by number: no shard gets all of one.
+    // The documents of two lengths alternate, so no shard gets all documents of one length.
     uint64_t first = 0, odd = 0;
     for (uint64_t document = 0; document < 100; ++document) {
         first += ab::Shard{1, 2}.takes(document) ? 1 : 0;
@@ -246,13 +249,13 @@ TEST_CASE("shards take each document once, and are told by --shard or by mpirun"
     environment = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
     CHECK(ab::shard_from_environment(get) == ab::Shard{1, 2});
     environment["PMI_SIZE"] = "1";
-    CHECK(!ab::shard_from_environment(get)); // alone
+    CHECK(!ab::shard_from_environment(get)); // without variables, there is no shard
     environment["PMI_RANK"] = "7";
     CHECK(contains(error_text([&] { ab::shard_from_environment(get); }, ErrorKind::usage),
                    "PMI_RANK=7"));
 }
 
-TEST_CASE("the shard that is done last merges, of whichever number it is") {
+TEST_CASE("the shard that finishes last merges the results, whatever its number is") {
     const test::TempFolder folder;
     std::vector<std::filesystem::path> merged;
     const auto merge = [&](const std::vector<std::filesystem::path> &shards) { merged = shards; };
@@ -264,8 +267,8 @@ TEST_CASE("the shard that is done last merges, of whichever number it is") {
     CHECK(ab::finish_shard(folder.path(), {1, 3}, "hash", merge));
     REQUIRE(merged.size() == 3);
     CHECK(merged[1] == folder / "shard-2-of-3.jsonl");
-    // One that runs again is not complete any more, and one that took fewer documents is another
-    // run's.
+    // A shard that runs again is not complete any more. A shard that took fewer documents belongs
+    // to another run.
     merged.clear();
     ab::reopen_shard(folder.path(), {2, 3});
     CHECK_FALSE(ab::finish_shard(folder.path(), {1, 3}, "hash", merge));

@@ -1,5 +1,5 @@
-// How often 95% intervals hold, by simulation. The table of all methods, which mean_of_documents()
-// is chosen by: ab::simulation_tests "[table]".
+// Simulations that check how often 95% intervals contain the true value. For the table of all
+// methods, by which mean_of_documents() was chosen, run: ab::simulation_tests "[table]".
 #include "eval/ab/verdicts/cells.hpp"
 #include "eval/stats/bootstrap_t.hpp"
 #include "eval/stats/cluster_bootstrap.hpp"
@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint64_t resamples = 199; // 2.5% of 200 is a whole number
 
-// Of `repeats` samples of n numbers, in percent: how many intervals hold the mean.
+// Returns the percentage of `repeats` samples of n numbers whose interval contains the mean.
 double coverage(const Family &family, size_t n, int repeats,
                 const std::function<Interval(const std::vector<double> &, uint64_t)> &interval) {
     Draws draws(20261125 + n);
@@ -104,7 +104,7 @@ TEST_CASE("means of 100 documents and more: intervals hold in all families") {
 TEST_CASE("means of 20 documents: intervals hold if the numbers are not very skewed") {
     const std::vector<size_t> sizes{fewest_documents(MeanScale::plain), 50};
     check_families(heavy(false), sizes, 2000, 93, 97.5);
-    // What the warning below 100 documents is about.
+    // This is the case for which results with fewer than 100 documents have a warning.
     check_families(heavy(true), sizes, 2000, 90, 97);
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("means of logarithms of 10 documents and more: intervals hold in all f
 }
 
 TEST_CASE("differences of paired rates: Tango's intervals hold") {
-    // The chance that the first alone hits, and the second alone.
+    // The probability that only the first arm hits, and that only the second arm hits.
     const std::vector<std::pair<double, double>> rates{{0.1, 0.1},  {0.2, 0.05}, {0.2, 0.2},
                                                        {0.3, 0.02}, {0.4, 0.1},  {0.05, 0.05}};
     for (const auto &[first, second] : rates)
@@ -136,7 +136,8 @@ TEST_CASE("differences of paired rates: Tango's intervals hold") {
             const double share = 100.0 * held / repeats;
             INFO(first << ", " << second << ", " << n << " pairs: " << share << "%");
             CHECK(share >= 93);
-            // Few differing pairs have few values: an interval is then wide or does not hold.
+            // If few pairs differ, there are few possible values. Then an interval is either wide
+            // or contains the true value less often.
             if (static_cast<double>(n) * (first + second) >= 8) CHECK(share <= 97);
         }
 }
@@ -145,7 +146,7 @@ TEST_CASE("differences of shares of several questions: intervals hold") {
     for (const int questions : {2, 4})
         for (const double affected : {0.1, 0.2, 0.5})
             for (const size_t n : {10, 20, 40, 100, 200}) {
-                // Of an affected document each question is lost, or now and then won.
+                // In an affected document, each question is lost, or sometimes won.
                 const Family family{"", -0.6 * affected, [&](Draws &d) {
                                         if (d.uniform() >= affected) return 0.0;
                                         double sum = 0;
@@ -178,7 +179,7 @@ TEST_CASE("speeds with disturbed rounds, and rates of one arm: intervals hold") 
         CHECK(found >= 93);
         CHECK(found <= 97.5);
     }
-    // Hits of one arm: one item a document, or four that share its luck.
+    // Hits of one arm. A document has one item, or four items whose results depend on each other.
     for (const uint32_t items : {1, 4})
         for (const double rate : {0.3, 0.5, 0.8})
             for (const uint32_t n : {100, 200}) {

@@ -1,4 +1,5 @@
-// Divergences: sizes against the reference, ratios between arms, the documents that they need.
+// Tests of divergences: sizes compared with the reference, ratios between arms, and the number of
+// documents that they need.
 #include "eval/ab/verdicts/summary.hpp"
 #include "results.hpp"
 #include "support/contains.hpp"
@@ -18,7 +19,8 @@ using test::made_item;
 using test::made_pairs;
 using test::warned;
 
-TEST_CASE("divergence from the reference is a size with an interval, never a test") {
+TEST_CASE(
+    "divergence from the reference is reported as a size with an interval, and never tested") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 126; ++i) {
@@ -48,7 +50,7 @@ TEST_CASE("divergence from the reference is a size with an interval, never a tes
     CHECK(c->interval->low > 0.08);
     CHECK(c->interval->high < 0.13);
     CHECK(contains(verdict_line(*c), "; a size, the geometric mean over documents"));
-    // A document without any divergence has no logarithm.
+    // A document without any divergence has no logarithm of the divergence.
     const ab::Contrast *zero = find_contrast(contrasts, "q4cache", "full", "kld");
     REQUIRE(zero != nullptr);
     CHECK(zero->verdict == ab::Verdict::size);
@@ -65,7 +67,7 @@ TEST_CASE("divergence from the reference is a size with an interval, never a tes
     };
     CHECK(noted("no results for continuation f1"));
     CHECK(noted("continuation/kld against the reference is a size, not a test"));
-    // A primary that is a whole task has tests of nll beside these sizes.
+    // If the primary is a whole task, there are tests of nll in addition to the sizes.
     ab::Header whole = header;
     whole.statistics.primary = "continuation";
     const auto of_task = load_ab(folder, whole, records);
@@ -83,7 +85,7 @@ TEST_CASE("divergence from the reference is a size with an interval, never a tes
     CHECK(ab::json_of_contrasts({*pair})[0].at("effect_is") == "ratio");
 }
 
-TEST_CASE("nll asks for 100 documents, warns of fewer, and says nothing of fewer than 20") {
+TEST_CASE("nll needs 100 documents, has a warning for fewer, and no verdict for fewer than 20") {
     const test::TempFolder folder;
     const auto with = [&](int documents) {
         std::vector<ab::Record> records;
@@ -110,7 +112,7 @@ TEST_CASE("nll asks for 100 documents, warns of fewer, and says nothing of fewer
                                 "skewed; 100 are asked for"));
     const auto many = with(100);
     CHECK_FALSE(warned(many->summary, "are asked for"));
-    // Too few resamples for so small a level.
+    // There are too few resamples for such a small significance level.
     ab::Statistics s;
     s.resamples = 100;
     ab::Contrast one = test::made_contrast("nll");
@@ -127,7 +129,7 @@ TEST_CASE("nll asks for 100 documents, warns of fewer, and says nothing of fewer
     CHECK_FALSE(crowd[0].detectable);
 }
 
-TEST_CASE("too few resamples for a confidence leave no interval instead of an endless one") {
+TEST_CASE("if there are too few resamples for a confidence, there is no interval") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 40; ++i) {
@@ -145,7 +147,7 @@ TEST_CASE("too few resamples for a confidence leave no interval instead of an en
     for (const ab::CellSummary &cell : loaded->summary.cells) CHECK_FALSE(cell.interval);
 }
 
-TEST_CASE("where only a few documents differ, the missing interval is explained") {
+TEST_CASE("if only a few documents differ, the missing interval is explained") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 40; ++i) {
@@ -164,7 +166,7 @@ TEST_CASE("where only a few documents differ, the missing interval is explained"
     CHECK_FALSE(warned(loaded->summary, "resamples"));
 }
 
-TEST_CASE("the noise of kld is a difference, and counts against a ratio in its unit") {
+TEST_CASE("the noise of kld is a difference, and is converted for ratios") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 40; ++i) {

@@ -1,5 +1,5 @@
-// Arms compared by the bytes of cache plus policy: at equal sizes, at the peak, and on the Pareto
-// front.
+// Tests of comparisons by the bytes of cache plus policy: at equal bytes, at the peak, and on the
+// Pareto front.
 #include "eval/ab/verdicts/equal_bytes.hpp"
 #include "eval/ab/verdicts/summary.hpp"
 #include "results.hpp"
@@ -17,7 +17,7 @@ using test::made_header;
 using test::made_item;
 using test::warned;
 
-TEST_CASE("at equal bytes an arm between two budgets is taken between its items") {
+TEST_CASE("at equal bytes, an arm between two budgets is interpolated item by item") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes,
@@ -46,9 +46,9 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
     CHECK(c->at_bytes == 3000);
     CHECK(c->mean_b == Approx(3.3 + 0.0095));
     CHECK(c->effect == Approx(-0.2));
-    CHECK(c->verdict == ab::Verdict::exploratory); // at equal bytes nothing is planned
+    CHECK(c->verdict == ab::Verdict::exploratory); // comparisons at equal bytes are not planned
     CHECK(c->interval->high < 0);
-    // q4cache: its bytes while it was scored. window: interpolated between its two budgets.
+    // For q4cache: the bytes while it was scored. For window: interpolated between its two budgets.
     CHECK(c->a_budget == "full");
     CHECK(c->a_peak_bytes == 3000);
     CHECK(c->b_budget == "tokens:128 to tokens:256");
@@ -63,7 +63,7 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
         "tokens:256 held up to 10.7 KiB, 267% more than q4cache (prefill of its own) with 2.9 "
         "KiB"));
     CHECK(contains(text, "2.9 KiB, 10.7 KiB")); // the column of peaks
-    // No budget of `window` reaches 6000 bytes, so the two are not compared.
+    // No budget of `window` reaches 6000 bytes, so the two arms are not compared.
     CHECK(find_contrast(loaded->summary.equal_bytes, "snapkv", "window", "nll") == nullptr);
     const auto apart = [&](const ab::Apart &one) { return one.a == "snapkv" && one.b == "window"; };
     const auto &list = loaded->summary.apart;
@@ -71,19 +71,19 @@ TEST_CASE("at equal bytes an arm between two budgets is taken between its items"
     CHECK(contains(text, "not compared at equal bytes: snapkv at tokens:400 holds 5.9 KiB and "
                          "window at tokens:64 to tokens:256 holds 1000 B to 3.9 KiB on "
                          "continuation: 2.0 KiB (50%) apart"));
-    // A protocol is named where there is one.
+    // The text names the protocol if there is one.
     ab::Apart other = list.front();
     other.protocol = "question_blind";
     CHECK(contains(apart_text(other), " on continuation (question_blind): "));
-    // On the front: the cheapest cell, and each cell that is better than all cheaper ones.
+    // On the front are the cheapest cell, and each cell that is better than all cheaper cells.
     for (const ab::CellSummary &cell : loaded->summary.cells)
         CHECK(cell.on_front == (cell.cell->arm != "full" && cell.cell->budget != "tokens:256"));
-    // At the peak, only a smaller type of the cache saves memory.
+    // At the peak, memory is saved only with a smaller type of the cache.
     for (const ab::CellSummary &cell : loaded->summary.cells)
         CHECK(cell.on_peak_front == (cell.cell->arm == "q4cache" || cell.cell->arm == "snapkv"));
 }
 
-TEST_CASE("the Pareto front keeps equals and leaves out what is beaten") {
+TEST_CASE("the Pareto front keeps equal arms and leaves out arms that are worse") {
     using Points = std::vector<std::pair<double, double>>;
     CHECK(ab::pareto_front(Points{}, true).empty());
     CHECK(ab::pareto_front(Points{{1, 5}, {2, 5}, {2, 6}, {1, 5}}, true) ==
@@ -91,12 +91,12 @@ TEST_CASE("the Pareto front keeps equals and leaves out what is beaten") {
     CHECK(ab::pareto_front(Points{{1, 5}, {2, 6}}, false) == std::vector<bool>{true, false});
 }
 
-TEST_CASE("an arm that held more at its peak than the reference ever did is warned of") {
+TEST_CASE("there is a warning for an arm whose peak exceeds the reference's peak") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 12; ++i) {
         const std::string name = fmt::format("i{}", i);
-        records.emplace_back(made_item("full", "full", name, 1)); // 8000 bytes
+        records.emplace_back(made_item("full", "full", name, 1)); // this arm takes 8000 bytes
         ab::Item small = made_item("window", "tokens:128", name, 1);
         small.peak_kv_bytes = 8600;
         records.emplace_back(small);

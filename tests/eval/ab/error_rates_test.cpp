@@ -1,4 +1,4 @@
-// How often verdicts are false, by simulation of whole families of contrasts.
+// Simulations of whole families of contrasts that check how often verdicts are false.
 #include "eval/stats/mean_inference.hpp"
 #include "results.hpp"
 #include "simulation.hpp"
@@ -11,12 +11,13 @@ using test::Draws;
 
 namespace {
 
-// One experiment: as many contrasts as `draw` gives, of one family.
+// Draws the pairs of all contrasts of one experiment. The contrasts are one family.
 using Experiment = std::function<std::vector<ab::Pairs>(Draws &)>;
 
 struct Rates {
-    double differs = 0, within = 0, non_inferior = 0, beyond = 0; // experiments with such a claim
-    double holds = 0; // experiments in which all intervals hold the truth
+    // share of experiments with this claim
+    double differs = 0, within = 0, non_inferior = 0, beyond = 0;
+    double holds = 0; // share of experiments in which all intervals contain the true value
 };
 
 Rates simulate(const std::string &metric, const ab::Statistics &s, double truth, int experiments,
@@ -48,12 +49,14 @@ Rates simulate(const std::string &metric, const ab::Statistics &s, double truth,
     return out;
 }
 
-// Arms against a reference that all share: hits. `lost`, `won`: of an arm's documents.
+// Hits of several arms that are compared with the same reference. `lost` and `won` are shares of an
+// arm's documents.
 Experiment hits(size_t arms, size_t n, double lost, double won) {
     return [=](Draws &d) {
         std::vector<ab::Pairs> all;
         std::vector<double> reference(n);
-        const double base = 0.5 + 0.5 * (lost - won); // so that lost and won are possible
+        // chosen so that `lost` and `won` are possible
+        const double base = 0.5 + 0.5 * (lost - won);
         for (double &v : reference) v = d.uniform() < base ? 1 : 0;
         for (size_t arm = 0; arm < arms; ++arm) {
             std::vector<double> own = reference;
@@ -66,7 +69,8 @@ Experiment hits(size_t arms, size_t n, double lost, double won) {
     };
 }
 
-// nll of arms whose documents' losses are `family`, less its mean, scaled, plus `truth`.
+// nll of several arms. The losses of documents come from `family`: their mean is subtracted, they
+// are scaled, and `truth` is added.
 Experiment losses(const test::Family &family, size_t arms, size_t n, double scale, double truth) {
     return [=](Draws &d) {
         std::vector<ab::Pairs> all;
@@ -101,9 +105,10 @@ TEST_CASE("experiments without an effect: a false verdict in at most 6% of 1,000
     const Rates single = simulate("hit", s, 0, experiments, hits(1, 100, 0.15, 0.15));
     INFO("one contrast: " << single.differs);
     CHECK(single.differs <= 0.06);
-    CHECK(single.differs >= 0.02); // it is a test at 5%
+    CHECK(single.differs >= 0.02); // so the test really has a level of 5%
     for (const test::Family &family : test::plain_families()) {
-        // A tail as heavy as this takes more documents than are asked for: at 100 it is 0.066.
+        // A tail as heavy as in this family needs more than 100 documents. With 100 documents, the
+        // rate is 0.066.
         const bool is_heavy = family.name == "lognormal, sigma 1";
         if (!is_heavy && family.name != "gamma, shape 0.5" && family.name != "t, 3 degrees" &&
             family.name != "tiny, nll knorm - full")
@@ -144,13 +149,13 @@ TEST_CASE("the truth is on the margin: a false claim about it in at most 5%") {
     s.margins = {{"hit", 0.05}, {"nll", 0.2}};
     constexpr int experiments = 2000;
     for (const size_t n : {40, 200, 500}) {
-        // A loss of 5 points exactly.
+        // The true loss is exactly 5 points.
         const Rates found = simulate("hit", s, -0.05, experiments, hits(1, n, 0.08, 0.03));
         INFO(n << " hits: " << found.within << ", " << found.non_inferior << ", " << found.beyond);
         CHECK(found.within <= 0.05);
         CHECK(found.non_inferior <= 0.05);
         CHECK(found.beyond <= 0.05);
-        // A gain of 5 points.
+        // The true gain is 5 points.
         CHECK(simulate("hit", s, 0.05, experiments, hits(1, n, 0.03, 0.08)).within <= 0.05);
     }
     const Rates family = simulate("hit", s, -0.05, 500, hits(10, 500, 0.08, 0.03));
@@ -161,7 +166,7 @@ TEST_CASE("the truth is on the margin: a false claim about it in at most 5%") {
         if (skewed.name != "lognormal, sigma 1" && skewed.name != "tiny, nll knorm - full" &&
             skewed.name != "gamma, shape 0.5")
             continue;
-        // Spread enough for the claim to be possible.
+        // The spread is chosen so that the claim is possible.
         const double scale = skewed.name.starts_with("tiny") ? 5 : 0.5;
         for (const double side : {0.2, -0.2}) {
             const Rates found =
@@ -169,14 +174,14 @@ TEST_CASE("the truth is on the margin: a false claim about it in at most 5%") {
             INFO(skewed.name << " at " << side << ": " << found.within << ", " << found.non_inferior
                              << ", " << found.beyond);
             CHECK(found.within <= 0.05);
-            if (side > 0) CHECK(found.non_inferior <= 0.05); // a loss
+            if (side > 0) CHECK(found.non_inferior <= 0.05); // the true value is a loss
             if (side > 0) CHECK(found.beyond <= 0.05);
         }
     }
 }
 
 TEST_CASE("shares with the truth on the margin: a false claim in at most 6% of 1,000") {
-    // Twelve arms of documents with four questions: one in ten documents loses most of its answers.
+    // Twelve arms of documents with four questions. One in ten documents loses most of its answers.
     const Experiment shares = [](Draws &d) {
         std::vector<ab::Pairs> all;
         for (int arm = 0; arm < 12; ++arm) {
@@ -196,7 +201,7 @@ TEST_CASE("shares with the truth on the margin: a false claim in at most 6% of 1
         return all;
     };
     ab::Statistics s = simulated_statistics();
-    s.margins["substring_all"] = 0.06; // as much as is lost
+    s.margins["substring_all"] = 0.06; // the margin equals the true loss
     const Rates found = simulate("substring_all", s, -0.06, 1000, shares);
     CHECK(found.non_inferior <= 0.06);
     CHECK(found.within <= 0.06);

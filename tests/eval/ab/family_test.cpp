@@ -1,4 +1,5 @@
-// Families of planned contrasts: what is in them, and that their verdicts agree with the intervals.
+// Tests of families of planned contrasts: which contrasts are in them, and that verdicts agree with
+// intervals.
 #include "eval/ab/verdicts/summary.hpp"
 #include "eval/stats/random.hpp"
 #include "results.hpp"
@@ -16,7 +17,7 @@ using test::load_ab;
 using test::made_header;
 using test::made_item;
 
-TEST_CASE("what was not planned costs the planned contrasts nothing") {
+TEST_CASE("unplanned contrasts do not weaken the planned ones") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 40; ++i) {
@@ -30,13 +31,13 @@ TEST_CASE("what was not planned costs the planned contrasts nothing") {
     }
     ab::Header header = made_header();
     header.statistics.primary = "passkey/hit";
-    // Twenty planned contrasts: the interval and the verdict say less.
+    // With twenty planned contrasts, the interval is wider and the verdict is weaker.
     const auto crowded = load_ab(folder, header, records);
     const ab::Contrast &one = *find_contrast(crowded->summary.contrasts, "window", "full", "hit");
     CHECK(one.family_size == 20);
     CHECK(one.verdict == ab::Verdict::not_distinguishable);
     CHECK(one.interval->high >= 0);
-    // A sweep draws a curve: it is exploratory.
+    // A sweep compares many budgets, so it is exploratory.
     header.sweeps = {"snapkv"};
     const auto apart = load_ab(folder, header, records);
     const ab::Contrast &c = *find_contrast(apart->summary.contrasts, "window", "full", "hit");
@@ -55,7 +56,7 @@ TEST_CASE("what was not planned costs the planned contrasts nothing") {
         CHECK(row.at("interval_is") ==
               (row.at("planned").get<bool>() ? "simultaneous" : "of this contrast by itself"));
     }
-    // So are other arms: their number changes nothing.
+    // Other arms are exploratory too: their number changes nothing.
     std::vector<ab::Record> more = records;
     for (int arm = 0; arm < 30; ++arm)
         for (int i = 0; i < 40; ++i)
@@ -74,7 +75,7 @@ TEST_CASE("what was not planned costs the planned contrasts nothing") {
             ->planned);
 }
 
-TEST_CASE("at equal bytes contrasts are exploratory, and know the noise floor") {
+TEST_CASE("at equal bytes, contrasts are exploratory and use the noise floor") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     const auto add = [&](const std::string &arm, const std::string &budget, uint64_t bytes,
@@ -106,7 +107,7 @@ TEST_CASE("at equal bytes contrasts are exploratory, and know the noise floor") 
     }
 }
 
-TEST_CASE("a verdict never contradicts the interval beside it, whatever the data") {
+TEST_CASE("a verdict never contradicts the interval beside it, for any data") {
     Xoshiro256 random(20261125);
     const auto chance = [&] { return random.below(1'000'000) / 1e6; };
     uint64_t seen[3] = {0, 0, 0}, open = 0, within = 0, non_inferior = 0, neither = 0;
@@ -155,7 +156,7 @@ TEST_CASE("a verdict never contradicts the interval beside it, whatever the data
             if (c.verdict == ab::Verdict::better) CHECK(up);
             if (c.verdict == ab::Verdict::worse) CHECK(down);
             if (c.verdict == ab::Verdict::not_distinguishable) CHECK_FALSE((up || down));
-            // The claims about the margin, too.
+            // The claims about the margin agree too.
             CHECK_FALSE((c.beyond_margin && c.non_inferior));
             if (c.within_margin) CHECK(c.non_inferior);
             if (c.margin) {
@@ -175,7 +176,7 @@ TEST_CASE("a verdict never contradicts the interval beside it, whatever the data
             open += c.low_is_open || c.high_is_open ? 1 : 0;
         }
     }
-    // All cases were there.
+    // Each kind of case occurred.
     for (const uint64_t count : seen) CHECK(count > 20);
     CHECK(open > 5);
     for (const uint64_t count : {within, non_inferior, neither}) CHECK(count > 20);

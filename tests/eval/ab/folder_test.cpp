@@ -1,5 +1,5 @@
-// What a run may take from its folder, and what it refuses or shares fairly before and while it
-// runs.
+// Tests of the output folder of a run: which results a run may continue, and what it refuses before
+// and while it runs.
 #include "lab.hpp"
 #include "plugin/registry.hpp"
 #include "support/error_text.hpp"
@@ -28,7 +28,7 @@ std::string text_of(const fs::path &file) {
 
 } // namespace
 
-TEST_CASE("a plugin that was built anew makes another experiment, and is named") {
+TEST_CASE("a rebuilt plugin makes another experiment, and is named") {
     const Lab lab;
     const fs::path built = find_plugin("sliding_window", {}, default_plugin_folders()),
                    mine = lab.folder / "mine.so";
@@ -39,7 +39,7 @@ TEST_CASE("a plugin that was built anew makes another experiment, and is named")
     const ab::Experiment before = lab.resolve(text);
     const auto records = lab.run(text, "out");
     CHECK(lab.run(text, "out") == records);
-    fs::remove(mine); // a linker writes another file, too; the one that is mapped lives on
+    fs::remove(mine); // a linker also writes a new file; the mapped old file stays valid
     fs::copy_file(built, mine);
     CHECK(lab.resolve(text).hash == before.hash);
     std::ofstream(mine, std::ios::app | std::ios::binary) << '\n';
@@ -50,7 +50,7 @@ TEST_CASE("a plugin that was built anew makes another experiment, and is named")
     CHECK(contains(found, "another experiment's results"));
     CHECK(contains(
         found, "another policy sliding_window (mine.so), which was built anew or exchanged since"));
-    // Backends count, too.
+    // Backends are also part of the comparison.
     const auto names = [](const ab::Experiment &e) {
         std::set<std::string> all;
         for (const auto &[name, file] : e.libraries) all.insert(name);
@@ -60,8 +60,7 @@ TEST_CASE("a plugin that was built anew makes another experiment, and is named")
                                                 "policy none", "policy sliding_window"});
 }
 
-TEST_CASE(
-    "a shard refuses a folder that holds another experiment's results, before its first item") {
+TEST_CASE("a shard refuses a folder with another experiment's results before its first item") {
     const Lab lab;
     lab.run("arms: {full: {policy: none}}\n" + one_document, "out");
     const fs::path results = lab.folder / "out/results.jsonl";
@@ -78,7 +77,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("beginning anew removes nothing before all is checked and the folder is one's own") {
+TEST_CASE("a new start removes old results only after all checks, and only in a locked folder") {
     const Lab lab;
     const auto run = [&](const std::string &arms, ab::RunOptions options) {
         const ab::Experiment e = lab.resolve(arms + "budgets: [{tokens: 48}]\n" + one_document +
@@ -115,7 +114,7 @@ TEST_CASE("beginning anew removes nothing before all is checked and the folder i
         CHECK_FALSE(entry.path().filename().string().ends_with(".new"));
 }
 
-TEST_CASE("under a cap on the cache's bytes each question of a document has all of it") {
+TEST_CASE("under kv.max_mib, each question of a document can use all of the memory") {
     const Lab lab;
     // 224 tokens and the longest answer fill four blocks of 64 slots in each of 6 layers and 2
     // heads, in f16.
@@ -130,14 +129,14 @@ TEST_CASE("under a cap on the cache's bytes each question of a document has all 
         answers[item.arm][item.protocol + item.item] = item.answer;
         lengths[item.item].insert(item.length);
         documents.insert(item.document);
-        CHECK(item.length <= 224); // of this question, not of the longest
+        CHECK(item.length <= 224); // the length for this question, not for the longest one
         CHECK(item.length > 200);
     }
     CHECK(documents.size() == 2);
     CHECK(answers["full"].size() > 2 * documents.size());
     CHECK(answers["capped"] == answers["full"]);
     for (const auto &[item, all] : lengths) CHECK(all.size() == 1);
-    // What cannot hold the longest is refused before anything runs.
+    // If the cache cannot hold the longest document, the run is refused before it starts.
     CHECK(contains(
         error_text([&] {
             lab.run("arms: {full: {policy: none}, capped: {policy: none, kv: {max_mib: 0.5625}}}\n"
@@ -148,7 +147,7 @@ TEST_CASE("under a cap on the cache's bytes each question of a document has all 
     CHECK_FALSE(fs::exists(lab.folder / "small/results.jsonl"));
 }
 
-TEST_CASE("keys of an arm that no experiment looks at are refused by name") {
+TEST_CASE("keys of an arm that experiments do not use are refused by name") {
     const Lab lab;
     const auto refusal = [&](const std::string &arm) {
         return error_text(
@@ -164,7 +163,7 @@ TEST_CASE("keys of an arm that no experiment looks at are refused by name") {
         CHECK(contains(found, "ab.yaml:2:"));
         CHECK(contains(found, "arm 'a': '" + key + "' has no effect in an experiment"));
     }
-    // As the base has it, it is nothing that an arm asks for.
+    // A key with the same value as in the base is not a setting of the arm.
     lab.resolve("arms: {full: {}, a: {policy: {protect: {system_prompt: true}}}}\n" + one_document);
     ab::ResolveOptions options;
     options.host = lab.host;
@@ -178,7 +177,7 @@ TEST_CASE("keys of an arm that no experiment looks at are refused by name") {
                        ab::resolve_experiment(ab::load_config(lab.folder / "ab.yaml"), options);
                    }),
                    "'policy.protect.system_prompt' has no effect"));
-    // A pin of the base is a promise, too.
+    // A pin in the base must also be kept.
     lab.folder.write("base.yaml", "model: {path: " + test::tiny +
                                       "}\ngeneration: {pin: [a text]}\nbackend: {plugin: cpu}\n");
     CHECK(contains(refusal(""), "base.yaml:2:"));

@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-// Experiments on models/tiny, in a folder of their own.
+// Experiments on models/tiny. Each Lab has its own folder.
 namespace keel::test {
 
 namespace fs = std::filesystem;
 
 inline const std::string tiny = std::string(KEEL_SOURCE_DIR) + "/models/tiny";
 
-// A base pipeline and an experiment over it, in a folder of its own.
+// A base pipeline and an experiment that uses it, in their own folder.
 struct Lab {
     TempFolder folder;
 
@@ -38,7 +38,8 @@ struct Lab {
         return ab::resolve_experiment(
             ab::load_config(folder.write("ab.yaml", "base: base.yaml\n" + text)), options);
     }
-    // Runs it into a folder; what was written, less what may differ between runs: times.
+    // Runs an experiment into a folder. Returns the written records without the times, which may
+    // differ between runs.
     std::multiset<std::string> run(const std::string &text, const std::string &output,
                                    ab::RunOptions options = {}) const {
         const ab::Experiment e = resolve(text + "output: " + output + "\n");
@@ -59,9 +60,9 @@ struct Lab {
         });
         return lines;
     }
-    // Records without the peak of their bytes. It depends on who reads the prompt: an arm that
-    // shares a prefill keeps its last queries until it evicts, and does not hold what the steps
-    // need.
+    // Returns records without the peaks of their bytes. A peak depends on which arm reads the
+    // prompt: an arm that shares a prefill keeps the last queries until it evicts, and does not
+    // hold the memory that the steps need.
     static std::multiset<std::string> without_peaks(const std::multiset<std::string> &records) {
         std::multiset<std::string> lines;
         for (const std::string &line : records) {

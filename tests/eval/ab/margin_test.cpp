@@ -1,5 +1,4 @@
-// What equal numbers prove and what they do not; families, what could be seen in them, and the
-// noise floor.
+// Tests of what equal numbers prove, of the detectable effect in families, and of the noise floor.
 #include "eval/ab/verdicts/compare.hpp"
 #include "eval/ab/verdicts/noise.hpp"
 #include "eval/ab/verdicts/summary.hpp"
@@ -30,7 +29,7 @@ ab::Contrast measured(const std::vector<double> &a, const std::vector<double> &b
     return c;
 }
 
-// Hits of which the first `lost` are none.
+// Returns n numbers: `lost` times 0 (a miss), then 1 (a hit).
 std::vector<double> hits_and_losses(size_t n, size_t lost) {
     std::vector<double> out(n, 1);
     std::fill_n(out.begin(), lost, 0);
@@ -44,7 +43,7 @@ ab::Contrast settled(std::vector<ab::Contrast> all, const ab::Statistics &s = {}
 
 } // namespace
 
-TEST_CASE("equal hits exclude no loss that the interval does not exclude") {
+TEST_CASE("equal hits exclude only the losses that the interval excludes") {
     const ab::Contrast twenty =
         settled({measured(hits_and_losses(20, 0), hits_and_losses(20, 0), "hit")});
     CHECK(twenty.verdict == ab::Verdict::equal);
@@ -59,13 +58,13 @@ TEST_CASE("equal hits exclude no loss that the interval does not exclude") {
     const auto json = ab::json_of_contrasts({twenty})[0];
     CHECK(json.at("verdict") == "equal in every item");
     CHECK(json.at("within_margin") == false);
-    // Shares of several questions, or means of several seeds, are no more.
+    // Shares of several questions, or means of several seeds, prove no more.
     const std::vector<double> halves(20, 0.5);
     const ab::Contrast shares = settled({measured(halves, halves, "f1")});
     CHECK(shares.verdict == ab::Verdict::equal);
     CHECK(shares.interval->low < -0.1);
     CHECK_FALSE(shares.within_margin);
-    // Where the interval excludes it, it is said.
+    // If the interval excludes a loss, the verdict says so.
     ab::Statistics loose;
     loose.margins["hit"] = 0.2;
     CHECK(settled({measured(hits_and_losses(20, 0), hits_and_losses(20, 0), "hit")}, loose)
@@ -77,8 +76,9 @@ TEST_CASE("equal hits exclude no loss that the interval does not exclude") {
     CHECK_FALSE(none.within_margin);
 }
 
-TEST_CASE("within the margin takes two one-sided tests, non-inferior one") {
-    // 40 hits: 12 gained and 3 lost. A gain far beyond a margin of 1 point is not within it.
+TEST_CASE("the claim within the margin needs two one-sided tests, and non-inferior needs one") {
+    // 40 hits: 12 are gained and 3 are lost. A gain far larger than the margin of 1 point is not
+    // within the margin.
     std::vector<double> a(40, 0), b(40, 0);
     std::fill_n(a.begin(), 12, 1.0);
     std::fill_n(b.begin() + 12, 3, 1.0);
@@ -96,7 +96,7 @@ TEST_CASE("within the margin takes two one-sided tests, non-inferior one") {
     CHECK(json.at("p_within_adjusted") == 1);
     CHECK(json.at("margin") == 0.01);
 
-    // 400 pairs of which 10 differ each way: equal within 5 points, by both tests.
+    // 400 pairs, of which 10 differ in each direction: equal within 5 points, by both tests.
     std::vector<double> c(400, 1), d(400, 1);
     std::fill_n(c.begin(), 10, 0.0);
     std::fill_n(d.begin() + 10, 10, 0.0);
@@ -108,13 +108,13 @@ TEST_CASE("within the margin takes two one-sided tests, non-inferior one") {
     CHECK(close.non_inferior);
     CHECK(contains(ab::contrast_table({&close}), ", within the margin"));
     CHECK(contains(verdict_line(close), "; within the margin of 5 points (p = "));
-    // The p-values are Holm's: among many, the same numbers are not enough.
+    // Holm's method adjusts the p-values. With many contrasts the same numbers are not enough.
     const ab::Contrast many = settled(std::vector<ab::Contrast>(400, measured(c, d, "hit")), s);
     CHECK(many.p_within_adjusted() == Approx(std::min(1.0, 400 * *close.p_within())));
     CHECK_FALSE(many.within_margin);
     CHECK((many.interval->low <= -0.05 || many.interval->high >= 0.05));
 
-    // Beyond the margin: the whole interval, not its middle.
+    // "Beyond the margin" means that the whole interval is beyond it, not only its middle.
     const ab::Contrast lost =
         settled({measured(hits_and_losses(40, 10), hits_and_losses(40, 0), "hit")}, s);
     CHECK(lost.effect == -0.25);
@@ -129,7 +129,7 @@ TEST_CASE("within the margin takes two one-sided tests, non-inferior one") {
     CHECK_FALSE(unsure.non_inferior);
 }
 
-TEST_CASE("each metric has a margin of its own, in its unit") {
+TEST_CASE("each metric has its own margin in its own unit") {
     const auto parsed = [](const char *text, const char *metric) {
         return ab::parse_margin(text, ab::metric_named(metric));
     };
@@ -163,7 +163,7 @@ TEST_CASE("each metric has a margin of its own, in its unit") {
     CHECK(ab::margin_of({}, "perplexity") == 0.01);
     CHECK(ab::margin_of({}, "ttft_ms") == 0.05);
     CHECK(ab::margin_of({{"hit", 0.2}}, "hit") == 0.2);
-    // A ratio's band is as wide to both sides in logarithms; a loss of 5% is 5%.
+    // In logarithms, the band of a ratio has the same width on both sides. A loss of 5% is 5%.
     ab::Contrast c = test::made_contrast("decode_tokens_per_second");
     c.ratio = true;
     c.margin = 0.05;
@@ -172,7 +172,7 @@ TEST_CASE("each metric has a margin of its own, in its unit") {
     c.meaning = ab::metric_named("kld");
     CHECK(c.margin_band().high == Approx(0.05));
     CHECK(std::log1p(c.margin_band().low) == Approx(-std::log1p(0.05)));
-    // A margin in % says nothing of numbers that have no ratio.
+    // A margin in % cannot be used for numbers without a ratio.
     std::vector<double> zeros(20, 0.0), other(20, 0.1);
     const ab::Contrast none = settled({measured(other, zeros, "kld")});
     CHECK_FALSE(none.margin);
@@ -180,10 +180,10 @@ TEST_CASE("each metric has a margin of its own, in its unit") {
     CHECK_FALSE(none.within_margin);
 }
 
-TEST_CASE("what could be seen is what the test can see, not what the spread happened to be") {
-    // 60 documents, one alone: four have to be lost and none won (their score is 2, p = 0.046).
-    // Four times out of five that takes a loss of 0.090 of the documents (binomial distribution);
-    // among 104 contrasts thirteen have to be, and 0.257.
+TEST_CASE("the detectable effect depends on the test, not on the observed spread") {
+    // 60 documents in a single contrast: at least four must be lost and none won (then p is 0.046).
+    // A loss of 0.090 of the documents gives this in four of five cases (binomial distribution).
+    // Among 104 contrasts, thirteen must be lost, which needs a loss of 0.257.
     const auto seen = [](size_t lost, size_t family) {
         return settled(std::vector<ab::Contrast>(family, measured(hits_and_losses(60, lost),
                                                                   hits_and_losses(60, 0), "hit")))
@@ -196,18 +196,19 @@ TEST_CASE("what could be seen is what the test can see, not what the spread happ
     CHECK_FALSE(settled(std::vector<ab::Contrast>(
                             104, measured(hits_and_losses(12, 1), hits_and_losses(12, 0), "hit")))
                     .detectable);
-    // Documents with several questions are as many as they are.
+    // A document with several questions counts as one document.
     ab::Pairs pairs{std::vector<double>(40, 1), std::vector<double>(40, 1), {}};
     pairs.a[0] = 0;
     for (uint32_t i = 0; i < 40; ++i) pairs.clusters.push_back(i / 2);
     ab::Contrast c = test::made_contrast("hit");
     measure_contrast(c, pairs, {});
     CHECK(settled({c}).detectable.value() >
-          0.15); // six of twenty documents, by half of each, are the least
+          0.15); // at least half of six of twenty documents must be lost
 }
 
-TEST_CASE("what was lost never makes an interval end further on the good side") {
-    // Two questions a document. Nothing lost, one question, two of different documents, ...
+TEST_CASE("another lost document never moves an interval's end to the better side") {
+    // Each document has two questions. The loop goes through no loss, one lost question, two lost
+    // questions of different documents, and so on.
     double low = 0;
     for (size_t lost = 0; lost < 30; ++lost) {
         ab::Pairs pairs{std::vector<double>(400, 1), std::vector<double>(400, 1), {}};
@@ -221,23 +222,23 @@ TEST_CASE("what was lost never makes an interval end further on the good side") 
         CHECK(c.interval->high >= c.effect);
         low = c.interval->low;
     }
-    // Five documents: by Student's t, but no share is less than none.
+    // Five documents: the interval comes from Student's t, and stays above the lowest share.
     const ab::Contrast few = measured({0, 0, 0, 0, 0.5}, {1, 1, 0.5, 1, 0.5}, "f1");
     CHECK(few.interval->low >= -1);
 }
 
-TEST_CASE("what could be seen is what the verdict is held to, in every family") {
+TEST_CASE("the detectable effect uses the same level as the verdict, in every family") {
     const ab::Contrast lost = measured(hits_and_losses(30, 7), hits_and_losses(30, 0), "hit");
     const ab::Contrast alone = settled({lost}),
                        of_many = settled(std::vector<ab::Contrast>(12, lost));
     CHECK(alone.verdict == ab::Verdict::worse);
     CHECK(of_many.verdict == ab::Verdict::not_distinguishable);
-    // The interval beside a verdict is adjusted as the verdict is.
+    // The interval next to a verdict is adjusted like the verdict.
     CHECK(of_many.interval_alone == alone.interval);
     CHECK(of_many.interval->high >= 0);
     REQUIRE(of_many.detectable);
     CHECK(*of_many.detectable > *alone.detectable);
-    // Nothing is "not distinguishable" and larger than what could have been seen.
+    // No effect is "not distinguishable" and also larger than the detectable effect.
     for (const size_t n : {6, 8, 12, 20, 30, 60, 200})
         for (const size_t of : {0, 1, 3, 5, 6, 9, 20, 100})
             for (const size_t family : {1, 4, 40}) {
@@ -248,7 +249,7 @@ TEST_CASE("what could be seen is what the verdict is held to, in every family") 
                 if (c.verdict == ab::Verdict::not_distinguishable && c.detectable)
                     CHECK(std::abs(c.effect) <= *c.detectable);
                 if (c.verdict == ab::Verdict::worse) CHECK(c.detectable);
-                c.noise = 0.9; // held back by noise, and by that much
+                c.noise = 0.9; // the noise floor changes the verdict in this case
                 const ab::Contrast held = settled({c});
                 if (held.verdict == ab::Verdict::not_distinguishable && held.detectable)
                     CHECK(std::abs(held.effect) <= *held.detectable);
@@ -261,7 +262,7 @@ TEST_CASE("what could be seen is what the verdict is held to, in every family") 
     CHECK(among.verdict == ab::Verdict::not_distinguishable);
     CHECK_FALSE(among.detectable);
     CHECK(contains(ab::contrast_table({&among}), "not distinguishable (too few documents)"));
-    // Nine are too few, whatever they say.
+    // Nine documents are too few for any verdict.
     const ab::Contrast nine =
         settled({measured(hits_and_losses(9, 9), hits_and_losses(9, 0), "hit")});
     CHECK(nine.verdict == ab::Verdict::too_few);
@@ -270,7 +271,8 @@ TEST_CASE("what could be seen is what the verdict is held to, in every family") 
     CHECK(contains(verdict_line(nine), "; too few documents for a verdict"));
 }
 
-TEST_CASE("the noise floor is the distance between two runs, not what few documents leave open") {
+TEST_CASE(
+    "the noise floor is the distance between two runs, not the uncertainty of few documents") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 60; ++i) {
@@ -282,10 +284,10 @@ TEST_CASE("the noise floor is the distance between two runs, not what few docume
     const auto loaded = load_ab(folder, made_header(), records);
     const ab::Contrast &c = *find_contrast(loaded->summary.contrasts, "window", "full", "hit");
     CHECK(c.noise == Approx(1.0 / 8));
-    CHECK(c.verdict == ab::Verdict::worse); // a third is lost: an interval over 8 documents would
-                                            // have reached to 0.5
+    // a third is lost; an interval over 8 documents would have reached to 0.5
+    CHECK(c.verdict == ab::Verdict::worse);
     CHECK(warned(loaded->summary, "differs from itself in 1 of 8"));
-    // Changes that cancel out are noise, too.
+    // Changes that cancel out in the mean are noise too.
     ab::Names names;
     ab::Cell a, b;
     a.kind = b.kind = ab::metric_named("hit");
@@ -297,14 +299,15 @@ TEST_CASE("the noise floor is the distance between two runs, not what few docume
     CHECK(ab::mean_distance(a, b, names).size == 0.5);
 }
 
-TEST_CASE("an arm of a smaller type that evicts and frees nothing is warned of") {
+TEST_CASE("there is a warning for an arm with a smaller dtype that evicts but frees nothing") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 12; ++i) {
         const std::string name = fmt::format("i{}", i);
         records.emplace_back(made_item("full", "full", name, 1));
         ab::Item masked = made_item("q4cache", "tokens:128", name, 1);
-        masked.kv_bytes = masked.own_full_kv_bytes = 2250; // of 8000 in the reference's types
+        // of 8000 bytes in the reference's types
+        masked.kv_bytes = masked.own_full_kv_bytes = 2250;
         masked.policy_bytes = 100;
         records.emplace_back(masked);
         ab::Item honest = made_item("snapkv", "tokens:128", name, 1);
@@ -320,12 +323,12 @@ TEST_CASE("an arm of a smaller type that evicts and frees nothing is warned of")
     CHECK(count == 1);
 }
 
-TEST_CASE("compare: equal bits of one experiment prove what equal hits do not") {
+TEST_CASE("compare: bitwise equal runs of one experiment prove more than equal hits") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, const std::string &commit,
                              const std::string &experiment, bool with_nll, double shift = 0) {
         std::vector<ab::Record> records;
-        for (int i = 0; i < 24; ++i) { // fewer documents prove nothing of nll
+        for (int i = 0; i < 24; ++i) { // with fewer documents, nll would prove nothing
             const std::string item = fmt::format("i{}", i);
             for (const char *arm : {"full", "window"}) {
                 const std::string budget = *arm == 'f' ? "full" : "tokens:128";
@@ -354,16 +357,18 @@ TEST_CASE("compare: equal bits of one experiment prove what equal hits do not") 
                    "4 of 4 contrasts are equal in every item, 4 of these non-inferior (4 of a "
                    "rerun, equal to the bit)"));
     CHECK(ab::comparison_json(again).at("contrasts")[0].at("equal_rerun") == true);
-    // Another experiment with the same hits: the hits prove nothing.
+    // Another experiment with the same hits: here equal hits prove nothing.
     const ab::Comparison other =
         ab::compare_results(first, results("other", "1", "x", true), strict);
     CHECK_FALSE(other.passed());
     CHECK(other.unproven == 2);
-    // A bit differs in what is continuous: the hits are a sample again.
+    // A continuous metric differs in one bit. So it is no longer the same run, and the hits are
+    // only a sample.
     const ab::Comparison near =
         ab::compare_results(first, results("near", "2", "e", true, 1e-9), strict);
     CHECK_FALSE(near.passed());
-    // Hits alone: one program run twice is the same, two programs are not.
+    // If there are only hits, two runs of one program are the same, but runs of two programs are
+    // not.
     const auto alone = results("alone", "1", "h", false);
     CHECK(ab::compare_results(alone, results("same", "1", "h", false), strict).passed());
     const ab::Comparison commits =
@@ -372,7 +377,7 @@ TEST_CASE("compare: equal bits of one experiment prove what equal hits do not") 
     CHECK(commits.unproven == 2);
 }
 
-TEST_CASE("compare counts the noise of both experiments") {
+TEST_CASE("compare uses the noise of both experiments") {
     const test::TempFolder folder;
     const auto results = [&](const std::string &name, double again, double window) {
         std::vector<ab::Record> records;

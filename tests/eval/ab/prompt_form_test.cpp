@@ -35,7 +35,7 @@ std::string marked(const std::vector<int32_t> &ids) {
 
 } // namespace
 
-TEST_CASE("in a chat template the question is the user's and the answer is begun by the model") {
+TEST_CASE("in a chat template, the user asks the question and the model begins the answer") {
     const std::string end = std::string(form_tokenizer().piece(*form_tokenizer().eos_id()));
     const ab::PromptText text{"Some context. ", "What? " + end, " It is "};
     const ab::PromptForm chat = form_of("zephyr", "Be brief.");
@@ -45,7 +45,7 @@ TEST_CASE("in a chat template the question is the user's and the answer is begun
     CHECK(marked(t.context) == "<|system|>\nBe brief." + end + "\n<|user|>\nSome context. ");
     CHECK(marked(t.question) == "What? " + end);
     CHECK(marked(t.opening) == end + "\n<|assistant|>\nIt is");
-    // The template's mark is the token, the same letters in a question are text.
+    // The template's mark is a special token. The same letters in a question are plain text.
     const auto marks = [](const std::vector<int32_t> &ids) {
         return std::count(ids.begin(), ids.end(), *form_tokenizer().eos_id());
     };
@@ -58,11 +58,11 @@ TEST_CASE("in a chat template the question is the user's and the answer is begun
     const ab::PromptForm bare = form_of("zephyr", "none");
     CHECK(bare.description() == "chat template zephyr, no system prompt");
     CHECK(marked(bare.tokens(form_tokenizer(), text).context) == "<|user|>\nSome context. ");
-    // A mark that the tokenizer has no token for ends an answer as text.
+    // If the tokenizer has no token for a mark, the mark ends an answer as text.
     const ab::PromptForm chatml = form_of("chatml");
     CHECK(chatml.before_end(form_tokenizer(), "a ball<|im_end|>\n") == "a ball");
     CHECK_FALSE(chatml.before_end(form_tokenizer(), "a ball"));
-    // A template that names the day names the same one always.
+    // A template that contains the date always gets the same date.
     CHECK(contains(marked(form_of("llama3.2").tokens(form_tokenizer(), text).context),
                    "Today Date: 26 Jul 2024"));
 
@@ -82,8 +82,8 @@ TEST_CASE("in a chat template the question is the user's and the answer is begun
     }
 }
 
-TEST_CASE("the form of prompts is the model's template, one that is named, or plain text") {
-    const ab::PromptForm plain = form_of("auto"); // models/tiny names no template
+TEST_CASE("prompts have the form of the model's template, of a named template, or of plain text") {
+    const ab::PromptForm plain = form_of("auto"); // the files of models/tiny name no template
     CHECK_FALSE(plain.is_chat());
     CHECK(plain.description() == "plain text");
     CHECK_FALSE(form_of("none").is_chat());

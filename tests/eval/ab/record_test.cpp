@@ -74,7 +74,7 @@ const std::string place = R"("arm":"a","budget":"full","task":"t")";
 
 } // namespace
 
-TEST_CASE("records of an experiment are read as they were written") {
+TEST_CASE("records of an experiment are read back unchanged") {
     const test::TempFolder folder;
     const auto file = folder / "results.jsonl";
     {
@@ -121,7 +121,7 @@ TEST_CASE("records of an experiment are read as they were written") {
     CHECK(std::get<ab::Warning>(records[4]).text == "something");
 }
 
-TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") {
+TEST_CASE("an incomplete last line is ignored and reported, and a continued run cuts it off") {
     const test::TempFolder folder;
     const auto file = folder / "results.jsonl";
     {
@@ -142,7 +142,8 @@ TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") 
     CHECK(read(file, &result).size() == 2);
     CHECK_FALSE(result.dropped_tail);
 
-    // How it is judged may change on the way; when it began does not.
+    // The settings of the verdicts may change while a run is continued. Its start time does not
+    // change.
     ab::Header other = header();
     other.statistics.margins["hit"] = 0.5;
     other.date = "later";
@@ -155,7 +156,7 @@ TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") 
     CHECK(result.header.statistics.margins.at("hit") == 0.5);
     CHECK(result.header.date == header().date);
 
-    // A run that was killed at its first line lost nothing.
+    // A run that was killed while it wrote its first line has lost nothing.
     const auto early = folder.write("early.jsonl", R"({"keel_ab":1,"config)");
     CHECK(contains(test::error_text([&] { ab::read_header(early); }), "half a line"));
     { ab::Writer writer(early, header(), ab::Writer::Mode::resume); }
@@ -164,7 +165,7 @@ TEST_CASE("half a last line is left out, said, and cut off by whoever goes on") 
     CHECK(read(folder / "new.jsonl").empty());
 }
 
-TEST_CASE("results are not written over, nor behind those of another experiment") {
+TEST_CASE("results are not overwritten, and not appended to another experiment's results") {
     const test::TempFolder folder;
     const auto file = folder / "results.jsonl";
     { ab::Writer writer(file, header(), ab::Writer::Mode::create); }
@@ -180,7 +181,7 @@ TEST_CASE("results are not written over, nor behind those of another experiment"
                    "shard 2/3"));
 }
 
-TEST_CASE("what cannot be read back is not written") {
+TEST_CASE("records that cannot be read back are not written") {
     const test::TempFolder folder;
     ab::Writer writer(folder / "results.jsonl", header(), ab::Writer::Mode::create);
     const auto refused = [&](const ab::Record &record, ErrorKind kind, const char *part) {
@@ -204,7 +205,7 @@ TEST_CASE("what cannot be read back is not written") {
     map.bins.assign(64, 2.0F);
     refused(map, ErrorKind::runtime, "share");
     refused(ab::Warning{}, ErrorKind::usage, "without a text");
-    // Long answers and bytes that are no text are made to fit.
+    // Long answers, and bytes that are not text, are changed so that they fit.
     i = item("i", 1);
     i.answer = std::string(5000, '\xff');
     i.expected = std::string(5000, 'e');
@@ -214,7 +215,7 @@ TEST_CASE("what cannot be read back is not written") {
     CHECK(std::get<ab::Item>(records[0]).expected.size() == ab::longest_text / 3);
 }
 
-TEST_CASE("a broken line is told by file and line") {
+TEST_CASE("a broken line is reported with file and line") {
     const test::TempFolder folder;
     const std::string head = ab::header_line(header()) + "\n";
     const auto message = [&](const std::string &line) {
@@ -265,7 +266,7 @@ TEST_CASE("a broken line is told by file and line") {
     CHECK(contains(message(std::string(ab::most_line_bytes + 1, ' ')), "a line of more than"));
 }
 
-TEST_CASE("a file that is no experiment's results says so") {
+TEST_CASE("a file that does not have results of an experiment is reported") {
     const test::TempFolder folder;
     const auto message = [&](const std::string &content) {
         return test::error_text([&] { ab::read_header(folder.write("r.jsonl", content)); });
@@ -310,7 +311,7 @@ TEST_CASE("results from before each metric had its own margin keep the meaning o
     write(R"({"primary":"passkey/hit","margins":{"hit":0.01}})");
     CHECK(std::get<ab::Item>(read(file, &result)[0]).protocol == "query_aware");
     CHECK_FALSE(result.header.old_margin);
-    // A ratio has no logarithm from 100% on.
+    // A margin of 100% or more has no logarithm.
     write(R"({"margins":{"decode_tokens_per_second":1.5}})");
     CHECK(contains(test::error_text([&] { read(file); }), "a margin below 1, which is 100 %"));
 }

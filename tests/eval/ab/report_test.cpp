@@ -67,7 +67,7 @@ void add_pictures(std::vector<ab::Record> &records) {
 
 } // namespace
 
-TEST_CASE("an experiment's report is one page without any reference to another place") {
+TEST_CASE("an experiment's report is one page that loads nothing") {
     const test::TempFolder folder;
     std::vector<ab::Record> records = small_experiment();
     add_pictures(records);
@@ -80,20 +80,21 @@ TEST_CASE("an experiment's report is one page without any reference to another p
 
     const auto data = data_of(html);
     REQUIRE(data.at("maps").size() == 1);
-    CHECK(data.at("maps")[0][3] == 2); // items
+    CHECK(data.at("maps")[0][3] == 2); // number of items
     const std::string bins = data.at("maps")[0][4];
-    CHECK(bins == std::string(2 * 3 * 64, 'W')); // a half of 63 steps
+    CHECK(bins == std::string(2 * 3 * 64, 'W')); // half of 63 steps
     REQUIRE(data.at("timelines").size() == 1);
     CHECK(data.at("timelines")[0][2].size() <= 301);
     uint64_t evicted = 0;
     for (const auto &point : data.at("timelines")[0][2]) evicted += point[2].get<uint64_t>();
-    CHECK(evicted == 100 * 50); // thinned out, but no eviction is lost
+    CHECK(evicted == 100 * 50); // the list is thinned out, but no eviction is lost
     REQUIRE(data.at("curves").size() == 1);
     CHECK(data.at("curves")[0][2].size() <= 64);
     CHECK(data.at("curves")[0][2][0][1] == 2.0);
     CHECK(data.at("curves")[0][2].back()[1] == 1.5);
     REQUIRE(data.at("heat").size() == 1);
-    CHECK(data.at("heat")[0].at("lengths").size() == 1); // 512 and 513 are one
+    // the lengths 512 and 513 are shown as one
+    CHECK(data.at("heat")[0].at("lengths").size() == 1);
     CHECK(data.at("heat")[0].at("depths").size() == 4);
     for (const auto &row : data.at("contrasts").at("rows"))
         CHECK(row.size() == data.at("contrasts").at("columns").size());
@@ -105,12 +106,12 @@ TEST_CASE("an experiment's report is one page without any reference to another p
     CHECK(summary.at("contrasts")[0].at("verdict") == "worse");
     CHECK(summary.at("contrasts")[0].at("items") == 40);
     CHECK(summary.at("header").at("config_hash") == made_header().config_hash);
-    // Written again, it is the same.
+    // If the report is written again, it is the same.
     ab::write_report(dir);
     CHECK(report_text(dir / "report.html") == html);
 }
 
-TEST_CASE("hostile names stay text in every output") {
+TEST_CASE("markup in names stays text in every output") {
     const test::TempFolder folder;
     const std::string evil = "</script><img src=x onerror=alert(1)>\"'&\x1b[2J";
     ab::Header header = made_header();
@@ -136,7 +137,7 @@ TEST_CASE("hostile names stay text in every output") {
     CHECK(data_of(html).at("warnings").at(0).at(4) == evil);
 }
 
-TEST_CASE("a page that would be too large leaves pictures out and says so") {
+TEST_CASE("a page that would be too large leaves pictures out and reports it") {
     const test::TempFolder folder;
     std::vector<ab::Record> records = small_experiment();
     add_pictures(records);
@@ -191,7 +192,7 @@ TEST_CASE("twenty arms at six budgets make a page below five megabytes") {
     CHECK(data.at("maps").size() > 10);
 }
 
-TEST_CASE("a folder without results, and results without items, are told") {
+TEST_CASE("folders without results and results without items are reported") {
     const test::TempFolder folder;
     CHECK(contains(test::error_text([&] { ab::write_report(folder.path()); }), "no results.jsonl"));
     CHECK(
@@ -200,7 +201,7 @@ TEST_CASE("a folder without results, and results without items, are told") {
     CHECK(contains(test::error_text([&] { ab::write_report(dir); }), "hold no item"));
 }
 
-TEST_CASE("shards are merged in their order: equal records once, missing shards named") {
+TEST_CASE("shards are merged in order, equal records count once, and missing shards are named") {
     const test::TempFolder folder;
     const auto shard = [&](uint32_t index, const std::vector<ab::Record> &records) {
         ab::Header header = made_header();
@@ -261,13 +262,13 @@ TEST_CASE("shards are merged in their order: equal records once, missing shards 
             "z/results.jsonl:2: another record");
     CHECK(contains(test::error_text([&] { ab::merge_shards({}, folder / "c"); }, ErrorKind::usage),
                    "nothing to merge"));
-    // Half a line at a shard's end.
+    // The file of one shard ends with half a line.
     std::ofstream(three / "results.jsonl", std::ios::app) << "{\"kind\":";
     ab::merge_shards({one, two, three}, folder / "d");
     CHECK(contains(ab::load_table(folder / "d", names).warnings.at(0).text, "ends in half a line"));
 }
 
-TEST_CASE("two experiments: equal, worse, and too small to say") {
+TEST_CASE("comparing two experiments gives equal, worse, or too small for a verdict") {
     const test::TempFolder folder;
     const auto first = write_ab(folder / "first", made_header(), small_experiment());
     const auto same = write_ab(folder / "same", made_header(), small_experiment());
@@ -307,10 +308,10 @@ TEST_CASE("two experiments: equal, worse, and too small to say") {
                    "did you mean 'full'?"));
     options.arms.clear();
 
-    // One item of forty lost: not shown to be worse, not shown to be as good.
+    // One of forty items is lost: neither a loss nor equality is shown.
     const ab::Comparison unsure = ab::compare_results(first, near, options);
     CHECK(unsure.passed());
-    CHECK(unsure.unproven == 2); // the forty equal hits of the other arm prove no more
+    CHECK(unsure.unproven == 2); // the forty equal hits of the other arm do not prove more either
     options.strict = true;
     CHECK_FALSE(ab::compare_results(first, near, options).passed());
     options.strict = false;

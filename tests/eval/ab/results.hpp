@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-// Small made-up experiments.
+// Small generated experiments.
 namespace keel::test {
 
 inline ab::Header made_header() {
@@ -45,7 +45,7 @@ inline ab::Item made_item(const std::string &arm, const std::string &budget,
     return i;
 }
 
-// A folder with results.jsonl in it.
+// Writes results.jsonl to a folder.
 inline std::filesystem::path write_ab(const std::filesystem::path &folder, const ab::Header &header,
                                       const std::vector<ab::Record> &records) {
     std::filesystem::create_directories(folder);
@@ -54,7 +54,7 @@ inline std::filesystem::path write_ab(const std::filesystem::path &folder, const
     return folder;
 }
 
-// Records that were written, read and summarized.
+// Records that were written, read back and summarized.
 struct LoadedAb {
     ab::Names names;
     ab::Table table;
@@ -71,7 +71,7 @@ inline std::unique_ptr<LoadedAb> load_ab(const TempFolder &folder, const ab::Hea
     return out;
 }
 
-// NULL if there is no contrast of these arms on this metric.
+// Returns the contrast of these arms on this metric, or NULL if there is none.
 inline const ab::Contrast *find_contrast(const std::vector<ab::Contrast> &all, const std::string &a,
                                          const std::string &b, const std::string &metric = "hit") {
     for (const ab::Contrast &c : all)
@@ -84,7 +84,7 @@ inline bool warned(const ab::Summary &summary, const std::string &part) {
                        [&](const ab::Warning &warning) { return contains(warning.text, part); });
 }
 
-// Two arms a and b whose items are documents of their own.
+// Returns pairs for two arms a and b in which each item is its own document.
 inline ab::Pairs made_pairs(const std::vector<double> &a, const std::vector<double> &b) {
     ab::Pairs pairs;
     pairs.a = a;
@@ -93,7 +93,7 @@ inline ab::Pairs made_pairs(const std::vector<double> &a, const std::vector<doub
     return pairs;
 }
 
-// A planned contrast of a family "x", without numbers.
+// Returns a planned contrast of the family "x", without numbers.
 inline ab::Contrast made_contrast(const std::string &metric) {
     ab::Contrast c;
     c.planned = true;

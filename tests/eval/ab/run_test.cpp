@@ -24,7 +24,7 @@ const std::string recall = "protocol: [question_blind, query_aware]\n"
 
 } // namespace
 
-TEST_CASE("arms are merged over the base, and budgets spread over those that evict") {
+TEST_CASE("arms are merged with the base, and budgets apply to arms that evict") {
     const Lab lab;
     const ab::Experiment e =
         lab.resolve("arms:\n"
@@ -45,14 +45,15 @@ TEST_CASE("arms are merged over the base, and budgets spread over those that evi
                                             "fixed tokens:40", "sweep tokens:32", "sweep mib:0.5",
                                             "q8 full", "full#again full"});
     CHECK(e.reference().keeps_all);
-    CHECK(*e.runs[1].config.policy.protect.prefix == 4); // of the base
+    CHECK(*e.runs[1].config.policy.protect.prefix == 4); // the value comes from the base
     CHECK(*e.runs[1].config.policy.protect.recent == 2);
     CHECK(e.runs[1].config.policy.budget.tokens->value() == 64);
     CHECK_FALSE(e.runs[2].config.policy.budget.tokens->has_value());
-    CHECK(e.runs[1].seeds == std::vector<uint64_t>{3}); // nothing is random about it
+    // this arm has nothing random, so it has only one seed
+    CHECK(e.runs[1].seeds == std::vector<uint64_t>{3});
     CHECK(e.runs[3].seeds == std::vector<uint64_t>{3, 4});
     CHECK(e.differences[5] == "kv.dtype: q8_0");
-    // Read back it is the same experiment.
+    // If the resolved file is read back, it is the same experiment.
     ab::ResolveOptions options;
     options.circumstances = "test";
     options.host = lab.host;
@@ -60,12 +61,12 @@ TEST_CASE("arms are merged over the base, and budgets spread over those that evi
         ab::load_config(lab.folder.write("elsewhere/resolved.yaml", e.resolved)), options);
     CHECK(again.hash == e.hash);
     CHECK(again.config.output == e.config.output);
-    // Statistics do not change what is run; seeds and texts do.
+    // Statistics do not change the results of a run. Seeds and texts do.
     options.sets = {"kv.dtype=f32"};
     CHECK(ab::resolve_experiment(ab::load_config(lab.folder / "ab.yaml"), options).hash != e.hash);
 }
 
-TEST_CASE("arms that cannot be are refused before anything runs") {
+TEST_CASE("impossible arms are refused before anything runs") {
     const Lab lab;
     const std::string tasks = "tasks: [{kind: passkey, lengths: [160]}]\n";
     const auto refusal = [&](const std::string &text) {
@@ -95,7 +96,7 @@ TEST_CASE("arms that cannot be are refused before anything runs") {
     CHECK(contains(
         error_text([&] { ab::resolve_experiment(ab::load_config(lab.folder / "ab.yaml"), {}); }),
         "nowhere.yaml: no such file"));
-    // Prompts that the full cache does not hold.
+    // The full cache cannot hold these prompts.
     const ab::Experiment e =
         lab.resolve("arms: {full: {}}\ntasks: [{kind: passkey, lengths: [2000]}]\n");
     ab::RunOptions options;
@@ -103,7 +104,7 @@ TEST_CASE("arms that cannot be are refused before anything runs") {
     CHECK(contains(error_text([&] { ab::Runner(e, options); }), "the full cache holds 512"));
 }
 
-TEST_CASE("arms that share a prefill give to the bit what they give with one of their own") {
+TEST_CASE("arms that share a prefill give bitwise the same results as with their own prefill") {
     const Lab lab;
     const std::string text =
         "arms:\n"
@@ -126,28 +127,30 @@ TEST_CASE("arms that share a prefill give to the bit what they give with one of 
     CHECK(Lab::without_peaks(shared) == Lab::without_peaks(own));
     CHECK(ab::read_header(lab.folder / "shared/results.jsonl").own_prefills.empty());
     CHECK(ab::read_header(lab.folder / "own/results.jsonl").own_prefills.size() == 8);
-    // Each policy did something, and each in its own way.
+    // Each policy evicted something, and the policies differ.
     std::map<std::string, std::set<std::string>> nll;
     for (const ab::Item &item : Lab::items(lab.folder / "shared/results.jsonl")) {
         const bool keeps_all = item.arm.starts_with("full");
         CHECK((item.evictions > 0) == !keeps_all);
         CHECK(item.full_kv_bytes >= item.kv_bytes - item.policy_bytes);
         CHECK(item.peak_kv_bytes >= item.kv_bytes);
-        // Sums and statistics stay for later tokens; what an eviction alone needs is freed after
-        // it.
+        // Sums and statistics stay for later tokens. Memory that only an eviction needs is freed
+        // after it.
         const bool collects = item.arm == "h2o" || item.arm == "expected";
         CHECK((item.policy_bytes > 0) == collects);
         if (!keeps_all) CHECK(item.kept_slots < 80);
         if (item.metric == "nll" && item.seed == 1)
             nll[item.item].insert(fmt::format("{}", item.value));
-        if (item.metric == "kld" && keeps_all) CHECK(item.value == 0); // the same twice: no noise
+        // the two runs are equal, so there is no noise
+        if (item.metric == "kld" && keeps_all) CHECK(item.value == 0);
     }
     REQUIRE(nll.size() == 2);
     for (const auto &[document, values] : nll)
-        CHECK(values.size() == 8); // the reference twice the same
+        CHECK(values.size() == 8); // the two runs of the reference are equal
 }
 
-TEST_CASE("prompts in a chat template are another experiment, and the results say which") {
+TEST_CASE(
+    "prompts in a chat template make another experiment, and the results say which template") {
     const Lab lab;
     const std::string text = "arms: {full: {policy: none}}\ntasks: [{kind: facts, lengths: [200], "
                              "items: 1, questions: 1}]\nprotocol: [query_aware, whole_prompt]\n";
@@ -164,12 +167,13 @@ TEST_CASE("prompts in a chat template are another experiment, and the results sa
     CHECK(prompts(plain) == "plain text");
     CHECK(prompts(chat) == "chat template zephyr, no system prompt");
     CHECK(plain.experiment_hash != chat.experiment_hash);
-    // An arm that keeps all gives the same answers wherever the prompt's end is said to be.
+    // An arm that keeps all tokens gives the same answers, wherever the protocol sets the end of
+    // the prompt.
     std::map<std::string, std::set<std::string>> answers;
     for (const ab::Item &item : Lab::items(lab.folder / "chat/results.jsonl"))
         answers[item.item].insert(fmt::format("{} {}", item.answer, item.length));
     for (const auto &[item, found] : answers) CHECK(found.size() == 1);
-    // Read back it is the same experiment.
+    // If the resolved file is read back, it is the same experiment.
     const ab::Experiment e = lab.resolve(text + "chat: {template: zephyr, system: 'Be: brief'}\n");
     ab::ResolveOptions options;
     options.circumstances = "test";
@@ -179,7 +183,7 @@ TEST_CASE("prompts in a chat template are another experiment, and the results sa
               .hash == e.hash);
 }
 
-TEST_CASE("policies that act between chunks, and in decode, do so where the trigger says so") {
+TEST_CASE("policies that act between chunks or in decode act when the trigger says so") {
     const Lab lab;
     lab.base("on: [prefill_end, budget]");
     const std::string text =
@@ -200,13 +204,13 @@ TEST_CASE("policies that act between chunks, and in decode, do so where the trig
     }
 }
 
-TEST_CASE("a run that was cut short goes on to the same results, in one process or in shards") {
+TEST_CASE("an interrupted run continues to the same results, in one process or in shards") {
     const Lab lab;
     const std::string text = "arms: {full: {policy: none}, random: {policy: random}}\nbudgets: "
                              "[{tokens: 48}]\nseeds: [1, 2]\n" +
                              recall;
     const auto whole = lab.run(text, "whole");
-    // Cut at every few lines, in the middle of one.
+    // The file is cut every few lines, in the middle of a line.
     std::ifstream in(lab.folder / "whole/results.jsonl");
     const std::string all(std::istreambuf_iterator<char>(in), {});
     for (const double share : {0.2, 0.5, 0.9}) {
@@ -223,14 +227,14 @@ TEST_CASE("a run that was cut short goes on to the same results, in one process 
         parts.merge(lab.run(text, "shards", shard));
     }
     CHECK(parts == whole);
-    // Fewer items are some of them.
+    // A run with fewer items gives a part of the items.
     ab::RunOptions few;
     few.items = 1;
     const auto some = lab.run(text, "few", few);
     CHECK(some.size() < whole.size());
     CHECK(std::includes(whole.begin(), whole.end(), some.begin(), some.end()));
     CHECK(lab.run(text, "few") == whole);
-    // Another experiment's results are not mixed with.
+    // Results of another experiment are not added to the file.
     const std::string other = text + "title: x\n";
     CHECK(lab.run(other, "few") == whole); // a title changes nothing
     CHECK(contains(error_text([&] { lab.run("arms: {full: {policy: none}}\n" + recall, "few"); }),
@@ -240,7 +244,7 @@ TEST_CASE("a run that was cut short goes on to the same results, in one process 
     CHECK(lab.run("arms: {full: {policy: none}}\n" + recall, "few", again).size() < whole.size());
 }
 
-TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
+TEST_CASE("after Ctrl-C a run can be continued") {
     const Lab lab;
     const std::string text = "arms: {full: {policy: none}, window: {policy: "
                              "sliding_window}}\nbudgets: [{tokens: 48}]\n" +
@@ -256,7 +260,8 @@ TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
     lab.host->clear_cancel();
     const size_t before = Lab::records(lab.folder / "out/results.jsonl").size();
     CHECK(before > 0);
-    ab::RunOptions again; // what was there says nothing about how long the rest takes
+    // results that existed before are not used to estimate the time of the rest
+    ab::RunOptions again;
     uint64_t last_found = 0;
     again.steps = [&](uint64_t done, uint64_t, uint64_t found) {
         CHECK(found <= done);
@@ -266,7 +271,7 @@ TEST_CASE("Ctrl-C leaves a folder that can be gone on with") {
     CHECK(last_found >= 3);
 }
 
-TEST_CASE("what an experiment will take is measured in every arm, and nothing is written") {
+TEST_CASE("the cost of an experiment is measured in every arm, and nothing is written") {
     const Lab lab;
     const ab::Experiment e = lab.resolve(
         "arms:\n  full: {policy: none}\n  random: {policy: random}\n  kvzip: {policy: kvzip}\n"
@@ -282,11 +287,11 @@ TEST_CASE("what an experiment will take is measured in every arm, and nothing is
     ab::RunOptions options;
     options.host = lab.host;
     options.cost_only = true;
-    options.shard = {1, 2}; // arms and tasks have the shard's part of the time, as the sum has
+    options.shard = {1, 2}; // the times of arms and tasks are those of this shard, like their sum
     const ab::Cost cost = ab::Runner(e, options).cost();
     CHECK_FALSE(fs::exists(lab.folder / "out"));
     REQUIRE(cost.rows.size() == 4);
-    REQUIRE(cost.run_seconds.size() == 3); // the reference's has its second run
+    REQUIRE(cost.run_seconds.size() == 3); // the reference's time includes its second run
     double of_rows = 0, of_runs = 0;
     for (const ab::Cost::Row &row : cost.rows) {
         CHECK(row.seconds > 0);
@@ -302,7 +307,7 @@ TEST_CASE("what an experiment will take is measured in every arm, and nothing is
     CHECK(cost.prefill_tokens > 1000);
 }
 
-TEST_CASE("two runs do not write into one folder at once") {
+TEST_CASE("two runs cannot write to the same folder at the same time") {
     const Lab lab;
     const std::string text = "arms: {full: {policy: none}}\ntasks: [{kind: passkey, lengths: "
                              "[160], depths: 1, items: 1}]\n";
@@ -315,7 +320,7 @@ TEST_CASE("two runs do not write into one folder at once") {
     lab.run(text, "out");
 }
 
-TEST_CASE("speeds are measured in turns") {
+TEST_CASE("speeds of arms are measured in turns") {
     const Lab lab;
     const std::string text =
         "arms: {full: {policy: none}, window: {policy: sliding_window}}\nbudgets: [{tokens: 48}]\n"
@@ -328,7 +333,7 @@ TEST_CASE("speeds are measured in turns") {
         CHECK(item.value > 0);
         if (item.metric == "ttft_ms" && item.length == 64) order.push_back(item.arm);
     }
-    const int arms = 3; // the reference twice
+    const int arms = 3; // the reference runs twice
     CHECK(metrics == std::map<std::string, int>{{"decode_ms_p50", 4 * arms},
                                                 {"decode_ms_p99", 4 * arms},
                                                 {"decode_tokens_per_second", 4 * arms},

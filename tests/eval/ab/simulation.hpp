@@ -14,7 +14,8 @@
 // Distributions with a known mean, for simulations of coverage and of error rates.
 namespace keel::test {
 
-// Seeded: equal on every machine but for the last digits of its logarithms.
+// A seeded generator. Its numbers are equal on every machine except for the last digits of
+// logarithms.
 class Draws {
   public:
     explicit Draws(uint64_t seed) : random_(seed) {}
@@ -29,7 +30,8 @@ class Draws {
         for (int i = 0; i < freedom; ++i) squares += std::pow(normal(), 2);
         return normal() / std::sqrt(squares / freedom);
     }
-    double gamma_half() { return 0.5 * std::pow(normal(), 2); } // shape 1/2, scale 1
+    // gamma distribution with shape 1/2 and scale 1
+    double gamma_half() { return 0.5 * std::pow(normal(), 2); }
     double exponential() { return -std::log(uniform()); }
     double pareto(double shape) { return std::pow(uniform(), -1 / shape); }
 
@@ -41,7 +43,7 @@ struct Family {
     std::string name;
     double mean = 0;
     std::function<double(Draws &)> draw;
-    bool is_heavy = false; // a heavy tail to one side, with a finite variance
+    bool is_heavy = false; // true: the tail on one side is heavy, and the variance is finite
 };
 
 inline double mean_of(const std::vector<double> &values) {
@@ -57,7 +59,7 @@ inline Family drawn_from(std::string name, std::vector<double> values) {
             }};
 }
 
-// tests/golden/document_divergences.json: "nll" or "kld" of each document of models/tiny.
+// Returns "nll" or "kld" of each document of models/tiny (tests/golden/document_divergences.json).
 inline std::vector<double> divergences(const std::string &metric, const std::string &arm) {
     static const nlohmann::json json = [] {
         std::ifstream in(std::string(KEEL_SOURCE_DIR) + "/tests/golden/document_divergences.json");
@@ -66,7 +68,7 @@ inline std::vector<double> divergences(const std::string &metric, const std::str
     return json.at(metric).at(arm).get<std::vector<double>>();
 }
 
-// f(a[i], b[i]) of each document.
+// Returns f(a[i], b[i]) for each document.
 template <typename Function>
 std::vector<double> each_document(const std::vector<double> &a, const std::vector<double> &b,
                                   const Function &f) {
@@ -75,7 +77,7 @@ std::vector<double> each_document(const std::vector<double> &a, const std::vecto
     return out;
 }
 
-// Numbers of documents as they are: differences of nll, sizes of kld.
+// Families of numbers without a transformation: differences of nll, sizes of kld.
 inline std::vector<Family> plain_families() {
     const auto minus = [](double a, double b) { return a - b; };
     std::vector<Family> all{
@@ -98,7 +100,7 @@ inline std::vector<Family> plain_families() {
     return all;
 }
 
-// Logarithms: of kld, and of the ratio of two arms' kld.
+// Families of logarithms: of kld, and of the ratio of two arms' kld.
 inline std::vector<Family> logarithm_families() {
     const double euler = 0.57721566490153286;
     std::vector<Family> all{
@@ -106,7 +108,7 @@ inline std::vector<Family> logarithm_families() {
         {"log-t, 3 degrees", 0, [](Draws &d) { return d.student(3); }},
         {"Pareto", 1, [](Draws &d) { return d.exponential(); }},
         {"exponential", -euler, [](Draws &d) { return std::log(d.exponential()); }},
-        // digamma(1/2) = -euler - 2 log 2
+        // The mean is digamma(1/2) = -euler - 2 log 2.
         {"gamma, shape 0.5", -euler - 2 * std::log(2.0),
          [](Draws &d) { return std::log(d.gamma_half()); }},
     };
@@ -126,7 +128,7 @@ inline std::vector<Family> logarithm_families() {
     return all;
 }
 
-// Each number is a document.
+// Treats each number as one document.
 inline ClusterSums documents(const std::vector<double> &values) {
     ClusterSums out;
     out.sums = values;

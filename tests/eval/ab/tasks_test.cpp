@@ -39,7 +39,7 @@ std::string text_of(const std::vector<int32_t> &ids) {
 
 } // namespace
 
-TEST_CASE("the pass-key stands in the words of the training corpus, at its depth") {
+TEST_CASE("the pass-key is written in the words of the training corpus, at its depth") {
     const ab::Filler filler(
         "One sentence. Another one. A third. And a fourth one that is longer.\n", "text");
     for (const double depth : {0.0, 0.5, 1.0}) {
@@ -62,13 +62,13 @@ TEST_CASE("the pass-key stands in the words of the training corpus, at its depth
         CHECK((at == head.size() || d.context.substr(at - 2, 2) == ". ")); // between sentences
         CHECK(d.questions[0].plain.question == "What is the pass key?");
         CHECK(d.questions[0].plain.opening == " The pass key is ");
-        // The same draws give the same document.
+        // The same random numbers give the same document.
         CHECK(ab::make_passkey(SplitMix64(7), filler, 400, depth).context == d.context);
         CHECK(ab::make_passkey(SplitMix64(8), filler, 400, depth).context != d.context);
     }
 }
 
-TEST_CASE("facts stand in the words of the training corpus, with a question for each") {
+TEST_CASE("facts are written in the words of the training corpus, with a question for each") {
     const ab::Filler filler("One sentence. Another one.\nA third. And a fourth.\n", "text");
     std::set<size_t> counts;
     for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -93,7 +93,7 @@ TEST_CASE("facts stand in the words of the training corpus, with a question for 
     CHECK(counts == std::set<size_t>{2, 3, 4, 5, 6});
 }
 
-TEST_CASE("filler is cut at texts or lines, ends behind a sentence and never in a character") {
+TEST_CASE("filler is cut at texts or lines, ends after a sentence, and never splits a character") {
     SplitMix64 draws(1);
     const ab::Filler marked("First text.\nIts second line.\n<|endoftext|>\nSecond text. \n",
                             "text");
@@ -114,7 +114,7 @@ TEST_CASE("filler is cut at texts or lines, ends behind a sentence and never in 
         CHECK(open == 0);
     }
     CHECK(marked.make(draws, 0).empty());
-    // A text that has no end of a sentence anywhere near is cut behind a word.
+    // If a text has no end of a sentence nearby, it is cut after a word.
     const ab::Filler endless("one, two \"three\" four -- five! six and so on without any end\n",
                              "text");
     for (size_t bytes = 30; bytes < 130; ++bytes) {
@@ -128,8 +128,7 @@ TEST_CASE("filler is cut at texts or lines, ends behind a sentence and never in 
     CHECK(contains(error_text([] { ab::Filler("\n \n", "empty.txt"); }), "empty.txt"));
 }
 
-TEST_CASE(
-    "a task's prompts have the length that was asked for, and all protocols the same tokens") {
+TEST_CASE("prompts of a task have the requested length, and all protocols have the same tokens") {
     for (const ab::TaskKind kind : {ab::TaskKind::passkey, ab::TaskKind::facts}) {
         ab::Task task = task_of(kind);
         task.lengths = {160, 512};
@@ -141,7 +140,7 @@ TEST_CASE(
             const auto blind = items->units(d, ab::Protocol::question_blind),
                        aware = items->units(d, ab::Protocol::query_aware),
                        whole = items->units(d, ab::Protocol::whole_prompt);
-            REQUIRE(blind.size() == 1); // one prompt, all questions behind it
+            REQUIRE(blind.size() == 1); // there is one prompt, and all questions follow it
             const ab::Unit &unit = blind[0];
             const auto asked = static_cast<size_t>(task.lengths[d % 2]);
             REQUIRE(aware.size() == unit.questions.size());
@@ -152,9 +151,9 @@ TEST_CASE(
                 std::vector<int32_t> together = unit.prompt;
                 together.insert(together.end(), unit.questions[q].ask.begin(),
                                 unit.questions[q].ask.end());
-                CHECK(whole[q].questions[0].ask.empty()); // it is a part of the prompt
+                CHECK(whole[q].questions[0].ask.empty()); // the question is a part of the prompt
                 CHECK(together == whole[q].prompt);
-                // The question is a part of the prompt, what opens the answer is not.
+                // The question is a part of the prompt. The first words of the answer are not.
                 CHECK(text_of(aware[q].questions[0].ask) ==
                       (kind == ab::TaskKind::passkey ? " The pass key is " : " Answer:"));
                 std::vector<int32_t> joined = aware[q].prompt;
@@ -166,7 +165,7 @@ TEST_CASE(
                 longest = std::max(longest, together.size());
             }
             CHECK(longest <= asked);
-            CHECK(longest * 100 >= asked * 96); // filled to the word
+            CHECK(longest * 100 >= asked * 96); // the text is filled up to the last word that fits
             CHECK(unit.prompt.front() == *tokenizer().bos_id());
         }
         CHECK(items->longest(items->documents()).whole > 512);
@@ -186,20 +185,20 @@ TEST_CASE("an answer to a recall question is its first sentence") {
     CHECK(items->clean(" 12345.\nWhat") == "12345");
     CHECK(items->score("12345", {"12345"}) == 1);
     CHECK(items->score("12346", {"12345"}) == 0);
-    CHECK(items->score("123456", {"12345"}) == 0); // whole words
+    CHECK(items->score("123456", {"12345"}) == 0); // only whole words count
     CHECK(items->score("Number 12345, of course", {"12345"}) == 1);
     CHECK(items->score("In Max's hat there is an Orange stone", {"a orange stone"}) == 1);
     CHECK(items->score("an orange and gray stone", {"a orange stone"}) == 0);
     CHECK(items->score("", {"12345"}) == 0);
     CHECK(items->ends(" 12345."));
     CHECK_FALSE(items->ends(" 12"));
-    CHECK_FALSE(items->ends("\n 12")); // what stands before it does not end it
+    CHECK_FALSE(items->ends("\n 12")); // characters before the answer do not end it
     CHECK(ab::first_sentence("  a red ball \n") == "a red ball");
     CHECK(ab::first_sentence("") == "");
 }
 
 TEST_CASE(
-    "a continuation is stretches of a text, with one token between prefix and what is scored") {
+    "a continuation uses pieces of a text, with one token between the prefix and the scored part") {
     ab::Task task;
     task.kind = ab::TaskKind::continuation;
     task.name = "continuation";
@@ -214,9 +213,9 @@ TEST_CASE(
     for (size_t d = 0; d < 7; ++d) {
         const auto units = items->units(d, ab::Protocol::question_blind);
         REQUIRE(units.size() == 1);
-        CHECK(units[0].prompt.size() == 100); // the token that begins a text among them
+        CHECK(units[0].prompt.size() == 100); // including the begin token
         CHECK(units[0].prompt.front() == *tokenizer().bos_id());
-        CHECK(units[0].continuation.size() == 21); // 20 are fed, 20 are scored
+        CHECK(units[0].continuation.size() == 21); // 20 tokens are fed, and 20 are scored
         CHECK(units[0].questions.empty());
         different.insert(units[0].prompt);
     }
@@ -229,7 +228,7 @@ TEST_CASE(
                    "task 'continuation'"));
 }
 
-TEST_CASE("RULER's and LongBench's files become prompts with answers") {
+TEST_CASE("RULER's and LongBench's files become prompts with expected answers") {
     const test::TempFolder folder;
     ab::Task task;
     task.kind = ab::TaskKind::jsonl;
@@ -258,8 +257,8 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
         const ab::Longest longest = items->longest(2);
         CHECK(longest.prompt ==
               std::ssize(items->units(0, ab::Protocol::whole_prompt).at(0).prompt));
-        // Known question, first words of the answer behind the eviction; without such words the
-        // question's last token.
+        // The question is known before the eviction. The first words of the answer follow after the
+        // eviction. If there are none, the last token of the question follows.
         const ab::Unit known = items->units(1, ab::Protocol::query_aware).at(0);
         CHECK(text_of(known.prompt) == "Text.\nWhat? ");
         CHECK(text_of(known.questions.at(0).ask) == "It is");
@@ -281,7 +280,7 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
         const ab::Unit unit = items->units(0, ab::Protocol::question_blind).at(0);
         CHECK(text_of(unit.prompt) == "Some context.");
         CHECK(text_of(unit.questions.at(0).ask) == "\nQuestion: Who? Answer:");
-        // Questions over one context share its luck.
+        // Questions on the same context belong to the same document.
         CHECK(items->units(1, ab::Protocol::question_blind).at(0).document == unit.document);
     }
     for (const auto &[line, message] : std::vector<std::pair<std::string, std::string>>{
@@ -308,7 +307,7 @@ TEST_CASE("RULER's and LongBench's files become prompts with answers") {
                    "found none"));
 }
 
-TEST_CASE("answers are held against what was expected as the field's scripts do") {
+TEST_CASE("answers are scored like in the scripts of the benchmarks") {
     const std::vector<std::string> two = {"Red ball", "key"};
     CHECK(ab::answer_score(ab::AnswerMetric::substring_all, "a red BALL.", two) == 0.5);
     CHECK(ab::answer_score(ab::AnswerMetric::substring_all, "key and red ball", two) == 1);

@@ -35,7 +35,7 @@ std::vector<double> repeated(size_t n, double value) { return std::vector<double
 
 } // namespace
 
-TEST_CASE("a metric's name says what is better") {
+TEST_CASE("the name of a metric decides which direction is better") {
     CHECK(ab::metric_named("hit").higher_is_better);
     CHECK(ab::metric_named("top1").kind == ab::Metric::Kind::quality);
     CHECK_FALSE(ab::metric_named("nll").higher_is_better);
@@ -49,21 +49,23 @@ TEST_CASE("a metric's name says what is better") {
     CHECK_FALSE(ab::metric_named("decode_ms_p99").higher_is_better);
     CHECK(ab::metric_named("decode_ms_p99").kind == ab::Metric::Kind::speed);
     CHECK(ab::metric_named("peak_kv_bytes").kind == ab::Metric::Kind::memory);
-    CHECK(ab::metric_named("terms").kind == ab::Metric::Kind::quality); // "ms" has to be a word
+    CHECK(ab::metric_named("terms").kind ==
+          ab::Metric::Kind::quality); // "ms" must be a word of its own
 }
 
-TEST_CASE("hits: McNemar's score test, an interval that does not collapse, a verdict") {
-    // 40 items: 10 lost, none won.
+TEST_CASE("hits have McNemar's score test, an interval with a width, and a verdict") {
+    // 40 items: 10 are lost and none is won.
     std::vector<double> a = repeated(40, 1);
     for (size_t i = 0; i < 10; ++i) a[i] = 0;
     const ab::Contrast lost = judged(made_pairs(a, repeated(40, 1)), "hit");
     CHECK(lost.method == "score (McNemar, Tango)");
-    CHECK(*lost.p == Approx(std::erfc(std::sqrt(10.0 / 2)))); // normal, of the root of 10
+    // p of the normal distribution for the square root of 10
+    CHECK(*lost.p == Approx(std::erfc(std::sqrt(10.0 / 2))));
     CHECK(lost.effect == Approx(-0.25));
     CHECK(lost.verdict == ab::Verdict::worse);
     CHECK(lost.beyond_margin);
     CHECK_FALSE(lost.within_margin);
-    CHECK(lost.interval == lost.interval_alone); // a family of one
+    CHECK(lost.interval == lost.interval_alone); // the family has one contrast
     CHECK(lost.interval->high < 0);
     CHECK(contains(verdict_line(lost), "a at tokens:128 is worse than b on t hit: -0.250 [-0.4"));
     CHECK(contains(verdict_line(lost),
@@ -72,11 +74,11 @@ TEST_CASE("hits: McNemar's score test, an interval that does not collapse, a ver
     const ab::Contrast equal = judged(made_pairs(repeated(40, 1), repeated(40, 1)), "hit");
     CHECK(equal.verdict == ab::Verdict::equal);
     CHECK(equal.identical == 40);
-    CHECK_FALSE(equal.within_margin); // forty equal hits exclude no loss of one in a hundred
+    CHECK_FALSE(equal.within_margin); // forty equal hits do not exclude a loss of one in a hundred
     CHECK(equal.interval->low < -0.05);
     CHECK(*equal.detectable > 0.05);
 
-    // Two of forty differ, one each way: no proof of anything.
+    // Two of forty differ, one in each direction: this proves nothing.
     std::vector<double> one = repeated(40, 1), other = repeated(40, 1);
     one[0] = 0;
     other[1] = 0;
@@ -90,7 +92,7 @@ TEST_CASE("hits: McNemar's score test, an interval that does not collapse, a ver
     CHECK(judged(made_pairs(one, other), "hit", loose).within_margin);
 }
 
-TEST_CASE("lower is better for divergences, and a gain is a gain") {
+TEST_CASE("for divergences lower is better, and a gain is reported as a gain") {
     std::vector<double> a, b;
     for (int i = 0; i < 30; ++i) {
         b.push_back(3 + 0.1 * (i % 7));
@@ -101,37 +103,37 @@ TEST_CASE("lower is better for divergences, and a gain is a gain") {
     CHECK(worse.effect == Approx(0.22));
     CHECK(worse.gain() < 0);
     CHECK(worse.method == "t, bootstrap t");
-    CHECK(worse.beyond_margin); // by at least 0.2 nats, of 0.01
+    CHECK(worse.beyond_margin); // the loss is at least 0.2 nats, and the margin is 0.01
     const ab::Contrast better = judged(made_pairs(b, a), "nll");
     CHECK(better.verdict == ab::Verdict::better);
     CHECK(better.non_inferior);
-    CHECK_FALSE(better.within_margin); // a gain of 0.2 nats is no equality
+    CHECK_FALSE(better.within_margin); // a gain of 0.2 nats is not an equal result
 }
 
-TEST_CASE("speeds are compared as ratios, by trimmed means since a round may be disturbed") {
+TEST_CASE("speeds are compared as ratios of trimmed means, because rounds may be disturbed") {
     const ab::Contrast c = judged(made_pairs({110, 111, 109, 110, 110}, {100, 101, 100, 99, 100}),
                                   "decode_tokens_per_second");
     CHECK(c.ratio);
     CHECK(c.method == "trimmed t");
     CHECK(c.effect == Approx(0.1).margin(0.005));
     CHECK(c.verdict == ab::Verdict::better);
-    // One round in which the machine did something else changes no verdict, and what is shown is
-    // not its doing.
+    // The machine was disturbed in one round. This changes neither the verdict nor the effect that
+    // is shown.
     const ab::Contrast disturbed = judged(
         made_pairs({110, 111, 109, 110, 22}, {100, 101, 100, 99, 100}), "decode_tokens_per_second");
     CHECK(disturbed.effect == Approx(0.1).margin(0.01));
     CHECK(disturbed.mean_a == Approx(110).margin(1));
     CHECK(disturbed.verdict == ab::Verdict::better);
-    // Two rounds that differ could see nothing of a size that a speed has.
+    // Two rounds that differ this much cannot detect an effect of a realistic size.
     const ab::Contrast two = judged(made_pairs({150, 60}, {100, 101}), "decode_tokens_per_second");
     CHECK(two.verdict == ab::Verdict::not_distinguishable);
     CHECK_FALSE(two.detectable);
     CHECK(contains(verdict_line(two), "can show nothing"));
-    // Numbers without a logarithm are compared as differences.
+    // Numbers without a logarithm are compared by their differences.
     CHECK_FALSE(judged(made_pairs({0, 1, 2}, {1, 1, 1}), "ttft_ms").ratio);
 }
 
-TEST_CASE("a few documents can show nothing, and it is said") {
+TEST_CASE("too few documents for a verdict are reported") {
     const ab::Contrast none = judged(made_pairs({}, {}), "hit");
     CHECK(none.items == 0);
     CHECK_FALSE(none.p);
@@ -146,7 +148,7 @@ TEST_CASE("a few documents can show nothing, and it is said") {
     CHECK(three.verdict == ab::Verdict::too_few);
     CHECK_FALSE(three.p);
     CHECK_FALSE(three.detectable);
-    // Many items of one document are one document.
+    // Many items of one document count as one document.
     ab::Pairs same = made_pairs(repeated(50, 0), repeated(50, 1));
     same.clusters.assign(50, 7);
     const ab::Contrast clustered = judged(same, "hit");
@@ -155,7 +157,7 @@ TEST_CASE("a few documents can show nothing, and it is said") {
     CHECK(clustered.interval->high > -1);
 }
 
-TEST_CASE("Holm's adjustment runs over a family, and the noise floor holds verdicts back") {
+TEST_CASE("Holm's adjustment is per family, and the noise floor limits verdicts") {
     std::vector<double> a = repeated(30, 1);
     for (size_t i = 0; i < 7; ++i) a[i] = 0;
     ab::Contrast c = test::made_contrast("hit");
@@ -167,7 +169,7 @@ TEST_CASE("Holm's adjustment runs over a family, and the noise floor holds verdi
     settle_verdicts(four, {});
     CHECK(four[0].p_adjusted == Approx(4 * *one[0].p));
     CHECK(four[0].family_size == 4);
-    CHECK(four[0].interval->low < one[0].interval->low); // simultaneous: wider
+    CHECK(four[0].interval->low < one[0].interval->low); // simultaneous intervals are wider
     CHECK(four[0].interval_alone == one[0].interval);
     std::vector<ab::Contrast> many(8, c);
     settle_verdicts(many, {});
@@ -181,7 +183,7 @@ TEST_CASE("Holm's adjustment runs over a family, and the noise floor holds verdi
     CHECK(two_families[0].p_adjusted == *one[0].p);
 }
 
-TEST_CASE("pairs are matched by item: what one arm lacks is counted, never dropped in silence") {
+TEST_CASE("pairs are matched by item, and items that an arm lacks are counted and reported") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 20; ++i) {
@@ -199,7 +201,7 @@ TEST_CASE("pairs are matched by item: what one arm lacks is counted, never dropp
     CHECK(warned(loaded->summary, "noise floor is not known"));
 }
 
-TEST_CASE("seeds are averaged before items are paired, and a record that comes twice counts once") {
+TEST_CASE("seeds are averaged before items are paired, and a repeated record counts once") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 12; ++i) {
@@ -226,7 +228,7 @@ TEST_CASE("seeds are averaged before items are paired, and a record that comes t
     CHECK(warned(loaded->summary, "recorded twice with different hit (item 'i0')"));
 }
 
-TEST_CASE("the numbers' own warnings: nothing evicted, nothing saved, a reference that fails") {
+TEST_CASE("there are warnings if nothing was evicted, nothing was saved, or the reference fails") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 12; ++i) {
@@ -254,7 +256,8 @@ TEST_CASE("the numbers' own warnings: nothing evicted, nothing saved, a referenc
         CHECK(((*line >= ' ') || *line == '\n'));
 }
 
-TEST_CASE("planned are the listed contrasts, or each arm against the reference on one metric") {
+TEST_CASE(
+    "the planned contrasts are the listed ones, or each arm against the reference on one metric") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int i = 0; i < 12; ++i)
@@ -271,7 +274,7 @@ TEST_CASE("planned are the listed contrasts, or each arm against the reference o
         });
     };
     using Kind = ab::Contrast::Kind;
-    CHECK(all->summary.primary == "passkey/hit"); // the first
+    CHECK(all->summary.primary == "passkey/hit"); // the first metric
     CHECK(count(all->summary, Kind::reference, true) == 3);
     CHECK(count(all->summary, Kind::reference, false) == 3);
     CHECK(count(all->summary, Kind::pair, true) == 0);
@@ -288,13 +291,13 @@ TEST_CASE("planned are the listed contrasts, or each arm against the reference o
     CHECK(c->family_size == 2);
     CHECK(find_contrast(declared->summary.contrasts, "q4cache", "full", "nll")->planned);
     CHECK_FALSE(find_contrast(declared->summary.contrasts, "q4cache", "full", "hit")->planned);
-    // A plan that nothing was measured for is not dropped in silence.
+    // A planned contrast that was not measured is reported.
     header.contrasts = {{"window", "snapkv", "speed/ttft_ms"}};
     CHECK(contains(load_ab(folder, header, records)->summary.notes.back(),
                    "the planned contrast of window and snapkv on speed/ttft_ms has no results"));
 }
 
-TEST_CASE("speeds are compared at each length on its own") {
+TEST_CASE("speeds are compared for each length") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (const int64_t length : {0, 512})
@@ -322,7 +325,7 @@ TEST_CASE("speeds are compared at each length on its own") {
     CHECK(loaded->summary.speeds.size() == 4);
 }
 
-TEST_CASE("rates of items that share documents have the interval of fewer items") {
+TEST_CASE("rates of items that share documents have wider intervals") {
     const test::TempFolder folder;
     std::vector<ab::Record> records;
     for (int document = 0; document < 12; ++document)

@@ -23,13 +23,13 @@ BenchOptions small() {
     o.decode = 4;
     o.repeat = 2;
     o.probe_bytes = mib;
-    o.ops = false; // bench_ops_test.cpp
+    o.ops = false; // bench_ops_test.cpp tests the ops
     return o;
 }
 
 } // namespace
 
-TEST_CASE("a spread is the median and the median distance from it") {
+TEST_CASE("a spread is the median and the median distance from the median") {
     const Spread odd = Spread::of({5, 1, 2, 100, 3});
     CHECK(odd.median == 3);
     CHECK(odd.deviation == 2);
@@ -40,9 +40,10 @@ TEST_CASE("a spread is the median and the median distance from it") {
     CHECK(Spread::of({}).median == 0);
 }
 
-TEST_CASE("the operations of a prompt are two per weight and the causal half of attention") {
+TEST_CASE("a prompt takes two operations for each weight, and the causal half of attention") {
     const Pipeline pipeline(tiny());
-    // 6 layers of hidden 256, feed-forward 768, 4 heads of 64, 2 KV heads; a vocabulary of 4096.
+    // The model has 6 layers with hidden size 256, feed-forward size 768, 4 heads of 64 elements, 2
+    // KV heads, and a vocabulary of 4096.
     const double layer = 256.0 * (256 + 2 * 128) + 256.0 * 256 + 3 * 256.0 * 768;
     const double one = 2 * 6 * layer + 2 * 256.0 * 4096 + 4 * 6 * 256.0;
     CHECK(prefill_flop(pipeline.model(), 1) == one);
@@ -50,7 +51,7 @@ TEST_CASE("the operations of a prompt are two per weight and the causal half of 
     CHECK(prefill_flop(pipeline.model(), 10) == ten);
 }
 
-TEST_CASE("a measurement holds a result for every length, and what it ran on") {
+TEST_CASE("a measurement has a result for every length, and describes the machine") {
     Pipeline pipeline(tiny({"kv.dtype=f32", "backend.params.compute=exact"}));
     BenchOptions options = small();
     uint64_t calls = 0, last = 0, whole = 0;
@@ -76,12 +77,13 @@ TEST_CASE("a measurement holds a result for every length, and what it ran on") {
     CHECK(d.of_bandwidth.has_value());
     CHECK(d.submits == 1);
     CHECK(d.waits == 1);
-    // From 20 to 24 slots, K and V in f32, 2 heads of 64 in 6 layers: 22 on average.
+    // 20 to 24 slots, which is 22 on average. K and V are f32, with 2 heads of 64 elements in 6
+    // layers.
     CHECK(d.kv_read_per_token == 22 * 2 * 4 * 64 * 2 * 6);
     CHECK(d.kv_bytes >= 24 * 2 * 4 * 64 * 2 * 6);
     CHECK(d.policy_bytes == 0);
     CHECK(d.held_peak_bytes == d.kv_bytes);
-    CHECK(r.prefill[1].held_peak_bytes == d.kv_bytes); // of 24 tokens, too
+    CHECK(r.prefill[1].held_peak_bytes == d.kv_bytes); // both hold 24 tokens
     CHECK(d.bytes_per_second ==
           Approx(d.rate.median *
                  static_cast<double>(r.weight_bytes_per_token + d.kv_read_per_token)));
@@ -94,7 +96,7 @@ TEST_CASE("a measurement holds a result for every length, and what it ran on") {
     CHECK(r.peak_resident_bytes > mib);
 }
 
-TEST_CASE("the f32 peak is a limit of exact products only") {
+TEST_CASE("the f32 peak is a limit only for exact products") {
     const auto share = [](const std::string &compute) {
         Pipeline pipeline(tiny({"model.weights=q8_0", "backend.params.compute=" + compute}));
         BenchOptions options = small();
@@ -130,7 +132,7 @@ TEST_CASE("without probes there are no ratios") {
     CHECK(table.find("+-") == std::string::npos); // one reading has no spread
 }
 
-TEST_CASE("the table is aligned and the object has what it shows") {
+TEST_CASE("the table is aligned, and the JSON object has all its numbers") {
     BenchReport r;
     r.cpu = "A Processor";
     r.threads = 2;
@@ -194,7 +196,7 @@ TEST_CASE("the table is aligned and the object has what it shows") {
     CHECK(json.at("backend").at("fallback_ops") == 3);
 }
 
-TEST_CASE("several sequences at once are measured beside one alone") {
+TEST_CASE("several sequences at once are measured, and one sequence too") {
     PipelineOptions pipeline_options;
     pipeline_options.batch = 3;
     Pipeline pipeline(tiny(), pipeline_options);
@@ -233,7 +235,7 @@ TEST_CASE("several sequences at once are measured beside one alone") {
     CHECK_THROWS_AS(run_bench(pipeline, options), Error);
 }
 
-TEST_CASE("what cannot be measured is refused before anything runs") {
+TEST_CASE("impossible measurements are refused before anything runs") {
     Pipeline pipeline(tiny({"model.context=64"}));
     const auto refused = [&](auto change) {
         BenchOptions options = small();

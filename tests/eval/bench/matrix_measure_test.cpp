@@ -1,4 +1,4 @@
-// What a folder of results holds, and what counts as a result.
+// Tests of a folder of results: what it contains, and which files count as results.
 #include "eval/bench/matrix/measure.hpp"
 #include "platform/paths.hpp"
 #include "support/temp_folder.hpp"
@@ -11,7 +11,7 @@ using namespace keel;
 
 namespace {
 
-// A matrix of one run, and a program in the place of keel that prints `output`.
+// A matrix of one run, and a program that replaces keel and prints `output`.
 struct FakeMeasurement {
     explicit FakeMeasurement(const std::string &output)
         : matrix(load_matrix(folder.write("matrix.yaml", "models: m\nlengths: 8\n"), "cpu")),
@@ -37,7 +37,7 @@ struct FakeMeasurement {
 
 } // namespace
 
-TEST_CASE("a measured run is done, and its result keeps the order of its members") {
+TEST_CASE("a measured run is complete, and its result keeps the order of its members") {
     const FakeMeasurement fake(R"({"z": 1, "a": [2.5, null]})");
     CHECK_FALSE(fake.measurement->is_done(fake.run));
     REQUIRE(fake.measurement->measure(fake.run) == 0);
@@ -46,7 +46,7 @@ TEST_CASE("a measured run is done, and its result keeps the order of its members
     CHECK(text.find("\"z\": 1") < text.find("\"a\": ["));
 }
 
-TEST_CASE("output of keel bench that is no result is refused, and no file is written") {
+TEST_CASE("output of keel bench that is not a result is refused, and no file is written") {
     for (const std::string &output :
          {std::string(), std::string("{\"a\": "), std::string("[1]"), std::string(100000, '['),
           "{\"a\": \"\xff\"}" + std::string(), std::string(R"({"a": 1, "a": 2})")}) {

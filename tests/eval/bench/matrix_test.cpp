@@ -54,7 +54,7 @@ nlohmann::json result(const std::string &model) {
 
 } // namespace
 
-TEST_CASE("a matrix is every combination of its axes, each with a key of its own") {
+TEST_CASE("a matrix is every combination of its axes, and each has its own key") {
     const test::TempFolder folder;
     const BenchMatrix m = load_matrix(folder.write("sub/matrix.yaml", full), "cpu");
     REQUIRE(m.models.size() == 2);
@@ -114,7 +114,7 @@ TEST_CASE("sync strategies are an axis of a matrix") {
     CHECK(contains(test::error_text(twice), "the name 'lazy' twice"));
 }
 
-TEST_CASE("a matrix needs little") {
+TEST_CASE("a matrix needs only a few keys") {
     const test::TempFolder folder;
     const BenchMatrix m = load_matrix(folder.write("m.yaml", "models: tiny\nlengths: 8\n"), "cpu");
     const auto runs = matrix_runs(m);
@@ -156,7 +156,7 @@ TEST_CASE("a broken matrix is refused with file and line") {
     CHECK(contains(refused(many + "]\nkv: [f16, q8_0, f32]\n"), "at most 10000"));
 }
 
-TEST_CASE("a report shows runs and plain results, and nothing in them reaches the page unescaped") {
+TEST_CASE("a report shows runs and plain results, and escapes their texts") {
     const test::TempFolder folder;
     const std::string evil = "<script>alert('x')</script>&\"";
     nlohmann::json run = {
@@ -177,14 +177,16 @@ TEST_CASE("a report shows runs and plain results, and nothing in them reaches th
     CHECK(lines[0].prefill->median == 12.5);
     CHECK(lines[0].prefill->share == 0.5);
     CHECK_FALSE(lines[0].decode->share);
-    CHECK(lines[0].held_bytes == 4096); // results of an older version have only the cache
+    // results of an older version contain only the bytes of the cache
+    CHECK(lines[0].held_bytes == 4096);
     CHECK_FALSE(lines[0].held_peak_bytes);
     CHECK(lines[1].depth == 64);
     CHECK(lines[1].held_bytes == 9000);
     CHECK(lines[1].held_peak_bytes == 20000);
     CHECK_FALSE(lines[1].prefill);
     CHECK(lines[2].model == "tiny");
-    CHECK(lines[2].sync == "lazy"); // as the pipeline had it: no axis
+    // the value comes from the pipeline, because `sync` is not an axis
+    CHECK(lines[2].sync == "lazy");
     CHECK(lines[2].name.ends_with(" / none"));
     const std::string page = bench_html(lines, "A & B");
     CHECK(contains(page, "<title>A &amp; B</title>"));
@@ -198,7 +200,7 @@ TEST_CASE("a report shows runs and plain results, and nothing in them reaches th
     CHECK(test::data_of(bench_html({}, "empty")).at("rows").empty());
 }
 
-TEST_CASE("what is no result is refused by name") {
+TEST_CASE("files that are not results are refused by name") {
     const test::TempFolder folder;
     const auto refused = [&](const std::string &text) {
         const auto file = folder.write("x.json", text);
@@ -210,7 +212,7 @@ TEST_CASE("what is no result is refused by name") {
     CHECK(contains(refused(std::string(100000, '[')), "x.json"));
     std::filesystem::create_directory(folder / "none");
     CHECK(contains(test::error_text([&] { load_bench_lines({folder / "none"}); }), "no results"));
-    // Wrong types are left out, not believed.
+    // Members of a wrong type are ignored.
     nlohmann::json odd = result("m");
     odd["prefill"][0]["tokens"] = "many";
     odd["decode"][0]["tokens_per_second"] = {1, 2};

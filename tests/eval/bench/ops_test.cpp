@@ -1,4 +1,4 @@
-// `keel bench` op by op: what each op has to do is counted from its arguments.
+// Tests of `keel bench` for single ops: the work of an op is computed from its arguments.
 #include "eval/bench/report.hpp"
 
 #include <catch2/catch.hpp>
@@ -40,8 +40,7 @@ double sum(const OpsResult &r, double OpTotal::*member) {
 
 } // namespace
 
-TEST_CASE(
-    "the ops of a prompt do what a prompt takes, and those of a token read what a token reads") {
+TEST_CASE("the ops of a prompt and of a token do the counted work and read the counted bytes") {
     for (const std::string weights : {"stored", "q4_0"}) {
         INFO(weights);
         const auto pipeline = ops_tiny({"model.weights=" + weights});
@@ -74,21 +73,23 @@ TEST_CASE(
         CHECK(down.kernel.find("matmul") != std::string::npos);
         CHECK(down.flop == 2.0 * 768 * 256 * 6 * 4);
         const double row = weights == "q4_0" ? 768.0 / 32 * 18 : 768.0 * 2;
-        // Each weight once, its inputs and outputs of f32; `down` adds to what is there.
+        // The bytes are each weight once, and the f32 inputs and outputs. `down` also reads the old
+        // value of its output.
         CHECK(down.bytes == Approx((256 * row + 768 * 4 + 256 * 4 * 2) * 6 * 4).epsilon(1e-12));
-        // 21 to 24 slots of K and V in f16, two heads of 64; four query heads in and out.
+        // K and V of 21 to 24 slots in f16, two heads of 64 elements. Queries and results of four
+        // query heads.
         const double slots = 21 + 22 + 23 + 24;
         CHECK(attention.flop == 4.0 * 4 * 64 * slots * 6);
         CHECK(attention.bytes ==
               Approx((slots * 2 * 2 * 64 * 2 + 4 * 2.0 * 4 * 64 * 4) * 6).epsilon(1e-12));
-        double weight_bytes = 0; // and the other bytes of a token are few
+        double weight_bytes = 0; // the other bytes of a token are few
         for (const OpTotal &op : token.ops) weight_bytes += op.op == "matmul" ? op.bytes / 4 : 0;
         CHECK(weight_bytes > static_cast<double>(r.weight_bytes_per_token) * 0.99);
         CHECK(weight_bytes < static_cast<double>(r.weight_bytes_per_token) * 1.1);
     }
 }
 
-TEST_CASE("attention under a policy is counted by the slots that are left") {
+TEST_CASE("attention under a policy is counted with the kept slots") {
     const auto pipeline = ops_tiny({"policy.plugin=sliding_window", "policy.budget.tokens=16"});
     BenchOptions options = small_ops();
     options.prefill = {};
@@ -99,11 +100,12 @@ TEST_CASE("attention under a policy is counted by the slots that are left") {
     const OpTotal &attention = part(r.ops[0], "attention");
     CHECK(attention.calls == 6 * 4);
     CHECK(attention.flop >
-          4.0 * 4 * 64 * 16 * 6 * 4 * 0.9); // what is left, not the 65 to 68 that were seen
+          // counts the slots that the cache kept, not the 65 to 68 tokens
+          4.0 * 4 * 64 * 16 * 6 * 4 * 0.9);
     CHECK(attention.flop < 4.0 * 4 * 64 * 40 * 6 * 4);
 }
 
-TEST_CASE("without ops nothing is watched, and nothing is shown") {
+TEST_CASE("without `ops`, ops are not timed and not shown") {
     const auto pipeline = ops_tiny();
     BenchOptions options = small_ops();
     options.ops = false;
@@ -113,8 +115,7 @@ TEST_CASE("without ops nothing is watched, and nothing is shown") {
     CHECK(bench_json(r, "1").at("ops").empty());
 }
 
-TEST_CASE(
-    "the table of ops has shares of the pass and of the machine, for a token as for a prompt") {
+TEST_CASE("the table of ops has shares of the pass and of the machine, for tokens and prompts") {
     BenchReport r;
     r.peak_flops = 100e9;
     OpsResult prompt;
@@ -147,7 +148,7 @@ TEST_CASE(
     CHECK(has(
         "down             6.00  250.0    50%  4.00      20%    200.0     200%       matmul q8_0 "
         "avx2\n"));
-    // No peak of 8-bit products was measured.
+    // The peak of 8-bit products was not measured.
     CHECK(has("up               6.00  250.0    50%  4.00      20%    200.0        -  matmul q8_0 "
               "vnni fast\n"));
     CHECK(has("gather           2.00  125.0    25%     -        -        -        -              "

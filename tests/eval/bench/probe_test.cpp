@@ -27,21 +27,21 @@ TEST_CASE("every reading loop reads every byte") {
     }
 }
 
-TEST_CASE("the multiply-add loop does as many operations as it says") {
+TEST_CASE("the multiply-add loop does the number of operations that it reports") {
     for (const ProbeKernels *kernels : {&baseline_probe_kernels(), &best_probe_kernels()}) {
         INFO(kernels->isa);
-        // Every lane tends to 0.001 / (1 - 0.999) = 1, so the sum counts the lanes: one multiply
-        // and one add each.
+        // Every lane converges to 0.001 / (1 - 0.999) = 1, so the sum is the number of lanes. Each
+        // lane takes one multiplication and one addition.
         CHECK(2 * kernels->multiply_add(40000) == Approx(kernels->flops_per_round).epsilon(0.01));
     }
 }
 
-TEST_CASE("the bandwidth probe uses a buffer that no cache holds and memory can spare") {
+TEST_CASE("the bandwidth probe uses a buffer that is larger than caches and fits the memory") {
     constexpr uint64_t gib = uint64_t{1} << 30, mib = uint64_t{1} << 20;
     CHECK(probe_buffer_bytes(32 * mib, 64 * gib) == gib);
     CHECK(probe_buffer_bytes(512 * mib, 64 * gib) == 2 * gib);
     CHECK(probe_buffer_bytes(512 * mib, 2 * gib) == gib / 2);
-    CHECK(probe_buffer_bytes(0, 0) == gib); // nothing is known
+    CHECK(probe_buffer_bytes(0, 0) == gib); // the sizes of the caches are unknown
     CHECK(probe_buffer_bytes(UINT64_MAX, 0) == 16 * gib);
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("probes measure something on any team") {
     CHECK(none.measure().best() == 0);
 }
 
-TEST_CASE("the machine is described from what the system tells") {
+TEST_CASE("the machine is described by what the system reports") {
     const test::TempFolder folder;
     folder.write(
         "proc/cpuinfo",

@@ -28,7 +28,7 @@ CompareOptions few(int64_t steps = 2) {
 std::vector<float> read_floats(const std::filesystem::path &file, bool is_bf16) {
     std::ifstream in(file, std::ios::binary);
     std::string bytes{std::istreambuf_iterator<char>(in), {}};
-    if (is_bf16) { // the upper halves of f32
+    if (is_bf16) { // the upper halves of f32 numbers
         std::string wide;
         for (size_t i = 0; i + 1 < bytes.size(); i += 2) wide.append(2, '\0').append(bytes, i, 2);
         bytes = wide;
@@ -48,7 +48,7 @@ const CompareRow &row(const CompareReport &r, const std::string &part) {
 
 } // namespace
 
-TEST_CASE("the CPU plugin stays within its bounds of the reference, whatever the dtypes") {
+TEST_CASE("the CPU plugin stays within its bounds of the reference, for all dtypes") {
     for (const std::vector<std::string> &sets : std::vector<std::vector<std::string>>{
              {"backend.params.compute=exact", "kv.dtype=f32"},
              {"model.weights=q4_0", "kv.dtype=q8_0"},
@@ -62,8 +62,8 @@ TEST_CASE("the CPU plugin stays within its bounds of the reference, whatever the
         INFO(compare_table(r));
         CHECK(r.passed());
         CHECK(r.tokens == 7);
-        // A prefill and two decodes of 6 layers with 9 ops, the embedding and 2 at the end; an
-        // argmax per decode.
+        // One prefill and two decode steps with 6 layers of 9 ops, the embedding, and 2 ops at the
+        // end. One argmax for each decode step.
         CHECK(r.ops == 3 * (6 * 9 + 3) + 2);
         CHECK(row(r, "down").calls == 18);
         CHECK(row(r, "argmax").calls == 2);
@@ -73,7 +73,7 @@ TEST_CASE("the CPU plugin stays within its bounds of the reference, whatever the
     }
 }
 
-TEST_CASE("a wrong number is found in the op and the layer where it was made, and nowhere else") {
+TEST_CASE("a wrong number is found in its op and layer, and nowhere else") {
     const test::TempFolder folder;
     Pipeline a(tiny(KEEL_WRONG_BACKEND));
     Pipeline b(tiny("reference"));
@@ -91,11 +91,11 @@ TEST_CASE("a wrong number is found in the op and the layer where it was made, an
     CHECK(f.place == "[0, 17]");
     CHECK(f.a - f.b == Approx(0.5).epsilon(1e-4));
     CHECK(f.error > f.bound);
-    CHECK(r.beyond == 3); // once a step: what follows is judged on right inputs
+    CHECK(r.beyond == 3); // one op in each step; later ops get correct inputs
     for (const CompareRow &other : r.rows) CHECK(other.beyond == (other.part == "down" ? 3 : 0));
-    CHECK(r.logits.max_difference > 1e-3); // left to itself it does show
+    CHECK(r.logits.max_difference > 1e-3); // without correct inputs, the error shows in the logits
 
-    // What was saved is enough to do the op again.
+    // The saved files are enough to run the op again.
     std::ifstream in(folder / "found" / "op.json");
     const auto json = nlohmann::json::parse(in);
     CHECK(json.at("format") == "keel-op/1");
@@ -107,7 +107,7 @@ TEST_CASE("a wrong number is found in the op and the layer where it was made, an
     for (const auto &tensor : json.at("tensors")) {
         const std::string role = tensor.at("role"), name = tensor.at("name"),
                           dtype = tensor.at("dtype");
-        REQUIRE(dtype == (name == "weight" ? "bf16" : "f32")); // weights as they are
+        REQUIRE(dtype == (name == "weight" ? "bf16" : "f32")); // weights have their own dtype
         tensors[role + " " + name] =
             read_floats(folder / "found" / tensor.at("file").get<std::string>(), dtype == "bf16");
     }
@@ -128,7 +128,7 @@ TEST_CASE("a wrong number is found in the op and the layer where it was made, an
     CHECK(actual[18] == expected[18]);
 }
 
-TEST_CASE("without handing results over an error goes on through the layers") {
+TEST_CASE("if results are not handed over, an error spreads to later layers") {
     Pipeline a(tiny(KEEL_WRONG_BACKEND));
     Pipeline b(tiny("reference"));
     CompareOptions options = few(1);
@@ -141,7 +141,7 @@ TEST_CASE("without handing results over an error goes on through the layers") {
     CHECK(row(r, "output").beyond == 1);
 }
 
-TEST_CASE("a bound of one's own holds for every op") {
+TEST_CASE("a user's bound applies to every op") {
     Pipeline a(tiny("cpu"));
     Pipeline b(tiny("reference"));
     CompareOptions options = few(0);
@@ -153,7 +153,7 @@ TEST_CASE("a bound of one's own holds for every op") {
     CHECK(compare_pipelines(a, b, options).passed());
 }
 
-TEST_CASE("other weights and another cache are compared with wider bounds") {
+TEST_CASE("other weights or another cache dtype widen the bounds") {
     Pipeline a(tiny("cpu", {"model.weights=q8_0", "kv.dtype=q8_0"}));
     Pipeline b(tiny("cpu"));
     const CompareReport r = compare_pipelines(a, b, few());
@@ -165,7 +165,7 @@ TEST_CASE("other weights and another cache are compared with wider bounds") {
     CHECK(r.logits.mean_kl < 0.1);
 }
 
-TEST_CASE("eviction is followed: the same slots go on both sides") {
+TEST_CASE("the same slots are evicted on both sides") {
     const std::vector<std::string> window{"policy.plugin=sliding_window", "policy.budget.tokens=6",
                                           "policy.budget.slack=2"};
     Pipeline a(tiny("cpu", window));
@@ -178,8 +178,8 @@ TEST_CASE("eviction is followed: the same slots go on both sides") {
     CHECK(row(r, "kv: compaction").calls > 0);
 }
 
-TEST_CASE("a cache whose memory grows is compared with one whose memory is reserved") {
-    Pipeline a(tiny(KEEL_WRONG_BACKEND)); // wrong while decoding only
+TEST_CASE("a cache that grows by copying can be compared with a cache in reserved memory") {
+    Pipeline a(tiny(KEEL_WRONG_BACKEND)); // this backend is wrong only in decode steps
     Pipeline b(tiny("reference"));
     CompareOptions options = few(0);
     options.prompt.assign(200, 17);
@@ -189,7 +189,7 @@ TEST_CASE("a cache whose memory grows is compared with one whose memory is reser
     CHECK(r.tokens == 200);
 }
 
-TEST_CASE("pipelines that do not do the same are refused") {
+TEST_CASE("pipelines that compute different things are refused") {
     Pipeline a(tiny("cpu"));
     PipelineOptions no_tokenizer;
     no_tokenizer.need_tokenizer = false;

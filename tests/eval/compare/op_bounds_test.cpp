@@ -4,14 +4,15 @@
 
 using namespace keel;
 
-TEST_CASE("bounds widen with what the two sides differ in, and only then") {
+TEST_CASE("bounds widen only with the differences between the two sides") {
     OpDifference same;
     same.weight_a = same.weight_b = KEEL_DTYPE_Q4_0;
     same.kv_a = same.kv_b = KEEL_DTYPE_Q8_0;
     const double matmul = op_bound(KEEL_OP_MATMUL, same, KEEL_DTYPE_F32, false);
     const double attention = op_bound(KEEL_OP_ATTENTION, same, KEEL_DTYPE_F32, false);
     const double norm = op_bound(KEEL_OP_RMS_NORM, same, KEEL_DTYPE_F32, false);
-    CHECK(matmul == 1e-4); // the same coarse weights on both sides are exact numbers
+    // both sides have the same coarse weights, so these count as exact numbers
+    CHECK(matmul == 1e-4);
     CHECK(attention == 1e-4);
     CHECK(norm == 1e-5);
     CHECK(op_bound(KEEL_OP_RMS_NORM, same, KEEL_DTYPE_BF16, false) > norm);
@@ -35,7 +36,7 @@ TEST_CASE("bounds widen with what the two sides differ in, and only then") {
     CHECK(op_bound(KEEL_OP_MATMUL, kv, KEEL_DTYPE_F32, false) == matmul);
 }
 
-TEST_CASE("rows of the cache may be off by their dtype's rounding") {
+TEST_CASE("rows of the cache may differ by the rounding of their dtype") {
     double last = 0;
     for (const keel_dtype dtype :
          {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16, KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0}) {

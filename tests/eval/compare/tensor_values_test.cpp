@@ -16,7 +16,7 @@ std::shared_ptr<Device> reference() {
 
 } // namespace
 
-TEST_CASE("strided views are read and written without touching what lies between") {
+TEST_CASE("strided views are read and written without changing the gaps") {
     const auto device = reference();
     const Tensor whole = Tensor::allocate(*device, KEEL_DTYPE_F32, {3, 8});
     std::vector<float> numbers(24);
@@ -34,7 +34,7 @@ TEST_CASE("strided views are read and written without touching what lies between
     CHECK(read_dense(*device, *part.c()).size() == 12 * sizeof(float));
 }
 
-TEST_CASE("values of coarse dtypes come as numbers and go back rounded") {
+TEST_CASE("values of coarse dtypes are read as numbers and rounded when written") {
     const auto device = reference();
     const Tensor halves = Tensor::allocate(*device, KEEL_DTYPE_F16, {2, 2});
     TensorValues values;
@@ -53,9 +53,9 @@ TEST_CASE("values of coarse dtypes come as numbers and go back rounded") {
     CHECK(read_ints(*device, *ints.c()) == std::vector<int32_t>{7, -1, 4095});
 }
 
-TEST_CASE("rows of a cache are found through its blocks") {
+TEST_CASE("rows of a cache are found by its blocks") {
     const auto device = reference();
-    // Blocks of 2 slots; head 0 holds blocks 3 and 0, head 1 block 1 alone.
+    // Blocks have 2 slots. Head 0 has blocks 3 and 0. Head 1 has only block 1.
     const Tensor k = Tensor::allocate(*device, KEEL_DTYPE_F32, {4, 2, 2});
     std::vector<float> numbers(16);
     std::iota(numbers.begin(), numbers.end(), 0.0F);
@@ -70,7 +70,7 @@ TEST_CASE("rows of a cache are found through its blocks") {
     view.kv_heads = 2;
     TensorValues rows = read_kv(*device, view, true, {{1, 3}, {0, 3}});
     CHECK(rows.rows == std::vector<std::pair<int64_t, int64_t>>{
-                           {0, 1}, {0, 2}, {1, 0}, {1, 1}}); // slot 2 of head 1: no block
+                           {0, 1}, {0, 2}, {1, 0}, {1, 1}}); // slot 2 of head 1 has no block
     CHECK(rows.values == std::vector<float>{14, 15, 0, 1, 4, 5, 6, 7});
     CHECK(rows.place(5) == "head 1, slot 0, element 1");
     rows.values[2] = 100;

@@ -1,6 +1,6 @@
-// The reference backend, but one number of models/tiny is wrong: in every decode step, element 17
-// of what layer 3's down projection adds to the residual stream. It reserves no memory, so that
-// the cache's memory grows while a prompt is read.
+// The reference backend with one wrong number for models/tiny: in every decode step, element 17 of
+// the values that layer 3's down projection adds to the residual stream is wrong. The backend has
+// no RESERVE buffers, so the cache's memory grows while a prompt is read.
 
 #include "reference/reference.hpp"
 

@@ -1,4 +1,4 @@
-// Reading an eviction log, and what is made of it.
+// Tests of reading an eviction log and of the results that are computed from it.
 #include "eval/evictions/history.hpp"
 #include "support/error_text.hpp"
 #include "support/page_checks.hpp"
@@ -39,7 +39,7 @@ EvictionRecord record(int64_t tokens, uint32_t layer, std::vector<std::vector<To
     return r;
 }
 
-// Two evictions of two layers of two heads.
+// Returns a log of two evictions in two layers with two heads.
 std::string sample() {
     const EvictionSource source = {"snapkv", "uniform", "{}"};
     std::string text;
@@ -100,7 +100,7 @@ TEST_CASE("A log reads back as what was written") {
     CHECK_FALSE(h.is_cut_off);
 }
 
-TEST_CASE("What a log comes to is counted by whole evictions") {
+TEST_CASE("The totals of a log count whole evictions") {
     const LogTotals t = log_totals(parse_eviction_log(sample(), "e.jsonl"));
     CHECK(t.evictions == 2);
     CHECK(t.sequences == 1);
@@ -117,21 +117,22 @@ TEST_CASE("What a log comes to is counted by whole evictions") {
     CHECK(t.has_positions);
 }
 
-TEST_CASE("Heads of unequal length are each compared with themselves") {
+TEST_CASE("Each head of unequal length is compared with its own length") {
     EvictionRecord r = record(40, 0, {{{0, 17}}, {{0, 4}}});
     r.held_max = 34;
-    r.evicted = 17 + 12; // of 34 and 16
+    r.evicted = 17 + 12; // 17 of 34 slots and 12 of 16 slots
     r.evicted_max = 17;
     const LogTotals t = log_totals(parse_eviction_log(to_json(r, {"kvzip"}) + "\n", "e.jsonl"));
     CHECK(t.slots == 17);
     CHECK(t.slots_in_all == 29);
 }
 
-TEST_CASE("A picture tells how much of each stretch was left, and what had not come yet") {
+TEST_CASE(
+    "A picture shows how much of each stretch was kept, and which tokens were not there yet") {
     const LogHistory h = parse_eviction_log(sample(), "e.jsonl");
     const auto layers = log_layers(h);
     REQUIRE(layers.size() == 2);
-    const KeepPicture p = keep_picture(h, layers[0], 0, 10, 10); // stretches of 2
+    const KeepPicture p = keep_picture(h, layers[0], 0, 10, 10); // each column stands for 2 tokens
     CHECK(p.at == std::vector<int64_t>{10, 20});
     REQUIRE(p.bins == 10);
     const std::vector<float> first(p.share.begin(), p.share.begin() + 10);
@@ -143,8 +144,7 @@ TEST_CASE("A picture tells how much of each stretch was left, and what had not c
     CHECK(mean.share[0] == 0.25f);
 }
 
-TEST_CASE(
-    "The text, the JSON and the page say the same, and the page needs nothing from elsewhere") {
+TEST_CASE("The text, the JSON and the page agree, and the page loads nothing") {
     const LogHistory h = parse_eviction_log(sample(), "e<&>.jsonl");
     const std::string text = log_text(h, {});
     CHECK_THAT(text, Contains("2 evictions in 1 sequence, policy snapkv, allocator uniform") &&
@@ -159,7 +159,7 @@ TEST_CASE(
     test::check_offline(page);
     const auto data = test::data_of(page);
     CHECK(data.at("file") == "e<&>.jsonl");
-    CHECK(data.at("panels").size() == 4); // heads
+    CHECK(data.at("panels").size() == 4); // one panel for each head
     const auto &panel = data.at("panels").at(3);
     CHECK_THAT(panel.at("title"), StartsWith("layer 1 head 1: "));
     CHECK(panel.at("shares").get<std::string>().size() ==
@@ -181,8 +181,7 @@ TEST_CASE(
                Contains("sequence 3"));
 }
 
-TEST_CASE("A log without positions, an empty one, and one of an older version are summed up all "
-          "the same") {
+TEST_CASE("Logs without positions, empty logs and logs of an older version are summarized") {
     const std::string old =
         R"({"sequence":0,"tokens":577,"seconds":4.81,"trigger":"budget",)"
         R"("policy":"sliding_window","layer":0,"heads":2,)"
@@ -201,7 +200,7 @@ TEST_CASE("A log without positions, an empty one, and one of an older version ar
     CHECK(log_json(empty).at("evictions") == 0);
 }
 
-TEST_CASE("Broken lines are refused with their place: the half line of a killed run is left out") {
+TEST_CASE("Broken lines are refused with their place, except the incomplete line of a killed run") {
     CHECK_THAT(fault(sample() + "hello\n"), StartsWith("e.jsonl:5:1: not valid JSON: "));
     CHECK_THAT(fault("[1]\n"), StartsWith("e.jsonl:1: "));
     CHECK_THAT(fault("\n{}\n"), Contains("e.jsonl:2: 'sequence' is missing"));

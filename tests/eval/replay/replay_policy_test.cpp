@@ -1,5 +1,5 @@
-// Ops that policies need, and those that change a cache: saved by hand-made calls on a pipeline's
-// device, then repeated.
+// Tests of ops that policies need, and of ops that change a cache. A call on a pipeline's device is
+// saved and then repeated.
 #include "eval/compare/op_dump.hpp"
 #include "eval/compare/op_outputs.hpp"
 #include "eval/replay/replay.hpp"
@@ -39,7 +39,7 @@ class Bench {
         return make(KEEL_DTYPE_I32, shape,
                     [&](TensorValues &v) { v.values.assign(values.begin(), values.end()); });
     }
-    // Blocks in a mixed order, all slots full of something.
+    // Returns a cache view whose blocks are in a mixed order. All slots contain random values.
     const keel_kv_view *cache() {
         const int64_t block = pipeline_.device().info().kv_block_slots;
         const int64_t columns = (slots + block - 1) / block;
@@ -87,7 +87,7 @@ class Bench {
         return &scores_;
     }
 
-    // Runs the op once, saved with what it gave, and repeats it on both backends.
+    // Runs the op once and saves it with its results. Then repeats the op on both backends.
     template <typename Args> void check(keel_op op, Args args) {
         INFO(op_name(op) << ", features " << args.features);
         args.h = KEEL_HEADER(Args);
@@ -150,12 +150,12 @@ class Bench {
     keel_scores scores_ = {KEEL_HEADER(keel_scores)};
 };
 
-// Lists of n kept slots for each head, behind each other.
+// Returns the lists of kept slots of each head, one after the other. Unused entries are 0.
 std::vector<int32_t> index_lists() { return {0, 2, 3, 9, 22, 1, 5, 8, 0, 0}; }
 
 } // namespace
 
-TEST_CASE("ops on what a cache holds are repeated, scores too") {
+TEST_CASE("ops on the content of a cache are repeated, including scores") {
     const keel_dtype kv = GENERATE(KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0);
     Bench bench(kv);
     const auto attention = [&](uint64_t features, const keel_scores *scores) {
@@ -219,7 +219,7 @@ TEST_CASE("ops on what a cache holds are repeated, scores too") {
     bench.check(KEEL_OP_QUERY_STATS, stats);
 }
 
-TEST_CASE("compaction and rotation of a cache are repeated from the rows that stood in it before") {
+TEST_CASE("compaction and rotation of a cache are repeated from the rows before the op") {
     const keel_dtype kv = GENERATE(KEEL_DTYPE_F16, KEEL_DTYPE_Q4_0);
     Bench bench(kv);
     keel_kv_gather_args g = {};
@@ -232,7 +232,7 @@ TEST_CASE("compaction and rotation of a cache are repeated from the rows that st
     g.sides = sides;
     g.n_sides = 2;
     bench.check(KEEL_OP_KV_GATHER, g);
-    g.to = bench.cache(); // a fork's
+    g.to = bench.cache(); // a fork of the cache
     g.n_sides = 0;
     bench.check(KEEL_OP_KV_GATHER, g);
 

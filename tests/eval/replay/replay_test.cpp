@@ -29,7 +29,7 @@ std::shared_ptr<Device> device_named(const std::string &name) {
                        std::make_shared<HostServices>());
 }
 
-// Saves every kind of op that a step of models/tiny has, with what the pipeline computed.
+// Saves every kind of op in a step of models/tiny, with the results that the pipeline computed.
 std::vector<fs::path> save_all(Pipeline &pipeline, const fs::path &folder) {
     std::set<std::string> seen;
     std::vector<fs::path> saved;
@@ -50,14 +50,14 @@ std::vector<fs::path> save_all(Pipeline &pipeline, const fs::path &folder) {
     });
     Session session(pipeline);
     session.prefill(std::vector<int32_t>{4094, 12, 700, 31, 5});
-    seen.clear(); // and once more as a decode step
+    seen.clear(); // the same for a decode step
     session.decode(77);
     (void)session.greedy();
     pipeline.executor().set_observer({});
     return saved;
 }
 
-// A saved matmul to damage.
+// A saved matmul that a test can damage.
 class Saved {
   public:
     Saved() {
@@ -112,7 +112,7 @@ TEST_CASE("every op of a step is repeated on the backend that it was saved from"
     }
 }
 
-TEST_CASE("a fault repeats where it came from and not elsewhere") {
+TEST_CASE("a fault repeats on its backend and not on others") {
     const Saved saved;
     const SavedOp op = load_saved_op(saved.path());
     CHECK(op.label == "decode layer 3: down");
@@ -120,7 +120,7 @@ TEST_CASE("a fault repeats where it came from and not elsewhere") {
     INFO(replay_text(cpu));
     CHECK(cpu.outputs.at(0).name == "out");
     REQUIRE(cpu.outputs[0].saved_error);
-    CHECK(*cpu.outputs[0].saved_error > 0.004); // what was saved is wrong
+    CHECK(*cpu.outputs[0].saved_error > 0.004); // the saved result is wrong
     CHECK(replay_op(op, device_named("reference"), {}).passed());
     ReplayOptions none;
     none.bound = 0;
@@ -130,7 +130,7 @@ TEST_CASE("a fault repeats where it came from and not elsewhere") {
     CHECK(json.at("outputs").at(0).at("saved_error") > 0.004);
 }
 
-TEST_CASE("hostile saves are refused before anything is allocated") {
+TEST_CASE("invalid saved ops are refused before anything is allocated") {
     const Saved saved;
     const nlohmann::json good = saved.json();
     const auto change = [&](auto edit) {
@@ -168,7 +168,7 @@ TEST_CASE("hostile saves are refused before anything is allocated") {
     CHECK(contains(saved.refused(many), "at most 64"));
 }
 
-TEST_CASE("differences across dtypes are given by layer") {
+TEST_CASE("differences between dtypes are given by layer") {
     Pipeline a(tiny_on("cpu", {"model.weights=q4_0"})), b(tiny_on("cpu", {"model.weights=f16"}));
     CompareOptions options;
     options.prompt = {4094, 5, 6, 9};

@@ -90,7 +90,7 @@ TEST_CASE("windows score a text as transformers does") {
     CHECK(json.at("scoring").at("context").get<int>() == g.at("window").get<int>());
 }
 
-TEST_CASE("one by one a text scores as in pieces") {
+TEST_CASE("a text scored token by token has the same score as in pieces") {
     const auto pipeline = scored_tiny();
     const auto g = golden();
     ScoringOptions options = golden_windows(g);
@@ -105,7 +105,7 @@ TEST_CASE("one by one a text scores as in pieces") {
     CHECK(seven.nll.mean == Approx(many.nll.mean).epsilon(1e-5));
 }
 
-TEST_CASE("a continuation is scored behind a prefix, full and evicted, as transformers does") {
+TEST_CASE("a continuation after a prefix, full and evicted, is scored as transformers does") {
     const auto g = golden();
     const std::string text = heldout();
     const auto full = scored_tiny();
@@ -123,8 +123,8 @@ TEST_CASE("a continuation is scored behind a prefix, full and evicted, as transf
     check_windows(measure_perplexity(*evicting, text, options), g.at("evicted"));
 }
 
-TEST_CASE("a policy that goes on evicting is scored one by one behind a prefix, and says if it did "
-          "nothing") {
+TEST_CASE(
+    "a policy that evicts in decode is scored token by token, and reports if it evicted nothing") {
     const auto pipeline = scored_tiny({"policy.plugin=sliding_window", "policy.budget.tokens=40"});
     ScoringOptions options = golden_places(golden());
     options.places = 2;
@@ -141,7 +141,8 @@ TEST_CASE("a policy that goes on evicting is scored one by one behind a prefix, 
     CHECK(text.find("evicted nothing here") != std::string::npos);
 }
 
-TEST_CASE("windows and places side by side score as one after the other do") {
+TEST_CASE(
+    "windows and places that are scored together have the same scores as one after the other") {
     const std::string text = heldout();
     ScoringOptions windows, places = golden_places(golden());
     windows.max_tokens = 150, windows.context = 48, windows.stride = 24, windows.step = 1;
@@ -153,14 +154,14 @@ TEST_CASE("windows and places side by side score as one after the other do") {
         {"model.weights=q4_0", "backend.params.compute=fast"}};
     for (const std::vector<std::string> &sets : all) {
         const auto alone = scored_tiny(sets), together = scored_tiny(sets, 3);
-        // Products of several rows may round otherwise than those of one row, but not those of
-        // quantized weights here. A cache of f16 rounds the keys once more, so a difference in the
-        // last bit of a key grows to one of f16.
+        // Products of several rows may round differently from products of one row, but not with
+        // quantized weights here. An f16 cache rounds the keys again, so a difference in the last
+        // bit of a key becomes a difference of one f16 step.
         const auto has = [&](const char *set) {
             return std::find(sets.begin(), sets.end(), set) != sets.end();
         };
         const bool is_f16 = has("kv.dtype=f16");
-        const double margin = is_f16 ? 1e-4 : 0; // nats
+        const double margin = is_f16 ? 1e-4 : 0; // in nats
         const double epsilon = has("model.weights=q4_0") ? 0 : is_f16 ? 1e-4 : 1e-5;
         for (const ScoringOptions &options : {windows, places}) {
             INFO((sets.empty() ? "" : sets[0]) << ", prefix " << options.prefix);
@@ -188,7 +189,7 @@ TEST_CASE("windows and places side by side score as one after the other do") {
     CHECK_THROWS_WITH(measure_perplexity(*together, text, many), Catch::Contains("(--step 1)"));
 }
 
-TEST_CASE("a request to stop ends windows side by side, before the first as well") {
+TEST_CASE("a request to stop ends windows that are scored together, even before the first") {
     const std::string text = heldout();
     ScoringOptions windows;
     windows.max_tokens = 150, windows.context = 48, windows.step = 1;
@@ -206,7 +207,7 @@ TEST_CASE("a request to stop ends windows side by side, before the first as well
     CHECK(cancelled([&] { measure_perplexity(*together, text, windows); }));
 }
 
-TEST_CASE("divergences of windows and places side by side are those of one after the other") {
+TEST_CASE("divergences of windows and places scored together are the same as one after the other") {
     const std::string text = heldout();
     ScoringOptions windows, places = golden_places(golden());
     windows.max_tokens = 120, windows.context = 48, windows.stride = 24, windows.step = 1;
@@ -244,7 +245,7 @@ TEST_CASE("divergences of windows and places side by side are those of one after
                       Catch::Contains("sequences at once"));
 }
 
-TEST_CASE("a pipeline against itself has no divergence: quantized weights have some") {
+TEST_CASE("a pipeline has no divergence from itself, and quantized weights have some") {
     const auto a = scored_tiny(), b = scored_tiny(), coarse = scored_tiny({"model.weights=q4_0"});
     ScoringOptions options = golden_windows(golden());
     options.max_tokens = 400;
@@ -272,7 +273,7 @@ TEST_CASE("a pipeline against itself has no divergence: quantized weights have s
     CHECK(json.at("windows").size() == r.windows.size());
 }
 
-TEST_CASE("what cannot be scored is refused with a reason") {
+TEST_CASE("texts that cannot be scored are refused with a reason") {
     const auto pipeline = scored_tiny({"model.context=64"});
     const auto refused = [&](auto change, ErrorKind kind = ErrorKind::usage) {
         ScoringOptions options;
@@ -304,7 +305,7 @@ TEST_CASE("what cannot be scored is refused with a reason") {
     CHECK(static_cast<int64_t>(r.nll.count) == r.text_tokens - 1);
 }
 
-TEST_CASE("log probabilities and divergences are those of the definition") {
+TEST_CASE("log probabilities and divergences agree with their definitions") {
     const std::vector<float> a{1, 2, 3, -1000}, b{3, 2, 1, -1000};
     double sum = std::exp(1.0) + std::exp(2.0) + std::exp(3.0);
     CHECK(LogSoftmax(a).log_sum_exp() == Approx(std::log(sum)));
@@ -321,14 +322,16 @@ TEST_CASE("log probabilities and divergences are those of the definition") {
           Approx(10000 + std::log(2)));
 }
 
-TEST_CASE("errors of a mean count neighbours together") {
+TEST_CASE("errors of a mean treat neighbours as one block") {
     const std::vector<double> values{1, 1, 1, 1, 3, 3, 3, 3};
     const std::vector<size_t> blocks{4, 4};
     const Estimate e = estimate(values, blocks);
     CHECK(e.mean == 2);
     CHECK(*e.error_independent == Approx(std::sqrt(8.0 / 7 / 8)));
     CHECK(*e.error ==
-          Approx(1)); // two blocks of means 1 and 3: their standard deviation over the root of two
+          // two blocks with the means 1 and 3: their standard deviation divided by the square root
+          // of two
+          Approx(1));
     CHECK_FALSE(estimate(values, std::vector<size_t>{8}).error);
     CHECK_FALSE(estimate(std::vector<double>{1}, std::vector<size_t>{1}).error_independent);
 

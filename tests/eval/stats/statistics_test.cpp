@@ -46,7 +46,7 @@ PairedCounts counts(const nlohmann::json &j) {
 
 } // namespace
 
-TEST_CASE("distributions are those of scipy") {
+TEST_CASE("distributions agree with scipy") {
     for (const auto &one : golden()["normal"]) {
         CHECK(normal_quantile(one["p"]) == near(one["x"]));
         CHECK(normal_cdf(one["x"].get<double>()) == near(one["p"], 1e-8));
@@ -68,7 +68,7 @@ TEST_CASE("random numbers of experiments are xoshiro256**, whatever the platform
     for (int i = 0; i < 1000; ++i) CHECK(small.below(3) < 3);
 }
 
-TEST_CASE("intervals of rates are scipy's") {
+TEST_CASE("intervals of rates agree with scipy") {
     for (const auto &one : golden()["wilson"]) {
         const Interval i = wilson_interval(one["hits"], one["n"], one["confidence"]);
         CHECK(i.low == near(one["low"]));
@@ -77,7 +77,7 @@ TEST_CASE("intervals of rates are scipy's") {
     CHECK(wilson_interval(0, 0, 0.95) == Interval{0, 1});
 }
 
-TEST_CASE("paired rates: McNemar's and Tango's score test, and the interval that belongs to it") {
+TEST_CASE("paired rates have McNemar's and Tango's score test and the matching interval") {
     for (const auto &one : golden()["paired"]) {
         INFO(one.dump());
         const PairedRateInference found(counts(one["counts"]));
@@ -88,16 +88,16 @@ TEST_CASE("paired rates: McNemar's and Tango's score test, and the interval that
         for (const auto &below : one["below"])
             CHECK(found.below(below[0]) == Approx(below[1].get<double>()).epsilon(1e-4));
     }
-    // Airway data of Fagerland, Lydersen and Laake (2014), Tango's interval.
+    // The airway data of Fagerland, Lydersen and Laake (2014), with Tango's interval.
     const Interval paper = PairedRateInference({1, 1, 7, 12}).interval(0.95);
     CHECK(paper.low == Approx(-0.517).margin(5e-4));
     CHECK(paper.high == Approx(-0.026).margin(5e-4));
-    // Nothing differed in 20 pairs: the interval does not shrink to a point.
+    // Nothing differed in 20 pairs. The interval does not shrink to a point.
     const PairedRateInference equal({20, 0, 0, 0});
     CHECK(equal.p_outside(0, 0) == 1);
     CHECK(equal.interval(0.95).low < -0.1);
     CHECK(equal.interval(0.95).high > 0.1);
-    // All differed.
+    // All pairs differed.
     const Interval all = PairedRateInference({0, 20, 0, 0}).interval(0.95);
     CHECK(all.high == 1);
     CHECK(all.low < 0.9);
@@ -106,7 +106,7 @@ TEST_CASE("paired rates: McNemar's and Tango's score test, and the interval that
     CHECK(one.low < 0);
 }
 
-TEST_CASE("an interval excludes a value exactly if its p is at most the level") {
+TEST_CASE("an interval excludes a value exactly if its p-value is at most the level") {
     const std::vector<double> shares{0, 0, -0.5, 0, 0.25, -1, 0, -0.25, 0, -0.5, -0.5, 0};
     const std::vector<std::shared_ptr<const Inference>> all{
         std::make_shared<PairedRateInference>(PairedCounts{30, 12, 3, 5}),
@@ -123,7 +123,7 @@ TEST_CASE("an interval excludes a value exactly if its p is at most the level") 
             CHECK(inference->p_above(i.low + step) > level);
             CHECK(inference->p_below(i.high + step) <= level);
             CHECK(inference->p_below(i.high - step) > level);
-            // Inside a band: both ends of the interval are.
+            // The test says "inside the band" if both ends of the interval are inside the band.
             CHECK(inference->p_inside(i.low - step, i.high + step) <= level);
             CHECK(inference->p_inside(i.low + step, i.high + step) > level);
             CHECK(inference->p_outside(i.low - 1, i.low - step) <= level);
@@ -131,8 +131,8 @@ TEST_CASE("an interval excludes a value exactly if its p is at most the level") 
         }
 }
 
-TEST_CASE("differences of shares: the score test of paired rates, in steps") {
-    // Whole differences are paired rates.
+TEST_CASE("differences of shares use the score test of paired rates in steps") {
+    // If all differences are whole numbers, the method is that of paired rates.
     std::vector<double> values(40, 0.0);
     std::fill_n(values.begin(), 10, -1.0);
     values.back() = 1;
@@ -141,16 +141,16 @@ TEST_CASE("differences of shares: the score test of paired rates, in steps") {
     CHECK(whole.low == Approx(pairs.low));
     CHECK(whole.high == Approx(pairs.high));
     CHECK(share_difference(ClusterSums{}) == nullptr);
-    // No spread was seen: it is not taken for none.
+    // The values have no spread. The method does not conclude that there is none.
     CHECK(share_difference(singles(std::vector<double>(60, 0.0)))->interval(0.95).high > 0.05);
-    // Parts count less.
+    // Partial hits count less.
     for (double &v : values) v *= 0.25;
     const Interval parts = share_difference(singles(values))->interval(0.95);
     CHECK(parts.low > 0.6 * whole.low);
     CHECK(parts.low < 0.25 * whole.low);
 }
 
-TEST_CASE("documents of several items: one number each, with the mean and its error") {
+TEST_CASE("documents with several items give one number each, with mean and error") {
     const ClusterSums sums = ClusterSums::of({{1, 0, 1, 1, 0, 0.5}}, {{3, 3, 3, 5, 5, 9}});
     const std::vector<double> numbers = sums.linearized();
     REQUIRE(numbers.size() == 3);
@@ -158,8 +158,7 @@ TEST_CASE("documents of several items: one number each, with the mean and its er
     CHECK(cluster_error(singles(numbers)).value() == Approx(cluster_error(sums).value()));
 }
 
-TEST_CASE(
-    "a bootstrap over documents gives what an independent one gives from the same resamples") {
+TEST_CASE("a bootstrap over documents agrees with an independent one on the same resamples") {
     for (const auto &one : golden()["bootstrap"]) {
         const auto values = one["values"].get<std::vector<double>>();
         const auto clusters = one["clusters"].get<std::vector<uint32_t>>();
@@ -185,7 +184,7 @@ TEST_CASE(
     CHECK(found->bca->high == Approx(library["bca"][1].get<double>()).margin(0.02));
 }
 
-TEST_CASE("Student's interval and test, Holm's adjustment, the detectable effect") {
+TEST_CASE("Student's interval and test, Holm's adjustment and the detectable effect are right") {
     const auto &t = golden()["ttest"];
     const ClusterSums sums = singles(t["values"].get<std::vector<double>>());
     const auto student = student_of_mean(sums);
@@ -202,7 +201,7 @@ TEST_CASE("Student's interval and test, Holm's adjustment, the detectable effect
           near(least["effect"], 1e-7));
 }
 
-TEST_CASE("a trimmed mean, its interval and test are a library's") {
+TEST_CASE("a trimmed mean, its interval and its test agree with a library") {
     for (const auto &one : golden()["trimmed"]) {
         const TrimmedMean t = TrimmedMean::of(one["values"].get<std::vector<double>>());
         CHECK(t.mean == near(one["mean"]));
@@ -221,7 +220,7 @@ TEST_CASE("a trimmed mean, its interval and test are a library's") {
     CHECK_THROWS_AS(TrimmedMean::of({1, NAN}), Error);
 }
 
-TEST_CASE("samples of nothing, of one and of equals have no interval of their own making") {
+TEST_CASE("samples of zero, of one and of equal numbers have no artificial interval") {
     const ClusterSums none = ClusterSums::of({}, {});
     CHECK(none.mean() == 0);
     CHECK_FALSE(cluster_error(none));
@@ -239,13 +238,13 @@ TEST_CASE("samples of nothing, of one and of equals have no interval of their ow
     CHECK(interval->percentile.low == Approx(0.1));
     CHECK(student_of_mean(equal)->p_outside(0, 0) == 0);
     CHECK(student_of_mean(singles({0, 0, 0}))->p_outside(0, 0) == 1);
-    // Two items of one document are one piece of evidence.
+    // Two items of one document count as one observation.
     const std::vector<double> values{1, 2, 3, 4};
     const std::vector<uint32_t> clusters{5, 5, 5, 5};
     CHECK_FALSE(cluster_error(ClusterSums::of(values, clusters)));
 }
 
-TEST_CASE("a number that is not finite is refused, not averaged") {
+TEST_CASE("a number that is not finite is refused and not averaged") {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const auto refused = [](auto &&action) {
         const std::string text = test::error_text(action, ErrorKind::runtime);
@@ -263,9 +262,10 @@ TEST_CASE("a number that is not finite is refused, not averaged") {
     refused([&] { cluster_bootstrap(broken, 0.95, 10, 1); });
 }
 
-TEST_CASE("the documents that a test needs, and the share that gives them four times out of five") {
-    // 60 pairs: six lost and none won have p = 0.014 (McNemar's score), five 0.025: five are
-    // enough.
+TEST_CASE("the number of documents that a test needs, and the share that it finds in four of five "
+          "cases") {
+    // 60 pairs: six lost and none won give p = 0.014 (McNemar's score), five lost give 0.025. So
+    // five are enough.
     const auto lose = [](uint64_t n) {
         return [n](uint64_t k) -> std::shared_ptr<const Inference> {
             return std::make_shared<PairedRateInference>(PairedCounts{n - k, 0, k, 0});
@@ -275,11 +275,11 @@ TEST_CASE("the documents that a test needs, and the share that gives them four t
     CHECK(documents_needed(60, 0.02, lose(60)) == 6U);
     CHECK_FALSE(documents_needed(3, 0.05, lose(3)));
     CHECK_FALSE(documents_needed(0, 0.05, lose(0)));
-    // P(at least 6 of 60) = 0.8.
+    // With this share, P(at least 6 of 60) is 0.8.
     CHECK(share_for(60, 6) == Approx(0.129).margin(0.001));
 }
 
-TEST_CASE("equal seeds give equal intervals, other seeds others") {
+TEST_CASE("equal seeds give equal intervals, and other seeds give others") {
     const auto values = golden()["library"]["values"].get<std::vector<double>>();
     const auto a = cluster_bootstrap(singles(values), 0.95, 1000, 5),
                b = cluster_bootstrap(singles(values), 0.95, 1000, 5);

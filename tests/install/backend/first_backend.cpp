@@ -1,5 +1,5 @@
-// first_backend: the smallest backend that computes something. The ten required slots and `matmul`
-// in f32; every other op runs on the core's reference, and `keel run --explain` says so.
+// first_backend: the smallest backend that computes something. It has the ten required functions
+// and `matmul` in f32. All other ops run on the core's reference, which `keel run --explain` shows.
 //
 //     backend: {plugin: first_backend, params: {threads: 2}}
 #include <keel/sdk.hpp>
@@ -8,20 +8,21 @@
 
 namespace sdk = keel::sdk;
 
-// ---- the opaque types are ours to define ----
+// ---- the backend defines these opaque types ----
 
 struct keel_ctx {
     const keel_host *host; // valid until ctx_destroy returns
     uint32_t threads;
     uint64_t ticket =
-        0; // of the last flush; work is done at once here, so every ticket given is done
+        // ticket of the last flush; each op is done when its call returns, so each ticket is done
+        0;
 };
 
 struct keel_buffer {
-    sdk::HostArray<unsigned char> bytes; // aligned to 64
+    sdk::HostArray<unsigned char> bytes; // aligned to 64 bytes
 };
 
-static const keel_host *host_of(const keel_ctx *ctx) { // lets slot<> hand messages to the host
+static const keel_host *host_of(const keel_ctx *ctx) { // slot<> uses this host for its messages
     return ctx->host;
 }
 
@@ -40,12 +41,12 @@ static keel_status device_info(const keel_host *, uint32_t index, keel_device_in
     std::strcpy(info.vendor, "An example");
     info.type = KEEL_DEVICE_CPU;
     info.flags = KEEL_DEVICE_UNIFIED;
-    keel_emit(out, &info, sizeof info); // as much as the host's struct holds
+    keel_emit(out, &info, sizeof info); // copies as many bytes as the host's struct has
     return KEEL_OK;
 }
 
-// The host's structs may be shorter than ours, or longer: they are adopted, and what is missing is
-// 0.
+// The host's structs may be shorter or longer than the structs of this plugin. This function
+// returns a copy in which missing members are 0.
 template <class Struct> static Struct adopted(const Struct *theirs, uint32_t required) {
     Struct mine;
     if (keel_adopt(&mine, sizeof mine, theirs, required) != KEEL_OK)
@@ -54,8 +55,7 @@ template <class Struct> static Struct adopted(const Struct *theirs, uint32_t req
 }
 
 static keel_status ctx_create(const keel_host *host, const keel_ctx_desc *theirs, keel_ctx **out) {
-    keel_host
-        known; // an older host, without what we call, is refused rather than read beyond its end
+    keel_host known; // an older host without the functions that the plugin calls is refused
     if (keel_adopt(&known, sizeof known, host, KEEL_PREFIX(keel_host, parallel_region)) != KEEL_OK)
         return KEEL_E_VERSION;
     const keel_ctx_desc desc = adopted(theirs, KEEL_PREFIX(keel_ctx_desc, params));
@@ -92,14 +92,14 @@ static keel_status buffer_read(keel_ctx *, keel_buffer *buffer, uint64_t offset,
     return KEEL_OK;
 }
 
-// Device memory is host memory here: with this slot the core's reference ops work on it in place,
-// without copies.
+// Device memory is host memory in this backend. With buffer_map, the core's reference ops work on
+// this memory without copies.
 static keel_status buffer_map(keel_ctx *, keel_buffer *buffer, void **out) {
     *out = buffer->bytes.data();
     return KEEL_OK;
 }
 
-// ---- the stream: ops run when they are called, so there is never anything to wait for ----
+// ---- the stream: an op is done when its call returns, so there is nothing to wait for ----
 
 static keel_status flush(keel_ctx *ctx, uint64_t *ticket) {
     *ticket = ++ctx->ticket;
@@ -112,11 +112,11 @@ static keel_status wait(keel_ctx *ctx, uint64_t ticket) {
     return KEEL_OK;
 }
 
-// ---- out[m, n] = x[m, k] * W[n, k]^T (+ bias), f32 ----
+// ---- out[m, n] = x[m, k] * W[n, k]^T (+ bias), in f32 ----
 
 static keel_status matmul(keel_ctx *ctx, const keel_matmul_args *args) {
-    // A feature or dtype that we do not know is KEEL_E_UNSUPPORTED, before anything was touched:
-    // the core falls back.
+    // If a feature or dtype is unknown, the op must return KEEL_E_UNSUPPORTED before it changes
+    // anything. The core then uses a fallback.
     if ((args->features & ~uint64_t{KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE}) != 0)
         return KEEL_E_UNSUPPORTED;
     if (args->weight != nullptr || args->x->dtype != KEEL_DTYPE_F32 ||
@@ -132,7 +132,7 @@ static keel_status matmul(keel_ctx *ctx, const keel_matmul_args *args) {
     const bool accumulate = (args->features & KEEL_MATMUL_ACCUMULATE) != 0;
     const int64_t k = x.inner();
 
-    // Columns of the output are shared out over the host's threads; the core has checked the
+    // The columns of the output are divided among the host's threads. The core has checked the
     // shapes.
     const int64_t grain = ctx->threads == 1 ? out.inner() : 64;
     return sdk::parallel_for(ctx->host, out.inner(), grain, [&](int64_t begin, int64_t end) {
@@ -149,13 +149,14 @@ static keel_status matmul(keel_ctx *ctx, const keel_matmul_args *args) {
     });
 }
 
-// ---- what Keel sees ----
+// ---- the declarations that Keel reads ----
 
 static const keel_param_spec threads =
     KEEL_INT_PARAM("threads", "0", 0, 256, "1: single-threaded; else the host's team");
 static const keel_param_spec *const params[] = {&threads};
 
-// Missing slots stay null: the core composes those ops of others, or runs them itself.
+// Functions that are not set are NULL. The core computes these ops with other ops, or runs them
+// itself.
 static constexpr keel_backend make_table() {
     keel_backend table = {};
     table.h = KEEL_HEADER(keel_backend);
@@ -178,7 +179,7 @@ static constexpr keel_backend table = make_table();
 static const keel_plugin plugin = {KEEL_HEADER(keel_plugin),
                                    KEEL_ABI_VERSION, // min_host_abi
                                    KEEL_PLUGIN_BACKEND,
-                                   "first_backend", // id: the file's name without .so
+                                   "first_backend", // the id is the file's name without .so
                                    "1.0.0",
                                    "An example",
                                    "MIT",

@@ -1,16 +1,16 @@
-/* keep_every_nth: a KV-cache policy in plain C. Of the tokens outside a recent window it keeps
- * every n-th position, so the text so far is remembered thinly instead of not at all.
+/* keep_every_nth: a KV-cache policy in plain C. It keeps the newest tokens, and every n-th
+ * position of the older tokens.
  *
  *     policy:
  *       plugin: keep_every_nth
  *       params: {n: 4, recent: 64}
  *       budget: {tokens: 256}
  *
- * It answers with scores, higher stays; the core keeps the best within the budget and never drops a
- * protected slot. */
+ * The policy returns scores; slots with higher scores stay. The core keeps the slots with the
+ * highest scores within the budget, and never evicts a protected slot. */
 #include <keel/policy.h>
 
-/* ---- parameters: the core checks the YAML against this table and prints it in `keel plugins show`
+/* ---- parameters: the core checks the YAML with this table, and `keel plugins show` prints it
  * ---- */
 
 static const keel_param_spec param_n =
@@ -18,9 +18,9 @@ static const keel_param_spec param_n =
 static const keel_param_spec param_recent =
     KEEL_INT_PARAM("recent", "64", 0, 1048576, "newest tokens that always stay");
 static const keel_param_spec *const params[] = {
-    &param_n, &param_recent}; /* the order that create() receives */
+    &param_n, &param_recent}; /* create() receives the parameters in this order */
 
-/* ---- one state per sequence ---- */
+/* ---- the state of one sequence ---- */
 
 struct keel_policy_state {
     const keel_host *host; /* valid until destroy returns */
@@ -43,11 +43,11 @@ static keel_status create(const keel_host *host, const keel_geometry *geometry,
     state->n = values[0]->i;
     state->recent = values[1]->i;
 
-    mine.needs = KEEL_NEED_POSITIONS; /* the core hands over this and nothing else */
+    mine.needs = KEEL_NEED_POSITIONS; /* the core provides the positions and no other input */
     mine.granularity =
-        KEEL_KEEP_TOKEN; /* the same slots in all layers and heads: decide() is called once */
+        KEEL_KEEP_TOKEN; /* all layers and heads keep the same slots, so decide() is called once */
     mine.output = KEEL_OUTPUT_SCORES;
-    keel_emit(needs, &mine, sizeof mine); /* writes as much as the host's struct holds */
+    keel_emit(needs, &mine, sizeof mine); /* copies as many bytes as the host's struct has */
     *out = state;
     return KEEL_OK;
 }
@@ -64,17 +64,18 @@ static keel_status decide(keel_policy_state *state, const keel_policy_input *inp
         const int64_t age = input->next_position - 1 - position;
         float score = position % state->n == 0 ? 2.0f : 1.0f;
         if (age < state->recent) score = 3.0f;
-        decision->scores[slot] = score; /* ties: the core keeps the newer slot */
+        decision->scores[slot] = score; /* of equal scores, the core keeps the newer slot */
     }
     return KEEL_OK;
 }
 
 static keel_status reset(keel_policy_state *state) {
-    (void)state; /* nothing is remembered from step to step */
+    (void)state; /* the state does not change from step to step */
     return KEEL_OK;
 }
 
-/* fork, truncate, save and load stay NULL: this policy has no state that a new one would lack. */
+/* fork, truncate, save and load are NULL, because the state has nothing that a new state does
+ * not have. */
 static const keel_policy table = {.h = KEEL_HEADER(keel_policy),
                                   .create = create,
                                   .destroy = destroy,
@@ -84,7 +85,8 @@ static const keel_policy table = {.h = KEEL_HEADER(keel_policy),
 static const keel_plugin plugin = {.h = KEEL_HEADER(keel_plugin),
                                    .min_host_abi = KEEL_ABI_VERSION,
                                    .kind = KEEL_PLUGIN_POLICY,
-                                   .id = "keep_every_nth", /* the file's name without .so */
+                                   /* the id is the file's name without .so */
+                                   .id = "keep_every_nth",
                                    .version = "1.0.0",
                                    .vendor = "An example",
                                    .license = "MIT",
@@ -96,6 +98,6 @@ static const keel_plugin plugin = {.h = KEEL_HEADER(keel_plugin),
                                    .vtable = &table};
 
 const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t host_abi_version) {
-    (void)host_abi_version; /* min_host_abi says it all */
+    (void)host_abi_version; /* min_host_abi already excludes older hosts */
     return &plugin;
 }

@@ -1,5 +1,5 @@
-// keep_far_keys: a KV-cache policy in C++ with <keel/sdk_policy.hpp>. Keeps the keys whose norm is
-// furthest from their head's mean.
+// keep_far_keys: a KV-cache policy in C++ with <keel/sdk_policy.hpp>. It keeps the keys whose norm
+// differs most from the mean norm of their head.
 //
 //     policy:
 //       plugin: keep_far_keys
@@ -16,7 +16,7 @@ class KeepFarKeys {
     // The id is the file's name without .so.
     static constexpr PluginInfo info = {"keep_far_keys", "1.0.0", "An example", "MIT",
                                         "Keeps keys whose norm is far from the mean."};
-    // Checked by the core against the YAML, and printed by `keel plugins show`.
+    // The core checks the YAML with these parameters, and `keel plugins show` prints them.
     static constexpr keel_param_spec params[] = {
         KEEL_INT_PARAM("sinks", "4", 0, 4096, "first tokens that always stay")};
 
@@ -24,9 +24,9 @@ class KeepFarKeys {
         : sinks_(setup.params.integer("sinks")) {
         if (sinks_ >= setup.geometry.context)
             throw Failure(KEEL_E_INVALID_ARG, "sinks: more than the model's context");
-        // The defaults hold: each KV head has a keep-set of its own; the slots with the highest
-        // scores stay, of equals the newer one.
-        needs.needs = KEEL_NEED_KEY_NORMS; // the core computes this and nothing else
+        // The other members keep their defaults: each KV head has its own set of kept slots. The
+        // slots with the highest scores stay, and of equal scores the newer slot.
+        needs.needs = KEEL_NEED_KEY_NORMS; // the core computes this input and no other
         needs.least_budget = static_cast<uint32_t>(sinks_) + 1;
     }
 
@@ -37,7 +37,7 @@ class KeepFarKeys {
             const double mean = std::accumulate(norms, norms + length, 0.0) / std::max(length, 1);
             for (int32_t slot = 0; slot < length; ++slot)
                 out.scores(h)[slot] = static_cast<float>(std::abs(norms[slot] - mean));
-            out.stay_first(h, sinks_); // whatever their scores
+            out.stay_first(h, sinks_); // these slots stay, whatever their scores are
         }
     }
 

@@ -1,6 +1,6 @@
-// Greedy steps that are queued before their token is read (sync.ahead) write the same text on each
-// GPU backend as steps that wait for it: KV dtypes, policies and sync strategies. And what the
-// backends submit of their own accord is counted.
+// Tests of greedy steps that are queued before their token is read (sync.ahead), on each GPU
+// backend. They must give the same text as steps that wait, for KV dtypes, policies and sync
+// strategies. Submissions and waits that a backend makes itself are counted.
 #include "run/generate.hpp"
 #include "support/gpu_backends.hpp"
 
@@ -23,15 +23,16 @@ pipeline::PipelineConfig config_of(const std::string &backend,
                                      "sampling.temperature=0",
                                      "sampling.repetition_penalty=1",
                                      "model.context=512"};
-    if (backend == "vulkan") sets.push_back("backend.params.read_later=on"); // on a processor, too
+    // this also works on a processor
+    if (backend == "vulkan") sets.push_back("backend.params.read_later=on");
     sets.insert(sets.end(), more.begin(), more.end());
     return pipeline::config_from_overrides(sets);
 }
 
-// A text that may end in its midst, and one that goes on behind it.
+// A text that may end at any token, and another text that continues the sequence.
 struct Texts {
     GenerateResult first, second;
-    std::vector<float> logits; // behind the first
+    std::vector<float> logits; // the logits after the first text
 };
 
 Texts write(Pipeline &pipeline, std::vector<int32_t> end_ids) {
@@ -62,7 +63,7 @@ std::vector<std::string> windowed(std::vector<std::string> more) {
     return more;
 }
 
-// What is written ahead is what is written by steps that wait, for each of these settings.
+// Checks that steps ahead give the same text as steps that wait, for each of these settings.
 void check_ahead(const std::string &backend, const std::vector<std::vector<std::string>> &cells) {
     for (std::vector<std::string> sets : cells) {
         INFO(backend << " " << fmt::format("{}", fmt::join(sets, " ")));
@@ -85,10 +86,10 @@ void check_ahead(const std::string &backend, const std::vector<std::vector<std::
             const Stream::Counters x = a.first.stats.decode_stream, y = b.first.stats.decode_stream;
             if (round == 0) CHECK(x.ops == y.ops);
             if (round == 0) CHECK(x.replays == y.replays);
-            if (sets[0] == "kv.dtype=f16") { // one of each for a token
-                CHECK(
-                    x.waits ==
-                    a.first.stats.decode_tokens); // of batches a backend may wait for some unasked
+            if (sets[0] == "kv.dtype=f16") { // one submission and one wait for each token
+                CHECK(x.waits ==
+                      // with `batched`, a backend may wait a few times by itself
+                      a.first.stats.decode_tokens);
                 CHECK(y.waits == b.first.stats.decode_tokens);
                 CHECK(x.submits == a.first.stats.decode_tokens + a.first.stats.discarded_steps);
             }
@@ -102,9 +103,9 @@ void check_ahead(const std::string &backend, const std::vector<std::vector<std::
 
 } // namespace
 
-TEMPLATE_TEST_CASE("steps ahead write the text of steps that wait, and a text that ends in their "
-                   "midst goes on as ever",
-                   "", opencl, vulkan) {
+TEMPLATE_TEST_CASE(
+    "steps ahead give the text of steps that wait, and a text that ends between them continues", "",
+    opencl, vulkan) {
     check_ahead(here<TestType>(), {{"kv.dtype=f16"}, windowed({"kv.dtype=q8_0"})});
 }
 
@@ -122,9 +123,9 @@ TEMPLATE_TEST_CASE(
     check_ahead(here<TestType>(), cells);
 }
 
-TEMPLATE_TEST_CASE("submits and waits of the backend's own accord are counted", "", opencl,
+TEMPLATE_TEST_CASE("submissions and waits that the backend makes itself are counted", "", opencl,
                    vulkan) {
-    // What is written passes through less memory than it has bytes.
+    // Written data goes through a staging memory that is smaller than the data.
     const std::string backend = here<TestType>();
     INFO(backend);
     const auto host = std::make_shared<HostServices>(1);

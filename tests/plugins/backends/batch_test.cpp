@@ -1,5 +1,6 @@
-// Several sequences at once on each GPU backend: each writes what it writes alone there. Steps of
-// rows go through keel.batched_decode/1, but where a policy collects something from each step.
+// Tests of several sequences at once on each GPU backend. Each must give the same text as alone.
+// Steps with rows of several sequences use keel.batched_decode/1, unless a policy collects data
+// from each step.
 #include "support/gpu_backends.hpp"
 #include "support/texts_at_once.hpp"
 
@@ -27,8 +28,8 @@ std::unique_ptr<Pipeline> make(const std::string &backend, const std::string &kv
 
 } // namespace
 
-TEMPLATE_TEST_CASE("texts written at once on a GPU backend are those written alone there", "",
-                   opencl, vulkan) {
+TEMPLATE_TEST_CASE("texts generated together on a GPU backend are the same as alone", "", opencl,
+                   vulkan) {
     const std::string backend = here<TestType>();
     struct Cell {
         const char *kv, *policy;
@@ -48,7 +49,7 @@ TEMPLATE_TEST_CASE("texts written at once on a GPU backend are those written alo
 }
 
 TEMPLATE_TEST_CASE(
-    "a step of several sequences on a GPU backend queues no more ops than one of a single sequence",
+    "a step of several sequences on a GPU backend queues as many ops as one of a single sequence",
     "", opencl, vulkan) {
     const auto pipeline = make(here<TestType>(), "f16", "none", 4);
     SessionBatch batch(*pipeline);

@@ -1,5 +1,5 @@
-// If a driver is installed, its devices are found. The other tests of the GPU backends skip where
-// there is no device, so a driver that does not start would go unnoticed.
+// If a driver is installed, its devices must be found. The other tests of the GPU backends are
+// skipped if there is no device, so a driver that does not start would not be noticed.
 #include "run/generate.hpp"
 #include "support/gpu_backends.hpp"
 
@@ -14,7 +14,7 @@ using test::vulkan;
 
 namespace {
 
-// Whether a file of the folder has that word in its name.
+// Returns true if the name of a file in the folder contains `word`.
 bool has_file(const std::filesystem::path &folder, const std::string &word) {
     std::error_code none;
     for (const auto &entry : std::filesystem::directory_iterator(folder, none))
@@ -22,8 +22,8 @@ bool has_file(const std::filesystem::path &folder, const std::string &word) {
     return false;
 }
 
-// The drivers that need no GPU. Whoever names drivers in the environment has others, or none, on
-// purpose.
+// Returns true if the driver that needs no GPU is installed. If the environment names drivers, the
+// user chose other drivers on purpose, or none.
 bool is_installed(const std::string &backend) {
     if (backend == "opencl")
         return std::getenv("OCL_ICD_VENDORS") == nullptr && has_file("/etc/OpenCL/vendors", "pocl");
@@ -33,17 +33,17 @@ bool is_installed(const std::string &backend) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("a driver that is installed starts", "", opencl, vulkan) {
+TEMPLATE_TEST_CASE("an installed driver starts", "", opencl, vulkan) {
     const auto section = test::built<TestType>();
     if (!is_installed(section.plugin.value))
         test::skip("no driver that needs no GPU is installed for " + section.plugin.value);
     CHECK_NOTHROW(open_device(section, std::make_shared<HostServices>()));
 }
 
-TEMPLATE_TEST_CASE("the shipped config of a GPU backend runs, without a fallback", "", opencl,
+TEMPLATE_TEST_CASE("the shipped config of a GPU backend runs without a fallback", "", opencl,
                    vulkan) {
     const std::string name = test::here<TestType>();
-    // strict, as all shipped configs are: a fallback is an error
+    // The config is strict, like all shipped configs, so a fallback is an error.
     Pipeline pipeline(pipeline::load_config(KEEL_SOURCE_DIR "/configs/" + name + ".yaml"));
     Session session(pipeline);
     GenerateOptions options = generate_options(pipeline.config());

@@ -1,5 +1,5 @@
-// The slots that each policy keeps on a GPU backend, against the CPU's: at the end of a prompt,
-// while decoding, and under memory pressure.
+// Compares the slots that each policy keeps on a GPU backend with those on the CPU: at the end of a
+// prompt, while decoding, and under memory pressure.
 #include "run/session.hpp"
 #include "support/gpu_backends.hpp"
 
@@ -26,7 +26,7 @@ struct ShortMemory final : SystemMonitor {
     bool is_short = false;
 };
 
-using Slots = std::vector<std::vector<int32_t>>; // [layers * kv_heads] positions
+using Slots = std::vector<std::vector<int32_t>>; // positions of [layers * kv_heads]
 
 Slots slots_of(Session &session) {
     const KvCache &cache = session.cache().cache();
@@ -49,7 +49,7 @@ class Model {
         pipeline_ = std::make_unique<Pipeline>(config("none"), options);
     }
 
-    // After the prompt, after decoding, and after decoding when memory is short.
+    // Returns the slots after the prompt, after decoding, and after decoding when memory is short.
     std::vector<Slots> slots_under(const std::string &policy) {
         monitor_->is_short = false;
         Session session(*pipeline_, pipeline_->policies().add(config(policy).policy));
@@ -58,7 +58,7 @@ class Model {
             ids.push_back((i * 7919 + 13) % static_cast<int>(pipeline_->model().vocab_size - 300) +
                           280);
         session.prefill(ids);
-        session.decode(ids.front()); // ends the previous step
+        session.decode(ids.front()); // this ends the previous step
         std::vector<Slots> all = {slots_of(session)};
         const auto decode = [&] {
             for (size_t i = 0; i < 5; ++i) session.decode(ids[i]);
@@ -67,7 +67,7 @@ class Model {
         decode();
         monitor_->is_short = true;
         std::this_thread::sleep_for(
-            std::chrono::milliseconds(120)); // memory is read at most every 100 ms
+            std::chrono::milliseconds(120)); // the free memory is read at most every 100 ms
         decode();
         return all;
     }
@@ -81,7 +81,7 @@ class Model {
         if (policy != "none")
             sets.insert(sets.end(), {"policy.budget.tokens=60", "policy.budget.slack=4",
                                      "policy.trigger.on=[prefill_end, budget, pressure]"});
-        // Chunks of a prompt are of different length on different backends.
+        // Backends may have prompt chunks of different length.
         if (policy == "keydiff") sets.push_back("policy.params.blockwise=false");
         if (backend_ == "cpu") sets.push_back("backend.params.compute=exact");
         return pipeline::config_from_overrides(sets);
@@ -106,7 +106,7 @@ double agreement(const Slots &a, const Slots &b) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("a GPU backend keeps the slots of the CPU under each policy", "", opencl,
+TEMPLATE_TEST_CASE("a GPU backend keeps the same slots as the CPU, for each policy", "", opencl,
                    vulkan) {
     Model cpu("cpu"), gpu(test::here<TestType>());
     for (const std::string policy :
@@ -115,7 +115,7 @@ TEMPLATE_TEST_CASE("a GPU backend keeps the slots of the CPU under each policy",
         const auto expected = cpu.slots_under(policy), found = gpu.slots_under(policy);
         for (size_t i = 0; i < expected.size(); ++i) {
             INFO("look " << i);
-            // Sums in another order may exchange slots whose scores are nearly equal.
+            // Sums in another order can change the order of slots with nearly equal scores.
             CHECK(agreement(expected[i], found[i]) > 0.97);
         }
         CHECK(found[2][0].size() < found[1][0].size());

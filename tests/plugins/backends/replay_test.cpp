@@ -1,5 +1,6 @@
-// Decode steps that are recorded once and submitted again (sync.replay) write the same text, to the
-// token, as steps that are queued op by op: KV dtypes x policies, on each GPU backend.
+// Tests of decode steps that are recorded once and submitted again (sync.replay), on each GPU
+// backend. They must give the same tokens as steps whose ops are queued one by one, for KV dtypes
+// and policies.
 #include "device/trace.hpp"
 #include "run/generate.hpp"
 #include "run/report.hpp"
@@ -45,11 +46,11 @@ struct Cell {
     std::string kv, policy;
 };
 
-// Types change what kernels are recorded, policies what is done between recordings: neither knows
-// of the other.
+// Dtypes change which kernels are recorded. Policies change what happens between recordings. These
+// two effects are independent.
 const std::vector<Cell> few_cells = {
     {"f16", "sliding_window"}, {"q8_0", "none"}, {"f32", "h2o"}, {"bf16", "snapkv"}};
-// The others of a list that has each type and each policy twice.
+// The other combinations of a list that contains each dtype and each policy twice.
 const std::vector<Cell> more_cells = {{"f32", "none"},           {"q8_0", "h2o"}, {"q4_0", "tova"},
                                       {"f32", "snapkv"},         {"f16", "h2o"},  {"bf16", "tova"},
                                       {"q4_0", "sliding_window"}};
@@ -62,7 +63,7 @@ GenerateResult text_of(Pipeline &pipeline, int64_t tokens) {
     return generate(session, pipeline.tokenizer()->encode(opening), options);
 }
 
-// What is replayed is what was written op by op.
+// Checks that replayed steps give the same tokens as steps whose ops are queued one by one.
 void check_replays(const std::string &backend, const std::vector<Cell> &cells) {
     for (const Cell &cell : cells) {
         INFO(backend << ", KV " << cell.kv << ", " << cell.policy);
@@ -74,14 +75,14 @@ void check_replays(const std::string &backend, const std::vector<Cell> &cells) {
         const GenerateResult result = text_of(replayed, 41);
         CHECK(result.ids == expected.ids);
         CHECK(result.stats.decode_tokens == 40);
-        // A step before an eviction computes tova's scores too, so it is recorded again.
+        // A step before an eviction also computes tova's scores, so it is recorded again.
         CHECK(result.stats.decode_stream.replays >= (cell.policy == "tova" ? 31 : 34));
         CHECK(result.stats.decode_stream.replays < 40);
         CHECK(result.stats.no_replay.empty());
         CHECK(result.stats.evictions == expected.stats.evictions);
         if (cell.policy != "none")
             CHECK(result.stats.evictions >= (cell.policy == "snapkv" ? 1 : 3));
-        // What is counted does not depend on it.
+        // The counted ops are the same with and without replay.
         CHECK(result.stats.decode_stream.ops == expected.stats.decode_stream.ops);
         CHECK(result.stats.decode_stream.waits == expected.stats.decode_stream.waits);
         CHECK(result.stats.decode_stream.submits == expected.stats.decode_stream.submits);
@@ -93,9 +94,8 @@ void check_replays(const std::string &backend, const std::vector<Cell> &cells) {
 
 } // namespace
 
-TEMPLATE_TEST_CASE(
-    "steps that are replayed write the same text, with evictions in their midst as well", "",
-    opencl, vulkan) {
+TEMPLATE_TEST_CASE("replayed steps write the same text, also with evictions between them", "",
+                   opencl, vulkan) {
     check_replays(here<TestType>(), few_cells);
 }
 
@@ -104,7 +104,7 @@ TEMPLATE_TEST_CASE("steps that are replayed write the same text with more types 
     check_replays(here<TestType>(), more_cells);
 }
 
-TEMPLATE_TEST_CASE("sequences that take turns, and one that goes back, write what they write alone",
+TEMPLATE_TEST_CASE("sequences that take turns, and one that goes back, give the same text as alone",
                    "", opencl, vulkan) {
     const std::string backend = here<TestType>();
     INFO(backend);
@@ -131,10 +131,10 @@ TEMPLATE_TEST_CASE("sequences that take turns, and one that goes back, write wha
 }
 
 TEMPLATE_TEST_CASE(
-    "a trace has a line for the device, with every op of it, and they end before the host "
-    "reads what they made",
-    "", opencl, vulkan) {
-    const bool ahead = GENERATE(false, true); // the last step is then under way when the trace ends
+    "a trace shows every op of the device, and they end before the host reads their results", "",
+    opencl, vulkan) {
+    // true: the last step is still running when the trace ends
+    const bool ahead = GENERATE(false, true);
     const std::string backend = here<TestType>();
     INFO(backend << (ahead ? ", a step ahead" : ""));
     const test::TempFolder folder;
@@ -143,7 +143,7 @@ TEMPLATE_TEST_CASE(
         Trace trace(file);
         std::vector<std::string> more;
         if (backend == "vulkan")
-            more.push_back("backend.params.read_later=on"); // on a processor, too
+            more.push_back("backend.params.read_later=on"); // this also works on a processor
         Pipeline pipeline(config_of(backend, "f32", "none", more));
         pipeline.engines().set_trace(&trace);
         Session session(pipeline);
@@ -177,5 +177,6 @@ TEMPLATE_TEST_CASE(
     }
     CHECK_FALSE(on_host.empty());
     CHECK(on_device == on_host);
-    if (!ahead) CHECK(last_op <= last_read + 1000); // microseconds: two clocks
+    // in microseconds; host and device have different clocks
+    if (!ahead) CHECK(last_op <= last_read + 1000);
 }

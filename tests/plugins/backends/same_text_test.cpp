@@ -1,6 +1,6 @@
-// The greedy text of models/tiny on each GPU backend, against the CPU's: KV dtypes x policies x
-// sync strategies. Logits are nearer to the CPU's than those of the CPU with a cache in f32; the
-// texts are the same, or part behind such logits.
+// Compares the greedy text of models/tiny on each GPU backend with the CPU's, for KV dtypes,
+// policies and sync strategies. The logits must be nearer to the CPU's logits than the CPU's logits
+// with an f32 cache. The texts must be the same, or differ only after logits that are this close.
 #include "run/generate.hpp"
 #include "support/gpu_backends.hpp"
 
@@ -38,7 +38,8 @@ std::vector<Cell> whole_grid() {
         for (size_t p = 0; p < 3; ++p)
             for (size_t s = 0; s < 4; ++s)
                 all.push_back({kv_dtypes[k], policies[p], strategies[s],
-                               p == k % 3 && s == k % 4 ? 200 : 20}); // longer on the diagonal
+                               // runs on the diagonal of the grid are longer
+                               p == k % 3 && s == k % 4 ? 200 : 20});
     return all;
 }
 
@@ -56,7 +57,7 @@ std::vector<std::string> config_of(const std::string &backend, const Cell &cell)
                                      "sampling.temperature=0",
                                      "sampling.repetition_penalty=1"};
     if (cell.policy != "none")
-        sets.push_back("policy.budget.tokens=16"); // less than the prompt has
+        sets.push_back("policy.budget.tokens=16"); // the prompt is longer than this
     if (cell.policy == "snapkv") sets.push_back("policy.params.window=8");
     if (backend == "cpu") sets.push_back("backend.params.compute=exact");
     return sets;
@@ -64,10 +65,10 @@ std::vector<std::string> config_of(const std::string &backend, const Cell &cell)
 
 struct Run {
     std::vector<int32_t> text;
-    std::vector<std::vector<float>> logits; // before each token
+    std::vector<std::vector<float>> logits; // the logits before each token
 };
 
-// Greedily; or the tokens that are given, and what the model says before each.
+// Generates greedily. If tokens are given, feeds these tokens and stores the logits before each.
 Run run(Pipeline &pipeline, int64_t tokens, const std::vector<int32_t> *given = nullptr) {
     Session session(pipeline);
     session.prefill(pipeline.tokenizer()->encode(opening));
@@ -80,7 +81,8 @@ Run run(Pipeline &pipeline, int64_t tokens, const std::vector<int32_t> *given = 
     return out;
 }
 
-// The largest distance between logits of two runs, up to the first token in which their texts part.
+// Returns the largest difference between logits of two runs, up to the first token in which their
+// texts differ.
 double distance(const Run &a, const Run &b) {
     double worst = 0;
     for (size_t i = 0; i < a.text.size(); ++i) {
@@ -91,8 +93,8 @@ double distance(const Run &a, const Run &b) {
     return worst;
 }
 
-// What the CPU says, and how far it is from itself with a cache in f32 when it is given the same
-// text: what the type costs.
+// The result of the CPU, and its distance to the CPU's result with an f32 cache for the same text.
+// This distance is the error of the KV dtype.
 struct Expected {
     Run run;
     double own_error = 0;
@@ -117,9 +119,9 @@ SyncStrategy strategy_of(const std::string &name) {
     return {};
 }
 
-// A pipeline for each of the cells as they come. A strategy is all that cells side by side differ
-// in: the pipeline of the one before is taken again, but where a cell's own config is to be gone
-// through.
+// Gives a pipeline for each combination of the grid, in order. If a combination differs from the
+// previous one only in the sync strategy, the same pipeline is used with another strategy. Long
+// runs (more than 20 tokens) always get their own pipeline.
 class Pipelines {
   public:
     Pipeline &get(const std::string &backend, const Cell &cell) {
@@ -141,7 +143,7 @@ class Pipelines {
 };
 
 void check_texts(const std::string &backend, const std::vector<Cell> &cells) {
-    std::map<std::string, Expected> expected; // strategies do not matter on the CPU
+    std::map<std::string, Expected> expected; // on the CPU, sync strategies make no difference
     Pipelines pipelines;
     for (const Cell &cell : cells) {
         INFO(backend << ", KV " << cell.kv << ", " << cell.policy << ", " << cell.sync);
@@ -150,7 +152,7 @@ void check_texts(const std::string &backend, const std::vector<Cell> &cells) {
         const Expected &cpu = expected.at(key);
         const Run mine = run(pipelines.get(backend, cell), cell.tokens);
         // A GPU sums in another order, so a few keys and values round to the neighbouring code. On
-        // the CPU, too, each of them was rounded once.
+        // the CPU, each of them was rounded once too.
         const double gap = distance(mine, cpu.run), bound = 1e-3 + cpu.own_error;
         INFO("logits " << gap << " apart, the type's own error " << cpu.own_error);
         CHECK(gap < bound);

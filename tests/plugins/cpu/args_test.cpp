@@ -1,5 +1,5 @@
-// Tensors of other types than the ops' headers name: the core hands none over, and kernels would
-// read beyond them.
+// Tests of tensors with dtypes that the ops' headers do not allow. The core does not pass tensors
+// of this kind, and kernels would read after their end.
 #include "cpu_fixture.hpp"
 
 using namespace keel;
@@ -7,7 +7,7 @@ using namespace keel::test;
 
 namespace {
 
-// The status of an op's call and of its plan, which must agree.
+// Returns the status of an op's call. Checks that its plan has the same status.
 template <class Args>
 keel_status status_of(Context &c, keel_op op,
                       keel_status(KEEL_CALL *call)(keel_ctx *, const Args *), const Args &a) {
@@ -48,7 +48,7 @@ TEST_CASE("norms refuse a residual or a bias that is not f32") {
     CHECK(status_of(c, KEEL_OP_LAYER_NORM, c->layer_norm, a) == KEEL_OK);
 }
 
-TEST_CASE("a product refuses a bias that is not f32, or is not there") {
+TEST_CASE("a product refuses a bias that is missing or not f32") {
     Context c(variants().front(), "exact");
     const keel_tensor x = c.tensor(KEEL_DTYPE_F32, 1, 4), w = c.tensor(KEEL_DTYPE_F32, 2, 4),
                       out = c.tensor(KEEL_DTYPE_F32, 1, 2);
@@ -63,7 +63,7 @@ TEST_CASE("a product refuses a bias that is not f32, or is not there") {
     a.bias = &half;
     CHECK(status_of(c, KEEL_OP_MATMUL, c->matmul, a) == KEEL_E_UNSUPPORTED);
     CHECK(c.read<float>(out) == std::vector<float>{-1, -2});
-    a.features = 0; // and looks at none that it is not to add
+    a.features = 0; // a bias that is not added is not checked
     CHECK(status_of(c, KEEL_OP_MATMUL, c->matmul, a) == KEEL_OK);
     CHECK(c.read<float>(out) == std::vector<float>{10, 26});
 }

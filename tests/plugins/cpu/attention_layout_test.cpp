@@ -1,4 +1,4 @@
-// What attention takes of a context's scratch.
+// Tests of the scratch memory that attention needs.
 #include "cpu/attention/job.hpp"
 
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@
 
 using namespace keel_cpu;
 
-TEST_CASE("scratch that was planned is enough for fewer queries and fewer slots") {
+TEST_CASE("the planned scratch memory is enough for fewer queries and fewer slots") {
     std::mt19937 random(1);
     const auto one_of = [&](const std::vector<int64_t> &values) {
         return values[random() % values.size()];

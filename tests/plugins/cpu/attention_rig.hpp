@@ -1,4 +1,4 @@
-// One call of the CPU plugin's attention, by each instruction set and number of workers.
+// Calls the CPU plugin's attention with each instruction set and several numbers of workers.
 #pragma once
 
 #include "conformance/rope_cases.hpp"
@@ -19,28 +19,29 @@ inline const Library &cpu_library() {
     return library;
 }
 
-// A plugin, and an `isa` that it runs on this machine.
+// A plugin, and an instruction set of this plugin that this machine can run.
 struct Variant {
     const Library *library;
-    std::string isa;       // what params.isa says
-    std::string word, f32; // what the kernels call themselves, and those with products in f32
+    std::string isa;       // value of the parameter `isa`
+    std::string word, f32; // names that the kernels report: with `fast`, and with products in f32
     bool emulated = false;
 
     bool rounds() const {
         return isa == "avx512bf16" || isa == "amx";
-    }                                           // products in bf16, where compute is fast
-    bool is_f32() const { return word == f32; } // no other set's attention
+    } // with compute: fast, products are in bf16
+    // true: no other instruction set has these attention kernels
+    bool is_f32() const { return word == f32; }
 };
 
-// The set whose f32 attention a set has: one form on ARM64 and one with AVX-512, since nothing is
-// multiplied by bytes.
+// Returns the instruction set whose f32 attention kernels a set uses. There is one for ARM64 and
+// one for AVX-512 and above, because attention multiplies no bytes.
 inline std::string attention_of(const std::string &isa) {
     if (isa == "dotprod" || isa == "fp16" || isa == "i8mm") return "neon";
     return isa == "vnni" || isa == "avx512bf16" || isa == "amx" ? "avx512" : isa;
 }
 
-// The instruction sets of this machine, and AMX emulated: what walks over pairs of tiles is in no
-// other set.
+// Returns the instruction sets of this machine, and emulated AMX. Only AMX has kernels that use
+// tiles in pairs.
 inline const std::vector<Variant> &variants() {
     static const std::vector<Variant> found = [] {
         std::vector<Variant> all;
@@ -50,7 +51,7 @@ inline const std::vector<Variant> &variants() {
                 Side side(library, {{"isa", isa}});
                 all.push_back(
                     {&library, isa, isa + suffix, attention_of(isa) + suffix, !suffix.empty()});
-            } catch (const Unusable &) { // not on this machine
+            } catch (const Unusable &) { // this machine does not have the instruction set
             }
         };
         for (const char *isa : test::isa_names)
@@ -64,13 +65,14 @@ inline const std::vector<Variant> &variants() {
     return found;
 }
 
-// One call of attention and the places of what it works on.
+// One call of attention, and the indices of its tensors.
 struct Call {
     Scene scene;
     int cache = none, q = none, out = none, lse = none, scores = none, positions = none;
     uint64_t features = KEEL_ATTENTION_CAUSAL | KEEL_ATTENTION_LSE | KEEL_ATTENTION_SCORES;
     int64_t window = 0;
-    uint32_t counting = 0; // queries that count for the scores, the last ones; 0: all
+    // number of queries that contribute to the scores, the last ones; 0: all
+    uint32_t counting = 0;
     keel_reduce queries = KEEL_REDUCE_SUM, group = KEEL_REDUCE_MEAN;
     float scale = 0.125F;
 
@@ -90,7 +92,7 @@ struct Call {
         positions = scene.add(integer_tensor({m}, at));
     }
 
-    // One row of scores for each head that is not reduced.
+    // Adds scores to the call. Each head that is not reduced has one row of scores.
     void score_by(keel_reduce of_queries, keel_reduce of_group, uint32_t last) {
         queries = of_queries, group = of_group, counting = last;
         const int64_t kv_heads = scene.tensors[scene.caches[cache].lengths].shape[0],
@@ -131,7 +133,8 @@ inline CacheShape cache_of(std::vector<int32_t> lengths, uint32_t block_slots, k
     return shape;
 }
 
-// Largest |y - reference| / (1 + |reference|); what is not finite must be the same in both.
+// Returns the largest |y - reference| / (1 + |reference|). Values that are not finite must be the
+// same in both.
 inline double distance(const std::vector<double> &y, const std::vector<double> &reference) {
     REQUIRE(y.size() == reference.size());
     double worst = 0;
@@ -164,7 +167,8 @@ inline void compare_with_reference(const Call &call) {
     }
 }
 
-// Puts value(head, slot) into every element of slots from..to-1 of heads first..second-1 of K or V.
+// Writes value(head, slot) to every element of slots from..to-1 of heads first..second-1, in K or
+// V.
 template <class F>
 void fill_slots(Call &call, int tensor, std::pair<int64_t, int64_t> heads, int64_t from, int64_t to,
                 F &&value) {
@@ -185,13 +189,13 @@ void fill_slots(Call &call, int tensor, std::pair<int64_t, int64_t> heads, int64
     t.set({values.begin(), values.end()});
 }
 
-// Puts a value into every element of one slot of K or V.
+// Writes a value to every element of one slot of K or V.
 inline void poison_slot(Call &call, int tensor, int64_t head, int64_t slot, float value) {
     fill_slots(call, tensor, {head, head + 1}, slot, slot + 1,
                [=](int64_t, int64_t) { return value; });
 }
 
-// The same call by each number of workers, which must write the same bytes.
+// Makes the same call with each number of workers. All calls must write the same bytes.
 inline void compare_threads(const Library &library, const Params &params, const Call &call) {
     std::vector<std::vector<uint8_t>> first;
     for (const uint32_t threads : {1U, 2U, 5U, 8U}) {

@@ -1,14 +1,13 @@
-// Scores as a by-product of attention: what must not depend on how they are reduced and how the
-// work is cut.
+// Tests of scores that attention computes as a by-product: results that must not depend on the
+// reduction or on the division of the work.
 #include "attention_rig.hpp"
 
 using namespace keel;
 using namespace keel::test;
 
-TEST_CASE(
-    "scores of several queries are made of what attention multiplied, however they are reduced") {
+TEST_CASE("scores of several queries use the products of attention, for all reductions") {
     const CacheShape shape =
-        cache_of({500, 230}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0); // rows in wide tiles
+        cache_of({500, 230}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_Q8_0); // these rows form wide tiles
     const struct {
         keel_reduce queries, group;
         uint32_t counting;
@@ -27,8 +26,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a query whose logits are no numbers spoils the scores of the slots that it sees, and no "
-          "other") {
+TEST_CASE("a query whose logits are NaN changes only the scores of the slots that it sees") {
     for (const keel_reduce queries : {KEEL_REDUCE_SUM, KEEL_REDUCE_MAX})
         for (const keel_dtype dtype : {KEEL_DTYPE_F32, KEEL_DTYPE_F16}) {
             Call call(cache_of({200}, 64, dtype, dtype), 90, 4);
@@ -47,9 +45,8 @@ TEST_CASE("a query whose logits are no numbers spoils the scores of the slots th
         }
 }
 
-TEST_CASE("scores do not depend on the number of threads, to the bit, where not all rows of a task "
-          "fit what "
-          "is kept") {
+TEST_CASE(
+    "scores do not depend on the number of threads, bit for bit, if only some rows are kept") {
     for (const keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_F32}) {
         const bool rounded = dtype == KEEL_DTYPE_F16;
         CacheShape shape = cache_of({rounded ? 4500 : 12000}, 256, dtype, dtype);
@@ -63,7 +60,7 @@ TEST_CASE("scores do not depend on the number of threads, to the bit, where not 
     }
 }
 
-TEST_CASE("scores under a model's window do not depend on the number of threads, to the bit") {
+TEST_CASE("scores under a model's window do not depend on the number of threads, bit for bit") {
     for (const int64_t m : {1, 230}) {
         Call call(cache_of({0, 610, 610}, 64, KEEL_DTYPE_F16, KEEL_DTYPE_F16), m, 8,
                   KEEL_ATTENTION_WINDOW);
@@ -76,7 +73,7 @@ TEST_CASE("scores under a model's window do not depend on the number of threads,
         for (int64_t i = 0; i < m; ++i) at.push_back(static_cast<int32_t>(610 - m + i));
         call.scene.tensors[call.positions].set_integers(at);
         call.window = 100;
-        for (const bool number : {true, false}) { // a query that is none
+        for (const bool number : {true, false}) { // false: the query is NaN
             if (!number) {
                 Tensor &q = call.scene.tensors[call.q];
                 std::vector<double> values = q.values();

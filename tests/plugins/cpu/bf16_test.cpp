@@ -1,5 +1,5 @@
-// Products in bf16: the tiles that AMX has and that tests have in its place, and the blocks that
-// their kernels cut a product into.
+// Tests of products in bf16: the tiles of AMX and their emulation, and the blocks into which
+// kernels divide a product.
 #include "cpu/kernels/isa/tiles_emulated.hpp"
 #include "cpu_fixture.hpp"
 #include "support/skip.hpp"
@@ -13,7 +13,7 @@ namespace tiles = keel_cpu::tiles_emulated;
 
 namespace {
 
-struct Config { // what LDTILECFG reads
+struct Config { // the operand of LDTILECFG
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
     uint16_t row_bytes[16] = {};
     uint8_t rows[16] = {};
@@ -21,13 +21,14 @@ struct Config { // what LDTILECFG reads
     void shape(int tile, uint8_t n, uint16_t bytes) { rows[tile] = n, row_bytes[tile] = bytes; }
 };
 
-uint16_t bf16(float x) { // of a number that bf16 holds
+uint16_t bf16(float x) { // x must be a number that bf16 can hold
     uint32_t bits;
     std::memcpy(&bits, &x, 4);
     return static_cast<uint16_t>(bits >> 16);
 }
 
-// One row of x, `pairs` pairs of columns, times one row of W, added to `start`.
+// Returns `start` plus the product of one row of x, with `pairs` pairs of columns, and one row of
+// W.
 float dot(const std::vector<float> &x, const std::vector<float> &w, float start) {
     Config config;
     const auto pairs = static_cast<uint8_t>(x.size() / 2);
@@ -47,7 +48,7 @@ float dot(const std::vector<float> &x, const std::vector<float> &w, float start)
     return sum;
 }
 
-// The largest error of a product of many rows, beside the sum of magnitudes.
+// Returns the largest error of a product of many rows, relative to the sum of magnitudes.
 double worst_of(const Variant &v, keel_dtype dtype, int64_t m, int64_t n, int64_t k) {
     Context c(v, "fast");
     std::mt19937 random(static_cast<uint32_t>(m + n + k));
@@ -56,10 +57,10 @@ double worst_of(const Variant &v, keel_dtype dtype, int64_t m, int64_t n, int64_
     std::vector<uint16_t> weights(values.size());
     for (float &f : x) f = normal(random);
     for (size_t i = 0; i < values.size(); ++i) {
-        const auto bits = static_cast<uint16_t>(random() % 0x400); // of the mantissa
+        const auto bits = static_cast<uint16_t>(random() % 0x400); // bits of the mantissa
         const uint16_t sign = random() % 2 ? 0x8000 : 0;
         if (dtype == KEEL_DTYPE_F16) {
-            weights[i] = static_cast<uint16_t>(0x3800 | bits | sign); // 0.5 to 1
+            weights[i] = static_cast<uint16_t>(0x3800 | bits | sign); // numbers from 0.5 to 1
             values[i] = (0.5f + static_cast<float>(bits) / 2048.0f) * (sign != 0 ? -1.0f : 1.0f);
         } else {
             values[i] =
@@ -94,10 +95,11 @@ double worst_of(const Variant &v, keel_dtype dtype, int64_t m, int64_t n, int64_
 
 } // namespace
 
-TEST_CASE("an emulated tile multiplies pairs, even and odd columns apart, and adds them last") {
+TEST_CASE(
+    "an emulated tile multiplies pairs, sums even and odd columns separately, and adds them last") {
     CHECK(dot({1, 2, 3, 4}, {5, 6, 7, 8}, 100) == 170);
     CHECK(dot({3, 0}, {5, 0}, -15) == 0);
-    // 2^24 + 1 rounds to even in a sum; beside it, in the other sum, the 1 is kept until both meet
+    // 2^24 + 1 rounds to even in one sum. The other sum keeps the 1 until both sums are added.
     const float large = 16777216.0f;
     CHECK(dot({large, 1, 0, 1}, {1, 1, 0, 1}, 0) == large + 2);
     CHECK(dot({large, 0, 1, 0, 1, 0}, {1, 0, 1, 0, 1, 0}, 0) == large);
@@ -105,16 +107,16 @@ TEST_CASE("an emulated tile multiplies pairs, even and odd columns apart, and ad
 }
 
 TEST_CASE(
-    "an emulated tile takes numbers below the normal ones for zeros, and gives zeros for them") {
+    "an emulated tile treats subnormal inputs as zero, and gives zero for subnormal results") {
     const float least = std::ldexp(1.0f, -126), half = std::ldexp(1.0f, -63);
     CHECK(dot({least, 0}, {1, 0}, 0) == least);
-    CHECK(dot({least / 2, 0}, {1, 0}, 0) == 0);   // going in
-    CHECK(dot({half, 0}, {half / 2, 0}, 0) == 0); // coming out
+    CHECK(dot({least / 2, 0}, {1, 0}, 0) == 0);   // a subnormal input counts as zero
+    CHECK(dot({half, 0}, {half / 2, 0}, 0) == 0); // a subnormal result counts as zero
     CHECK(dot({1, 0}, {1, 0}, least / 2) == 1);
     CHECK(std::signbit(dot({-least / 2, 0}, {1, 0}, -0.0f)) == std::signbit(-0.0f + 0.0f));
 }
 
-TEST_CASE("an emulated tile keeps to the shape that it has been given") {
+TEST_CASE("an emulated tile keeps its configured shape") {
     Config config;
     config.shape(0, 2, 8);
     tiles::configure(&config);
@@ -126,36 +128,41 @@ TEST_CASE("an emulated tile keeps to the shape that it has been given") {
     tiles::zero(0);
     tiles::store(0, out, sizeof out[0]);
     CHECK((out[0][0] == 0 && out[1][1] == 0));
-    tiles::configure(nullptr); // released: nothing is stored any more
+    tiles::configure(nullptr); // after the release, nothing is stored
     tiles::store(0, in, sizeof in[0]);
     CHECK(in[0][0] == 1);
 }
 
-TEST_CASE("products in bf16 are right on either side of every block that they are cut into") {
+TEST_CASE("products in bf16 are right on both sides of every block size") {
     bool any = false;
     for (const Variant &v : variants()) {
         if (v.isa != "amx" && v.isa != "avx512bf16") continue;
         any = true;
         for (keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_BF16}) {
-            // bf16 holds 8 bits: a side that is rounded is off by 2^-8 of itself at most
+            // bf16 has 8 bits, so rounding an operand changes it by at most 2^-8 of its value.
             const double bound = dtype == KEEL_DTYPE_F16 ? 8e-3 : 4e-3;
             INFO(v.word << ' ' << keel_dtype_name(dtype));
             for (int64_t m : {5, 7, 8, 9, 11, 12, 13, 16, 17, 31, 32, 33,
-                              49}) // blocks of x: 12 rows; 16 and 32
+                              49}) // around the sizes of blocks of x: 12 rows, 16 and 32 rows
                 CHECK(worst_of(v, dtype, m, 33, 70) <= bound);
             for (int64_t n : {15, 16, 31, 32, 63, 65, 255, 257,
-                              288}) // panels, pairs of them, what a call takes
+                              // around the sizes of panels, of pairs of panels, and of the rows in
+                              // a call
+                              288})
                 CHECK(worst_of(v, dtype, 10, n, 34) <= bound);
             for (int64_t k : {1, 31, 32, 33, 511, 512, 513, 1023, 1024,
-                              1025}) // tiles, what is unpacked at a time
+                              // around the sizes of tiles and of the columns that are unpacked at a
+                              // time
+                              1025})
                 CHECK(worst_of(v, dtype, 18, 17, k) <= bound);
             for (int64_t k : {1, 32, 33, 300}) // few rows of x
                 CHECK(worst_of(v, dtype, 8, 53, k) <= bound);
         }
         CHECK(worst_of(v, KEEL_DTYPE_BF16, 26, 96, 2100) <=
-              4e-3); // whole tiles, added to those before
-        CHECK(worst_of(v, KEEL_DTYPE_BF16, 770, 16, 32) <= 4e-3); // more rows than x is cut at
-        // larger than what is left to the caches: rows at whole lines, and at any place
+              4e-3); // whole tiles that are added to earlier sums
+        // more rows than x has in one piece
+        CHECK(worst_of(v, KEEL_DTYPE_BF16, 770, 16, 32) <= 4e-3);
+        // The output is too large for the caches. Its rows begin at cache lines, or at any place.
         CHECK(worst_of(v, KEEL_DTYPE_BF16, 33, 32000, 34) <= 4e-3);
         CHECK(worst_of(v, KEEL_DTYPE_BF16, 40, 26300, 34) <= 4e-3);
     }

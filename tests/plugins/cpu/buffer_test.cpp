@@ -58,7 +58,7 @@ TEST_CASE("a range outside a buffer is refused") {
     c->buffer_destroy(c.get(), b);
 }
 
-TEST_CASE("imported memory is used where it lies") {
+TEST_CASE("imported memory is used without a copy") {
     Context c(variants().front(), "fast");
     alignas(64) char memory[128] = "before";
     keel_buffer *b = create(c, sizeof memory, KEEL_BUFFER_IMPORT, memory);
@@ -68,10 +68,10 @@ TEST_CASE("imported memory is used where it lies") {
     CHECK(std::string(memory) == "after");
 }
 
-TEST_CASE("reserved address space holds memory only where it was committed") {
+TEST_CASE("reserved address space has memory only where it was committed") {
     Context c(variants().front(), "fast");
     const uint64_t before = ours(c), size = 64ull << 30,
-                   mib = 1u << 20; // more than the machine has
+                   mib = 1u << 20; // more than the memory of the machine
     keel_buffer *b = create(c, size, KEEL_BUFFER_RESERVE);
     CHECK(ours(c) == before);
     void *p = nullptr;
@@ -80,7 +80,7 @@ TEST_CASE("reserved address space holds memory only where it was committed") {
     CHECK(ours(c) == before + mib);
     char *last = static_cast<char *>(p) + size - mib;
     std::memset(last, 5, mib);
-    // Twice is as once; a part of a page does not go back.
+    // Committing a range twice has no further effect. A part of a page is not released.
     REQUIRE(c->buffer_commit(c.get(), b, size - mib, mib, 1) == KEEL_OK);
     CHECK(ours(c) == before + mib);
     REQUIRE(c->buffer_commit(c.get(), b, size - mib + 100, 3000, 0) == KEEL_OK);
@@ -88,12 +88,12 @@ TEST_CASE("reserved address space holds memory only where it was committed") {
     CHECK(last[100] == 5);
     REQUIRE(c->buffer_commit(c.get(), b, size - mib, mib, 0) == KEEL_OK);
     CHECK(ours(c) == before);
-    CHECK(last[100] == 0); // the page is a new one
+    CHECK(last[100] == 0); // the page is new, so it is zero
     c->buffer_destroy(c.get(), b);
     CHECK(ours(c) == before);
 }
 
-// VmFlags of the mapping that holds p: "rd wr ... nh".
+// Returns the VmFlags of the mapping that contains p, for example "rd wr ... nh".
 static std::string mapping_flags(const void *p) {
     std::ifstream smaps("/proc/self/smaps");
     const auto address = reinterpret_cast<uintptr_t>(p);
@@ -108,7 +108,7 @@ static std::string mapping_flags(const void *p) {
     return {};
 }
 
-TEST_CASE("a reservation takes no huge pages, which would hold more than the blocks in it") {
+TEST_CASE("a reservation takes no huge pages, which would hold more memory than its blocks") {
     if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage"))
         skip("the system has no transparent huge pages");
     Context c(variants().front(), "fast");

@@ -1,4 +1,4 @@
-// The CPU plugin opened with given parameters, for the tests in this folder.
+// Opens the CPU plugin with given parameters, for the tests in this folder.
 #pragma once
 
 #include "plugin/host.hpp"
@@ -13,12 +13,12 @@
 
 namespace keel::test {
 
-// A plugin, and an `isa` that it runs on this machine.
+// A plugin, and an instruction set of this plugin that this machine can run.
 struct Variant {
     const keel_backend *backend;
-    std::string isa;  // what params.isa says
-    std::string word; // what the kernels call themselves
-    std::string few;  // and those for a few rows
+    std::string isa;  // value of the parameter `isa`
+    std::string word; // name that the kernels report
+    std::string few;  // name that the kernels for a few rows report
 };
 
 inline const keel_backend &cpu_backend() {
@@ -31,7 +31,7 @@ inline HostServices &services() {
     return host;
 }
 
-// Opens a context; `ctx` stays NULL when that fails.
+// Opens a context. If this fails, `ctx` stays NULL.
 inline keel_status open(const keel_backend &backend, const std::string &isa,
                         const std::string &compute, int64_t threads, keel_ctx *&ctx,
                         const std::string &prefetch = "auto", const std::string &copy = "auto") {
@@ -56,7 +56,8 @@ inline keel_status open(const keel_backend &backend, const std::string &isa,
     return backend.ctx_create(services().table(), &desc, &ctx);
 }
 
-// Every instruction set that can be run here: those of the machine, and AVX-512 and AMX emulated.
+// Returns every instruction set that can run here: those of the machine, and emulated AVX-512 and
+// AMX.
 inline std::vector<Variant> variants() {
     std::vector<Variant> all;
     for (const char *isa : isa_names) {
@@ -80,7 +81,7 @@ inline std::vector<Variant> variants() {
     return all;
 }
 
-// A context with f32 buffers that live as long as it.
+// A context with f32 buffers that exist as long as the context.
 class Context {
   public:
     Context(const Variant &v, const std::string &compute, int64_t threads = 2,
@@ -97,8 +98,7 @@ class Context {
     const keel_backend &operator*() const { return backend_; }
     const keel_backend *operator->() const { return &backend_; }
 
-    // A [rows, cols] tensor whose rows lie `gap` elements further apart than they must; filled by
-    // write().
+    // Returns a [rows, cols] tensor with `gap` elements between rows. write() fills it.
     keel_tensor tensor(keel_dtype dtype, int64_t rows, int64_t cols, int64_t gap = 0) {
         keel_tensor t{};
         t.h = KEEL_HEADER(keel_tensor);

@@ -1,5 +1,5 @@
-// A few rows of x with row-major weights of f32, f16 and bf16: kernels take some rows of W
-// together, and threads cut the matrix anywhere.
+// Tests of a few rows of x with row-major weights in f32, f16 and bf16. Kernels handle several rows
+// of W together, and threads divide the matrix at any row.
 #include "cpu_fixture.hpp"
 
 #include <map>
@@ -10,9 +10,9 @@ using namespace keel::test;
 
 namespace {
 
-constexpr int64_t rows = 301, cols = 515; // of no kernel's multiples
+constexpr int64_t rows = 301, cols = 515; // not multiples of any kernel's sizes
 
-// Numbers of 1/2 to 2 in any of the three types, as bytes.
+// Returns numbers from 1/2 to 2 as bytes of any of the three dtypes.
 const std::vector<uint8_t> &weights(keel_dtype dtype) {
     static std::map<keel_dtype, std::vector<uint8_t>> made;
     std::vector<uint8_t> &all = made[dtype];
@@ -54,7 +54,7 @@ std::vector<float> numbers(int64_t n) {
 
 } // namespace
 
-TEST_CASE("products of few rows are the same to the bit on any number of threads") {
+TEST_CASE("products of few rows are bitwise the same for any number of threads") {
     const std::vector<float> x = numbers(8 * cols);
     for (const Variant &v : variants())
         for (const char *compute : {"exact", "fast"})
@@ -69,7 +69,7 @@ TEST_CASE("products of few rows are the same to the bit on any number of threads
                 }
 }
 
-TEST_CASE("up to four rows of x come to the same in 512-bit vectors as each alone") {
+TEST_CASE("in 512-bit vectors, up to four rows of x give the same results as each row alone") {
     const std::vector<float> x = numbers(4 * cols);
     for (const Variant &v : variants()) {
         if (v.few != "avx512" && v.few != "vnni") continue;

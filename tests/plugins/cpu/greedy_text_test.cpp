@@ -1,5 +1,5 @@
-// models/tiny writes the greedy text that transformers wrote, with each instruction set of the
-// machine, with products in f32 and with products of rounded activations.
+// Checks that models/tiny gives the greedy text of transformers with each instruction set of the
+// machine, with f32 products and with products of rounded activations.
 #include "run/golden.hpp"
 #include "run/session.hpp"
 #include "support/instruction_sets.hpp"
@@ -16,7 +16,8 @@ namespace {
 
 constexpr size_t tokens = 20;
 
-// The first tokens of each text, or nothing if the machine lacks the set.
+// Returns the first tokens of each text, or nothing if the machine does not have the instruction
+// set.
 std::vector<std::vector<int32_t>> texts(const std::vector<GoldenCase> &cases,
                                         const std::string &isa, const std::string &compute,
                                         const std::string &weights) {
@@ -58,7 +59,7 @@ std::vector<GoldenCase> golden_cases(const std::set<std::string> &names) {
     return cases;
 }
 
-// Instruction sets, for a case of each.
+// Types for the instruction sets, so that each has its own test case.
 #define KEEL_TEST_ISA(NAME)                                                                        \
     struct NAME {                                                                                  \
         static constexpr const char *name = #NAME;                                                 \
@@ -100,14 +101,14 @@ TEMPLATE_TEST_CASE("an instruction set writes the text that transformers wrote",
     }
 }
 
-TEST_CASE("quantized weights give one text on all instruction sets of a machine") {
+TEST_CASE("quantized weights give the same text on all instruction sets of a machine") {
     const std::vector<GoldenCase> cases = golden_cases({"echo"});
     size_t compared = 0;
     for (const std::string compute : {"exact", "fast"}) {
         for (const std::string weights : {"q8_0", "q4_0"}) {
             const auto want = texts(cases, "scalar", compute, weights);
             for (const std::string isa : test::isa_names) {
-                // avx512bf16 has products of its own for types of 16 bits only
+                // avx512bf16 differs from vnni only for 16-bit types.
                 if (isa == "scalar" || isa == "avx512bf16" || !test::is_isa_wanted(isa)) continue;
                 INFO(isa << ' ' << compute << ' ' << weights);
                 const auto written = texts(cases, isa, compute, weights);

@@ -5,7 +5,7 @@ using namespace keel::test;
 
 namespace {
 
-// The kernel that a plan of the op names.
+// Returns the name of the kernel in a plan of the op.
 std::string planned_kernel(Context &c, keel_op op, keel_op_args *args) {
     keel_plan *plan = nullptr;
     REQUIRE(c->op_plan(c.get(), op, args, &plan) == KEEL_OK);
@@ -18,25 +18,25 @@ std::string planned_kernel(Context &c, keel_op op, keel_op_args *args) {
 
 } // namespace
 
-TEST_CASE("a forced instruction set is the one whose kernels run") {
+TEST_CASE("a chosen instruction set is the one whose kernels run") {
     const std::vector<Variant> all = variants();
-    REQUIRE(all.size() >= 1); // scalar runs anywhere
+    REQUIRE(all.size() >= 1); // `scalar` runs on any machine
     for (const Variant &v : all) {
         INFO(v.word);
         Context c(v, "fast");
         const keel_tensor x = c.tensor(KEEL_DTYPE_F32, 1, 32), w = c.tensor(KEEL_DTYPE_F16, 4, 32),
                           out = c.tensor(KEEL_DTYPE_F32, 1, 4);
         keel_matmul_args a = matmul_args(x, w, out);
-        // The word is compiled into the kernel file, so it tells which file the table came from.
-        // Where f16 products are there, fast takes them, and exact does not.
+        // The name is compiled into the kernel file, so it says which file the table came from. If
+        // a set has f16 products, `fast` uses them, and `exact` does not.
         const bool rounds = v.isa == "fp16" || v.isa == "i8mm";
         CHECK(planned_kernel(c, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&a)) ==
               "matmul f16 " + v.few + (rounds ? " fast" : " exact"));
         Context exact(v, "exact");
         CHECK(planned_kernel(exact, KEEL_OP_MATMUL, reinterpret_cast<keel_op_args *>(&a)) ==
               "matmul f16 " + v.few + " exact");
-        // Of many rows some sets round both sides to bf16, and say so; so does a plan that serves
-        // few rows as well, which are rounded.
+        // For many rows, some sets round both operands to bf16 and report this. A plan that also
+        // serves few rows, which are rounded, reports it too.
         const keel_tensor xs = c.tensor(KEEL_DTYPE_F32, 64, 32),
                           outs = c.tensor(KEEL_DTYPE_F32, 64, 4);
         keel_matmul_args many = matmul_args(xs, w, outs);
@@ -50,7 +50,7 @@ TEST_CASE("a forced instruction set is the one whose kernels run") {
         REQUIRE(c->ctx_info(c.get(), &info) == KEEL_OK);
         const std::string described = info.description,
                           expected = v.word + ", 2 threads, compute fast, prefetch ";
-        // What auto comes to is the processor's; shared rows are asked for everywhere.
+        // The default `auto` depends on the processor. Shared rows are always prefetched.
         CHECK((described == expected + "on" || described == expected + "of shared rows"));
         CHECK(info.activation_dtype == KEEL_DTYPE_F32);
         for (const char *prefetch : {"on", "off"}) {
@@ -61,7 +61,7 @@ TEST_CASE("a forced instruction set is the one whose kernels run") {
     }
 }
 
-TEST_CASE("auto takes the best instruction set that the machine has") {
+TEST_CASE("auto chooses the best instruction set of the machine") {
     std::string best, before;
     for (const Variant &v : variants())
         if (v.word == v.isa) before = best, best = v.word;
@@ -69,15 +69,14 @@ TEST_CASE("auto takes the best instruction set that the machine has") {
     keel_ctx_info info{};
     info.h = KEEL_HEADER(keel_ctx_info);
     REQUIRE(c->ctx_info(c.get(), &info) == KEEL_OK);
-    // Processors that are slower with avx512bf16 than without leave it out; amx is always the
-    // better one.
+    // `auto` does not choose avx512bf16 on processors on which it is slower. amx is always faster.
     const std::string word = info.description;
     const bool left_out =
         best == "avx512bf16" && word.rfind(before + ", 2 threads, compute exact", 0) == 0;
     CHECK((left_out || word.rfind(best + ", 2 threads, compute exact", 0) == 0));
 }
 
-TEST_CASE("prefetch is said, and changes no product") {
+TEST_CASE("the setting of prefetch is reported, and changes no product") {
     for (const Variant &v : variants()) {
         INFO(v.word);
         std::vector<std::vector<float>> products;
@@ -105,7 +104,7 @@ TEST_CASE("prefetch is said, and changes no product") {
     }
 }
 
-TEST_CASE("an instruction set that the machine lacks is refused by name, with what there is") {
+TEST_CASE("an instruction set that the machine lacks is refused by name, with the available ones") {
     bool lacking = false;
     for (const char *isa : isa_names) {
         keel_ctx *ctx;
@@ -119,16 +118,16 @@ TEST_CASE("an instruction set that the machine lacks is refused by name, with wh
         CHECK(error->message.find(isa) != std::string::npos);
         CHECK(error->message.find("this machine has scalar") != std::string::npos);
     }
-    CHECK(lacking); // no machine has those of two architectures
+    CHECK(lacking); // no machine has the sets of two architectures
 }
 
-TEST_CASE("a word that is no instruction set is refused") {
+TEST_CASE("a word that is not an instruction set is refused") {
     keel_ctx *ctx;
     CHECK(open(cpu_backend(), "avx10", "fast", 1, ctx) == KEEL_E_INVALID_ARG);
     CHECK(ctx == nullptr);
 }
 
-TEST_CASE("feature bits that an op does not know are refused without an effect") {
+TEST_CASE("feature bits that an op does not know are refused without side effects") {
     Context c(variants().front(), "exact");
     const keel_tensor x = c.tensor(KEEL_DTYPE_F32, 1, 4), w = c.tensor(KEEL_DTYPE_F32, 2, 4),
                       out = c.tensor(KEEL_DTYPE_F32, 1, 2);
@@ -144,7 +143,7 @@ TEST_CASE("feature bits that an op does not know are refused without an effect")
     CHECK(c.read<float>(out) == std::vector<float>{10, 26});
 }
 
-TEST_CASE("tickets rise, and one that was never given is refused") {
+TEST_CASE("tickets rise, and an unknown ticket is refused") {
     Context c(variants().front(), "exact");
     uint64_t first = 0, second = 0;
     CHECK(c->wait(c.get(), 1) == KEEL_E_INVALID_ARG);

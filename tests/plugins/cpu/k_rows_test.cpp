@@ -1,5 +1,5 @@
-// Several rows of x with weights of K types: kernels that take them together sum in the order of
-// the one that takes a row alone.
+// Tests of several rows of x with weights of K types. Kernels that handle rows together must sum in
+// the same order as the kernel for a single row.
 #include "cpu_fixture.hpp"
 
 #include <random>
@@ -9,7 +9,7 @@ using namespace keel::test;
 
 namespace {
 
-// Any bits but for the f16 scales.
+// Returns random blocks. Only the f16 scales have limited values.
 std::vector<uint8_t> random_blocks(keel_dtype dtype, size_t blocks) {
     const size_t bytes = keel_dtype_bytes(dtype);
     std::mt19937 random(3);
@@ -54,15 +54,16 @@ std::vector<float> product(Context &c, keel_weight *w, int64_t rows, const std::
 
 } // namespace
 
-TEST_CASE("a row of x comes to the same with weights of K types alone as beside others") {
+TEST_CASE("with weights of K types, a row of x gives the same result alone and with other rows") {
     constexpr int64_t n = 19,
-                      k = 1280; // the last group is no whole one; five blocks, a panel's are four
+                      // the last group is not full, and five blocks are more than a panel's four
+        k = 1280;
     for (const Variant &v : variants())
         for (const keel_dtype dtype : {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}) {
             Context c(v, "fast");
             const std::vector<uint8_t> file = random_blocks(dtype, n * k / 256);
             keel_weight *w = prepare(c, dtype, n, k, file);
-            // Where bf16 is for many rows, they are rounded otherwise.
+            // If the set has bf16 kernels for many rows, these rows round differently.
             const int64_t most = v.word == v.few ? 71 : 5;
             std::mt19937 random(4);
             std::normal_distribution<float> normal;

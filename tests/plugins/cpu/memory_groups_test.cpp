@@ -1,4 +1,4 @@
-// What a limit on memory leaves, and what `copy: auto` makes of it.
+// Tests of memory limits of control groups, and of the decision of `copy: auto`.
 #include "cpu/memory/memory.hpp"
 #include "cpu/memory/memory_groups.hpp"
 #include "cpu/weights/copy.hpp"
@@ -26,7 +26,7 @@ Memory within(const TempFolder &folder) {
 
 } // namespace
 
-TEST_CASE("a control group's limit counts, and what it gives back on demand is free") {
+TEST_CASE("a control group's limit counts, and memory that it can release is free") {
     const TempFolder folder;
     folder.write("self", "0::/app\n");
     folder.write("groups/app/memory.max", "500\n");
@@ -35,7 +35,7 @@ TEST_CASE("a control group's limit counts, and what it gives back on demand is f
     folder.write("groups/app/memory.stat",
                  "anon 100\nfile 350\ninactive_file 300\nactive_file 50\n");
     CHECK(within(folder) == Memory{500, 350});
-    // "inactive_file" as the first line, and more idle pages than are counted as used.
+    // "inactive_file" is the first line, and the file has more idle pages than used pages.
     folder.write("groups/app/memory.stat", "inactive_file 9000\n");
     CHECK(within(folder) == Memory{500, 500});
     folder.write("groups/app/memory.high", "400\n");
@@ -45,10 +45,10 @@ TEST_CASE("a control group's limit counts, and what it gives back on demand is f
     CHECK(within(folder) == Memory{400, 0});
 }
 
-TEST_CASE("of nested control groups the tightest counts, and none above the mount") {
+TEST_CASE("of nested control groups the smallest limit counts, and none above the mount") {
     const TempFolder folder;
     folder.write("self", "12:cpu:/\n0::/a.slice/b.service/\n");
-    folder.write("memory.max", "1\n"); // beside the mount
+    folder.write("memory.max", "1\n"); // a file next to the mount
     folder.write("groups/a.slice/b.service/memory.max", "max\n");
     CHECK(within(folder) == Memory{});
     folder.write("groups/a.slice/memory.max", "600\n");
@@ -56,7 +56,7 @@ TEST_CASE("of nested control groups the tightest counts, and none above the moun
     CHECK(within(folder) == Memory{600, 590});
     folder.write("groups/memory.max", "300\n");
     CHECK(within(folder) == Memory{300, 300});
-    // In a container the path may be one of the system outside.
+    // In a container, the path can be a path of the system outside.
     folder.write("self", "0::/elsewhere/far\n");
     CHECK(within(folder) == Memory{300, 300});
 }
@@ -71,7 +71,7 @@ TEST_CASE("control groups of version 1 and of both versions count as well") {
     CHECK(within(folder) == Memory{700, 550});
 }
 
-TEST_CASE("broken files of control groups limit nothing") {
+TEST_CASE("unreadable files of control groups set no limit") {
     const TempFolder folder;
     CHECK(within(folder) == Memory{});
     for (const std::string &self : {std::string(), std::string("\n\n"), std::string("0:"),
@@ -85,17 +85,17 @@ TEST_CASE("broken files of control groups limit nothing") {
     }
 }
 
-TEST_CASE("16-bit weights are copied as long as an eighth of memory stays free") {
+TEST_CASE("16-bit weights are copied while an eighth of memory stays free") {
     using keel_cpu::leaves_an_eighth;
     CHECK(leaves_an_eighth(400, 800, 500));
     CHECK_FALSE(leaves_an_eighth(401, 800, 500));
     CHECK_FALSE(leaves_an_eighth(0, 800, 99));
-    CHECK(leaves_an_eighth(0, 0, 0));       // nobody knows: nothing to copy always fits
-    CHECK_FALSE(leaves_an_eighth(1, 0, 0)); // and something never does
-    CHECK_FALSE(leaves_an_eighth(UINT64_MAX, 800, 500)); // no sum that wraps around
+    CHECK(leaves_an_eighth(0, 0, 0)); // the sizes are unknown, but a copy of nothing always fits
+    CHECK_FALSE(leaves_an_eighth(1, 0, 0)); // the sizes are unknown, so a copy does not fit
+    CHECK_FALSE(leaves_an_eighth(UINT64_MAX, 800, 500)); // the sum must not overflow
 }
 
-TEST_CASE("what the system says of its memory may be unknown, and is not taken for none") {
+TEST_CASE("memory that the system does not report is unknown, not zero") {
     const TempFolder folder;
     folder.write("some", "MemTotal: 8000 kB\nMemFree: 10 kB\nMemAvailable:    2000 kB\n");
     folder.write("full", "MemTotal: 8000 kB\nMemAvailable: 0 kB\n");
@@ -112,7 +112,7 @@ TEST_CASE("what the system says of its memory may be unknown, and is not taken f
     CHECK(available("missing") == 0);
 }
 
-TEST_CASE("copy: auto tells no room from memory that is not known") {
+TEST_CASE("copy: auto distinguishes too little memory from unknown memory") {
     using keel_cpu::Room;
     const TempFolder folder;
     folder.write("self", "0::/app\n");
@@ -124,7 +124,7 @@ TEST_CASE("copy: auto tells no room from memory that is not known") {
     CHECK(room(800, 199) == Room::none);
     CHECK(room(800, 0) == Room::unknown);
     CHECK(room(0, 800) == Room::unknown);
-    folder.write("groups/app/memory.max", "500\n"); // a full group is known to be full
+    folder.write("groups/app/memory.max", "500\n"); // the size of a full group is known
     folder.write("groups/app/memory.current", "500\n");
     CHECK(room(800, 800) == Room::none);
 }

@@ -1,7 +1,7 @@
-// Runs ops of the CPU plugin on one thread, each between two markers, for
-// scripts/aarch64-instructions.sh to count: op_instructions ISA COMPUTE. Prints a line for each
-// before it runs: kernel, what is done, and how many multiplications and additions that is (for ops
-// that are not made of those: elements).
+// Runs ops of the CPU plugin on one thread, each between two markers: op_instructions ISA COMPUTE.
+// scripts/aarch64-instructions.sh counts the instructions between the markers. Before each op, the
+// program prints a line with the kernel, a description, and the number of multiply-adds of the op.
+// For ops without multiply-adds it prints the number of elements.
 #include "conformance/suite.hpp"
 
 #include <cstdio>
@@ -12,14 +12,15 @@ using namespace keel::conformance;
 
 namespace {
 
-// Counted by tools/emulation/count_instructions.c; processors pass over it.
+// tools/emulation/count_instructions.c recognizes this instruction; processors ignore it.
 void marker() {
 #if defined(__aarch64__)
     __asm__ volatile("hint #101" ::: "memory");
 #endif
 }
 
-// Once to warm up (tables, scratch), then counted.
+// Calls the op once to initialize tables and scratch memory. Then calls it again between the
+// markers.
 void measure(const std::string &kernel, const std::string &what, int64_t work,
              const std::function<keel_status()> &call) {
     if (call() != KEEL_OK) throw std::runtime_error(what + " failed");

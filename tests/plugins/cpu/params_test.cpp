@@ -1,5 +1,5 @@
-// Parameters of the plugin that no instruction set decides: prefetch, copy, and words that none of
-// them has.
+// Tests of plugin parameters that do not depend on the instruction set: prefetch, copy, and unknown
+// words.
 #include "cpu_fixture.hpp"
 
 #include "base/log_sinks.hpp"
@@ -19,7 +19,8 @@ constexpr keel_dtype weight_dtypes[] = {KEEL_DTYPE_F32,  KEEL_DTYPE_F16,  KEEL_D
                                         KEEL_DTYPE_Q8_0, KEEL_DTYPE_Q4_0, KEEL_DTYPE_Q4_K,
                                         KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K};
 
-// Two joined matrices whose 16-bit halves are all small numbers, whatever the dtype makes of them.
+// A weight of two joined matrices. Each 16-bit half of a number is small, so the values are small
+// in every dtype.
 struct Weight {
     Context &context;
     std::vector<uint8_t> file;
@@ -73,7 +74,7 @@ std::vector<float> product(Context &c, const Weight &w, int64_t m, int64_t n, in
     return c.read<float>(out);
 }
 
-// What is logged while it lives.
+// Collects the log messages while this object exists.
 class Heard {
   public:
     Heard() : sink_(std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)) {
@@ -88,8 +89,8 @@ class Heard {
     std::shared_ptr<spdlog::sinks::sink> sink_;
 };
 
-// Takes over a weight of twice the machine's memory, which no copy has room for. Its bytes are read
-// only if it is copied.
+// Prepares a weight of twice the machine's memory, for which no copy fits. Its bytes are read only
+// if it is copied.
 keel_status prepare_huge(Context &c, keel_weight *&w) {
     const int64_t cols = 4096, row_bytes = 2 * cols,
                   rows = 2 * int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / row_bytes;
@@ -110,7 +111,7 @@ keel_status prepare_huge(Context &c, keel_weight *&w) {
 
 } // namespace
 
-TEST_CASE("a word that a parameter does not have is refused, with what it has") {
+TEST_CASE("an unknown value of a parameter is refused with the allowed values") {
     const auto error_of = [](const std::string &compute, const std::string &prefetch,
                              const std::string &copy) {
         keel_ctx *ctx;
@@ -126,12 +127,12 @@ TEST_CASE("a word that a parameter does not have is refused, with what it has") 
     CHECK(error_of("exact", "off", "no") == "copy: unknown value 'no'; use one of auto, on, off");
 }
 
-TEST_CASE("copy: auto takes 16-bit weights of 1 MiB and more, off none") {
+TEST_CASE("copy: auto copies 16-bit weights of 1 MiB and more, and off copies none") {
     const Heard heard;
     const Variant v = variants().front();
     for (const keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_BF16}) {
         Context automatic(v, "fast"), off(v, "fast", 2, "auto", "off");
-        // two sources of 512 rows of 1 KiB, and of 511: 1 MiB and less than that
+        // Two sources of 512 rows of 1 KiB have 1 MiB. With 511 rows they have less.
         CHECK(Weight(automatic, dtype, 512, 512).is_copied());
         CHECK_FALSE(Weight(automatic, dtype, 511, 512).is_copied());
         CHECK_FALSE(Weight(automatic, dtype, 512, 512, KEEL_USE_EMBED).is_copied());
@@ -142,7 +143,7 @@ TEST_CASE("copy: auto takes 16-bit weights of 1 MiB and more, off none") {
     CHECK(heard.text() == "");
 }
 
-TEST_CASE("copy: auto warns once where there is no room, and copies nothing from then on") {
+TEST_CASE("copy: auto warns once if memory is short, and copies nothing from then on") {
     const Heard heard;
     Context c(variants().front(), "fast");
     for (int i = 0; i < 2; ++i) {
@@ -158,7 +159,7 @@ TEST_CASE("copy: auto warns once where there is no room, and copies nothing from
     CHECK_FALSE(Weight(c, KEEL_DTYPE_F16, 512, 512).is_copied());
 }
 
-TEST_CASE("prefetch changes no product of any type, by the kernels of few rows and of many") {
+TEST_CASE("prefetch changes no product of any type, for few rows and for many") {
     for (const Variant &v : variants())
         for (const keel_dtype dtype : weight_dtypes) {
             INFO(v.word << ' ' << keel_dtype_name(dtype));

@@ -1,4 +1,4 @@
-// The order in which workers get an op's tasks: plugins/cpu/ops/task_ranges.hpp.
+// Tests of the order in which workers get the tasks of an op (plugins/cpu/ops/task_ranges.hpp).
 #include "cpu/ops/task_ranges.hpp"
 
 #include <atomic>
@@ -9,7 +9,7 @@
 using keel_cpu::TaskRanges;
 
 TEST_CASE(
-    "tasks: a worker's are neighbours, and one that is done takes the last of whoever has most",
+    "tasks: a worker gets neighbours, and an idle one takes the last task of the longest range",
     "[cpu][tasks]") {
     TaskRanges tasks(10, 2);
     CHECK(tasks.take(1) == 5);
@@ -22,7 +22,8 @@ TEST_CASE(
     CHECK(tasks.take(1) == -1);
 }
 
-TEST_CASE("tasks: none, fewer than workers, and more workers than ranges", "[cpu][tasks]") {
+TEST_CASE("tasks: there may be none, fewer than workers, and more workers than ranges",
+          "[cpu][tasks]") {
     TaskRanges none(0, 2);
     CHECK(none.take(0) == -1);
     CHECK(none.take(1) == -1);
@@ -34,7 +35,7 @@ TEST_CASE("tasks: none, fewer than workers, and more workers than ranges", "[cpu
     TaskRanges alone(3, 1);
     for (int64_t expected : {0, 1, 2, -1}) CHECK(alone.take(0) == expected);
 
-    TaskRanges many(1000, 300); // workers share ranges
+    TaskRanges many(1000, 300); // some workers share a range
     std::vector<int> taken(1000);
     for (uint32_t worker = 0;; worker = (worker + 7) % 300) {
         const int64_t task = many.take(worker);
@@ -44,7 +45,7 @@ TEST_CASE("tasks: none, fewer than workers, and more workers than ranges", "[cpu
     CHECK(taken == std::vector<int>(1000, 1));
 }
 
-TEST_CASE("tasks: threads that take at once get each task exactly once", "[cpu][tasks]") {
+TEST_CASE("tasks: with several threads each task is taken exactly once", "[cpu][tasks]") {
     constexpr int64_t n = 20000;
     constexpr uint32_t workers = 4;
     TaskRanges tasks(n, workers);

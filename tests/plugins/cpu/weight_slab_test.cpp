@@ -1,4 +1,4 @@
-// Weights share large pieces of memory.
+// Tests of the large slabs of memory that weights share.
 #include "cpu_fixture.hpp"
 
 #include <fstream>
@@ -10,7 +10,8 @@ using namespace keel::test;
 
 namespace {
 
-// Rows of a quantized weight, any bits but for the f16 scales, and what describes them.
+// The rows of a quantized weight, and their description. The bits are random except for the f16
+// scales.
 struct Rows {
     int64_t n, k;
     std::vector<uint8_t> bytes;
@@ -55,7 +56,7 @@ std::vector<float> product(Context &c, keel_weight *w, int64_t n, int64_t k) {
     return c.read<float>(tout);
 }
 
-// Of this process, MiB; 0 where the system does not tell.
+// Returns the address space of this process in MiB, or 0 if the system does not report it.
 int64_t address_space() {
     std::ifstream file("/proc/self/statm");
     int64_t pages = 0;
@@ -65,7 +66,7 @@ int64_t address_space() {
 
 } // namespace
 
-TEST_CASE("weights share large pieces of memory, which go back with the last of them") {
+TEST_CASE("weights share large slabs of memory, which are freed with the last weight") {
     Context c(variants().front(), "fast");
     std::vector<keel_weight *> all;
     const Rows small(KEEL_DTYPE_Q8_0, 64, 256), middle(KEEL_DTYPE_Q8_0, 512, 1024),
@@ -93,5 +94,5 @@ TEST_CASE("weights share large pieces of memory, which go back with the last of 
     const int64_t with_one = address_space();
     c->weight_destroy(c.get(), all[6]);
     if (with_one != 0)
-        CHECK(with_one - address_space() >= 256); // the piece, in which no other weight is left
+        CHECK(with_one - address_space() >= 256); // the slab is freed when no weight is left in it
 }

@@ -10,7 +10,7 @@ using namespace keel::test;
 
 namespace {
 
-// A weight on disk, and its values.
+// A weight as it is in a file, and its values.
 struct Source {
     std::vector<uint8_t> bytes;
     std::vector<double> values; // [rows, cols]
@@ -18,7 +18,7 @@ struct Source {
 
 uint16_t half_of(int i) {
     return static_cast<uint16_t>(0x2400 + i % 0x800);
-} // f16 about 0.016 to 0.06
+} // f16 numbers from about 0.016 to 0.06
 
 double half_value(uint16_t h) {
     return std::ldexp(1024.0 + (h & 0x3ff), (h >> 10 & 31) - 25) * (h & 0x8000 ? -1 : 1);
@@ -29,7 +29,7 @@ template <class T> void append(std::vector<uint8_t> &to, T value) {
     to.insert(to.end(), p, p + sizeof value);
 }
 
-// Any bits but for the f16 scales.
+// Appends a block of a K type. The bits are random except for the f16 scales.
 void append_k_block(Source &s, keel_dtype dtype, std::mt19937 &random) {
     std::vector<uint8_t> block(keel_dtype_bytes(dtype));
     for (uint8_t &byte : block) byte = static_cast<uint8_t>(random());
@@ -84,7 +84,8 @@ Source make_source(keel_dtype dtype, int64_t rows, int64_t cols, uint32_t seed) 
     return s;
 }
 
-// Prepares a weight of several sources that lie at odd places of one block, as in a file.
+// Prepares a weight of several sources. As in a model file, the sources are in one mapping and not
+// aligned.
 keel_weight *prepare(Context &c, const std::vector<Source> &sources, keel_dtype dtype, int64_t rows,
                      int64_t cols, keel_join join, uint32_t use, std::vector<uint8_t> &file) {
     file.assign(3, 0);
@@ -113,7 +114,7 @@ keel_weight *prepare(Context &c, const std::vector<Source> &sources, keel_dtype 
     return w;
 }
 
-// Row r of the joined weight: source and row in it.
+// Returns row r of the joined weight.
 const double *joined_row(const std::vector<Source> &s, int64_t rows, int64_t cols, keel_join join,
                          int64_t r) {
     const auto n = static_cast<int64_t>(s.size());
@@ -129,11 +130,11 @@ struct Case {
 };
 
 struct Product {
-    double sum = 0, magnitude = 0; // of its terms
+    double sum = 0, magnitude = 0; // magnitude: sum of the terms' magnitudes
     void add(double term) { sum += term, magnitude += std::fabs(term); }
 };
 
-// x [m, k] times the joined weight: [m, rows of all sources].
+// Returns x [m, k] times the joined weight: [m, rows of all sources].
 std::vector<Product> products_of(const std::vector<float> &x, int64_t m, int64_t k,
                                  const std::vector<Source> &sources, const Case &shape) {
     std::vector<Product> products;
@@ -165,7 +166,8 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
     CHECK(facts.cols == k);
     CHECK(facts.dtype == dtype);
     if (facts.source_needed == 0)
-        std::fill(file.begin(), file.end(), uint8_t{0xff}); // the core drops it
+        // the core unmaps the file after weight_prepare
+        std::fill(file.begin(), file.end(), uint8_t{0xff});
 
     const bool quantized = keel_dtype_block(dtype) > 1;
     const double bound = compute == "exact" ? 2e-6 : quantized ? 1.5e-2 : 4e-3;
@@ -212,7 +214,8 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
     keel_tensor ids = c.tensor(KEEL_DTYPE_I32, 1, n + 2);
     std::vector<int32_t> wanted;
     for (int64_t i = n; i >= -1; --i)
-        wanted.push_back(static_cast<int32_t>(i)); // both ends beyond the rows
+        // the first and the last index are outside the rows
+        wanted.push_back(static_cast<int32_t>(i));
     c.write(ids, wanted);
     ids.rank = 1, ids.shape[0] = n + 2;
     keel_embed_args e{};
@@ -233,7 +236,8 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
             }
             const double value =
                 joined_row(sources, shape.rows, k, shape.join, wanted[static_cast<size_t>(i)])[l];
-            // the K types' values are sums of two products, which some instruction sets round once
+            // A value of the K types is a sum of two products. Some instruction sets round this sum
+            // only once.
             exact &=
                 keel_dtype_weights_only(dtype) == 0
                     ? y == static_cast<float>(value)
@@ -245,7 +249,7 @@ void check_weight(const Variant &v, const std::string &compute, keel_dtype dtype
 
 } // namespace
 
-TEST_CASE("a prepared weight multiplies and embeds as its sources do, whatever its layout") {
+TEST_CASE("a prepared weight multiplies and embeds like its sources, in any layout") {
     for (const Variant &v : variants())
         for (const char *compute : {"exact", "fast"})
             for (keel_dtype dtype : {KEEL_DTYPE_F32, KEEL_DTYPE_F16, KEEL_DTYPE_BF16,
@@ -258,7 +262,7 @@ TEST_CASE("a prepared weight multiplies and embeds as its sources do, whatever i
             }
 }
 
-TEST_CASE("weights of K types multiply and embed as their blocks decode, whatever their layout") {
+TEST_CASE("weights of K types multiply and embed like their decoded blocks, in any layout") {
     for (const Variant &v : variants())
         for (const char *compute : {"exact", "fast"})
             for (keel_dtype dtype : {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}) {
@@ -268,7 +272,7 @@ TEST_CASE("weights of K types multiply and embed as their blocks decode, whateve
             }
 }
 
-TEST_CASE("weights of K types take no more memory than their blocks do in a file") {
+TEST_CASE("weights of K types take no more memory than their blocks in a file") {
     for (const Variant &v : variants())
         for (keel_dtype dtype : {KEEL_DTYPE_Q4_K, KEEL_DTYPE_Q5_K, KEEL_DTYPE_Q6_K}) {
             Context c(v, "fast");
@@ -286,14 +290,14 @@ TEST_CASE("weights of K types take no more memory than their blocks do in a file
         }
 }
 
-TEST_CASE("copied weights multiply and embed as their sources do") {
+TEST_CASE("copied weights multiply and embed like their sources") {
     for (const Variant &v : variants())
         for (keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_BF16})
             for (keel_join join : {KEEL_JOIN_ROWS, KEEL_JOIN_INTERLEAVE})
                 check_weight(v, "fast", dtype, {33, 96, 2, join}, "on");
 }
 
-TEST_CASE("16-bit weights of products are copied where that is wanted, and given back") {
+TEST_CASE("16-bit weights of products are copied if the parameter says so, and freed") {
     Context c(variants().front(), "fast", 2, "auto", "on");
     for (const auto &[dtype, use, copied] : {std::tuple{KEEL_DTYPE_F16, KEEL_USE_MATMUL, true},
                                              std::tuple{KEEL_DTYPE_BF16, KEEL_USE_MATMUL, true},
@@ -317,7 +321,7 @@ TEST_CASE("16-bit weights of products are copied where that is wanted, and given
     }
 }
 
-TEST_CASE("quantized weights are taken over, others are read where they lie") {
+TEST_CASE("quantized weights are repacked, and others are read in place") {
     for (const Variant &v : variants()) {
         Context c(v, "fast");
         for (keel_dtype dtype : {KEEL_DTYPE_F16, KEEL_DTYPE_Q4_0}) {
@@ -339,7 +343,7 @@ TEST_CASE("quantized weights are taken over, others are read where they lie") {
     }
 }
 
-TEST_CASE("a source that reaches beyond its mapping is refused") {
+TEST_CASE("a source that exceeds its mapping is refused") {
     Context c(variants().front(), "fast");
     std::vector<uint8_t> file(100);
     keel_weight_source s{};
@@ -362,7 +366,7 @@ TEST_CASE("a source that reaches beyond its mapping is refused") {
     CHECK(c->weight_prepare(c.get(), &desc, &w) == KEEL_E_UNSUPPORTED);
 }
 
-TEST_CASE("a NaN among the activations reaches its row of the product and no other") {
+TEST_CASE("a NaN in the activations affects only its row of the product") {
     for (const Variant &v : variants()) {
         Context c(v, "fast");
         std::vector<uint8_t> file;

@@ -1,4 +1,4 @@
-// Files of compiled kernels: what is wrong with them is passed over.
+// Tests of the files of compiled kernels: damaged files are ignored.
 #include "gpu/disk_cache.hpp"
 
 #include "support/temp_folder.hpp"
@@ -20,7 +20,7 @@ const std::vector<uint8_t> data = {1, 2, 3, 250, 0, 77};
 fs::path only_file(const fs::path &folder) {
     std::vector<fs::path> all;
     for (const auto &entry : fs::directory_iterator(folder)) all.push_back(entry.path());
-    REQUIRE(all.size() == 1); // nothing is left beside it
+    REQUIRE(all.size() == 1); // no other file is left
     return all[0];
 }
 
@@ -35,7 +35,7 @@ void put(const fs::path &file, const std::string &bytes) {
 
 } // namespace
 
-TEST_CASE("a file is loaded with the key that it was stored with, and with no other") {
+TEST_CASE("a file is loaded only with the key with which it was stored") {
     const keel::test::TempFolder folder;
     const std::string place = folder / "deep/down";
     const DiskCache cache(place);
@@ -55,7 +55,7 @@ TEST_CASE("a file is loaded with the key that it was stored with, and with no ot
     CHECK(cache.load(key) == other);
 }
 
-TEST_CASE("a file that was changed, cut off, extended or renamed is not used") {
+TEST_CASE("a changed, truncated, extended or renamed file is not used") {
     const keel::test::TempFolder folder;
     const std::string place = folder / "cache";
     const DiskCache cache(place);
@@ -78,15 +78,14 @@ TEST_CASE("a file that was changed, cut off, extended or renamed is not used") {
     CHECK(cache.load(key).empty());
     put(file, whole);
     CHECK(cache.load(key) == data);
-    const DiskCache::Key other = DiskCache::key({"b"}); // another kernel's file under this name
+    const DiskCache::Key other = DiskCache::key({"b"}); // the file of another kernel has this name
     char name[32];
     snprintf(name, sizeof name, "%016llx.bin", static_cast<unsigned long long>(other));
     fs::copy_file(file, fs::path(place) / name);
     CHECK(cache.load(other).empty());
 }
 
-TEST_CASE(
-    "a folder that others may write to, a file and a folder that cannot be made are not used") {
+TEST_CASE("a folder with foreign write access, a file, and an impossible folder are not used") {
     const keel::test::TempFolder folder;
     const std::string place = folder / "cache";
     const DiskCache cache(place);
@@ -108,7 +107,7 @@ TEST_CASE(
     CHECK(off.load(key).empty());
 }
 
-TEST_CASE("the word in a config names the folder") {
+TEST_CASE("the value in a config selects the folder") {
     setenv("XDG_CACHE_HOME", "/x/cache", 1);
     CHECK(DiskCache::folder_of("auto", "opencl") == "/x/cache/keel/opencl");
     unsetenv("XDG_CACHE_HOME");
@@ -121,7 +120,7 @@ TEST_CASE("the word in a config names the folder") {
     CHECK(DiskCache::folder_of("auto", "vulkan").empty());
 }
 
-TEST_CASE("the user is told why a folder that they named is not used") {
+TEST_CASE("the user gets the reason if a named folder is not used") {
     const keel::test::TempFolder folder;
     std::string said;
     keel_host host = {KEEL_HEADER(keel_host)};

@@ -1,5 +1,5 @@
-// Tensors as kernels address them, with 32 bits: what reaches further is refused and never wraps
-// around.
+// Tests of tensors as kernels address them, with 32 bits. A tensor that exceeds 32 bits is refused,
+// so addresses never wrap around.
 #include "gpu/view.hpp"
 
 #include <catch2/catch.hpp>
@@ -29,7 +29,7 @@ bool is_taken(const keel_tensor &t) {
 
 } // namespace
 
-TEST_CASE("a view reaches no element beyond 2^32 units") {
+TEST_CASE("a view cannot have elements beyond 2^32 units") {
     constexpr int64_t big = int64_t{1} << 20,
                       row = 4 * 4096; // 2^20 rows of 4096 floats: 2^32 units
     CHECK(is_taken(tensor(0, big, 4096, row)));
@@ -39,5 +39,5 @@ TEST_CASE("a view reaches no element beyond 2^32 units") {
     CHECK(is_taken(tensor(0, 1, 4096, row << 10)));
     CHECK_FALSE(is_taken(tensor(0, INT64_C(0xFFFFFFFF), 1, 4 * INT64_C(0xFFFFFFF))));
     CHECK(is_taken(tensor(64, 5, 4, -16)));
-    CHECK_FALSE(is_taken(tensor(32, 5, 4, -16))); // before the buffer
+    CHECK_FALSE(is_taken(tensor(32, 5, 4, -16))); // the view begins before the buffer
 }

@@ -1,4 +1,4 @@
-// PoCL behind a layer that makes it fail on demand (fault_layer.cpp).
+// PoCL with a layer that makes it fail on demand (fault_layer.cpp).
 #pragma once
 
 #include "support/driver_fault_runs.hpp"

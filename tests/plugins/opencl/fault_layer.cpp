@@ -1,8 +1,8 @@
-// An OpenCL layer that makes calls of the driver fail: support/driver_faults.hpp says how it is
-// told. clGetDeviceIDs that fails with CL_SUCCESS finds no device. What clGetEventInfo fails with
-// is the state of the work that is asked about; CL_SUCCESS: it still runs, and its callback never
-// comes. After CL_DEVICE_NOT_AVAILABLE every call that queues or waits says that. And kernels are
-// not queued with memory that is mapped.
+// An OpenCL layer that makes calls of the driver fail. support/driver_faults.hpp describes how a
+// test sets the faults. Special cases: If clGetDeviceIDs fails with CL_SUCCESS, it finds no device.
+// If clGetEventInfo fails, its code becomes the state of the queried work; with CL_SUCCESS the work
+// still runs, and its callback never comes. After CL_DEVICE_NOT_AVAILABLE, every call that queues
+// or waits returns this code. Kernels that use mapped memory are refused.
 #define CL_TARGET_OPENCL_VERSION 300
 #include "support/driver_faults.hpp"
 
@@ -18,7 +18,7 @@ keel::test::DriverFaults &faults() {
     static keel::test::DriverFaults one;
     return one;
 }
-bool lost = false; // of the one context that a test opens at a time
+bool lost = false; // of the only context that is open
 const cl_icd_dispatch *next = nullptr;
 cl_icd_dispatch table = {};
 
@@ -94,9 +94,10 @@ cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name, cl_int
     return next->clCreateKernel(program, name, error);
 }
 
-bool silent = false;     // as the last look at an event said
-std::set<cl_mem> mapped; // by contexts that are used from one thread
-std::map<cl_kernel, std::map<cl_uint, cl_mem>> arguments; // that may be memory
+bool silent = false;     // the state that the last clGetEventInfo reported
+std::set<cl_mem> mapped; // each context is used by one thread
+// the kernel arguments that may be memory
+std::map<cl_kernel, std::map<cl_uint, cl_mem>> arguments;
 
 cl_int CL_API_CALL event_info(cl_event event, cl_event_info what, size_t size, void *value,
                               size_t *size_out) {

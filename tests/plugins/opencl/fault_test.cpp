@@ -1,5 +1,5 @@
-// The driver fails in each way that it can (fault_layer.cpp): every call says so with its status,
-// what can go on goes on, and nothing hangs.
+// Tests in which the driver fails in every possible way (fault_layer.cpp). Every call must return
+// the right status, work that can continue must continue, and nothing may hang.
 #include "failing_driver.hpp"
 
 using namespace keel;
@@ -14,13 +14,13 @@ struct Rig : OneNumber {
 
 } // namespace
 
-TEST_CASE("no platform, or a platform without devices: there is no device") {
+TEST_CASE("if there is no platform, or only platforms without devices, there is no device") {
     need_device(library());
     check_no_devices(library(),
                      {"clGetPlatformIDs 1+ -1001", "clGetDeviceIDs 1+ -1", "clGetDeviceIDs 1+ 0"});
 }
 
-TEST_CASE("where PoCL has no device because it cannot write its cache, the error says so") {
+TEST_CASE("if PoCL has no device because it cannot write its cache, the error says so") {
     need_device(library());
     const ProcessResult result =
         run_text(driver, "", backend_of(driver), {"POCL_CACHE_DIR=/dev/null/no"});
@@ -36,14 +36,14 @@ TEST_CASE("a device that does not open is named") {
     CHECK(Rig().doubles() == KEEL_OK);
 }
 
-TEST_CASE("memory that is not there is refused with its size, and the context goes on") {
+TEST_CASE("an allocation that fails is reported with its size, and the context can continue") {
     need_device(library());
     Rig rig;
-    // allocation failure, out of resources, out of host memory
+    // Allocation failure, out of resources, out of host memory.
     check_memory_refusals(rig, "clCreateBuffer", {"-4", "-5", "-6"});
 }
 
-TEST_CASE("a kernel that does not build is named with its options, and may build the next time") {
+TEST_CASE("a kernel that does not compile is reported with its options, and is tried again later") {
     need_device(library());
     Rig rig(Params{{"cache", "off"}});
     fail("clBuildProgram 1 -11");
@@ -56,7 +56,7 @@ TEST_CASE("a kernel that does not build is named with its options, and may build
     CHECK(rig.doubles() == KEEL_OK);
 }
 
-TEST_CASE("a lost device is lost in every call that waits, and its context closes") {
+TEST_CASE("after a device is lost, every call that waits says so, and the context closes") {
     need_device(library());
     for (const char *what :
          {"clEnqueueNDRangeKernel 1 -2", "clFlush 1 -2", "clFlush 1 -36", "clGetEventInfo 1 -5",
@@ -78,13 +78,13 @@ TEST_CASE("a lost device is lost in every call that waits, and its context close
     }
 }
 
-TEST_CASE("a run that loses its device says so, and goes on where another backend stands by") {
+TEST_CASE("a run that loses its device reports it, and continues if another backend can") {
     need_device(library());
     check_device_lost(driver);
 }
 
 TEST_CASE(
-    "a run without a device, without memory, without a kernel ends with an error that says so") {
+    "a run without a device, without memory or without a kernel ends with an error that says so") {
     need_device(library());
     check_refusals(driver);
 }

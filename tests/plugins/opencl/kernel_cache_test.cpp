@@ -1,4 +1,4 @@
-// The cache of kernels, with kernels of the test's own: one that builds, one that does not.
+// Tests of the kernel cache with two kernels of the test: one compiles, the other does not.
 #include "conformance/test_host.hpp"
 #include "opencl/kernel_cache.hpp"
 #include "support/driver_caches.hpp"
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The first device with a queue. Skips the case if there is none.
+// The first device, with a queue. The constructor skips the case if there is no device.
 struct Rig {
     keel::test::TestHost host;
     DeviceFacts device;
@@ -43,7 +43,7 @@ struct Rig {
         REQUIRE(code == CL_SUCCESS);
     }
 
-    // What the good kernel writes.
+    // Returns the number that the good kernel writes.
     int run(const std::string &folder, int n) {
         KernelCache kernels(host.table(), context.get(), device, folder);
         cl_kernel kernel = kernels.get(Source::linear, "good", {{"N", n}});
@@ -65,7 +65,7 @@ struct Rig {
 } // namespace
 
 TEST_CASE(
-    "a kernel that does not build is an error with the file, the device and the compiler's words") {
+    "a kernel that does not compile is reported with the file, the device and the compiler's log") {
     Rig rig;
     KernelCache kernels(rig.host.table(), rig.context.get(), rig.device, "");
     keel_status status = KEEL_OK;
@@ -83,7 +83,7 @@ TEST_CASE(
     CHECK(error.find('\n') == std::string::npos);
 }
 
-TEST_CASE("programs come out of the cache, and a bad cache does no harm") {
+TEST_CASE("programs come from the cache, and a bad cache has no effect") {
     Rig rig;
     const keel::test::TempFolder folder;
     const std::string cache = folder / "cache";
@@ -99,14 +99,14 @@ TEST_CASE("programs come out of the cache, and a bad cache does no harm") {
     CHECK(rig.run(cache, 21) == 42);
     CHECK(rig.run("", 21) == 42);
     CHECK(rig.run("/proc/no/such/folder", 21) == 42);
-    // sound in form, and no binary that the driver takes
+    // The file is valid, but the driver does not accept its content as a binary.
     const keel_gpu::DiskCache foreign(cache);
     std::string options = "-cl-std=CL1.2";
     if (rig.device.exact_division) options += " -cl-fp32-correctly-rounded-divide-sqrt";
     const keel_gpu::DiskCache::Key key =
         keel_gpu::DiskCache::key({rig.device.name, rig.device.vendor, rig.device.driver,
                                   options + " -D N=21", types_text, source_texts[0].text});
-    CHECK_FALSE(foreign.load(key).empty()); // what the cache itself wrote
+    CHECK_FALSE(foreign.load(key).empty()); // the file that the cache itself wrote
     foreign.store(key, {1, 2, 3, 4});
     CHECK(rig.run(cache, 21) == 42);
 }

@@ -1,5 +1,5 @@
-// What the backend promises of waits, of plans and of memory that the host sees, under a driver
-// that holds it to that (fault_layer.cpp).
+// Tests of waits, of plans and of memory that the host can see, with a driver that enforces the
+// rules (fault_layer.cpp).
 #include "failing_driver.hpp"
 
 using namespace keel;
@@ -25,9 +25,9 @@ template <class Args> void plan_and_run(Side &side, keel_op op, const Args &args
 } // namespace
 
 TEST_CASE(
-    "a device that no longer answers counts as lost after wait_seconds, and its context closes") {
+    "a device that does not answer counts as lost after wait_seconds, and its context closes") {
     need_device(library());
-    const DeviceKeeps keeps; // the driver never calls back
+    const DeviceKeeps keeps; // the driver never calls the callback
     Side side(library(), {{"wait_seconds", "1"}});
     float value = 1;
     keel_buffer *buffer = side.upload(&value, 4);
@@ -35,7 +35,8 @@ TEST_CASE(
     fail("clGetEventInfo 1+ 0");
     CHECK(side.table().buffer_read(side.ctx(), buffer, 0, &value, 4) == KEEL_E_DEVICE_LOST);
     CHECK(side.error().find("wait_seconds") != std::string::npos);
-    CHECK(side.host().logged("first work of") == 1); // as long as it could have been compiling
+    // only during the time in which the driver could have compiled kernels
+    CHECK(side.host().logged("first work of") == 1);
     fail("");
     uint64_t ticket = 0;
     CHECK(doubles(side, buffer) == KEEL_E_DEVICE_LOST);
@@ -45,7 +46,7 @@ TEST_CASE(
     side.destroy(buffer);
 }
 
-TEST_CASE("a planned op compiles nothing when it is called") {
+TEST_CASE("a planned op compiles nothing in its call") {
     need_device(library());
     Side side(library(), {{"cache", "off"}});
     const std::vector<float> ones(4096, 1.0F);
@@ -91,8 +92,7 @@ TEST_CASE("a planned op compiles nothing when it is called") {
     side.destroy(buffer);
 }
 
-TEST_CASE("memory that the host sees is the device's while kernels run and the host's when they "
-          "are done") {
+TEST_CASE("shared memory belongs to the device while kernels run, and to the host after them") {
     need_device(library());
     Side side(library(), {});
     alignas(4096) static float memory[1024] = {};
@@ -103,14 +103,14 @@ TEST_CASE("memory that the host sees is the device's while kernels run and the h
         desc.host = kind == KEEL_BUFFER_IMPORT ? memory : nullptr;
         keel_buffer *buffer = nullptr, *again = nullptr;
         const keel_status status = side.table().buffer_create(side.ctx(), &desc, &buffer);
-        if (status == KEEL_E_UNSUPPORTED) continue; // memory of its own
+        if (status == KEEL_E_UNSUPPORTED) continue; // the device has its own memory
         REQUIRE(status == KEEL_OK);
         void *at = nullptr, *later = nullptr;
         REQUIRE(side.table().buffer_map(side.ctx(), buffer, &at) == KEEL_OK);
         auto *value = static_cast<float *>(at);
         *value = 3;
         CHECK(doubles(side, buffer) == KEEL_OK); // the layer refuses kernels on mapped memory
-        desc.kind = KEEL_BUFFER_HOST_VISIBLE;    // one that is made while work is queued
+        desc.kind = KEEL_BUFFER_HOST_VISIBLE;    // this buffer is made while work is queued
         REQUIRE(side.table().buffer_create(side.ctx(), &desc, &again) == KEEL_OK);
         CHECK(doubles(side, again) == KEEL_OK);
         CHECK(doubles(side, buffer) == KEEL_OK);

@@ -1,4 +1,5 @@
-// The plugin through its table: what conformance does not see.
+// Tests of the plugin through its table, for properties that the conformance program does not
+// check.
 #include "support/driver_caches.hpp"
 #include "support/gpu_rig.hpp"
 #include "support/run_process.hpp"
@@ -30,7 +31,7 @@ keel_status create(Side &side, keel_buffer_kind kind, void *memory, keel_buffer 
     return side.table().buffer_create(side.ctx(), &desc, out);
 }
 
-// 1 + 2 on the device.
+// Computes 1 + 2 on the device.
 float adds(Side &side) {
     float values[3] = {1, 2, 0};
     keel_buffer *buffer = side.upload(values, sizeof values);
@@ -73,7 +74,7 @@ TEST_CASE("GPUs come before processors") {
     }
 }
 
-TEST_CASE("without a driver there is no device, and users are told so") {
+TEST_CASE("without a driver there is no device, and users get the reason") {
     const test::TempFolder nothing;
     fs::create_directory(nothing / "vendors");
     test::ProcessOptions options;
@@ -85,7 +86,7 @@ TEST_CASE("without a driver there is no device, and users are told so") {
     CHECK(conformance.err.find("finds no device") != std::string::npos);
 }
 
-TEST_CASE("memory: staged shares nothing with the host") {
+TEST_CASE("memory: staged shares no memory with the host") {
     need_device(library());
     Side staged(library(), {{"memory", "staged"}});
     keel_buffer *buffer = nullptr;
@@ -100,13 +101,13 @@ TEST_CASE("memory: staged shares nothing with the host") {
     CHECK(adds(staged) == 3);
 }
 
-TEST_CASE("many writes in a row, larger than all staging memory, arrive in order") {
+TEST_CASE("many writes, larger together than the staging memory, are done in order") {
     need_device(library());
     Side side(library(), {});
     std::vector<uint32_t> data(3 << 20); // 12 MiB
     for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<uint32_t>(i * 2654435761U);
     keel_buffer *buffer = side.upload(data.data(), data.size() * 4);
-    for (uint32_t i = 0; i < 5000; ++i) { // each takes its own copy
+    for (uint32_t i = 0; i < 5000; ++i) { // each write has its own copy of the source
         data[i * 7] = i;
         REQUIRE(side.table().buffer_write(side.ctx(), buffer, uint64_t{i} * 28, &data[i * 7], 4) ==
                 KEEL_OK);
@@ -117,7 +118,7 @@ TEST_CASE("many writes in a row, larger than all staging memory, arrive in order
     side.destroy(buffer);
 }
 
-TEST_CASE("kernels: auto is plain on processors, local on GPUs") {
+TEST_CASE("kernels: auto is plain on processors and local on GPUs") {
     need_device(library());
     test::TestHost host;
     keel_device_info device = {KEEL_HEADER(keel_device_info)};
@@ -128,7 +129,7 @@ TEST_CASE("kernels: auto is plain on processors, local on GPUs") {
     CHECK(std::string(side.info().description).find(expected) != std::string::npos);
 }
 
-TEST_CASE("a bad cache folder does no harm") {
+TEST_CASE("a bad cache folder has no effect") {
     need_device(library());
     const test::TempFolder folder;
     const std::string cache = folder / "cache";
@@ -145,7 +146,7 @@ TEST_CASE("a bad cache folder does no harm") {
     CHECK(adds(nowhere) == 3);
 }
 
-TEST_CASE("a buffer beyond what the device allows in one is refused, and nothing changes") {
+TEST_CASE("a buffer above the device's limit is refused, and nothing changes") {
     need_device(library());
     Side side(library(), {});
     const uint64_t held = side.bytes_held();

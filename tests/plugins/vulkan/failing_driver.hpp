@@ -1,4 +1,4 @@
-// Lavapipe behind a layer that makes it fail on demand (fault_layer.cpp).
+// Lavapipe with a layer that makes it fail on demand (fault_layer.cpp).
 #pragma once
 
 #include "support/driver_fault_runs.hpp"
@@ -9,7 +9,7 @@ namespace keel::test {
 inline const FailingDriver driver = {
     "vulkan",
     {"VK_LAYER_PATH=" KEEL_FAULT_LAYERS, "VK_INSTANCE_LAYERS=VK_LAYER_KEEL_fault",
-     "NODEVICE_SELECT=1", // Mesa's own layer does not bear a driver without devices
+     "NODEVICE_SELECT=1", // Mesa's own layer fails if a driver has no devices
      "XDG_CACHE_HOME=" KEEL_BINARY_DIR "/cache"},
     "vkQueueSubmit",
     -4, // VK_ERROR_DEVICE_LOST

@@ -1,11 +1,11 @@
-// A Vulkan layer that makes calls of the driver fail: support/driver_faults.hpp says how it is
-// told. Beside that:
-//   vkEnumeratePhysicalDevices that fails with VK_SUCCESS finds no device;
-//   after VK_ERROR_DEVICE_LOST every call that can say so says it;
-//   vkWaitSemaphores that fails with VK_TIMEOUT also stops the clock of the semaphores: a device
-//     that never answers;
-//   vkWaitSemaphores that fails with VK_NOT_READY makes the device slow: from then on each call
-//     sees at most one more submission done;
+// A Vulkan layer that makes calls of the driver fail. support/driver_faults.hpp describes how a
+// test sets the faults. Special cases:
+//   If vkEnumeratePhysicalDevices fails with VK_SUCCESS, it finds no device.
+//   After VK_ERROR_DEVICE_LOST, every call that can return this code returns it.
+//   If vkWaitSemaphores fails with VK_TIMEOUT, the values of the semaphores also stay the same, as
+//   for a device that never answers.
+//   If vkWaitSemaphores fails with VK_NOT_READY, the device becomes slow: from then on, each call
+//   sees at most one more submission as done.
 //   KEEL_DRIVER_LIMIT=N: maxMemoryAllocationSize is N.
 #include "support/driver_faults.hpp"
 
@@ -21,10 +21,10 @@ keel::test::DriverFaults &faults() {
     static keel::test::DriverFaults one;
     return one;
 }
-bool lost = false; // of the one device that a test opens at a time
+bool lost = false; // of the only device that is open
 
-// What is next below. Asked for when the instance is made: later the loader answers with the top of
-// the chain.
+// Functions of the next layer. They are looked up when the instance is made, because the loader
+// later returns the functions of the first layer.
 struct Instance {
     PFN_vkGetInstanceProcAddr get = nullptr;
     VkInstance handle = VK_NULL_HANDLE;
@@ -41,7 +41,7 @@ template <class Function> Function next(const char *name) {
     return reinterpret_cast<Function>(device.get(device.handle, name));
 }
 
-// Whether this call fails, with `result`.
+// Returns true if this call fails. `result` is its result.
 bool fails(const char *name, VkResult &result) {
     int32_t code = 0;
     const bool hit = faults().hits(name, code);
@@ -50,7 +50,7 @@ bool fails(const char *name, VkResult &result) {
     return hit;
 }
 
-// For calls that can say that the device is lost.
+// The same for calls that can report a lost device.
 bool fails_or_lost(const char *name, VkResult &result) { return fails(name, result) || lost; }
 
 VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice d, const VkMemoryAllocateInfo *info,
@@ -86,9 +86,9 @@ VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const VkSubmitI
     return next<PFN_vkQueueSubmit>("vkQueueSubmit")(queue, n, infos, fence);
 }
 
-bool silent = false; // the device answers no more
-bool slow = false;   // it is seen to have done
-uint64_t shown = 0;  // so many submissions
+bool silent = false; // true: the device does not answer any more
+bool slow = false;   // true: `shown` limits the submissions that count as done
+uint64_t shown = 0;  // number of submissions that count as done
 
 VkResult wait_slowly(VkDevice d, const VkSemaphoreWaitInfo *info, uint64_t timeout) {
     if (shown >= info->pValues[0]) return VK_SUCCESS;
@@ -116,7 +116,7 @@ VKAPI_ATTR VkResult VKAPI_CALL wait_semaphores(VkDevice d, const VkSemaphoreWait
 VKAPI_ATTR VkResult VKAPI_CALL counter_value(VkDevice d, VkSemaphore semaphore, uint64_t *value) {
     VkResult result;
     if (fails_or_lost("vkGetSemaphoreCounterValue", result)) return result;
-    if (silent) return VK_SUCCESS; // *value as it was
+    if (silent) return VK_SUCCESS; // *value does not change
     result =
         next<PFN_vkGetSemaphoreCounterValue>("vkGetSemaphoreCounterValue")(d, semaphore, value);
     if (slow && *value > shown) *value = ++shown;
@@ -148,8 +148,8 @@ VKAPI_ATTR void VKAPI_CALL properties(VkPhysicalDevice d, VkPhysicalDeviceProper
                 std::strtoull(limit, nullptr, 10);
 }
 
-// The link that the loader left for this layer in a chain of structs; the next layer finds the one
-// behind it.
+// Returns the link that the loader left for this layer in a chain of structs. The link after it is
+// for the next layer.
 template <class Info> Info *link(const void *chain, VkStructureType type) {
     auto *info = static_cast<Info *>(const_cast<void *>(chain));
     while (info != nullptr && (info->sType != type || info->function != VK_LAYER_LINK_INFO))

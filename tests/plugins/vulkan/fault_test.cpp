@@ -1,5 +1,5 @@
-// The driver fails in each way that it can (fault_layer.cpp): every call says so with its status,
-// what can go on goes on, and nothing hangs.
+// Tests in which the driver fails in every possible way (fault_layer.cpp). Every call must return
+// the right status, work that can continue must continue, and nothing may hang.
 #include "failing_driver.hpp"
 
 using namespace keel;
@@ -15,28 +15,28 @@ struct Rig : OneNumber {
 
 } // namespace
 
-TEST_CASE("a driver without devices, or one that cannot list them, has none") {
+TEST_CASE("a driver without devices, or one that cannot list them, has no device") {
     need_device(library());
     check_no_devices(library(),
                      {"vkEnumeratePhysicalDevices 1+ 0", "vkEnumeratePhysicalDevices 1+ -3",
-                      "vkCreateInstance 1+ -9"}); // VK_ERROR_INCOMPATIBLE_DRIVER: none starts
+                      "vkCreateInstance 1+ -9"}); // VK_ERROR_INCOMPATIBLE_DRIVER: no driver starts
 }
 
-TEST_CASE("a device that does not open says which call failed") {
+TEST_CASE("the error for a device that does not open names the failed call") {
     need_device(library());
     check_does_not_open(library(), {"vkCreateDevice 1 -3", "vkCreateDevice 1 -2"},
                         "vkCreateDevice");
     CHECK(Rig().doubles() == KEEL_OK);
 }
 
-TEST_CASE("memory that is not there is refused with its size, and the context goes on") {
+TEST_CASE("an allocation that fails is reported with its size, and the context can continue") {
     need_device(library());
     Rig rig;
-    // no host memory, no device memory, too many objects
+    // No host memory, no device memory, too many objects.
     check_memory_refusals(rig, "vkAllocateMemory", {"-1", "-2", "-10"});
 }
 
-TEST_CASE("what is beyond the driver's limit is refused by its name, buffers and weights alike") {
+TEST_CASE("buffers and weights above the driver's limit are refused with the limit's name") {
     need_device(library());
     setenv("KEEL_DRIVER_LIMIT", "16777216", 1);
     Rig rig;
@@ -55,7 +55,7 @@ TEST_CASE("what is beyond the driver's limit is refused by its name, buffers and
     const keel_weight_source *sources[] = {&source, &source};
     keel_weight_desc desc = {KEEL_HEADER(keel_weight_desc)};
     desc.sources = sources;
-    desc.n_sources = 2; // joined: they cannot be used in place
+    desc.n_sources = 2; // joined sources cannot be used in place
     desc.use = KEEL_USE_MATMUL;
     desc.max_m = 1;
     keel_weight *weight = nullptr;
@@ -65,8 +65,7 @@ TEST_CASE("what is beyond the driver's limit is refused by its name, buffers and
     CHECK(rig.doubles() == KEEL_OK);
 }
 
-TEST_CASE(
-    "a kernel that is not made ready is named when it is planned, and may succeed the next time") {
+TEST_CASE("a kernel that is not made is reported in op_plan, and is tried again later") {
     need_device(library());
     Rig rig(Params{{"cache", "off"}});
     for (const char *what : {"vkCreateShaderModule 1 -1", "vkCreateComputePipelines 1 -2"}) {
@@ -82,7 +81,7 @@ TEST_CASE(
     CHECK(rig.doubles() == KEEL_OK);
 }
 
-TEST_CASE("a lost device is lost in every call that follows, and its context closes") {
+TEST_CASE("after a device is lost, every later call says so, and the context closes") {
     need_device(library());
     for (const char *call : {"vkQueueSubmit", "vkWaitSemaphores", "vkGetSemaphoreCounterValue"}) {
         INFO(call);
@@ -93,11 +92,11 @@ TEST_CASE("a lost device is lost in every call that follows, and its context clo
         fail(std::string(call) + " 1 -4");
         keel_status status = KEEL_OK;
         for (int i = 0; i < 3 && status == KEEL_OK;
-             ++i) { // the counter is only looked at behind another call
+             ++i) { // the counter is read only after another call
             uint64_t ticket = 0;
             status = rig.doubles();
             if (status == KEEL_OK) status = rig.side.table().flush(rig.side.ctx(), &ticket);
-            // A poll that finds all done leaves nothing to wait for.
+            // If a poll finds all work done, there is nothing to wait for.
             if (status == KEEL_OK && std::string(call) != "vkWaitSemaphores") {
                 status = rig.side.table().poll(rig.side.ctx(), ticket);
                 if (status == KEEL_E_NOT_READY) status = KEEL_OK;
@@ -110,24 +109,24 @@ TEST_CASE("a lost device is lost in every call that follows, and its context clo
     }
 }
 
-TEST_CASE("a device that no longer answers counts as lost after wait_seconds") {
+TEST_CASE("a device that does not answer counts as lost after wait_seconds") {
     need_device(library());
     Rig rig(Params{{"wait_seconds", "1"}});
     REQUIRE(rig.doubles() == KEEL_OK);
-    fail("vkWaitSemaphores 1+ 2"); // VK_TIMEOUT, at once and for ever
+    fail("vkWaitSemaphores 1+ 2"); // VK_TIMEOUT, immediately and for all later calls
     float value = 0;
     CHECK(rig.read(value) == KEEL_E_DEVICE_LOST);
     CHECK(holds(rig.side.error(), "wait_seconds"));
     rig.check_lost();
 }
 
-TEST_CASE("a run that loses its device says so, and goes on where another backend stands by") {
+TEST_CASE("a run that loses its device reports it, and continues if another backend can") {
     need_device(library());
     check_device_lost(driver);
 }
 
 TEST_CASE(
-    "a run without a device, without memory, without a kernel ends with an error that says so") {
+    "a run without a device, without memory or without a kernel ends with an error that says so") {
     need_device(library());
     check_refusals(driver);
 }

@@ -1,4 +1,4 @@
-// Memory is taken from the driver in few pieces and given back.
+// Tests of device memory: it is allocated in few blocks and given back.
 #include "conformance/test_host.hpp"
 #include "gpu/report.hpp"
 #include "support/skip.hpp"
@@ -12,7 +12,7 @@ using namespace keel_vulkan;
 
 namespace {
 
-// The first device, with its memory. Skips the case if there is none.
+// The first device, with its memory. The constructor skips the case if there is no device.
 struct Opened {
     keel::test::TestHost host;
     Instance instance;
@@ -31,7 +31,7 @@ struct Opened {
         memory.open(host.table(), &device);
     }
 
-    // The status and message of what is refused.
+    // Returns the status and the message of a call that is refused.
     template <class F> keel_status refused(const F &body) {
         try {
             body();
@@ -44,7 +44,7 @@ struct Opened {
 
 } // namespace
 
-TEST_CASE("thousands of buffers take a handful of allocations and do not overlap") {
+TEST_CASE("thousands of buffers need few allocations and do not overlap") {
     Opened o;
     std::vector<Range> ranges;
     for (int i = 0; i < 5000; ++i) {
@@ -57,7 +57,7 @@ TEST_CASE("thousands of buffers take a handful of allocations and do not overlap
               [](const Range &a, const Range &b) { return a.address() < b.address(); });
     for (size_t i = 1; i < ranges.size(); ++i)
         REQUIRE(ranges[i - 1].address() + ranges[i - 1].size <= ranges[i].address());
-    // given back in no order, all of it can be taken again as one
+    // The parts are given back in a random order. Then the whole memory can be taken as one part.
     const uint64_t held = o.memory.held();
     for (size_t i = 0; i < ranges.size(); i += 2) o.memory.give_back(ranges[i]);
     for (size_t i = 1; i < ranges.size(); i += 2) o.memory.give_back(ranges[i]);
@@ -66,7 +66,7 @@ TEST_CASE("thousands of buffers take a handful of allocations and do not overlap
     o.memory.give_back(large);
 }
 
-TEST_CASE("a large buffer has an allocation of its own, which goes back at once") {
+TEST_CASE("a large buffer has its own allocation, which is freed immediately") {
     Opened o;
     Range small = o.memory.take(MemoryUse::device, 100);
     const uint64_t held = o.memory.held();
@@ -78,7 +78,7 @@ TEST_CASE("a large buffer has an allocation of its own, which goes back at once"
     o.memory.give_back(small);
 }
 
-TEST_CASE("what is above the device's limits is refused by their names") {
+TEST_CASE("sizes above the device's limits are refused with the limits' names") {
     Opened o;
     const uint64_t limit = o.device.facts().max_allocation;
     REQUIRE(limit != 0);
@@ -88,7 +88,7 @@ TEST_CASE("what is above the device's limits is refused by their names") {
     CHECK(o.memory.held() == 0);
 }
 
-TEST_CASE("host memory is imported in whole pieces or refused") {
+TEST_CASE("host memory is imported in whole units or refused") {
     Opened o;
     if (!o.device.facts().imports) keel::test::skip("the device imports no host memory");
     const uint64_t align = o.device.facts().import_align;
@@ -99,6 +99,6 @@ TEST_CASE("host memory is imported in whole pieces or refused") {
     CHECK(o.refused([&] { o.memory.import(begin, align + 1); }) == KEEL_E_UNSUPPORTED);
     CHECK(o.refused([&] { o.memory.import(nullptr, align); }) == KEEL_E_UNSUPPORTED);
     Block *block = o.memory.import(begin, align);
-    CHECK(o.memory.held() == 0); // it is the host's
+    CHECK(o.memory.held() == 0); // imported memory belongs to the host
     o.memory.close(block);
 }

@@ -1,12 +1,12 @@
-// What a plan settles holds for the calls that follow it.
+// Tests that the numbers in a plan are valid for the calls that use the plan.
 #include "support/gpu_rig.hpp"
 
 using namespace keel;
 using namespace keel::conformance;
 using namespace keel::test;
 
-// A chunk of a prompt has tiles enough; the last, short one is split over the cache's length, which
-// takes memory for the parts.
+// A normal chunk of a prompt has enough tiles. For the last, short chunk, the slots are split, and
+// the parts take memory.
 TEST_CASE("attention with fewer queries takes no more memory than was planned") {
     const Library vulkan(KEEL_VULKAN_PLUGIN);
     need_device(vulkan);

@@ -1,17 +1,17 @@
-// A device that does not answer in time: what counts is silence, and one that was only slow is
-// never robbed of what it runs on.
+// Tests of a device that does not answer in time. Only time without any progress counts. If a
+// device was only slow, its memory must not be freed.
 #include "failing_driver.hpp"
 
 using namespace keel;
 using namespace keel::conformance;
 using namespace keel::test;
 
-TEST_CASE("submissions that take long one after the other are no silence") {
+TEST_CASE("several long submissions one after the other do not count as silence") {
     need_device(library());
     Side side(library(), {{"wait_seconds", "2"}});
     float value = 1;
     keel_buffer *buffer = side.upload(&value, 4);
-    fail("vkWaitSemaphores 1 1"); // VK_NOT_READY: slow from now on
+    fail("vkWaitSemaphores 1 1"); // VK_NOT_READY: the device is slow from now on
     for (int i = 0; i < 7; ++i) {
         uint64_t ticket = 0;
         REQUIRE(doubles(side, buffer) == KEEL_OK);
@@ -20,12 +20,12 @@ TEST_CASE("submissions that take long one after the other are no silence") {
     CHECK(side.table().buffer_read(side.ctx(), buffer, 0, &value, 4) == KEEL_OK);
     CHECK(value == 128);
     CHECK(side.host().logged("first work of") ==
-          1); // drivers compile then: nobody is to take it for a program that hangs
+          1); // drivers compile kernels then, and the user must be told so
     fail("");
     side.destroy(buffer);
 }
 
-TEST_CASE("what still runs when the wait was given up ends before its memory goes") {
+TEST_CASE("work that runs after a wait was given up ends before its memory is freed") {
     need_device(library());
     constexpr int64_t n = 1 << 20;
     constexpr uint64_t bytes = 4 * n;
@@ -40,17 +40,17 @@ TEST_CASE("what still runs when the wait was given up ends before its memory goe
         desc.host = memory;
         const bool imports = side.table().buffer_create(side.ctx(), &desc, &import) == KEEL_OK;
         REQUIRE(doubles(side, buffer, n) == KEEL_OK);
-        REQUIRE(side.finish() == KEEL_OK); // compiled
-        for (int i = 0; i < 20; ++i) {     // a second or so
+        REQUIRE(side.finish() == KEEL_OK); // all kernels are compiled
+        for (int i = 0; i < 20; ++i) {     // takes about a second
             REQUIRE(doubles(side, buffer, n) == KEEL_OK);
             if (imports) REQUIRE(doubles(side, import, n) == KEEL_OK);
         }
-        fail("vkWaitSemaphores 1+ 2"); // VK_TIMEOUT, at once
+        fail("vkWaitSemaphores 1+ 2"); // VK_TIMEOUT, immediately
         float value = 0;
         CHECK(side.table().buffer_read(side.ctx(), buffer, 0, &value, 4) == KEEL_E_DEVICE_LOST);
         CHECK(side.error().find("wait_seconds") != std::string::npos);
         fail("");
-        side.destroy(import); // waits: the memory is ours again
+        side.destroy(import); // waits until the host owns the memory again
         for (int64_t i = 0; i < n; ++i) memory[i] = 1;
         side.destroy(buffer);
     }
@@ -60,7 +60,7 @@ TEST_CASE("what still runs when the wait was given up ends before its memory goe
     std::free(memory);
 }
 
-TEST_CASE("a device that never comes back keeps what it was given, and the context still closes") {
+TEST_CASE("if a device never answers, its memory is not freed, and the context still closes") {
     need_device(library());
     {
         const DeviceKeeps keeps;
@@ -74,7 +74,7 @@ TEST_CASE("a device that never comes back keeps what it was given, and the conte
         side.destroy(buffer);
     }
     fail("");
-    Side next(library(), {}); // the driver goes on to serve others
+    Side next(library(), {}); // the driver still works for other contexts
     float value = 3;
     keel_buffer *buffer = next.upload(&value, 4);
     REQUIRE(doubles(next, buffer) == KEEL_OK);

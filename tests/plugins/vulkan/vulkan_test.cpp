@@ -1,4 +1,5 @@
-// The plugin through its table: what conformance does not see.
+// Tests of the plugin through its table, for properties that the conformance program does not
+// check.
 #include "support/driver_caches.hpp"
 #include "support/gpu_rig.hpp"
 #include "support/run_process.hpp"
@@ -53,7 +54,7 @@ TEST_CASE("GPUs come before processors") {
     }
 }
 
-TEST_CASE("without a driver there are no devices, and nothing fails") {
+TEST_CASE("without a driver there are no devices, which is not an error") {
     for (const char *name : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}) {
         const test::ProcessResult result =
             test::run_process({"/usr/bin/env", std::string(name) + "=/nowhere/icd.json",
@@ -64,7 +65,7 @@ TEST_CASE("without a driver there are no devices, and nothing fails") {
     }
 }
 
-TEST_CASE("fast products are refused by name where there are no cooperative matrices") {
+TEST_CASE("fast products are refused by name if there are no cooperative matrices") {
     need_device(library());
     try {
         Side side(library(), {{"compute", "fast"}});
@@ -74,13 +75,12 @@ TEST_CASE("fast products are refused by name where there are no cooperative matr
     }
 }
 
-TEST_CASE("a long row of ops that is never flushed runs in order") {
+TEST_CASE("many ops without a flush run in order") {
     need_device(library());
     Side side(library(), {});
     float value = 1;
     keel_buffer *buffer = side.upload(&value, 4);
-    for (int round = 0; round < 40;
-         ++round) { // several submissions and all command buffers in turn
+    for (int round = 0; round < 40; ++round) { // several submissions that use all command buffers
         for (int i = 0; i < 100; ++i) REQUIRE(doubles(side, buffer) == KEEL_OK);
         value = static_cast<float>(round);
         side.write(buffer, &value, 4);
@@ -91,7 +91,7 @@ TEST_CASE("a long row of ops that is never flushed runs in order") {
     side.destroy(buffer);
 }
 
-TEST_CASE("writes larger than the staging ring arrive whole while work is queued") {
+TEST_CASE("writes larger than the staging ring are complete while work is queued") {
     need_device(library());
     for (const char *memory : {"auto", "staged"}) {
         INFO(memory);
@@ -113,7 +113,7 @@ TEST_CASE("writes larger than the staging ring arrive whole while work is queued
     }
 }
 
-TEST_CASE("a buffer that is destroyed while work on it is queued lives until that is done") {
+TEST_CASE("a buffer that is destroyed while work uses it exists until the work is done") {
     need_device(library());
     Side side(library(), {});
     const uint64_t before = side.bytes_held();
@@ -127,8 +127,8 @@ TEST_CASE("a buffer that is destroyed while work on it is queued lives until tha
     CHECK(side.bytes_held() == before);
 }
 
-// Kernels reach memory by address, so maxStorageBufferRange (128 MiB on lavapipe) is no limit.
-TEST_CASE("a weight beyond 128 MiB is used whole") {
+// Kernels access memory by address, so maxStorageBufferRange (128 MiB in lavapipe) is not a limit.
+TEST_CASE("a weight larger than 128 MiB is used completely") {
     need_device(library());
     Side side(library(), {});
     constexpr int64_t rows = 36000, cols = 1024;
@@ -169,7 +169,7 @@ TEST_CASE("a weight beyond 128 MiB is used whole") {
     side.destroy(y);
 }
 
-TEST_CASE("a buffer above the device's limit is refused, and the context goes on") {
+TEST_CASE("a buffer above the device's limit is refused, and the context can continue") {
     need_device(library());
     Side side(library(), {});
     REQUIRE(side.info().max_buffer_bytes > 0);
@@ -183,8 +183,8 @@ TEST_CASE("a buffer above the device's limit is refused, and the context goes on
     side.destroy(buffer);
 }
 
-// A cache file of rubbish in the place of each that was written changes nothing.
-TEST_CASE("a broken pipeline cache is passed over and replaced") {
+// If cache files are replaced by random bytes, results do not change.
+TEST_CASE("a broken pipeline cache is ignored and replaced") {
     need_device(library());
     const test::TempFolder folder;
     const auto run = [&] {
@@ -206,7 +206,7 @@ TEST_CASE("a broken pipeline cache is passed over and replaced") {
     CHECK(fs::file_size(files[0]) == size);
 }
 
-TEST_CASE("scores are right where attention writes over its queries") {
+TEST_CASE("scores are right if attention overwrites its queries") {
     need_device(library());
     const Library reference("reference");
     Side side(library(), {}), oracle(reference, {});

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes chat.json: conversations as transformers' chat templates render them, and the ids of Hugging Face tokenizers.
+"""Makes chat.json: conversations in the form of transformers' chat templates, and the ids of Hugging Face tokenizers.
 
     make_chat_golden.py        (made with transformers 4.51.3, tokenizers 0.21.4)
 
-The templates are written here after the ones that model folders carry: the expressions that write a turn are theirs, the
-rest (tools, checks) is left out. The tokenizers are spm/tokenizer.json and models/tiny/tokenizer.json, with the marks of
+The templates are written here like those in model folders. The expressions that write a turn are the same; other parts (tools,
+checks) are left out. The tokenizers are spm/tokenizer.json and models/tiny/tokenizer.json, with the marks of
 the templates as added special tokens.
 """
 import json
@@ -94,7 +94,7 @@ TEMPLATES = {
     "llama3.2": LLAMA31.replace('{%- set date_string = "26 Jul 2024" %}',
                                 '{%- if strftime_now is defined %}{%- set date_string = strftime_now("%d %b %Y") %}'
                                 '{%- else %}{%- set date_string = "26 Jul 2024" %}{%- endif %}'),
-    # as fine-tuners' tools write it: another spelling of the month, nothing is trimmed
+    # Written as tools for fine-tuning do: the month has another spelling, and nothing is trimmed.
     "llama3.1, July": LLAMA31.replace("26 Jul 2024", "26 July 2024").replace("|trim", "").replace(" | trim", ""),
     "llama3.1, default": LLAMA31.replace('"26 Jul 2024"', "'1 December 2025'").replace('system_message = ""', 'system_message = "You tell tales, don\'t you?"'),
     "chatml": CHATML,
@@ -152,7 +152,8 @@ CONVERSATIONS = {
     "spaces": chat("  two lines\n\n  of text \n", "\n Yes:\n\n- one\n- two  ", "\t1 + 1 = ?"),
     "ended": chat("Bye", "Farewell."),
 }
-# Where these families write the system prompt anew at the last question, or know none, Keel does otherwise.
+# Some families write the system prompt again before the last question, or have no system prompt.
+# Keel differs from them.
 LEFT_OUT = {("mistral-v3", "turns"), ("mistral-tekken", "turns"), ("mistral", "turns"), ("mistral", "system"), ("gemma", "turns"),
             ("gemma", "system")}
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Makes spm/: a small SentencePiece vocabulary and what SentencePiece and Hugging Face tokenizers make of texts with it.
+"""Makes spm/: a small SentencePiece vocabulary, and the ids of SentencePiece and Hugging Face tokenizers for texts with it.
 
     make_spm_golden.py             writes spm/tokenizer.json, spm/variants.json and spm/vectors.txt
     make_spm_golden.py TALES.txt   trains spm/tokenizer.model first, on the first 6 MB of that text
 
 Made with sentencepiece 0.2.3 and tokenizers 0.21.4 on the public-domain tales that models/tiny was trained on.
 
-vectors.txt has one line per text, fields parted by tabs: the text as a JSON string, then ids without special tokens as in
-tiny.txt, by
-    SentencePiece; "-" where the text holds a control token, which that library does not know in texts,
-    tokenizer.json as it is (a Prepend normalizer),
+vectors.txt has one line per text, with fields separated by tabs: the text as a JSON string, then ids without special tokens, in the
+form of tiny.txt, from
+    SentencePiece; "-" if the text contains a control token, which this library does not recognize in texts,
+    tokenizer.json without changes (a Prepend normalizer),
     each of variants.json, a patch of tokenizer.json.
-"=" stands for the same as the field before. Last, the text that SentencePiece decodes its ids to, "=" for the text itself.
+"=" means the same as the field before. The last field is the text to which SentencePiece decodes its ids; "=" means the text itself.
 """
 import copy
 import json
@@ -48,7 +48,7 @@ def train(tales):
 
 
 def merges(pieces):
-    """Every pair of pieces whose joined text is a piece, best score first, as transformers' converter has it."""
+    """Returns every pair of pieces whose joined text is a piece, best score first, like transformers' converter."""
     ids = {p.piece: i for i, p in enumerate(pieces) if p.type == 1}
     found = []
     for p in pieces:

@@ -91,15 +91,15 @@ def texts(count):
             block = rng.choice((PROSE, CODE, WORLD))
             at = rng.randrange(len(block))
             text = block[at:at + rng.randrange(1, 45)]
-        elif kind == 1:  # words and odd spaces
+        elif kind == 1:  # words and unusual spaces
             text = "".join(rng.choice(prose) + rng.choice(SPACES) for _ in range(rng.randrange(1, 6)))
         elif kind == 2:  # digits and punctuation
             text = "".join(rng.choice("0123456789 .,:-+'\"()eE\n") for _ in range(rng.randrange(1, 25)))
         elif kind == 3:  # emoji among words
             text = "".join(rng.choice([rng.choice(EMOJI), rng.choice(words), " "]) for _ in range(rng.randrange(1, 5)))
-        elif kind == 4:  # everything odd at once
+        elif kind == 4:  # all unusual characters at once
             text = "".join(rng.choice(rng.choice([ODD, SPACES, EMOJI, ["a", "B", "é", "日", "7", "."]])) for _ in range(rng.randrange(1, 9)))
-        else:  # any assigned-or-not code points of the lower planes
+        else:  # any code points of the lower planes, assigned or not
             text = "".join(chr(rng.choice([rng.randrange(0x20, 0x3000), rng.randrange(0x80, 0x250)]))
                            for _ in range(rng.randrange(1, 10)))
         lines.append(text)
@@ -145,7 +145,8 @@ def base():
                       "vocab": vocab, "merges": merges}}
 
 
-N = len(base()["model"]["vocab"])  # added tokens follow; Hugging Face numbers them so whatever the file says
+# added tokens get the next numbers; Hugging Face uses these numbers whatever the file says
+N = len(base()["model"]["vocab"])
 
 
 def added(id, content, **flags):
@@ -224,7 +225,7 @@ def variants():
 
 
 def merged(target, patch):
-    """The patch laid over the target, member by member; "vocab" is replaced as a whole."""
+    """Returns the target with the patch applied, member by member. "vocab" is replaced as a whole."""
     out = copy.deepcopy(target)
     for key, value in patch.items():
         if isinstance(value, dict) and isinstance(out.get(key), dict) and key == "model":

@@ -1,5 +1,5 @@
-// The attention kernels, built from the primitives of simd_*.hpp. Included once per instruction
-// set.
+// The attention kernels, written with the primitives of simd_*.hpp. This file is compiled once for
+// each instruction set.
 #include <math.h>
 
 #include "cpu/kernels/algo/kv_rows.inl"
@@ -7,14 +7,14 @@
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 namespace {
 
-// Prefetches the lines of `ahead` that belong to n rows from `first` on.
+// Prefetches the part of `ahead` that belongs to rows first..first+n-1.
 KEEL_SIMD void prefetch_rows(const Ahead &ahead, int64_t first, int64_t n) {
     if (ahead.data == nullptr) return;
     for (int64_t b = first * ahead.row_bytes; b < (first + n) * ahead.row_bytes; b += 64)
         prefetch_far(ahead.data + b);
 }
 
-// s[r][j] for R queries and J keys. J is 4 or 1.
+// Computes s[r][j], the products of R queries with J keys. J is 4 or 1.
 template <class Row, int R, int J>
 KEEL_SIMD void dots_part(const float *q, int64_t q_stride, const uint8_t *k, int64_t k_stride,
                          int64_t dim, float *s, int64_t s_stride) {
@@ -66,11 +66,12 @@ KEEL_SIMD void dots_part(const float *q, int64_t q_stride, const uint8_t *k, int
     }
 }
 
-// The number of query rows that share a key's conversion to f32, and the number of rows of sums
-// that share a value's. As many as the registers hold.
+// dots_step: number of query rows that share the conversion of a key to f32. mix_step: number of
+// rows of sums that share the conversion of a value. The registers have room for these numbers of
+// rows.
 constexpr int dots_step = W == 16 ? 4 : 3, mix_step = W == 16 ? 8 : 3;
 
-// The last rows, at most R.
+// Handles the last rows of `rows`, at most R.
 template <class Row, int R, int J>
 KEEL_SIMD void dots_rest(const float *q, int64_t q_stride, int64_t rows, const uint8_t *k,
                          int64_t k_stride, int64_t dim, float *s, int64_t s_stride) {
@@ -106,8 +107,9 @@ void dots(const float *q, int64_t q_stride, int64_t rows, const void *keys, int6
         dots_rows<Row, 1>(q, q_stride, rows, k + j * k_stride, k_stride, dim, s + j, s_stride);
 }
 
-// acc[r][c..c+P*W) += sum_j p[r][j] * v[j][c..], for R rows. Of the 32 elements from c on, P
-// vectors are computed, beginning with vector `first`.
+// Computes acc[r][c .. c + P*W) += sum_j p[r][j] * v[j][c ..], for R rows. The conversion of v
+// yields 32 elements at a time, from c on. P vectors of them are used, beginning with vector
+// `first`.
 template <class Row, int R, int P>
 KEEL_SIMD void mix_part(const float *p, int64_t p_stride, const uint8_t *v, int64_t v_stride,
                         int64_t n, int64_t c, int first, float *acc, int64_t acc_stride,
@@ -150,7 +152,8 @@ KEEL_SIMD void mix_rows(const float *p, int64_t p_stride, const uint8_t *v, int6
     for (int64_t c = 0; c < whole; c += kBlock)
         for (int i = 0; i < kSteps; i += part)
             mix_part<Row, R, part>(p, p_stride, v, v_stride, n, c, i, acc, acc_stride,
-                                   c + i == 0 ? ahead : Ahead{nullptr, 0}); // once per row
+                                   // prefetches only once per row
+                                   c + i == 0 ? ahead : Ahead{nullptr, 0});
     if constexpr (!Row::blocks)
         for (int64_t e = whole; e < dim; e += W)
             for (int64_t j = 0; j < n; ++j) {
@@ -187,7 +190,7 @@ void mix(const float *p, int64_t p_stride, int64_t rows, const void *values, int
                                 acc + r * acc_stride, acc_stride, r == 0 ? ahead : nothing);
 }
 
-// c[R][P vectors] = or += a[R][depth] * b[depth][P vectors].
+// Computes c[R][P vectors] = a[R][depth] * b[depth][P vectors], or adds the product to c.
 template <int R, int P>
 KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64_t b_stride,
                          int64_t depth, float *c, int64_t c_stride, bool accumulate) {
@@ -213,7 +216,8 @@ KEEL_SIMD void gemm_part(const float *a, int64_t a_stride, const float *b, int64
     KEEL_UNROLL
     for (int r = 0; r < R; ++r)
         KEEL_UNROLL
-    // the short sum is added to the long one at the end, which loses less to rounding
+    // The sum of these products is added to the old value at the end. This loses less to rounding
+    // than adding each product to the old value.
     for (int i = 0; i < P; ++i) {
         float *to = c + r * c_stride + i * W;
         store(to, accumulate ? keel_cpu::KEEL_ISA_NAMESPACE::add(load(to), sum[r][i]) : sum[r][i]);
@@ -238,7 +242,7 @@ KEEL_SIMD void gemm_panel(const float *a, int64_t a_stride, int64_t rows, const 
 
 void gemm(const float *a, int64_t a_stride, int64_t rows, const float *b, int64_t b_stride,
           int64_t depth, int64_t cols, float *c, int64_t c_stride, bool accumulate) {
-    // vectors of a panel; with six rows they fill the registers
+    // Number of vectors in a row of a panel. With six rows, the sums fill the registers.
     constexpr int wide = W == 16 ? 4 : W == 8 ? 2 : 4;
     int64_t i = 0;
     for (; i + wide * W <= cols; i += wide * W)
@@ -258,7 +262,7 @@ void transpose(const float *src, int64_t src_stride, int64_t rows, int64_t cols,
             dst[c * dst_stride + r] = src[r * src_stride + c];
 }
 
-// exp for softmax. x <= 0, NaN or infinite.
+// Returns e^x for softmax. x is <= 0, NaN or infinite.
 KEEL_SIMD F exp_of(F x) {
     return exp(x);
 }
@@ -277,11 +281,11 @@ KEEL_SIMD void softmax_row(float *s, int64_t n, float &row_max, float &row_sum, 
         s[j] = none;
     F largest = set1(none);
     for (int64_t j = 0; j < whole; j += W)
-        largest = max(load(s + j), largest); // NaN is ignored here and stays in s
+        largest = max(load(s + j), largest); // a NaN does not change the max, and stays in s
     const float tile_max = reduce_max(largest);
     const float new_max = tile_max > row_max ? tile_max : row_max;
     if (new_max != row_max) {
-        const F shrink = exp_of(set1(row_max - new_max)); // 0 for the first tile
+        const F shrink = exp_of(set1(row_max - new_max)); // the factor is 0 for the first tile
         row_sum *= first_lane(shrink);
         if (acc != nullptr && row_max != none)
             for (int64_t d = 0; d < dim; d += W)
@@ -304,7 +308,7 @@ void softmax(float *s, int64_t s_stride, int64_t rows, int64_t n, const SoftmaxS
                     state.acc == nullptr ? nullptr : state.acc + r * state.acc_stride, state.dim);
 }
 
-// Rational approximation, accurate to 2 ulp.
+// Computes tanh with a rational approximation that is accurate to 2 ulp.
 KEEL_SIMD F tanh_of(F x) {
     x = max(set1(-7.90531110763549805f), min(set1(7.90531110763549805f), x));
     const F z = mul(x, x);

@@ -1,5 +1,5 @@
-// Packing and softmax of bf16 attention. The including file must provide the primitives of
-// bf16_pairs.hpp, x_rows and multiply().
+// Packing and softmax of bf16 attention. The file that includes this one must define the primitives
+// of bf16_pairs.hpp, x_rows and multiply().
 #include "cpu/kernels/tables.hpp"
 
 #include <math.h>
@@ -9,19 +9,19 @@
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 namespace {
 
-// Start of row r of x, whose rows are `depth` wide. The row's columns c.. begin c / 32 * x_rows *
-// 32 elements further on.
+// Returns the start of row r of packed x. A row has `depth` columns. From column c on, the row's
+// elements are c / 32 * x_rows * 32 elements after its start.
 KEEL_SIMD uint16_t *x_row(uint16_t *x, int64_t r, int64_t depth) {
     return x + r / x_rows * x_rows * depth + r % x_rows * 32;
 }
 
-// Prefetches one row of the memory that is read later.
+// Prefetches row `row` of the memory that is read later.
 KEEL_SIMD void prefetch_row(const Ahead &ahead, int64_t row) {
     for (int64_t b = 0; ahead.data != nullptr && b < ahead.row_bytes; b += 64)
         prefetch_far(ahead.data + row * ahead.row_bytes + b);
 }
 
-// Stores n <= 32 elements, and zeros after them.
+// Stores n <= 32 elements as bf16, then zeros up to 32 elements.
 KEEL_SIMD void store_rest(uint16_t *out, const float *x, int64_t n) {
     float rest[32] = {};
     memcpy(rest, x, static_cast<size_t>(n) * 4);
@@ -69,9 +69,10 @@ void turn_keys(const uint16_t *rows, int64_t n, int64_t dim, uint16_t *panels) {
     }
 }
 
-constexpr int64_t value_panel = 16 * kTileSlots; // elements of a panel of v
+constexpr int64_t value_panel = 16 * kTileSlots; // number of elements of a panel of values
 
-// Loads a pair of slots. If the second is NULL, it counts as zeros.
+// Packs the rows of two neighbouring slots as pairs of elements. If the second row is NULL, zeros
+// take its place.
 template <class Row>
 KEEL_SIMD void load_pair(const uint8_t *even, const uint8_t *odd, int64_t dim, uint16_t *out) {
     const int64_t whole = dim / 32 * 32;
@@ -110,7 +111,7 @@ void load_values(const void *values, int64_t v_stride, int64_t first, int64_t n,
             memset(out + c / 16 * value_panel, 0, 64);
 }
 
-// n is a multiple of 32.
+// Returns true if all n elements are finite. n is a multiple of 32.
 bool finite16(const uint16_t *x, int64_t n) {
 #if !defined(KEEL_CPU_EMULATED_AVX512)
     const I exponent = _mm512_set1_epi16(0x7f80);
@@ -128,10 +129,11 @@ bool finite16(const uint16_t *x, int64_t n) {
 }
 
 #if !defined(KEEL_CPU_EMULATED_AVX512)
-// 2^x with a relative error below 8e-5; the precision of bf16 is only 2e-3. -inf gives 0, NaN gives
-// NaN.
+// Returns 2^x with a relative error below 8e-5, which is less than the 2e-3 of bf16. For -inf the
+// result is 0, for NaN it is NaN.
 KEEL_SIMD F exp2_of(F x) {
-    const F r = _mm512_reduce_ps(x, 0x09); // x - floor(x); scalef uses floor(x)
+    // r = x - floor(x); scalef below multiplies by 2^floor(x)
+    const F r = _mm512_reduce_ps(x, 0x09);
     F p = set1(0x1.3f96a4p-4f);
     p = fma(p, r, set1(0x1.cefc4cp-3f));
     p = fma(p, r, set1(0x1.64444cp-1f));
@@ -159,7 +161,7 @@ KEEL_SIMD bool any_above(F x, F limit) {
 }
 #endif
 
-// The largest logit of a row in a tile. Ignores NaN.
+// Returns the largest logit of a row in a tile, ignoring NaN.
 KEEL_SIMD float largest_of(const float *s, int64_t whole) {
     F high = set1(-__builtin_inff());
     for (int64_t j = 0; j < whole; j += 16)
@@ -167,14 +169,14 @@ KEEL_SIMD float largest_of(const float *s, int64_t whole) {
     return reduce_max(high);
 }
 
-// If the largest logit of a tile exceeds the row's max, raises the max and rescales the row's sums.
-// This is rare except at the start. Returns the scaling factor.
+// Called if a logit in a tile exceeds the row's max by too much. Raises the max, rescales the row's
+// sums, and returns the scaling factor. This is rare except at the start of a row.
 __attribute__((noinline, cold)) float raise_max(const float *s, int64_t whole, int64_t r,
                                                 const SoftmaxState &state, float *lanes) {
     const float none = -__builtin_inff(), old = state.max[r], largest = largest_of(s, whole);
     if (!(largest > old)) return 1;
     state.max[r] = largest;
-    if (old == none) return 1; // there is nothing to rescale
+    if (old == none) return 1; // the row had no logits so far, so nothing must be rescaled
     const float shrink = expf(old - largest);
     state.sum[r] *= shrink;
     store(lanes + 16 * r, mul(load(lanes + 16 * r), set1(shrink)));
@@ -185,7 +187,7 @@ __attribute__((noinline, cold)) float raise_max(const float *s, int64_t whole, i
     return shrink;
 }
 
-// Stores exp(logit - max) of one row to p. Returns the sums.
+// Stores exp(logit - max) of one row to p. Returns the sum of these values in 16 lanes.
 template <bool Keep>
 KEEL_SIMD F exp_row(float *s, int64_t whole, float row_max, uint16_t *p) {
     constexpr float log2_e = 1.44269504f;
@@ -201,8 +203,8 @@ KEEL_SIMD F exp_row(float *s, int64_t whole, float row_max, uint16_t *p) {
     return sum;
 }
 
-// Rescales a row's probabilities in the `tiles` tiles before p, which have not been multiplied with
-// values yet.
+// Multiplies a row's probabilities in the `tiles` tiles before p by `by`. These probabilities have
+// not been multiplied with values yet.
 KEEL_SIMD void shrink_row(uint16_t *p, int64_t tiles, int64_t r, float by) {
     for (int64_t tile = 0; tile < tiles; ++tile, p += bf16_rows * kTileSlots)
         for (int64_t c = 0; c < kTileSlots; c += 32) {
@@ -211,10 +213,10 @@ KEEL_SIMD void shrink_row(uint16_t *p, int64_t tiles, int64_t r, float by) {
         }
 }
 
-// Softmax of rows that have all of their `whole` logits; `whole` is a multiple of 32. Searching the
-// largest logit of each tile would cost as much as computing exp. So a row keeps the max of its
-// first tile until its sums become large (256). Until then, f32 and bf16 have enough range.
-// `before`: number of tiles before p that are not yet multiplied with values.
+// Computes the softmax of rows that see all of their `whole` logits; `whole` is a multiple of 32.
+// Finding the largest logit of each tile would cost as much as computing exp. So a row keeps the
+// max of its first tile until its sums become large (256). f32 and bf16 have enough range for this.
+// `before` is the number of tiles before p that have not been multiplied with values yet.
 template <bool Keep>
 KEEL_SIMD void softmax_rows(float *s, int64_t s_stride, int64_t from, int64_t rows, int64_t whole,
                             const SoftmaxState &state, float *lanes, uint16_t *p, int64_t before) {
@@ -246,7 +248,7 @@ void softmax16(float *s, int64_t s_stride, int64_t rows, int64_t n, const Softma
         softmax_rows<false>(s, s_stride, 0, rows, whole, state, lanes, p, 0);
 }
 
-// Adds V vectors of columns.
+// Adds the probabilities of `count` rows, for V vectors of columns.
 template <int V>
 KEEL_SIMD void add_columns_part(const uint16_t *p, int64_t first, int64_t every, int64_t count,
                                 const float *by, float *sums) {

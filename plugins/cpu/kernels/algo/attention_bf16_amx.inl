@@ -1,6 +1,6 @@
-// Attention with AMX: two by two tiles of 16 x 16 sums, as in matmul_any_bf16_amx.inl. Processors
-// with AMX multiply bf16 pairs in vectors at half the rate of f32, so tiles are used for few
-// queries as well.
+// Attention with AMX. Each step computes two by two tiles of 16 x 16 sums, as in
+// matmul_any_bf16_amx.inl. Processors with AMX multiply bf16 pairs in vectors at half the rate of
+// f32. So tiles are used for few queries as well.
 #include "cpu/kernels/isa/tile_products.hpp"
 
 namespace keel_cpu::amx {
@@ -12,7 +12,7 @@ constexpr int64_t x_rows = 16;
 namespace keel_cpu::amx {
 namespace {
 
-// Multiplies one or two blocks of x with one or two panels, as configured.
+// Multiplies M blocks of x with N panels, in the tiles that configure_products() has configured.
 template <int M, int N>
 void multiply_tiles(const Bf16Product &t, int64_t row, int64_t column) {
     const uint16_t *x0 = t.x + row * t.x_depth, *x1 = x0 + x_rows * t.x_depth,
@@ -55,15 +55,16 @@ void multiply(const Bf16Product &t) {
 }
 
 void end() {
-    tiles_release(); // the system then need not save the tiles on a thread switch
+    tiles_release(); // released tiles need not be saved on a thread switch
 }
 
 // ---- whole tiles ----
 
-// elements of a tile of logits or probabilities; bf16_rows is rows_at_once
+// Number of elements in a tile of logits or probabilities. bf16_rows is rows_at_once.
 constexpr int64_t tile_p = bf16_rows * kTileSlots;
 
-// Adds the values of `tiles` tiles, weighted with the probabilities in p, to N panels of sums.
+// Multiplies the values of `tiles` tiles of slots by the probabilities in p, and adds the result to
+// N panels of sums.
 template <int N>
 void add_values(const Bf16Walk &t, const uint16_t *p, const uint16_t *values, int64_t tiles,
                 int64_t column) {
@@ -85,10 +86,11 @@ void add_values(const Bf16Walk &t, const uint16_t *p, const uint16_t *values, in
     KEEL_TILES_FENCE();
 }
 
-// Products and softmax alternate. TDPBF16PS uses one of the two ports for 512-bit vectors, so
-// running both at once gains nothing. Storing a tile takes as long as a product, so the sums of
-// values are stored and loaded only once for several tiles of slots. With more than two tiles of
-// slots, the probabilities would leave the L1 cache before they are multiplied.
+// Products and softmax alternate. The instruction TDPBF16PS uses one of the two ports for 512-bit
+// vectors, so running both at the same time gains nothing. Storing a tile register takes as long as
+// a product. So the sums of values are stored and loaded only once for several tiles of slots. With
+// more than two tiles of slots, the probabilities would leave the L1 cache before they are
+// multiplied with values.
 void walk(const Bf16Walk &t) {
     const int64_t depth = bf16_padded(t.head_dim);
     for (int64_t from = 0; from < t.tiles; from += bf16_walk_tiles) {
@@ -101,7 +103,8 @@ void walk(const Bf16Walk &t) {
                                 p + i * tile_p, i);
         }
         for (int64_t i = 0; t.kept_max != nullptr && i < n;
-             // the last max holds for all of these tiles, because they were rescaled when it rose
+             // The last max is valid for all of these tiles, because their probabilities were
+             // rescaled when the max rose.
              ++i)
             memcpy(t.kept_max + (from + i) * bf16_rows, t.state.max,
                    static_cast<size_t>(t.rows) * 4);
@@ -129,7 +132,7 @@ const Bf16AttentionKernels table = {
     .multiply = multiply,
     .end = end,
     .walk = walk,
-    .walk_rows = 17, // two blocks
+    .walk_rows = 17, // two blocks of x
     .softmax = softmax16,
     .add_lanes = add_lanes,
     .add_columns = add_columns,

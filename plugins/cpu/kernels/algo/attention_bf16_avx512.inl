@@ -1,9 +1,9 @@
-// Attention with AVX512_BF16: each lane multiplies a pair of neighbouring elements. Sums stay in
-// registers.
+// Attention with AVX512_BF16. Each lane multiplies a pair of neighbouring elements. The sums stay
+// in registers.
 #include "cpu/kernels/isa/bf16_pairs.hpp"
 
 namespace keel_cpu::avx512bf16 {
-// with two panels: 24 chains of sums; the other registers hold operands
+// With two panels this gives 24 independent sums. The other registers hold operands.
 constexpr int64_t x_rows = 12;
 } // namespace keel_cpu::avx512bf16
 
@@ -76,10 +76,11 @@ void multiply(const Bf16Product &t) {
 void nothing_to_begin(int64_t) {}
 void nothing_to_end() {}
 
-// ---- few rows: each pair of a key is multiplied with all queries at once, so keys need not be
+// ---- few rows: each pair of elements of a key is multiplied with all queries, so keys need not be
 // transposed ----
 //
-// A vector of queries holds U pairs of each of 16 / U queries: lane l is pair l % U of query l / U.
+// A vector of packed queries holds U pairs of each of 16 / U queries: lane l is pair l % U of query
+// l / U.
 
 template <int U>
 KEEL_SIMD void pack_units(const float *q, int64_t q_stride, int64_t rows, int64_t dim,
@@ -111,12 +112,12 @@ KEEL_SIMD I spread_unit(const uint16_t *x) {
     }
 }
 
-// Sums neighbouring lanes. Each 128-bit lane of the result has two sums of a, then two of b.
+// Adds neighbouring lanes. Each 128-bit lane of the result has two sums of a, then two sums of b.
 KEEL_SIMD F sum_pairs(F a, F b) {
     return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
 }
 
-// Stores 128-bit lane q of each x[i]: lane i of row q of the output.
+// Stores the 128-bit lane q of each x[i] as lane i of row q of the output.
 KEEL_SIMD void store_lanes(float *s, int64_t s_stride, int64_t rows, const F *x) {
     const F a = _mm512_shuffle_f32x4(x[0], x[1], 0x44), b = _mm512_shuffle_f32x4(x[2], x[3], 0x44),
             c = _mm512_shuffle_f32x4(x[0], x[1], 0xee), d = _mm512_shuffle_f32x4(x[2], x[3], 0xee);
@@ -126,7 +127,8 @@ KEEL_SIMD void store_lanes(float *s, int64_t s_stride, int64_t rows, const F *x)
     if (rows > 3) store(s + 3 * s_stride, _mm512_shuffle_f32x4(c, d, 0xdd));
 }
 
-// Logits of 16 slots. Depth: length of a key's row; 0: passed as an argument.
+// Computes the logits of 16 slots. Depth is the length of a key's row; if Depth is 0, the length is
+// the argument any_depth.
 template <int U, int Depth>
 KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64_t any_depth,
                        float *s, int64_t s_stride) {
@@ -141,7 +143,8 @@ KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64
         for (int j = 0; j < 16; ++j)
             sum[j] = dot_pairs(sum[j], x, spread_unit<U>(k + j * depth));
     }
-    // U 2: a 128-bit lane has slots 2 i and 2 i + 1 of two queries. U 4: slots 4 i.. of one query.
+    // If U is 2, a 128-bit lane has slots 2 i and 2 i + 1 of two queries. If U is 4, it has slots 4
+    // i .. 4 i + 3 of one query.
     F four[8];
     for (int i = 0; i < 8; ++i)
         four[i] = sum_pairs(sum[2 * i], sum[2 * i + 1]);
@@ -150,8 +153,8 @@ KEEL_SIMD void dots_16(const uint16_t *q, int64_t rows, const uint16_t *k, int64
             four[i] = sum_pairs(four[2 * i], four[2 * i + 1]);
         store_lanes(s, s_stride, rows, four);
     } else {
-        // 128-bit lane L of four[i]: elements 0 and 2 are query 2 L of slots 2 i and 2 i + 1,
-        // elements 1 and 3 are query 2 L + 1
+        // In the 128-bit lane L of four[i], elements 0 and 2 are query 2 L for slots 2 i and 2 i +
+        // 1. Elements 1 and 3 are query 2 L + 1 for the same slots.
         F even[4], odd[4];
         for (int i = 0; i < 4; ++i) {
             even[i] = _mm512_shuffle_ps(four[2 * i], four[2 * i + 1], 0x88);

@@ -1,15 +1,15 @@
-// Scales and codes of interleaved q4_k, q5_k and q6_k blocks, R rows at a time. k_blocks.hpp
-// describes the order of a block's words.
+// Reads the scales and codes of interleaved q4_k, q5_k and q6_k blocks, R rows at a time.
+// weights/k_blocks.hpp describes the order of a block's words.
 #include "cpu/weights/k_blocks.hpp"
 #include "cpu/kernels/isa/k_bits.hpp"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// The factors of a block's integers, for each lane.
+// The factors that turn the integers of a block into values, for each lane.
 struct KScales {
-    float scale[16][R]; // of chunks of 32 columns; for q6_k, of half chunks
-    // q4_k, q5_k: the offset added to each value of a chunk. Stored times 1/8, because
-    // ActBlock::shift is 8 times the sum.
+    float scale[16][R]; // factors of chunks of 32 columns; for q6_k, of half chunks
+    // For q4_k and q5_k: the offset of each value of a chunk, times 1/8. It is stored this way
+    // because ActBlock::shift is 8 times the sum of the activations.
     float least[8][R];
 };
 
@@ -48,7 +48,8 @@ KEEL_SIMD void read_scales(const uint8_t *block, KScales &s) {
     }
 }
 
-// Columns 4 P .. 4 P + 3 of a chunk as unsigned codes: 0..15 (q4_k), 0..31 (q5_k) or 0..63 (q6_k).
+// Returns columns 4 P .. 4 P + 3 of a chunk as unsigned codes: 0..15 (q4_k), 0..31 (q5_k) or 0..63
+// (q6_k).
 template <WeightType T, bool High, int P>
 KEEL_SIMD I codes(const uint8_t *nibbles, const I *upper) {
     const I low = nibbles_of<High>(load_bytes(nibbles + 4 * R * P));
@@ -60,7 +61,7 @@ KEEL_SIMD I codes(const uint8_t *nibbles, const I *upper) {
         return or_bits(low, and_bits(shift_bits<4 - 2 * (P % 4)>(upper[P / 4]), 0x30303030u));
 }
 
-// A block's values as f32: column `byte` of codes P.
+// Returns column `byte` of the codes u as f32 values of the weights.
 template <WeightType T, int P>
 KEEL_SIMD G k_value(I u, int byte, const KScales &s, int chunk) {
     const G scale = group_load(s.scale[T == WeightType::q6_k ? 2 * chunk + P / 4 : chunk]);

@@ -1,14 +1,15 @@
-// Reading rows of the cache as vectors of f32. Included once per kernel file, after the primitives
-// of simd_*.hpp.
+// Reads rows of the cache as vectors of f32. This file is included once in each kernel file, after
+// the primitives of simd_*.hpp.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 namespace {
 
-// number of elements of a block of q8_0 and q4_0; rows of all types are read in steps of this size
+// Number of elements in a block of q8_0 and q4_0. Rows of all dtypes are read 32 elements at a
+// time.
 constexpr int64_t kBlock = 32;
 constexpr int kSteps = static_cast<int>(kBlock / W);
 
-// How a row of a dtype is read: `scale` once per 32 elements, `vec` returns vector i of these 32,
-// `one` returns a single element.
+// The following types read a row of one dtype. `scale` is called once for every 32 elements. `vec`
+// returns vector i of these 32 elements. `one` returns a single element.
 struct F32Row {
     static constexpr bool blocks = false;
     struct Scale {};
@@ -61,7 +62,7 @@ struct Q8Row {
         const uint8_t *codes = row + element / kBlock * 34 + 2 + i * W;
         return mul(load_i8(reinterpret_cast<const int8_t *>(codes)), d);
     }
-    // never called, because rows are whole blocks
+    // never called, because rows of this dtype are whole blocks
     KEEL_SIMD float one(const uint8_t *, int64_t) { return 0; }
 };
 
@@ -78,8 +79,8 @@ struct Q4Row {
     KEEL_SIMD float one(const uint8_t *, int64_t) { return 0; }
 };
 
-// The first n <= W elements, followed by zeros: the end of a row whose length is not a multiple of
-// 32.
+// Reads the first n <= W elements from `element` on, followed by zeros. Used for the end of a row
+// whose length is not a multiple of 32.
 template <class Row>
 KEEL_SIMD F tail(const uint8_t *row, int64_t element, int64_t n) {
     if (n >= W) return Row::vec(row, element, 0, typename Row::Scale{});

@@ -1,5 +1,5 @@
-// Rows of the cache: conversion to and from f32, and rotation and normalization of heads. Included
-// once per instruction set, by attention.inl.
+// Conversion of cache rows to and from f32, and rotation and normalization of heads. attention.inl
+// includes this file.
 #include "cpu/kernels/algo/kv_row_types.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
@@ -42,7 +42,7 @@ void store_row_bf16(const float *src, int64_t n, void *dst) {
         out[i] = f32_to_bf16(src[i]);
 }
 
-// The largest magnitude of a block; NaN if the block contains NaN.
+// Returns the largest magnitude of a block. Returns NaN if the block contains NaN.
 KEEL_SIMD float magnitude(const float *x) {
     float largest = 0;
     bool nan = false;
@@ -54,7 +54,8 @@ KEEL_SIMD float magnitude(const float *x) {
     return nan ? __builtin_nanf("") : largest;
 }
 
-// The scale of a block. `inverse` is 0 for a block of zeros. A scale d that f16 cannot hold is NaN.
+// The scale of a block as f16 bits, and its inverse. The inverse is 0 for a block of zeros. The
+// scale is NaN if it does not fit f16.
 struct BlockScale {
     uint16_t d;
     float inverse;
@@ -66,7 +67,7 @@ KEEL_SIMD BlockScale scale_of(float d) {
     return {f32_to_f16(d), inverse};
 }
 
-// The same results as GGML's reference quantizers, bit for bit.
+// The following functions give the same bits as GGML's reference quantizers.
 void store_row_q8(const float *src, int64_t n, void *dst) {
     uint8_t *out = static_cast<uint8_t *>(dst);
     for (int64_t b = 0; b < n / kBlock; ++b, src += kBlock, out += 34) {
@@ -77,7 +78,7 @@ void store_row_q8(const float *src, int64_t n, void *dst) {
             continue;
         }
         int8_t q[kBlock];
-        for (int i = 0; i < kBlock; ++i) { // to nearest, ties away from zero
+        for (int i = 0; i < kBlock; ++i) { // rounds to the nearest integer, ties away from zero
             const float x = src[i] * s.inverse;
             const int whole = static_cast<int>(x);
             const float rest = x - static_cast<float>(whole);
@@ -91,7 +92,8 @@ void store_row_q4(const float *src, int64_t n, void *dst) {
     uint8_t *out = static_cast<uint8_t *>(dst);
     for (int64_t b = 0; b < n / kBlock; ++b, src += kBlock, out += 18) {
         const float largest = magnitude(src);
-        float with_sign = largest; // the first value with the largest magnitude
+        // becomes the first value with the largest magnitude, with its sign
+        float with_sign = largest;
         for (int i = kBlock - 1; i >= 0; --i)
             with_sign = fabsf(src[i]) == largest ? src[i] : with_sign;
         const BlockScale s = scale_of(with_sign / -8.0f);
@@ -163,7 +165,7 @@ void rms_norm_head(const float *x, const float *weight, float eps, int64_t n, fl
 float norm2_row(const float *x, int64_t n) {
     const float sum = sum_of_squares(x, n);
     if (sum < 1e30f && sum > 1e-30f) return sqrtf(sum);
-    double exact = 0; // f32 cannot hold these squares
+    double exact = 0; // f32 cannot hold these squares, so they are summed in f64
     for (int64_t i = 0; i < n; ++i)
         exact += static_cast<double>(x[i]) * static_cast<double>(x[i]);
     return static_cast<float>(__builtin_sqrt(exact));

@@ -1,20 +1,21 @@
-// AMX: two by two tiles of 16 x 16 sums. An instruction multiplies 16 rows of x by 16 rows of W
-// over 32 columns. Weights of 4 and 8 bits are unpacked to bf16 too. Their scales change every 32
-// columns, which is half of the columns that a tile of bytes multiplies at once. With integer sums,
-// the sums would have to leave the tiles and be scaled after every instruction. This costs more
-// than the faster products save.
+// bf16 products with AMX: two by two tiles of 16 x 16 sums. An instruction multiplies 16 rows of x
+// by 16 rows of W over 32 columns. Weights of 4 and 8 bits are unpacked to bf16 too, for this
+// reason: an instruction for 8-bit integers multiplies 64 columns, but the scales of these weights
+// change every 32 columns. So integer sums would have to leave the tiles for scaling after every
+// instruction. This costs more than the faster products save.
 //
-// The place of the operands decides the speed (docs/explain/amx.md). Two rows of blocks of x stay
-// in the L1 cache, while the unpacked rows of W stream through it from the L2 cache. The sums of
-// all rows of x are kept in the L2 cache until the next depth of columns.
+// The speed depends on the caches that hold the operands (docs/explain/amx.md). Two rows of blocks
+// of x stay in the L1 cache, while the unpacked rows of W stream through it from the L2 cache. The
+// sums of all rows of x stay in the L2 cache until the next range of `depth` columns.
 #include "cpu/kernels/isa/tile_products.hpp"
 
 namespace keel_cpu::amx {
 constexpr int64_t x_rows = 16;
 constexpr int64_t block_rows =
-    256; // with `depth`: unpacked rows and sums take 0.75 of the L2 cache's 2 MiB
-constexpr int64_t depth = 512;     // with two blocks of x: 32 of the L1 cache's 48 KiB
-constexpr int64_t rows_most = 512; // of x per call
+    256; // with `depth` columns, the unpacked rows and the sums take 0.75 of the 2 MiB of L2 cache
+// two blocks of x with this many columns take 32 of the 48 KiB of L1 cache
+constexpr int64_t depth = 512;
+constexpr int64_t rows_most = 512; // most rows of x in a call
 } // namespace keel_cpu::amx
 
 #include "cpu/kernels/algo/pack_bf16.inl"
@@ -22,38 +23,39 @@ constexpr int64_t rows_most = 512; // of x per call
 namespace keel_cpu::amx {
 
 constexpr int64_t panels_bytes = 2 * block_rows * depth;
-constexpr int64_t square = 32 * 32; // sums of two by two tiles, one tile after the other
+// number of sums in two by two tiles; the tiles are stored one after the other
+constexpr int64_t square = 32 * 32;
 
-// The part of a call that is multiplied over one depth of columns.
+// The part of a call that multiplies one range of columns.
 struct Depth {
-    int64_t n0, n1; // rows of W
-    int64_t tiles;  // number of tiles of 32 columns
+    int64_t n0, n1; // rows of W: n0..n1-1
+    int64_t tiles; // number of tiles of 32 columns
     bool first, last;
     const uint16_t *panels;
 };
 
-// At most 32 rows of x, and the rows that come next. The next rows are prefetched during the
-// products, a few lines with each product. More at once would keep the unpacked weights from the
-// cache's line buffers.
+// At most 32 rows of x, and the rows that are multiplied after them. The later rows are prefetched
+// a few cache lines at a time, during the products. Prefetching more lines at once would take the
+// cache's line buffers that the loads of unpacked weights need.
 struct Rows {
     int64_t m, count;
-    const uint16_t *x0, *x1; // blocks of x
+    const uint16_t *x0, *x1; // two blocks of x, 16 rows each
     const uint16_t *next_x0, *next_x1;
-    float *sums; // squares of these rows
+    float *sums; // the sums of these rows
 };
 
 KEEL_SIMD void ask_for_lines(const uint16_t *x, int64_t lines) {
 #if !defined(KEEL_CPU_EMULATED_AVX512)
     for (int64_t i = 0; i < lines;
-         ++i) // prefetch to the L2 cache, because the L1 cache is full of current operands
+         ++i) // prefetches to the L2 cache, because the L1 cache is full of operands
         _mm_prefetch(reinterpret_cast<const char *>(x + 32 * i), _MM_HINT_T1);
 #else
     (void)x, (void)lines;
 #endif
 }
 
-// Multiplies M blocks of x with N panels; the sums stay in tiles. `lines` lines of each next block
-// are prefetched with every 32 columns.
+// Multiplies M blocks of x with N panels. The sums stay in tile registers. For every 32 columns,
+// `lines` cache lines of each later block of x are prefetched.
 template <int M, int N>
 KEEL_SIMD void multiply_tiles(const Rows &rows, int64_t tiles, const uint16_t *w,
                               int64_t square_index, int64_t lines) {
@@ -70,9 +72,9 @@ KEEL_SIMD void multiply_tiles(const Rows &rows, int64_t tiles, const uint16_t *w
         });
 }
 
-// Writes a square of complete sums to out. A sum is computed in parts, one for each depth (range of
-// `depth` columns). `added`: the parts of the last depth. `waiting`: the sums of the parts of all
-// earlier depths, or NULL if there are none.
+// Writes two by two tiles of complete sums to `out`. A sum is computed in parts, one for each range
+// of `depth` columns. `added` is the last part. `waiting` is the sum of all earlier parts, or NULL
+// if there are none.
 static void write_out(const MatmulTask &t, const Rows &rows, int64_t n, int64_t columns,
                       const float *waiting, const float *added) {
     for (int64_t r = 0; r < rows.count; ++r)
@@ -91,8 +93,8 @@ static void write_out(const MatmulTask &t, const Rows &rows, int64_t n, int64_t 
         }
 }
 
-// The sums in the tiles are stored to memory first, and then added to the sums of earlier depths.
-// So the tiles can begin with zeros and need not be loaded from memory.
+// The sums in the tile registers are first stored to memory. Then they are added to the sums of
+// earlier ranges of columns. So the tiles begin with zeros and need not be loaded from memory.
 template <int M, int N>
 static void multiply(const MatmulTask &t, const Depth &d, const Rows &rows, int64_t square_index,
                      int64_t lines) {
@@ -109,7 +111,7 @@ static void multiply(const MatmulTask &t, const Depth &d, const Rows &rows, int6
     KEEL_TILES_FENCE();
     if (d.last) return write_out(t, rows, n, columns, d.first ? nullptr : sums, copy);
     if (d.first) return;
-    // with one panel, only every other tile was written
+    // If there is one panel, only every second tile was written.
     for (int64_t tile = 0; tile < 2 * M; tile += 3 - N)
         for (int64_t i = 256 * tile; i < 256 * (tile + 1); i += 16)
             store(sums + i, add(load(sums + i), load(copy + i)));
@@ -156,7 +158,7 @@ static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, 
     const int64_t cols = t.w.cols, x_stride = (cols + 31) / 32 * 32 * x_rows;
     const uint16_t *first_x = x + m0 / x_rows * x_stride;
     int64_t k0 = 0;
-    do { // run once even without columns, because bias and zeros must be written
+    do { // runs once even if there are no columns, because bias and zeros must be written
         const int64_t k = cols - k0 < depth ? cols - k0 : depth;
         for (int64_t n = n0; n < n1; n += 16)
             pack_panel(t, n, n1 - n < 16 ? n1 - n : 16, k0, k,
@@ -166,7 +168,7 @@ static void matmul_any_bf16(const MatmulTask &t, const uint16_t *x, int64_t n0, 
         multiply_depth(t, d, first_x + k0 * x_rows, next_x, x_stride, m0, m1, sums);
         k0 += k;
     } while (k0 < cols);
-    tiles_release(); // the system then need not save the tiles on a thread switch
+    tiles_release(); // released tiles need not be saved on a thread switch
     if (t.pass_caches) finish_passing();
 }
 

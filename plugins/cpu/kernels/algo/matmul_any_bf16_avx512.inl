@@ -1,18 +1,20 @@
-// AVX512_BF16: sums stay in registers. Each vector has a pair of columns of 16 rows of W.
+// bf16 products with AVX512_BF16. The sums stay in registers. Each vector has one pair of columns
+// of 16 rows of W.
 #include "cpu/kernels/isa/bf16_pairs.hpp"
 
 namespace keel_cpu::avx512bf16 {
-// with two vectors of W's rows: 24 chains of sums, and 3 registers for operands
+// With two vectors of rows of W, this gives 24 independent sums and leaves 3 registers for
+// operands.
 constexpr int64_t x_rows = 12;
-// small, so that the last tasks of an op end at about the same time
+// This number is small, so that the last tasks of an op end at about the same time.
 constexpr int64_t block_rows = 64;
-constexpr int64_t depth = 1024;    // large, because each depth accesses a tile of out once
+constexpr int64_t depth = 1024; // large, because each range of columns reads and writes `out` once
 } // namespace keel_cpu::avx512bf16
 
 #if defined(__clang__)
 #define KEEL_WHOLE _Pragma("clang loop unroll(full)")
 #else
-// without unrolling, sums would go through memory one by one
+// Without unrolling, GCC would store and load each sum in memory.
 #define KEEL_WHOLE _Pragma("GCC unroll 16")
 #endif
 
@@ -28,7 +30,7 @@ KEEL_SIMD F dot_pairs(F sum, const uint16_t *x, I w) {
     return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)w);
 }
 
-// Adds the sums of one slab to the sums so far, for M rows of x and P panels.
+// Adds the products of one range of columns to the sums, for M rows of x and P panels.
 template <int M, int P>
 static void multiply(const MatmulTask &t, const Slab &slab, int64_t n, int64_t n1, int64_t m,
                      const uint16_t *w) {
@@ -39,7 +41,7 @@ static void multiply(const MatmulTask &t, const Slab &slab, int64_t n, int64_t n
     for (int p = 0; p < P; ++p)
         sum[i][p] = zero();
     const bool from_zero = slab.first && !t.accumulate && t.bias == nullptr;
-    // rows of out are far apart, so prefetch them during the products
+    // Rows of `out` are far apart in memory, so they are prefetched during the products.
     if (!from_zero)
         for (int i = 0; i < M; ++i)
             for (int p = 0; p < P; ++p)
@@ -67,7 +69,8 @@ static void multiply(const MatmulTask &t, const Slab &slab, int64_t n, int64_t n
         }
         return;
     }
-    F copy[M][P]; // a copy with run-time indices; the sums themselves stay in registers
+    // this copy is indexed at run time, so that the sums themselves can stay in registers
+    F copy[M][P];
     KEEL_WHOLE
     for (int i = 0; i < M; ++i)
         KEEL_WHOLE
@@ -96,14 +99,13 @@ static void multiply_rows(const MatmulTask &t, const Slab &slab, int64_t n0, int
 
 static void multiply_block(const MatmulTask &t, const Slab &slab, int64_t n0, int64_t n1,
                            int64_t m0, int64_t m1, const uint16_t *panels) {
-    for (int64_t m = m0; m < m1; m += x_rows) // a slab of these rows stays in the L1 cache
+    for (int64_t m = m0; m < m1; m += x_rows) // these x_rows rows of x stay in the L1 cache
         multiply_rows<x_rows>(t, slab, n0, n1, m, m1 - m < x_rows ? m1 - m : x_rows, panels);
 }
 
 static const Bf16MatmulKernels table = {
     .isa = isa_word,
-    // q8_0 and q4_0 never use these kernels, because VNNI multiplies bytes faster than they can be
-    // unpacked
+    // 0 for q8_0 and q4_0: VNNI multiplies bytes faster than these kernels can unpack them.
     .least_rows = {0, 3, 3, 0, 0},
     .block = block_rows,
     .x_rows = x_rows,

@@ -1,13 +1,13 @@
-// The f32 matrix product for many rows of x. A panel of W is unpacked once and used for all rows of
-// x, with one tile of sums at a time in registers. Columns are cut so that a panel stays in the L1
-// cache and the slab of x in the L2 cache.
+// The f32 matrix product for many rows of x. A panel of W is unpacked once and multiplied with all
+// rows of x. The sums of one tile of `out` stay in registers. Columns are processed in ranges, so
+// that the panel stays in the L1 cache and the range of x stays in the L2 cache.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// The sums fill the registers: tile_rows times panel_vectors.
+// tile_rows times panel_vectors sums fill the registers.
 constexpr int tile_rows = W == 1 ? 2 : W == 8 ? 6 : 12;
 constexpr int64_t panel_k = 256;
 
-// The start values of a tile's sums. `first`: this is the first slab of columns.
+// Returns the start value of the sums. `first` is true for the first range of columns.
 KEEL_SIMD float start_value(const MatmulTask &t, const float *out, int64_t n, bool first) {
     if (!first) return *out;
     return (t.accumulate ? *out : 0.0f) + (t.bias != nullptr ? t.bias[n] : 0.0f);
@@ -60,7 +60,7 @@ static void tile(const MatmulTask &t, int64_t n0, int64_t count, int64_t m0, int
     }
 }
 
-// The 1 to tile_rows - 1 remaining rows.
+// Handles the last rows of x, if fewer than tile_rows remain.
 template <int M>
 static void tile_rest(const MatmulTask &t, int64_t rest, int64_t n0, int64_t count, int64_t m0,
                       int64_t k0, int64_t k, const float *panel) {
@@ -75,7 +75,7 @@ static void tile_rest(const MatmulTask &t, int64_t rest, int64_t n0, int64_t cou
 static void matmul_any_f32(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0, int64_t m1,
                            float *panel) {
     int64_t k0 = 0;
-    do { // run once even without columns, because bias and zeros must be written
+    do { // runs once even if there are no columns, because bias and zeros must be written
         const int64_t k = t.w.cols - k0 < panel_k ? t.w.cols - k0 : panel_k;
         for (int64_t n = n0; n < n1; n += panel_rows) {
             const int64_t count = n1 - n < panel_rows ? n1 - n : panel_rows;

@@ -1,11 +1,11 @@
-// Row-major weights of f32, f16 and bf16, for few rows of x. Each row of W is read once, front to
-// back, directly from the file's mapping.
+// Products of row-major f32, f16 and bf16 weights with few rows of x. Each row of W is read once
+// from front to back, directly from the file's mapping.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 template <WeightType T>
 constexpr int64_t element_bytes = T == WeightType::f32 ? 4 : 2;
 
-// Rows in a file may have any address, so loads must not assume alignment.
+// A row in a file may have any address, so loads must not assume alignment.
 template <WeightType T>
 KEEL_SIMD F load_weights(const uint8_t *p) {
     if constexpr (W == 1) {
@@ -40,7 +40,7 @@ KEEL_SIMD float one_weight(const uint8_t *p) {
     }
 }
 
-// x is f32, or f16 if an f32 row would not fit the L1 cache.
+// x is f32. It is f16 if an f32 row would not fit the L1 cache.
 KEEL_SIMD F load_x(const float *x) {
     return load(x);
 }
@@ -60,8 +60,9 @@ template <WeightType T, int M, class X>
 KEEL_SIMD void dot_row(const MatmulTask &t, const uint8_t *w, const X *const *x, int64_t k,
                        float *y) {
     constexpr int64_t size = element_bytes<T>;
-    // Independent sums hide the latency of multiply-adds. Each iteration reads one cache line,
-    // because the hardware prefetcher follows a single stream better than several lines at once.
+    // Several independent sums hide the latency of multiply-adds. Each iteration reads one cache
+    // line, because the hardware prefetcher follows a single stream better than several lines at
+    // once.
     constexpr int line = static_cast<int>(64 / (W * size));
     constexpr int chains = M > 4 ? 1 : W == 1 ? 4 : M == 1 && line > 2 ? line : 2;
     constexpr int64_t step = chains * W;
@@ -103,10 +104,11 @@ KEEL_SIMD void dot_row(const MatmulTask &t, const uint8_t *w, const X *const *x,
 }
 
 #if !defined(KEEL_CPU_SCALAR_KERNELS)
-// The number of rows of W that share the reading of some rows of x, if x does not fit the L1 cache.
-// As many as the registers hold sums for. Two rows of x do fit. All numbers divide dot_unit. So
-// left-over rows, which may be summed in another order, are always the last rows of the matrix, for
-// any number of threads. Not measured on ARM64.
+// Returns the number of rows of W that are multiplied together with M rows of x, so that x is read
+// fewer times. The registers have room for the sums of this many rows. The number is 1 for up to
+// two rows of x, because two rows fit the L1 cache. All numbers divide dot_unit. So only the last
+// rows of the matrix can be left over and summed in another order, whatever the number of threads
+// is. On ARM64 the numbers were not measured.
 template <int M>
 #if defined(KEEL_ARM_LEVEL)
 constexpr int rows_together = 1;
@@ -120,8 +122,9 @@ template <int M>
 constexpr bool rows_divide_unit = dot_unit % rows_together<M> == 0;
 static_assert(rows_divide_unit<3> && rows_divide_unit<4> && rows_divide_unit<8>);
 
-// y[M][N] of N rows of W. With 512-bit vectors, up to four rows of x are summed in the same order
-// as in dot_row, so the result is bitwise equal to that of a single row.
+// Computes y[M][N], the products of M rows of x with N rows of W. With 512-bit vectors and up to
+// four rows of x, the order of summation is the same as in dot_row. So the result for a row of x is
+// bitwise the same as for this row alone.
 template <WeightType T, int M, int N, class X>
 KEEL_SIMD void dot_block(const MatmulTask &t, const uint8_t *const *w, const X *const *x, int64_t k,
                          float (*y)[N]) {
@@ -183,7 +186,7 @@ KEEL_SIMD const X *row_of_x(const MatmulTask &t, int64_t m) {
         return x_at(t, m);
 }
 
-// Rows n0..n1-1 of W times rows m0..m0+M-1 of x.
+// Multiplies rows n0..n1-1 of W with rows m0..m0+M-1 of x.
 template <WeightType T, int M, class X>
 static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
     const X *x[M];
@@ -193,7 +196,7 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
         out[m] = out_at(t, m0 + m, 0);
         scale[m] = sizeof(X) == 2 ? t.half.scale[m0 + m] : 1.0f;
     }
-    // y[0..count): results of rows of W from n on
+    // Stores y[0..count), the results for rows n .. n + count - 1 of W.
     const auto finish = [&](int m, int64_t n, float *y, int64_t count) {
         if constexpr (sizeof(X) == 2)
             for (int64_t i = 0; i < count; ++i)
@@ -213,9 +216,9 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
                 finish(m, n, y[m], N);
         }
 #endif
-    // Rows that alternate between sources (gate and up) are processed one source after the other.
-    // If they were processed alternately, each row would be a separate stream. This cost 16-bit
-    // weights up to half of the memory's speed.
+    // If the rows of W alternate between two sources (gate and up), one source is processed after
+    // the other. If they were processed alternately, each row would be a separate stream. This cost
+    // 16-bit weights up to half of the memory's speed.
     const int64_t sources = t.w.alternate != 0 ? t.w.n_sources : 1;
     for (int64_t source = 0; source < sources; ++source)
         for (int64_t i = n + source; i < n1; i += sources) {
@@ -226,7 +229,7 @@ static void dot_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
         }
 }
 
-// The last rows of x, at most M.
+// Handles the last rows of x, at most M.
 template <WeightType T, int M, class X>
 static void dot_rest(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m, int64_t rows) {
     if constexpr (M > 0) {

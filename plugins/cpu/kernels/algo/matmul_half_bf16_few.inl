@@ -1,20 +1,20 @@
-// Row-major 16-bit weights for a few rows of x, such as those of sequences that are decoded
-// together. Rows of W are multiplied directly from the mapping, several at a time, so that both W
-// and x are read few times. Unpacking panels would take longer than the products. Needs
-// matmul_any_bf16.inl.
+// Products of row-major 16-bit weights with a few rows of x, for example one row for each of
+// several sequences in a decode step. Several rows of W at a time are multiplied directly from the
+// file's mapping, so that both W and x are read few times. Unpacking W into panels would take
+// longer than the products. This file needs matmul_any_bf16.inl.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-constexpr int64_t few_rows = 12; // with more rows, unpacking panels is worthwhile
+constexpr int64_t few_rows = 12; // with more rows of x, unpacking W into panels is faster
 
-// The number of rows of W that are multiplied together with M rows of x. As many as the registers
-// hold sums for.
+// Number of rows of W that are multiplied together with M rows of x. The registers have room for
+// the sums of this many rows.
 template <int M>
 constexpr int few_together = M > 6   ? 3
                              : M > 4 ? 4
                                      : 6;
 
-// Multiplies rows n, n + step, .. of W with M rows of x. The first columns of x are at `x`, the
-// next ones x_step elements further on.
+// Multiplies N rows of W (n, n + step, n + 2 step, ...) with M rows of x. `x` points to the first
+// 32 columns of these rows of x. The next 32 columns are x_step elements after the previous ones.
 template <WeightType T, int M, int N>
 static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64_t m0,
                          int64_t n, int64_t step) {
@@ -44,7 +44,8 @@ static void multiply_few(const MatmulTask &t, const uint16_t *x, int64_t x_step,
     };
     const int64_t whole = t.w.cols / 32 * 32, left = t.w.cols - whole;
     for (int64_t k = 0; k < whole; k += 32, x += x_step) {
-        if (t.prefetch_rows && m0 == 0) { // later rows of x find these rows of W in the cache
+        // when later rows of x are multiplied, these rows of W are in the cache
+        if (t.prefetch_rows && m0 == 0) {
             const int64_t ahead = ahead_in_rows<N>(2 * k, 2 * t.w.cols);
             KEEL_WHOLE
             for (int j = 0; j < N; ++j)
@@ -85,8 +86,8 @@ static void few_of(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64
     if constexpr (M > 1) {
         if (rows != M) return few_of<T, M - 1>(t, x, x_step, n0, n1, m0, rows);
     }
-    // Rows that alternate between sources are processed one source after the other, so that rows
-    // handled together are neighbours in memory.
+    // If the rows of W alternate between sources, one source is processed after the other, so that
+    // rows that are multiplied together are neighbours in memory.
     const int64_t step = t.w.alternate != 0 ? t.w.n_sources : 1;
     for (int64_t source = 0; source < step; ++source) {
         constexpr int N = few_together<M>;
@@ -98,8 +99,8 @@ static void few_of(const MatmulTask &t, const uint16_t *x, int64_t x_step, int64
     }
 }
 
-// Multiplies rows n0..n1-1 with all m rows of x, in parts of equal size. A block of W stays in the
-// cache for the second part.
+// Multiplies rows n0..n1-1 of W with all m rows of x. x is divided into parts of equal size. A
+// block of W stays in the cache until the last part.
 static void matmul_half_bf16_few(const MatmulTask &t, const uint16_t *x, int64_t n0, int64_t n1,
                                  int64_t m) {
     const int64_t parts = (m + 7) / 8;

@@ -1,9 +1,10 @@
-// Products of 16-bit weights with activations rounded to 16 bits, summed in f32. For few rows of x:
-// f16 with f16 (fp16), bf16 with bf16 (i8mm); each row of W is read once, directly from the
-// mapping. For many rows: tiles of bf16 matrices (i8mm); f16 weights are rounded to bf16.
+// Products of 16-bit weights with activations that are rounded to 16 bits. The sums are f32. For
+// few rows of x, f16 is multiplied with f16 (fp16) and bf16 with bf16 (i8mm), and each row of W is
+// read once, directly from the file's mapping. For many rows of x, the kernels multiply tiles of
+// bf16 matrices (i8mm), and f16 weights are rounded to bf16.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// Types as bits for MatmulKernels::half_few_types and half_many_types.
+// Returns the bit of a type in MatmulKernels::half_few_types and half_many_types.
 constexpr uint32_t type_bit(WeightType t) {
     return 1u << static_cast<uint32_t>(t);
 }
@@ -18,7 +19,8 @@ constexpr auto matmul_half_half_many = nullptr;
 
 #else
 
-// an instruction computes twice as many products as in f32, so rows of any length gain
+// 0, because one instruction computes twice as many products as in f32. So these kernels are faster
+// for rows of any length.
 constexpr int64_t half_few_cols = 0;
 constexpr uint32_t half_few_types =
     type_bit(WeightType::f16) | (KEEL_ARM_LEVEL >= KEEL_ARM_I8MM ? type_bit(WeightType::bf16) : 0);
@@ -36,7 +38,7 @@ static void round_half(WeightType type, const float *x, int64_t n, int64_t padde
         out[i] = 0;
 }
 
-// Adds eight products to a sum of four lanes.
+// Adds eight products to a vector of four sums.
 template <WeightType T>
 KEEL_SIMD float32x4_t add_half(float32x4_t sum, uint16x8_t w, uint16x8_t x) {
 #if KEEL_ARM_LEVEL >= KEEL_ARM_I8MM
@@ -47,7 +49,7 @@ KEEL_SIMD float32x4_t add_half(float32x4_t sum, uint16x8_t w, uint16x8_t x) {
     return vfmlalq_high_f16(vfmlalq_low_f16(sum, a, b), a, b);
 }
 
-// The last n < 8 weights of a row, followed by zeros.
+// Loads the last n < 8 weights of a row, followed by zeros.
 KEEL_SIMD uint16x8_t load_rest(const uint8_t *p, int64_t n) {
     uint16_t x[8] = {};
     memcpy(x, p, static_cast<size_t>(n) * 2);
@@ -96,8 +98,8 @@ static void half_rows(const MatmulTask &t, int64_t n0, int64_t n1, int64_t m0) {
     const uint16_t *x[M];
     for (int m = 0; m < M; ++m)
         x[m] = t.half.data + (m0 + m) * t.half.stride;
-    // Rows that alternate between sources are processed one source after the other, as in dot_rows,
-    // so that each source is one stream.
+    // If the rows of W alternate between sources, one source is processed after the other, as in
+    // dot_rows. So each source is read as one stream.
     const int64_t sources = t.w.alternate != 0 ? t.w.n_sources : 1;
     for (int64_t source = 0; source < sources; ++source)
         for (int64_t n = n0 + source; n < n1; n += sources) {
@@ -137,9 +139,11 @@ constexpr auto matmul_half_half_many = nullptr;
 #else
 
 constexpr uint32_t half_many_types = type_bit(WeightType::f16) | type_bit(WeightType::bf16);
-constexpr int64_t half_k = 512; // columns packed at a time; eight rows of W stay in the L1 cache
+// columns packed at a time; eight rows of W with this many columns stay in the L1 cache
+constexpr int64_t half_k = 512;
 
-// Eight weights of a row as bf16. At the end of a row there may be fewer, followed by zeros.
+// Loads eight weights of a row as bf16. At the end of a row there may be fewer weights; zeros
+// follow them.
 template <WeightType T>
 KEEL_SIMD uint16x8_t eight_bf16(const uint8_t *p, int64_t n) {
     const uint16x8_t v =
@@ -150,7 +154,7 @@ KEEL_SIMD uint16x8_t eight_bf16(const uint8_t *p, int64_t n) {
         vcvtq_low_bf16_f32(vcvt_f32_f16(vget_low_f16(h))), vcvt_high_f32_f16(h)));
 }
 
-// Four columns of two rows: the first four of eight (low) or the last four (high).
+// Joins four columns of two rows: the first four of eight columns (low), or the last four (high).
 KEEL_SIMD uint16x8_t join_low(uint16x8_t a, uint16x8_t b) {
     return vreinterpretq_u16_u64(vzip1q_u64(vreinterpretq_u64_u16(a), vreinterpretq_u64_u16(b)));
 }
@@ -158,9 +162,10 @@ KEEL_SIMD uint16x8_t join_high(uint16x8_t a, uint16x8_t b) {
     return vreinterpretq_u16_u64(vzip2q_u64(vreinterpretq_u64_u16(a), vreinterpretq_u64_u16(b)));
 }
 
-// Packs rows n to n + 7, columns k0 to k0 + k - 1. For each eight columns `packed` gets 64 numbers:
-// first columns 0 to 3 of each pair of rows, then columns 4 to 7 of each pair. In a pair, the four
-// numbers of its first row precede those of its second row. Rows from n + count on repeat row n.
+// Packs columns k0 .. k0 + k - 1 of rows n .. n + 7 of W. For every eight columns, `packed` gets 64
+// numbers: first columns 0 to 3 of each pair of rows, then columns 4 to 7 of each pair. Within a
+// pair, the four numbers of the first row come before those of the second row. If count < 8, the
+// missing rows repeat row n.
 template <WeightType T>
 static void pack_bf16(const WeightView &w, int64_t n, int64_t count, int64_t k0, int64_t k,
                       uint16_t *packed) {
@@ -187,8 +192,8 @@ KEEL_SIMD void add_tile(const uint16x8_t *x, const uint16_t *w, float32x4_t (*su
     }
 }
 
-// Multiplies up to 2 P rows of x, from m0 on, with eight rows of W. `rows`: the number of rows of x
-// that exist.
+// Multiplies up to 2 P rows of x, beginning at row m0, with eight rows of W. `rows` is the number
+// of these rows of x that exist.
 template <int P>
 static void half_tile(const MatmulTask &t, int64_t n, int64_t count, int64_t m0, int64_t rows,
                       int64_t k0, int64_t k, const uint16_t *packed) {
@@ -226,7 +231,7 @@ static void matmul_half_half_many(const MatmulTask &t, int64_t n0, int64_t n1, i
                                   int64_t m1) {
     alignas(64) uint16_t packed[8 * half_k];
     int64_t k0 = 0;
-    do { // run once even without columns, because bias and zeros must be written
+    do { // runs once even if there are no columns, because bias and zeros must be written
         const int64_t k = t.w.cols - k0 < half_k ? t.w.cols - k0 : half_k;
         for (int64_t n = n0; n < n1; n += 8) {
             const int64_t count = n1 - n < 8 ? n1 - n : 8;

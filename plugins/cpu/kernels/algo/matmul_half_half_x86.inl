@@ -1,12 +1,12 @@
-// Long rows of 16-bit weights with activations rounded to f16. An x in f32 takes most of the L1
-// cache (22 of 32 KiB for 5632 columns), and the weights that stream through the cache evict it.
-// Weights that were read at 34 GB/s with 2048 columns were then read at 29 GB/s. An x in f16 stays
-// in the cache.
+// Products of long rows of 16-bit weights with activations that are rounded to f16. A long row of x
+// in f32 takes most of the L1 cache (22 of 32 KiB for 5632 columns), and the weights that stream
+// through the cache evict it. So weights were read at 29 GB/s, compared with 34 GB/s for rows of
+// 2048 columns. A row of x in f16 stays in the cache.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 constexpr uint32_t half_few_types =
     1u << static_cast<uint32_t>(WeightType::f16) | 1u << static_cast<uint32_t>(WeightType::bf16);
-constexpr int64_t half_few_cols = 4096; // 16 KiB of f32
+constexpr int64_t half_few_cols = 4096; // a row of x with this many columns has 16 KiB in f32
 constexpr uint32_t half_many_types = 0;
 constexpr auto matmul_half_half_many = nullptr;
 

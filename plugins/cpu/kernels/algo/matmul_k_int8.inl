@@ -1,6 +1,6 @@
-// Products of interleaved q4_k, q5_k and q6_k weights with activations rounded to 8 bits.
-// k_blocks.hpp describes the order of a block's words. Each lane is a row of W. The small scales of
-// a block are converted to floats once, for all rows of x in the call.
+// Products of interleaved q4_k, q5_k and q6_k weights with activations that are rounded to 8 bits.
+// weights/k_blocks.hpp describes the order of a block's words. Each lane is a row of W. The small
+// scales of a block are converted to floats once for all rows of x in the call.
 #include "cpu/kernels/algo/k_codes.inl"
 #if defined(KEEL_INT8_PAIRS)
 #include "cpu/kernels/algo/matmul_k_int8_arm.inl"
@@ -8,7 +8,7 @@
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// dot += the products of columns 4 P .. 4 End - 1 of a chunk.
+// Adds the products of columns 4 P .. 4 End - 1 of a chunk to `dot`.
 template <int M, WeightType T, bool High, int P, int End>
 KEEL_SIMD void add_codes(const uint8_t *nibbles, const I *upper, const ActBlock *const *q,
                          int chunk, I *dot) {
@@ -28,7 +28,8 @@ KEEL_SIMD void add_codes(const uint8_t *nibbles, const I *upper, const ActBlock 
 }
 
 #if defined(KEEL_NARROW_DOTS)
-// The number of words whose products fit 16 bits: 2 * words * codes * 127 < 2^15.
+// Number of words whose products can be summed in 16 bits. 2 * words * (largest code) * 127 must be
+// less than 2^15.
 template <WeightType T>
 constexpr int k_run = T == WeightType::q4_k   ? 8
                       : T == WeightType::q5_k ? 4
@@ -55,7 +56,7 @@ KEEL_SIMD void add_products(const uint8_t *nibbles, const I *upper, const ActBlo
 }
 #endif
 
-// 32 columns of R rows, times M rows of x.
+// Multiplies a chunk of 32 columns of R rows of W with M rows of x.
 template <int M, WeightType T, bool High>
 KEEL_SIMD void add_chunk(const uint8_t *upper_words, const uint8_t *nibbles, const KScales &s,
                          int chunk, const ActBlock *const *q, G *sums) {

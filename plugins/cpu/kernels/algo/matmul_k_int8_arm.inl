@@ -1,32 +1,34 @@
-// Interleaved q4_k, q5_k and q6_k weights on ARM64, for several rows of x, with matrix products.
-// Codes are extracted from their words and zipped into pairs of rows once for all rows of x. This
-// is done for a few blocks at a time, which stay in the L1 cache together with their scales. Each
-// sum is computed in the order of k_group, so the result of a row of x does not depend on the other
-// rows.
+// Products of interleaved q4_k, q5_k and q6_k weights with several rows of x on ARM64, with the
+// matrix instructions of i8mm. The codes are extracted from their words and zipped into pairs of
+// rows once for all rows of x. This is done for a few blocks at a time. These blocks stay in the L1
+// cache together with their scales. Each sum is computed in the order of k_group, so the result for
+// a row of x does not depend on the other rows.
 #include <stddef.h>
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-constexpr int64_t k_panel_blocks = 4; // 12 KiB
-constexpr int64_t k_panel_rows = 64;  // rows of x for which a panel is unpacked once
-// The least number of rows of x. For fewer rows, unpacking takes more instructions than it saves.
+constexpr int64_t k_panel_blocks = 4; // number of blocks unpacked at a time, which take 12 KiB
+constexpr int64_t k_panel_rows = 64; // most rows of x for which a panel is unpacked once
+// Smallest number of rows of x for these kernels. For fewer rows, unpacking takes more instructions
+// than it saves.
 constexpr int64_t k_panel_from = 4;
 
-// One block of a group. The registers hold rows 0 1, 2 3, 4 5, 6 7. The factors are KScales::scale;
-// for q4_k and q5_k eight of them, then KScales::least. The factor of each row is stored twice, for
-// two rows of x.
+// One unpacked block of a group. codes: the registers hold the row pairs 0 1, 2 3, 4 5 and 6 7. The
+// factors are KScales::scale. For q4_k and q5_k there are eight of them, followed by
+// KScales::least. The factor of each row is stored twice, for two rows of x.
 struct KPairs {
     float32x4_t factors[16][4];
-    int8_t codes[8][4][4 * 16]; // of each chunk, eight columns at a time; for q6_k with their sign
+    // [chunk][eight columns at a time][...]; for q6_k the codes have their sign
+    int8_t codes[8][4][4 * 16];
 };
 
-// Words p and p2 of a block, side by side for each row.
+// Puts words p and p2 of a block side by side for each row.
 KEEL_SIMD RowPairs zip_words(const uint8_t *words, int p, int p2) {
     return zip(piece_at(words, p), piece_at(words, p2));
 }
 
-// Columns 8 i .. 8 i + 7 of a chunk, for two rows. The nibbles are of words 2 i and 2 i + 1, next
-// to each other. `upper` has twice the word with their upper bits.
+// Returns columns 8 i .. 8 i + 7 of a chunk, for two rows. `nibbles` are from words 2 i and 2 i +
+// 1, side by side. `upper` has the word with the upper bits of these columns twice.
 template <WeightType T>
 KEEL_SIMD int8x16_t whole_codes(int8x16_t nibbles, int8x16_t upper, int i) {
     if constexpr (T == WeightType::q4_k) return nibbles;
@@ -44,7 +46,7 @@ template <WeightType T>
 static void unpack_k_pairs(const uint8_t *w, KPairs &out) {
     constexpr int64_t upper_bytes = 4 * R * k_form(T).upper_words,
                       pair_bytes = 4 * R * k_form(T).pair_words();
-    // steps of eight columns whose upper bits are in one word
+    // Number of steps of eight columns whose upper bits are in one word.
     constexpr int steps = T == WeightType::q6_k ? 2 : 4;
     KScales s;
     read_scales<T>(w, s);
@@ -76,7 +78,7 @@ static void unpack_k_pairs(const uint8_t *w, KPairs &out) {
     }
 }
 
-// 32 columns of two rows of x, eight at a time.
+// Loads 32 columns of two rows of x, eight columns at a time.
 KEEL_SIMD void two_rows32(const ActBlock &first, const ActBlock &second, int8x16_t *x) {
     const int8x16x2_t a = vld1q_s8_x2(first.q), b = vld1q_s8_x2(second.q);
     KEEL_UNROLL
@@ -88,9 +90,9 @@ KEEL_SIMD void two_rows32(const ActBlock &first, const ActBlock &second, int8x16
     }
 }
 
-// The members of ActBlock, for the same columns of two rows of x.
+// The members of two ActBlocks: the same columns of two rows of x.
 struct TwoRows {
-    float32x4_t d, shift; // of the first row, of the second row, then both again
+    float32x4_t d, shift; // lanes: first row, second row, first row, second row
 };
 KEEL_SIMD TwoRows of_two_rows(const ActBlock &first, const ActBlock &second) {
     constexpr size_t at = offsetof(ActBlock, d);
@@ -101,7 +103,7 @@ KEEL_SIMD TwoRows of_two_rows(const ActBlock &first, const ActBlock &second) {
     return {vreinterpretq_f32_s32(vuzp1q_s32(both, both)), vcvtq_f32_s32(vuzp2q_s32(both, both))};
 }
 
-// Products of columns 8 Begin .. 8 End - 1 of a chunk with P pairs of rows of x.
+// Multiplies columns 8 Begin .. 8 End - 1 of a chunk with P pairs of rows of x.
 template <int P, int Begin, int End>
 KEEL_SIMD void k_dots(const int8_t (*codes)[4 * 16], const int8x16_t (*x)[4], int32x4_t (*dot)[4]) {
     KEEL_UNROLL
@@ -120,7 +122,7 @@ KEEL_SIMD void k_dots(const int8_t (*codes)[4 * 16], const int8x16_t (*x)[4], in
     }
 }
 
-// 32 columns of R rows, times P pairs of rows of x.
+// Multiplies a chunk of 32 columns of R rows of W with P pairs of rows of x.
 template <int P, WeightType T>
 KEEL_SIMD void add_k_chunk(const KPairs &w, int chunk, const ActBlock *const *q,
                            float32x4_t (*sums)[4]) {
@@ -166,7 +168,7 @@ KEEL_SIMD void add_k_chunk(const KPairs &w, int chunk, const ActBlock *const *q,
         sums[p][r] = vfmaq_f32(sums[p][r], part[p][r], d[p]);
 }
 
-// Adds the products of a panel with P pairs of rows of x to their sums.
+// Multiplies a panel with P pairs of rows of x and adds the products to the sums of these rows.
 template <int P, WeightType T>
 static void add_k_panel(const KPairs *panel, int64_t blocks, const ActBlock *const *rows,
                         float32x4_t (*sums)[4]) {
@@ -194,8 +196,8 @@ static void add_k_panel(const KPairs *panel, int64_t blocks, const ActBlock *con
         sums[p][r] = s[p][r];
 }
 
-// Multiplies group g with rows m0..m1-1 of x, at most k_panel_rows. If their number is odd, the
-// last row is its own partner. The sums are kept in memory while the panels of the group are
+// Multiplies group g of W with rows m0..m1-1 of x, at most k_panel_rows. If their number is odd,
+// the last row forms a pair with itself. The sums stay in memory while the panels of the group are
 // processed.
 template <WeightType T>
 static void k_panel_group(const MatmulTask &t, int64_t g, int64_t m0, int64_t m1) {

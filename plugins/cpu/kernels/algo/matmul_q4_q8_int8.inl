@@ -1,11 +1,11 @@
-// Products of interleaved q8_0 and q4_0 weights with activations rounded to 8 bits. Each lane is a
-// row of W, so no sum goes across lanes. Four columns are multiplied at a time. A group of R rows
-// is one contiguous stream.
+// Products of interleaved q8_0 and q4_0 weights with activations that are rounded to 8 bits. Each
+// lane is a row of W, so no sum goes across lanes. Four columns are multiplied at a time. A group
+// of R rows is one contiguous stream.
 #include "cpu/kernels/algo/matmul_task.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// Adds the finished sums of a group to `count` outputs.
+// Adds bias and old values to the finished sums of a group, and writes `count` of them to `out`.
 KEEL_SIMD void finish_group(const float *sums, const float *bias, bool accumulate, float *out,
                             int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
@@ -29,11 +29,12 @@ namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 #if defined(KEEL_INT8_DOT4)
 
-// rows of x: weights are unpacked once for all of them, and their sums fit the registers
+// Largest number of rows of x that are multiplied together. Weights are unpacked once for all of
+// them, and the registers have room for their sums.
 constexpr int rows_at_once = 8;
 
-// 32 columns of R rows of q4_0, times up to eight rows of x. If the rows of x are few, each has two
-// chains of sums.
+// Multiplies 32 columns of R rows of q4_0 with M <= 8 rows of x. If M is small, each row of x has
+// two independent sums.
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     constexpr int chains = M < 4 ? 2 : 1;
@@ -60,7 +61,8 @@ KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
     }
 }
 
-// Weights as unsigned bytes are 128 too large. The excess is 16 times ActBlock::shift, which is
+// Multiplies 32 columns of R rows of q8_0 with M rows of x. The weights are converted to unsigned
+// bytes, which are 128 larger. So the sum is too large by 16 times ActBlock::shift, which is
 // subtracted.
 template <int M>
 KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
@@ -82,8 +84,8 @@ KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
 
 constexpr int rows_at_once = 4;
 
-// 32 columns of R rows of q4_0, times one to four rows of x. The sums fit 16 bits: 8 * (2 * 15 *
-// 127) < 2^15.
+// Multiplies 32 columns of R rows of q4_0 with one to four rows of x. The sums fit 16 bits: 8 * (2
+// * 15 * 127) < 2^15.
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     KEEL_UNROLL
@@ -164,7 +166,7 @@ KEEL_SIMD void q4_q8_rows(const MatmulTask &t, int64_t g, int64_t m0) {
         q4_q8_group<M, Q4>(t, g, m0);
 }
 
-// The last rows of x, fewer than rows_at_once.
+// Handles the last rows of x, fewer than rows_at_once.
 template <int M, bool Q4>
 static void q4_q8_rest(const MatmulTask &t, int64_t g, int64_t m0, int64_t rows) {
     if constexpr (M > 0) {
@@ -176,7 +178,7 @@ static void q4_q8_rest(const MatmulTask &t, int64_t g, int64_t m0, int64_t rows)
 template <bool Q4>
 static void q4_q8_groups(const MatmulTask &t, int64_t g0, int64_t g1, int64_t m0, int64_t m1) {
     for (int64_t g = g0; g < g1; ++g) {
-        int64_t m = m0; // the group stays in the L1 cache for all rows of x
+        int64_t m = m0; // the group of W stays in the L1 cache for all rows of x
         for (; m + rows_at_once <= m1; m += rows_at_once)
             q4_q8_rows<rows_at_once, Q4>(t, g, m);
         q4_q8_rest<rows_at_once - 1, Q4>(t, g, m, m1 - m);

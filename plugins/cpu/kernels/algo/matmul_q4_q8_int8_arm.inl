@@ -1,10 +1,10 @@
 // Sums of a block of interleaved weights on ARM64, for matmul_q4_q8_int8.inl. A register holds four
-// bytes of each of four rows. With dotprod, each lane of a sum is a row, and four activations are
-// one lane of the other operand. Matrix products take eight bytes of two rows: two pieces of the
-// same layout, zipped.
+// bytes of each of four rows of W. With the dotprod instructions, each lane of a sum is a row of W,
+// and the four activations are one lane of the other operand. The matrix instructions of i8mm take
+// eight bytes of two rows. These are made from two pieces of the same layout with zip instructions.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// Piece P of a block: 4 columns of rows 0..3 (a) and 4..7 (b).
+// Piece P of a block: 4 columns of rows 0..3 (a) and of rows 4..7 (b).
 struct Piece {
     int8x16_t a, b;
 };
@@ -12,7 +12,7 @@ KEEL_SIMD Piece piece_at(const uint8_t *bytes, int p) {
     return {vld1q_s8(reinterpret_cast<const int8_t *>(bytes) + 32 * p),
             vld1q_s8(reinterpret_cast<const int8_t *>(bytes) + 32 * p + 16)};
 }
-KEEL_SIMD int8x16_t low_half(int8x16_t x) { // nibbles, 0..15
+KEEL_SIMD int8x16_t low_half(int8x16_t x) { // returns the low nibbles, 0..15
     return vandq_s8(x, vdupq_n_s8(15));
 }
 KEEL_SIMD int8x16_t high_half(int8x16_t x) {
@@ -76,7 +76,8 @@ KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
 
 #else
 
-// Without dotprod: 16-bit products. Sum i has rows 2i and 2i+1; its pairs are added at the end.
+// Without dotprod, products have 16 bits. Sum i holds pairs of products for rows 2 i and 2 i + 1;
+// each pair is added at the end.
 KEEL_SIMD int8x16_t spread4(const int8_t *p) {
     int32_t four;
     memcpy(&four, p, 4);
@@ -90,7 +91,7 @@ KEEL_SIMD void add_products(int8x16_t a, int8x16_t b, int8x16_t x, int16x8_t *su
     sum[3] = vmlal_high_s8(sum[3], b, x);
 }
 
-// The sums fit 16 bits: 8 * (15 * 127) < 2^15.
+// Multiplies 32 columns of q4_0. The sums fit 16 bits: 8 * (15 * 127) < 2^15.
 template <int M>
 KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     int16x8_t sum[M][4];
@@ -116,7 +117,7 @@ KEEL_SIMD void block_q4(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
     }
 }
 
-// Two products fit 16 bits: 2 * (128 * 127) < 2^15.
+// Multiplies 32 columns of q8_0. The sum of two products fits 16 bits: 2 * (128 * 127) < 2^15.
 template <int M>
 KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) {
     int32x4_t sum[M][4];
@@ -149,7 +150,7 @@ KEEL_SIMD void block_q8(const uint8_t *bytes, const ActBlock *const *q, I *dot) 
 #if KEEL_ARM_LEVEL >= KEEL_ARM_I8MM
 #define KEEL_INT8_PAIRS
 
-// Eight columns of the row pairs 0 1, 2 3, 4 5, 6 7.
+// Eight columns of the row pairs 0 1, 2 3, 4 5 and 6 7 of W.
 struct RowPairs {
     int8x16_t pair[4];
 };
@@ -160,8 +161,9 @@ KEEL_SIMD RowPairs zip(Piece first, Piece second) {
              vreinterpretq_s8_s32(vzip1q_s32(b, b2)), vreinterpretq_s8_s32(vzip2q_s32(b, b2))}};
 }
 
-// Sums of P pairs of rows of x with four pairs of rows of W. The lanes are (row, m), (row, m + 1),
-// (row + 1, m), (row + 1, m + 1).
+// Adds the products of P pairs of rows of x with four pairs of rows of W to `dot`. The lanes of a
+// sum are, for rows n and n + 1 of W and rows m and m + 1 of x: (n, m), (n, m + 1), (n + 1, m), (n
+// + 1, m + 1).
 template <int P>
 KEEL_SIMD void add_pairs(const RowPairs &w, const int8x16_t *x, int32x4_t (*dot)[4]) {
     KEEL_UNROLL
@@ -171,7 +173,7 @@ KEEL_SIMD void add_pairs(const RowPairs &w, const int8x16_t *x, int32x4_t (*dot)
         dot[p][r] = vmmlaq_s32(dot[p][r], w.pair[r], x[p]);
 }
 
-// Columns c..c+7 of two rows of x.
+// Loads columns c .. c + 7 of two rows of x.
 KEEL_SIMD int8x16_t two_rows(const ActBlock *first, const ActBlock *second, int c) {
     return vcombine_s8(vld1_s8(first->q + c), vld1_s8(second->q + c));
 }
@@ -209,8 +211,8 @@ KEEL_SIMD void block_pairs(const uint8_t *bytes, const ActBlock *const *q, int32
     }
 }
 
-// Adds the finished sums of a group, whose first row of W is `row`, to the outputs of row m of x
-// and, if `second`, of row m + 1.
+// Writes the finished sums of a group to the outputs of row m of x. `row` is the first row of W of
+// the group. If `second` is true, also writes the sums of row m + 1.
 KEEL_SIMD void finish_pair(const MatmulTask &t, int64_t row, int64_t m, bool second,
                            const float32x4_t *s) {
     const int64_t count = t.w.rows - row < R ? t.w.rows - row : R;
@@ -226,7 +228,8 @@ KEEL_SIMD void finish_pair(const MatmulTask &t, int64_t row, int64_t m, bool sec
     }
 }
 
-// Like q4_q8_group, for two to four rows of x, in pairs. The last of three rows is its own partner.
+// Like q4_q8_group, for two to four rows of x, which are handled in pairs. The last of three rows
+// forms a pair with itself.
 template <int M, bool Q4>
 static void q4_q8_pairs(const MatmulTask &t, int64_t g, int64_t m0) {
     constexpr int P = (M + 1) / 2;

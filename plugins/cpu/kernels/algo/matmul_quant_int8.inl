@@ -1,5 +1,5 @@
-// Products of interleaved quantized weights with activations rounded to 8 bits: the rounding of
-// activations, and the kernel for each weight type.
+// Products of interleaved quantized weights with activations that are rounded to 8 bits. This file
+// has the rounding of activations and chooses the kernel for each weight type.
 #include "cpu/kernels/algo/matmul_q4_q8_int8.inl"
 
 #include "cpu/kernels/algo/matmul_k_int8.inl"
@@ -15,7 +15,8 @@ static void matmul_quant_int8(const MatmulTask &t, int64_t g0, int64_t g1, int64
         q4_q8_groups<false>(t, g0, g1, m0, m1);
 }
 
-// A block with a NaN or an infinity gets a scale of NaN, so every sum that uses the block is NaN.
+// Rounds activations to 8 bits. A block with a NaN or an infinity gets a scale of NaN, so that
+// every sum that uses the block is NaN.
 static void quantize(const float *x, int64_t n, ActBlock *out) {
     for (int64_t b = 0; b < n / 32; ++b, x += 32) {
         F largest = zero(), spoilt = zero();
@@ -35,7 +36,7 @@ static void quantize(const float *x, int64_t n, ActBlock *out) {
             out[b].halves[0] = -32 * first;
             out[b].halves[1] = -32 * (sum - first);
             out[b].d = d;
-        } else { // not finite, or so small that its inverse is not finite
+        } else { // the scale is not finite, or is so small that its inverse is not finite
             memset(out[b].q, 0, 32);
             out[b].shift = out[b].halves[0] = out[b].halves[1] = 0;
             out[b].d = bad == 0.0f ? 0.0f : bad;

@@ -1,5 +1,5 @@
-// All matmul kernels, built from the primitives of simd_*.hpp and int8_*.hpp, and their table.
-// Included once per instruction set.
+// All matmul kernels and their table. The kernels are written with the primitives of simd_*.hpp and
+// int8_*.hpp. This file is compiled once for each instruction set.
 #include "cpu/kernels/algo/matmul_quant_int8.inl"
 
 #include "cpu/kernels/algo/unpack_k.inl"

@@ -1,12 +1,13 @@
-// Rounding of x and unpacking of W for bf16 products. The including file must provide `depth`:
-// columns unpacked at a time, whole blocks of the K types.
+// Rounding of x and unpacking of W for bf16 products. The file that includes this one must define
+// `depth`: the number of columns unpacked at a time, a multiple of the K types' blocks.
 #include "cpu/kernels/tables.hpp"
 #include "cpu/kernels/algo/matmul_task.inl"
 #include "cpu/kernels/algo/pack_k.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-constexpr int64_t panel_stride = 16 * depth; // elements from one panel of 16 rows to the next
+// elements from one panel of 16 rows to the next panel
+constexpr int64_t panel_stride = 16 * depth;
 static_assert(depth % 256 == 0);
 
 static void pack_x(const float *x, int64_t k, int64_t together, uint16_t *out) {
@@ -19,8 +20,8 @@ static void pack_x(const float *x, int64_t k, int64_t together, uint16_t *out) {
     store_row(out, load(rest), load(rest + 16));
 }
 
-// Rows n..n+15 of a row-major weight, columns k0..k0+k-1. Rows beyond `count` repeat the first row;
-// their products are not used.
+// Packs columns k0 .. k0 + k - 1 of rows n .. n + 15 of a row-major weight. If count < 16, the
+// missing rows repeat row n; their products are not used.
 template <WeightType T>
 static void pack_rows(const WeightView &w, int64_t n, int64_t count, int64_t k0, int64_t k,
                       uint16_t *out) {
@@ -39,7 +40,7 @@ static void pack_rows(const WeightView &w, int64_t n, int64_t count, int64_t k0,
     pack_tile<T>(copy, 0, out);
 }
 
-// The same for a group of interleaved rows.
+// Packs columns k0 .. k0 + k - 1 of a group of interleaved rows.
 template <bool Q4>
 static void pack_group(const MatmulTask &t, int64_t g, int64_t k0, int64_t k, uint16_t *out) {
     static_assert(R == 16);
@@ -85,7 +86,7 @@ static void pack_panel(const MatmulTask &t, int64_t n, int64_t count, int64_t k0
         return pack_k_group<WeightType::q5_k>(t, n / R, k0, k, out);
     case WeightType::q6_k:
         return pack_k_group<WeightType::q6_k>(t, n / R, k0, k, out);
-    default: // least_rows has no other type
+    default:  // least_rows is 0 for all other types
         return;
     }
 }

@@ -1,4 +1,4 @@
-// Packs interleaved q4_k, q5_k and q6_k into panels of bf16, for matmul_any_bf16.inl.
+// Packs interleaved q4_k, q5_k and q6_k weights into panels of bf16, for matmul_any_bf16.inl.
 #include "cpu/kernels/algo/k_codes.inl"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
@@ -24,7 +24,7 @@ KEEL_SIMD void pack_chunk(const uint8_t *upper_words, const uint8_t *nibbles, co
     pack_codes<T, High, 0>(nibbles, upper, s, chunk, tile);
 }
 
-// Packs columns k0..k0+k-1 (whole blocks) of a group, a tile for every 32 columns.
+// Packs columns k0 .. k0 + k - 1 (whole blocks) of a group. Every 32 columns become a tile.
 template <WeightType T>
 static void pack_k_group(const MatmulTask &t, int64_t g, int64_t k0, int64_t k, uint16_t *out) {
     constexpr int64_t upper_bytes = 4 * R * k_form(T).upper_words,

@@ -1,8 +1,9 @@
-// Norms, activations, elementwise and row kernels. Each handles one contiguous row. `out` may be an
-// input.
+// Kernels for norms, activation functions, elementwise ops and rows. Each call processes one
+// contiguous row. `out` may be one of the inputs.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// Calls f(i, n) for vectors of n = W lanes, and once with fewer lanes at the end.
+// Calls f(i, n) for each vector of n = W elements, then once for the remaining elements, if there
+// are any.
 template <class Fn>
 KEEL_SIMD void each_vector(int64_t n, Fn &&f) {
     int64_t i = 0;
@@ -20,13 +21,13 @@ KEEL_SIMD void store_part(float *p, F x, int64_t n) {
         store_n(p, x, n);
 }
 
-// 1 / sqrt, computed in double because it is exact and only needed a few times per row.
+// Returns 1 / sqrt(x). It is computed in f64 for accuracy; it is needed only a few times per row.
 KEEL_SIMD float inverse_root(double x) {
     return static_cast<float>(1.0 / __builtin_sqrt(x));
 }
 
-// Sum of squares: short pieces in f32, added in double. All in double if the squares exceed the
-// range of f32.
+// Returns the sum of squares. Short pieces are summed in f32, and the sums of the pieces in f64. If
+// the squares exceed the range of f32, all are summed in f64.
 static double sum_of_squares(const float *x, int64_t n) {
     constexpr int64_t piece = 64 * W;
     double total = 0;
@@ -64,7 +65,8 @@ static void rms_norm(const float *x, float *residual, const float *weight, float
 
 static void layer_norm(const float *x, const float *weight, const float *bias, float eps, int64_t n,
                        float *out) {
-    // Computed in double and around the mean. In f32, a row far from zero would lose its variance.
+    // The variance is computed in f64 from differences to the mean. In f32, a row with a large mean
+    // would lose its variance to rounding.
     double total = 0, squares = 0;
     for (int64_t i = 0; i < n; ++i)
         total += static_cast<double>(x[i]);
@@ -88,11 +90,13 @@ KEEL_SIMD F silu(F g) {
 
 KEEL_SIMD F gelu_tanh(F g) {
     const F inner = mul(mul(set1(0.7978845608f), g), fma(mul(g, g), set1(0.044715f), set1(1.0f)));
-    // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)), which has no cancellation for either sign
+    // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)). The right side has no cancellation for either sign of
+    // u.
     return div(g, add(set1(1.0f), exp(mul(set1(-2.0f), inner))));
 }
 
-// 0.5 erfc(|g| / sqrt 2) after Abramowitz and Stegun 7.1.26, with absolute error 1.5e-7.
+// Computes gelu with 0.5 erfc(|g| / sqrt 2), by formula 7.1.26 of Abramowitz and Stegun. The
+// absolute error of erfc is below 1.5e-7.
 KEEL_SIMD F gelu_erf(F g) {
     const F z = mul(abs(g), set1(0.70710678118f));
     const F t = div(set1(1.0f), fma(set1(0.3275911f), z, set1(1.0f)));
@@ -102,13 +106,13 @@ KEEL_SIMD F gelu_erf(F g) {
     p = fma(p, t, set1(-0.284496736f));
     p = fma(p, t, set1(0.254829592f));
     const F half_tail = mul(mul(mul(p, t), set1(0.5f)), exp(mul(sub(zero(), z), z)));
-    // the result is g * tail for negative g and g - g * tail for positive g; max(g, 0) - |g| * tail
-    // gives both
+    // The result is g * half_tail for negative g, and g - g * half_tail for positive g. The
+    // expression max(g, 0) - |g| * half_tail gives both.
     return sub(max(g, zero()), mul(abs(g), half_tail));
 }
 
-// Reads every second float of n pairs. Vector shuffles are not worthwhile here, because each
-// element takes an eighth of a cache line in either case.
+// If `pairs` is true, gate and up alternate in memory, and this function reads every second float.
+// Vector shuffles would not be faster, because memory access limits the speed.
 template <class Fn>
 KEEL_SIMD void gated(const float *gate, const float *up, int64_t n, bool pairs, float *out,
                      Fn &&f) {
@@ -175,7 +179,7 @@ static void softmax(const float *x, int64_t n, float *out) {
             out[i] = 0.0f;
         return;
     }
-    double sum = 0; // a sum of partial sums, so that long rows stay exact
+    double sum = 0; // the partial sums are added in f64, so that long rows stay exact
     const F top = set1(largest);
     each_vector(n, [&](int64_t i, int64_t part) {
         store_part(out + i, exp(sub(load_part(x + i, part), top)), part);
@@ -194,7 +198,7 @@ static int32_t argmax(const float *x, int64_t n) {
     F top = set1(-__builtin_inff()), spoilt = zero();
     each_vector(n, [&](int64_t i, int64_t part) {
         const F v = load_part(x + i, part);
-        spoilt = add(spoilt, mul(v, zero())); // a NaN or an infinity gives NaN
+        spoilt = add(spoilt, mul(v, zero())); // NaN if a value is NaN or infinite
         if (part == W)
             top = max(v, top);
         else

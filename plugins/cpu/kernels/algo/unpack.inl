@@ -1,4 +1,4 @@
-// Converts weights of any type and layout to f32: whole rows for embed, and panels for
+// Converts weights of any type and layout to f32: whole rows for the op embed, panels for
 // matmul_any_f32.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
@@ -8,7 +8,8 @@ KEEL_SIMD float read_f16(const uint8_t *p) {
     return f16_to_f32(h);
 }
 
-// Elements i..i+n-1 of a row in GGML's block layout. i and n are multiples of 32.
+// Converts elements i .. i + n - 1 of a row in GGML's block layout to f32. i and n are multiples of
+// 32.
 template <bool Q4>
 KEEL_SIMD void unpack_blocks(const uint8_t *row, int64_t i, int64_t n, float *out, int64_t stride) {
     constexpr int64_t bytes = Q4 ? 18 : 34;
@@ -50,7 +51,7 @@ static void unpack_row_major(WeightType type, const uint8_t *row, int64_t i, int
     }
 }
 
-// Unpacks one row of a group. The pieces of the row are 4 R bytes apart.
+// Converts one row of a group to f32. The row's 4-byte pieces are 4 R bytes apart.
 static void unpack_interleaved_row(const WeightView &w, int64_t row, float *out) {
     if (is_k(w.type)) return unpack_k_row(w, row, out);
     const bool q4 = w.type == WeightType::q4_0;
@@ -82,10 +83,11 @@ static void unpack_row(const WeightView &w, int64_t row, float scale, float *out
 
 // ---- panels: [k][panel_rows] floats ----
 
-constexpr int panel_vectors = W == 1 ? 8 : 2; // vectors per row of a panel
+constexpr int panel_vectors = W == 1 ? 8 : 2; // number of vectors in a row of a panel
 constexpr int64_t panel_rows = panel_vectors * W;
 
-// Unpacks columns k0..k0+n-1 of the group to panel column `at`.
+// Converts columns k0 .. k0 + n - 1 of group g to f32. The group's rows become the panel's columns
+// from `at` on.
 template <bool Q4>
 static void unpack_group(const WeightView &w, int64_t g, int64_t k0, int64_t n, float *panel,
                          int64_t at) {
@@ -123,8 +125,8 @@ static void unpack_squares(const uint8_t *const *rows, int64_t k0, int64_t n, fl
         unpack_floats<T>(rows[r], k0 + i, n - i, panel + i * panel_rows + r, panel_rows);
 }
 
-// Unpacks rows n0..n0+count-1 of W, columns k0..k0+n-1. The panel's columns for rows that W does
-// not have repeat another row; their products are not used.
+// Converts columns k0 .. k0 + n - 1 of rows n0 .. n0 + count - 1 of W to a panel. If W has no more
+// rows, the panel's other columns repeat another row; their products are not used.
 static void unpack_panel(const WeightView &w, int64_t n0, int64_t count, int64_t k0, int64_t n,
                          float *panel) {
     if (w.layout == Layout::interleaved) {
@@ -157,7 +159,7 @@ static void unpack_panel(const WeightView &w, int64_t n0, int64_t count, int64_t
 
 static void convert(WeightType from, const uint8_t *x, WeightType to, uint8_t *out, int64_t n) {
     float piece[64];
-    // converts by way of f32, which holds both 16-bit types exactly
+    // The conversion goes through f32, which holds both 16-bit types exactly.
     for (int64_t i = 0; i < n; i += 64) {
         const int64_t part = n - i < 64 ? n - i : 64;
         unpack_row_major(from, x, i, part, piece, 1);

@@ -1,10 +1,10 @@
-// Converts q4_k, q5_k and q6_k to f32: rows for embed, panels for matmul_any_f32.
+// Converts q4_k, q5_k and q6_k weights to f32: rows for the op embed, panels for matmul_any_f32.
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// The words of one row of a block, either of a single row or of one of R interleaved rows.
+// The words of one block of a row. The row is stored alone, or interleaved with R - 1 other rows.
 struct KWords {
     const uint8_t *at;
-    int64_t stride; // bytes from word to word
+    int64_t stride; // bytes from one word to the next
 
     uint32_t word(int i) const {
         uint32_t w;
@@ -14,7 +14,7 @@ struct KWords {
     uint32_t byte(int i) const { return at[i / 4 * stride + i % 4]; }
 };
 
-// Decodes 256 values, stored `stride` floats apart.
+// Converts a block to 256 floats, which are stored `stride` floats apart.
 template <WeightType T>
 static void decode_k_block(uint16_t d_bits, uint16_t least_bits, KWords words, float *out,
                            int64_t stride) {
@@ -62,7 +62,7 @@ static void decode_k(WeightType type, uint16_t d, uint16_t least, KWords words, 
         decode_k_block<WeightType::q6_k>(d, 0, words, out, stride);
 }
 
-// Columns i..i+n-1 (whole blocks) of a row in the file's layout.
+// Converts columns i .. i + n - 1 (whole blocks) of a row in the layout of the file.
 static void unpack_k_stored(WeightType type, const uint8_t *row, int64_t i, int64_t n, float *out,
                             int64_t stride) {
     for (int64_t b = i / k_columns; b < (i + n) / k_columns; ++b, out += k_columns * stride) {
@@ -73,7 +73,7 @@ static void unpack_k_stored(WeightType type, const uint8_t *row, int64_t i, int6
     }
 }
 
-// Unpacks one row of a group.
+// Converts one row of a group.
 static void unpack_k_row(const WeightView &w, int64_t row, float *out) {
     const KForm form = k_form(w.type);
     const int64_t lane = row % R;
@@ -106,8 +106,8 @@ static void unpack_chunk(const uint8_t *upper_words, const uint8_t *nibbles, con
     store_codes<T, High, 0>(nibbles, upper, s, chunk, out, stride);
 }
 
-// Unpacks columns k0..k0+n-1 (whole blocks) of a group to out[column][row], `stride` floats from
-// column to column.
+// Converts columns k0 .. k0 + n - 1 (whole blocks) of a group to out[column][row]. Columns of `out`
+// are `stride` floats apart.
 template <WeightType T>
 static void unpack_k_columns(const WeightView &w, int64_t g, int64_t k0, int64_t n, float *out,
                              int64_t stride) {

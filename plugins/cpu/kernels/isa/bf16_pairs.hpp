@@ -1,6 +1,6 @@
-// Rounding to bf16 and packing of rows into pairs, for algo/matmul_any_bf16.inl. Uses the
-// conversions of AVX512_BF16, or plain loops in the test build. A tile is 16 rows of 32 columns of
-// W in the order that products need: [16 pairs of columns][16 rows][2].
+// Rounds numbers to bf16 and packs rows into pairs of columns, for algo/matmul_any_bf16.inl. The
+// file uses the conversions of AVX512_BF16; the emulated test build uses plain loops. A tile is 32
+// columns of 16 rows of W in the order that the products need: [16 pairs of columns][16 rows][2].
 #pragma once
 
 #include "cpu/kernels/isa/int8_avx512.hpp"
@@ -12,19 +12,19 @@ constexpr int64_t tile_elements = 16 * 32;
 
 #if defined(KEEL_CPU_EMULATED_AVX512)
 
-// Stores 32 neighbouring elements of a row of x.
+// Stores 32 neighbouring elements of a row of x as bf16.
 KEEL_SIMD void store_row(uint16_t *out, F low, F high) {
     float v[32];
     store(v, low), store(v + 16, high);
     for (int i = 0; i < 32; ++i) out[i] = f32_to_bf16(v[i]);
 }
-// Stores one pair of columns of 16 rows.
+// Stores one pair of columns of 16 rows as bf16.
 KEEL_SIMD void store_pairs(uint16_t *out, F even, F odd) {
     float a[16], b[16];
     store(a, even), store(b, odd);
     for (int i = 0; i < 16; ++i) out[2 * i] = f32_to_bf16(a[i]), out[2 * i + 1] = f32_to_bf16(b[i]);
 }
-// The code 0..15 at a bit of each lane, minus 8.
+// Returns the 4-bit code that begins at bit `bit` of each lane, minus 8.
 KEEL_SIMD F nibble_at(I x, int bit) { return extract_nibble_f32(x, bit / 8, bit % 8 / 4); }
 // Packs 32 columns of 16 rows of f16 or bf16 into a tile.
 template <WeightType T>
@@ -43,12 +43,12 @@ KEEL_SIMD void finish_passing() {}
 
 #else
 
-// Stores sixteen floats at a multiple of 64 bytes, bypassing the caches. Call finish_passing()
-// before another thread reads them.
+// store_passing() stores sixteen floats to memory without filling the caches. The address is a
+// multiple of 64. finish_passing() must be called before another thread reads the floats.
 KEEL_SIMD void store_passing(float *p, F x) { _mm512_stream_ps(p, x); }
 KEEL_SIMD void finish_passing() { _mm_sfence(); }
 
-KEEL_SIMD I to_bf16(F low, F high) { // words 0..15 and 16..31
+KEEL_SIMD I to_bf16(F low, F high) { // low becomes words 0..15 of the result, high words 16..31
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 KEEL_SIMD void store_row(uint16_t *out, F low, F high) {
@@ -59,7 +59,7 @@ KEEL_SIMD void store_pairs(uint16_t *out, F even, F odd) {
                                     23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     _mm512_storeu_si512(out, _mm512_permutexvar_epi16(turn, to_bf16(even, odd)));
 }
-// permutexvar uses only the lowest four bits of a lane, so no mask is needed
+// permutexvar uses only the lowest four bits of a lane, so no mask is needed.
 KEEL_SIMD F nibble_at(I x, int bit) {
     const F values = _mm512_set_ps(7, 6, 5, 4, 3, 2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8);
     return _mm512_permutexvar_ps(_mm512_srli_epi32(x, static_cast<unsigned>(bit)), values);
@@ -70,7 +70,7 @@ template <WeightType T> KEEL_SIMD I load_row32(const uint8_t *p) {
     return to_bf16(load_f16(reinterpret_cast<const uint16_t *>(p)),
                    load_f16(reinterpret_cast<const uint16_t *>(p) + 16));
 }
-// Transposes sixteen rows of sixteen pairs.
+// Packs a tile: transposes sixteen rows of sixteen pairs of columns.
 template <WeightType T>
 KEEL_SIMD void pack_tile(const uint8_t *const *rows, int64_t offset, uint16_t *out) {
     I a[16], b[16];
@@ -85,7 +85,7 @@ KEEL_SIMD void pack_tile(const uint8_t *const *rows, int64_t offset, uint16_t *o
             a[i + 2 * j] = _mm512_unpacklo_epi64(b[i + j], b[i + j + 2]);
             a[i + 2 * j + 1] = _mm512_unpackhi_epi64(b[i + j], b[i + j + 2]);
         }
-    // 128-bit lane L of a[4 i + j] holds column 4 L + j of rows 4 i..
+    // The 128-bit lane L of a[4 i + j] holds column 4 L + j of rows 4 i .. 4 i + 3.
     for (int j = 0; j < 4; ++j) {
         const I even_a = _mm512_shuffle_i32x4(a[j], a[4 + j], 0x88),
                 odd_a = _mm512_shuffle_i32x4(a[j], a[4 + j], 0xdd),

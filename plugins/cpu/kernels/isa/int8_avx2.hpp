@@ -1,4 +1,5 @@
-// 8-bit integer primitives over 32 bytes: 8 rows of 4 columns. See algo/matmul_q4_q8_int8.inl.
+// Primitives for 8-bit integers in vectors of 32 bytes. A vector holds 8 rows of 4 columns. See
+// algo/matmul_q4_q8_int8.inl.
 #pragma once
 
 #include "cpu/kernels/isa/simd_avx2.hpp"
@@ -21,13 +22,13 @@ KEEL_SIMD I high_nibbles(I x) {
     return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15));
 }
 KEEL_SIMD I abs8(I x) { return _mm256_abs_epi8(x); }
-// Per 16 bits: sum + u0*s0 + u1*s1, with unsigned bytes u and signed bytes s. The caller ensures a
-// result below 2^15.
+// For each 16-bit lane: sum + u0 * s0 + u1 * s1, with unsigned bytes u and signed bytes s. The
+// caller ensures that the result is below 2^15.
 KEEL_SIMD I dot2(I sum, I u, I s) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(u, s)); }
-// Per 32 bits: the sum of its two 16-bit halves.
+// For each 32-bit lane: the sum of its two 16-bit halves.
 KEEL_SIMD I pairs16(I x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
-// Per 32 bits: sum + four products of w and a, both signed. w_abs has the magnitudes of w. a is not
-// -128.
+// For each 32-bit lane: sum + four products of w and a, both signed. w_abs holds the magnitudes of
+// w. No byte of a is -128.
 KEEL_SIMD I dot4_signed(I sum, I w, I w_abs, I a) {
     const I two = _mm256_maddubs_epi16(w_abs, _mm256_sign_epi8(a, w));
     return _mm256_add_epi32(sum, pairs16(two));
@@ -36,7 +37,7 @@ KEEL_SIMD I sub32(I a, I b) { return _mm256_sub_epi32(a, b); }
 KEEL_SIMD I set32(int32_t x) { return _mm256_set1_epi32(x); }
 KEEL_SIMD F to_float(I x) { return _mm256_cvtepi32_ps(x); }
 KEEL_SIMD F extract_nibble_f32(I bytes, int byte,
-                               int high) { // one nibble of each row's byte, minus 8
+                               int high) { // returns one nibble of each row's byte, minus 8
     const I x =
         _mm256_and_si256(_mm256_srli_epi32(bytes, 8 * byte + 4 * high), _mm256_set1_epi32(15));
     return _mm256_cvtepi32_ps(_mm256_sub_epi32(x, _mm256_set1_epi32(8)));
@@ -45,8 +46,8 @@ KEEL_SIMD F extract_byte_f32(I bytes, int byte) {
     return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(bytes, 24 - 8 * byte), 24));
 }
 
-// Rounds n floats (a multiple of 8) to signed bytes. All results are in -127..127. Returns their
-// sum.
+// Multiplies n floats by `factor` and rounds them to signed bytes in -127..127. n is a multiple of
+// 8. Returns the sum of the bytes.
 KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
     const __m256 f = _mm256_set1_ps(factor);
     I v[4];
@@ -54,7 +55,8 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
         v[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), f));
     const I s = _mm256_add_epi32(_mm256_add_epi32(v[0], v[1]), _mm256_add_epi32(v[2], v[3]));
     const I low = _mm256_packs_epi32(v[0], v[1]), high = _mm256_packs_epi32(v[2], v[3]);
-    const I order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packs works within 128-bit lanes
+    // the pack instructions work within 128-bit lanes, so this puts the words in order
+    const I order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     const I bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(q), bytes);
     __m128i t = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
@@ -63,7 +65,7 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
     return _mm_cvtsi128_si32(t);
 }
 
-// R floats, one per row of a group. Here this is one vector.
+// Operations on G: R floats, one for each row of a group. In this instruction set G is one vector.
 using G = F;
 constexpr int R = W;
 KEEL_SIMD G group_zero() { return zero(); }

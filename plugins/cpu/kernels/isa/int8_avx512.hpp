@@ -1,4 +1,5 @@
-// 8-bit integer primitives over 64 bytes: 16 rows of 4 columns. See algo/matmul_q4_q8_int8.inl.
+// Primitives for 8-bit integers in vectors of 64 bytes. A vector holds 16 rows of 4 columns. See
+// algo/matmul_q4_q8_int8.inl.
 #pragma once
 
 #include "cpu/kernels/isa/simd_avx512.hpp"
@@ -23,14 +24,15 @@ KEEL_SIMD I dot2(I sum, I u, I s) { return _mm512_add_epi16(sum, _mm512_maddubs_
 KEEL_SIMD I pairs16(I x) { return _mm512_madd_epi16(x, _mm512_set1_epi16(1)); }
 KEEL_SIMD I dot4_signed(I sum, I w, I w_abs, I a) {
     const I turned = _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(w), _mm512_setzero_si512(),
-                                          a); // AVX-512 has no sign instruction
+                                          a); // AVX-512 has no instruction that copies signs
     return _mm512_add_epi32(sum, pairs16(_mm512_maddubs_epi16(w_abs, turned)));
 }
 #if defined(KEEL_CPU_VNNI)
-#define KEEL_INT8_DOT4 // this set has dot4:
-// sum + the products of four neighbouring bytes; u is unsigned, s is signed.
+#define KEEL_INT8_DOT4 // says that this instruction set defines dot4
+// For each 32-bit lane: sum + four products of bytes. The bytes of u are unsigned, those of s are
+// signed.
 KEEL_SIMD I dot4(I sum, I u, I s) { return _mm512_dpbusd_epi32(sum, u, s); }
-KEEL_SIMD I flip_signs(I x) { // signed bytes become unsigned bytes that are 128 larger
+KEEL_SIMD I flip_signs(I x) { // turns signed bytes into unsigned bytes that are 128 larger
     return _mm512_xor_si512(x, _mm512_set1_epi8(-128));
 }
 #endif
@@ -58,7 +60,7 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
     return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
 }
 
-// R floats, one per row of a group. Here this is one vector.
+// Operations on G: R floats, one for each row of a group. In this instruction set G is one vector.
 using G = F;
 constexpr int R = W;
 KEEL_SIMD G group_zero() { return zero(); }

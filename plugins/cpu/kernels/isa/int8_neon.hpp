@@ -1,5 +1,5 @@
-// 8-bit integer primitives over 32 bytes: 8 rows of 4 columns, two registers. The sums of blocks
-// are in algo/matmul_q4_q8_int8_arm.inl.
+// Primitives for 8-bit integers in 32 bytes, which are two registers: 8 rows of 4 columns. The sums
+// of blocks are in algo/matmul_q4_q8_int8_arm.inl.
 #pragma once
 
 #include "cpu/kernels/isa/simd_neon.hpp"
@@ -7,14 +7,14 @@
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 struct I {
-    int32x4_t a, b; // rows 0..3 and 4..7; per row one number or four bytes
+    int32x4_t a, b; // rows 0..3 and rows 4..7; each row has one number or four bytes
 };
 
 KEEL_SIMD I load_bytes(const uint8_t *p) {
     return {vreinterpretq_s32_u8(vld1q_u8(p)), vreinterpretq_s32_u8(vld1q_u8(p + 16))};
 }
 KEEL_SIMD F to_float(I x) { return {vcvtq_f32_s32(x.a), vcvtq_f32_s32(x.b)}; }
-// x >> n, with or without sign.
+// Return x >> n: down() keeps the sign, down_unsigned() shifts zeros in.
 KEEL_SIMD int32x4_t down(int32x4_t x, int n) { return vshlq_s32(x, vdupq_n_s32(-n)); }
 KEEL_SIMD int32x4_t down_unsigned(int32x4_t x, int n) {
     return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(x), vdupq_n_s32(-n)));
@@ -30,7 +30,7 @@ KEEL_SIMD F extract_byte_f32(I x, int byte) {
     return to_float({vshrq_n_s32(vshlq_s32(x.a, up), 24), vshrq_n_s32(vshlq_s32(x.b, up), 24)});
 }
 
-// Rounds 32 floats to signed bytes. Returns their sum.
+// Multiplies 32 floats by `factor` and rounds them to signed bytes. Returns the sum of the bytes.
 KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
     int32x4_t v[8], sum = vdupq_n_s32(0);
     for (int i = 0; i < 8; ++i) {
@@ -45,7 +45,7 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
     return vaddvq_s32(sum);
 }
 
-// R floats, one per row of a group. Here this is an F.
+// Operations on G: R floats, one for each row of a group. In this instruction set G is F.
 using G = F;
 constexpr int R = W;
 KEEL_SIMD G group_zero() { return zero(); }

@@ -1,6 +1,6 @@
-// 8-bit integer primitives over 32 bytes in plain C++: 8 rows of 4 columns. See
-// algo/matmul_q4_q8_int8.inl. The loops have a form that compilers vectorize with baseline
-// instructions.
+// Primitives for 8-bit integers in 32 bytes, in plain C++: 8 rows of 4 columns. See
+// algo/matmul_q4_q8_int8.inl. Compilers can vectorize these loops with the instructions that every
+// processor of the architecture has.
 #pragma once
 
 #include "cpu/kernels/isa/simd_scalar.hpp"
@@ -8,9 +8,9 @@
 namespace keel_cpu::scalar {
 
 struct I {
-    int32_t lane[8]; // four bytes, or a pair of 16-bit numbers, or one number
+    int32_t lane[8]; // a lane is four bytes, or two 16-bit numbers, or one number
 };
-// Eight floats, only for the accumulators of the int8 kernels.
+// Eight floats. Only the sums of the int8 kernels use this type.
 struct F8 {
     float lane[8];
 };
@@ -43,8 +43,9 @@ KEEL_SIMD I high_nibbles(I x) {
     KEEL_LANES x.lane[i] = x.lane[i] >> 4 & 0x0f0f0f0f;
     return x;
 }
-KEEL_SIMD I abs8(I x) { return x; } // dot4_signed does not need magnitudes here
-// Sums all four products at once, because there is no 16-bit intermediate here.
+KEEL_SIMD I abs8(I x) { return x; } // dot4_signed does not need magnitudes in this set
+// Adds all four products of a lane to `sum`. The other sets need 16-bit intermediate results; this
+// set does not.
 KEEL_SIMD I dot2(I sum, I u, I s) {
     KEEL_LANES for (int b = 0; b < 4; ++b) sum.lane[i] +=
         byte_of(u.lane[i], b) * signed_byte_of(s.lane[i], b);
@@ -86,7 +87,7 @@ KEEL_SIMD int32_t round_block(const float *x, float factor, int8_t *q) {
     return sum;
 }
 
-// Operations of the int8 kernels on R floats.
+// Operations of the int8 kernels on G: R floats, one for each row of a group.
 KEEL_SIMD F8 group_zero() { return {}; }
 KEEL_SIMD F8 group_set1(float v) {
     F8 f;

@@ -1,12 +1,12 @@
-// Primitives for the K types beyond int8_*.hpp: bits of 32-bit lanes, wide integer sums, loads of R
-// floats. Included once per instruction set, after its int8_*.hpp.
+// Primitives that only the K types need: bits of 32-bit lanes, wide integer sums, loads of R
+// floats. This file is compiled once for each instruction set, after its int8_*.hpp.
 #pragma once
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 #if defined(KEEL_CPU_SCALAR_KERNELS)
 
-template <int N> KEEL_SIMD I shift_bits(I x) { // left by N, right if N is negative
+template <int N> KEEL_SIMD I shift_bits(I x) { // shifts left by N; right if N is negative
     for (int i = 0; i < 8; ++i) {
         const uint32_t lane = static_cast<uint32_t>(x.lane[i]);
         x.lane[i] = static_cast<int32_t>(N >= 0 ? lane << (N & 31) : lane >> (-N & 31));
@@ -26,7 +26,8 @@ KEEL_SIMD I add_lanes(I x, I y) {
     return x;
 }
 KEEL_SIMD I dot_bytes(I sum, I u, I s) {
-    // per lane: sum + the products of four bytes; u is 0 to 63, s is signed
+    // For each lane: sum + four products of bytes. The bytes of u are 0 to 63, those of s are
+    // signed.
     return dot2(sum, u, s);
 }
 KEEL_SIMD G group_load(const float *p) {
@@ -69,8 +70,8 @@ KEEL_SIMD G group_load(const float *p) { return load(p); }
 
 #else
 
-// 1 in the file of the AVX2 kernels. The compiler flags cannot tell, because AVX-512 kernels may be
-// made of AVX2 instructions.
+// The macro KEEL_IS_<set> is 1 in the kernel file of the AVX2 set. Compiler flags cannot say this,
+// because the emulated build compiles AVX-512 kernels with AVX2 flags.
 #define KEEL_IS_avx2 1
 #define KEEL_JOIN_WORDS_(a, b) a##b
 #define KEEL_JOIN_WORDS(a, b) KEEL_JOIN_WORDS_(a, b)
@@ -112,7 +113,7 @@ KEEL_SIMD G group_load(const float *p) { return load(p); }
 KEEL_SIMD I all_rows4(const int8_t *p) { return spread4(p); }
 #endif
 
-// The low or high nibble of each byte, 0..15.
+// Returns the low or the high nibble of each byte, 0..15.
 template <bool High> KEEL_SIMD I nibbles_of(I x) {
     return and_bits(shift_bits < High ? -4 : 0 > (x), 0x0f0f0f0fu);
 }

@@ -1,4 +1,5 @@
-// Primitives of eight floats: AVX2, FMA, F16C. simd_scalar.hpp is the contract.
+// Primitives for vectors of eight floats, with AVX2, FMA and F16C. simd_scalar.hpp describes the
+// functions.
 #pragma once
 
 #include <immintrin.h>
@@ -6,7 +7,7 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
-#define KEEL_UNROLL // see simd_neon.hpp
+#define KEEL_UNROLL // simd_neon.hpp says where this is used
 #define KEEL_ISA_NAMESPACE avx2
 
 namespace keel_cpu::avx2 {
@@ -122,18 +123,18 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
     }
 }
 KEEL_SIMD void prefetch(const void *p) { _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0); }
-// Prefetches to the L2 cache, for data that is not needed at once. Such prefetches do not delay
-// misses of the L1 cache.
+// Prefetches to the L2 cache, for data that is needed later. A prefetch to L2 does not delay the
+// loads that miss the L1 cache.
 KEEL_SIMD void prefetch_far(const void *p) {
     _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T1);
 }
 
-// e^x, accurate to 2 ulp. 0 below -104, infinity above 88.8, NaN for NaN.
+// Returns e^x, accurate to 2 ulp. The result is 0 below -104, infinity above 88.8, and NaN for NaN.
 KEEL_SIMD F exp(F x) {
-    // max and min return the second operand if either is NaN
+    // max and min return the second operand if one operand is NaN.
     x = max(set1(-105.0f), min(set1(89.0f), x));
     const F n = round(mul(x, set1(1.44269504f)));
-    F r = fma(n, set1(-0.693359375f), x); // ln 2, split in two parts
+    F r = fma(n, set1(-0.693359375f), x); // subtracts n * ln 2 in two parts, for accuracy
     r = fma(n, set1(2.12194440e-4f), r);
     F p = set1(1.9875691500e-4f);
     p = fma(p, r, set1(1.3981999507e-3f));
@@ -142,7 +143,7 @@ KEEL_SIMD F exp(F x) {
     p = fma(p, r, set1(1.6666665459e-1f));
     p = fma(p, r, set1(5.0000001201e-1f));
     p = add(fma(mul(p, r), r, r), set1(1.0f));
-    // 2^n as two factors, so that subnormal results and n = 128 are correct
+    // 2^n is multiplied in as two factors, so that subnormal results and n = 128 are correct.
     const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     const __m256i bias = _mm256_set1_epi32(127);
     const F first = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));

@@ -1,5 +1,6 @@
-// Primitives of sixteen floats: AVX-512 F, BW, VL, DQ. simd_scalar.hpp is the contract. With
-// KEEL_CPU_EMULATED_AVX512 (a test build), the same code is compiled to narrower instructions.
+// Primitives for vectors of sixteen floats, with AVX-512 F, BW, VL and DQ. simd_scalar.hpp
+// describes the functions. In the emulated test build (KEEL_CPU_EMULATED_AVX512), the same code is
+// compiled to narrower instructions.
 #pragma once
 
 #if defined(KEEL_CPU_EMULATED_AVX512)
@@ -11,8 +12,9 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
-#define KEEL_UNROLL // see simd_neon.hpp
-// Kernel files for sets beyond AVX-512 define a macro, because their products differ.
+#define KEEL_UNROLL // simd_neon.hpp says where this is used
+// A kernel file for an instruction set above AVX-512 defines one of these macros, because its
+// products differ.
 #if defined(KEEL_CPU_VNNI)
 #define KEEL_ISA_NAMESPACE vnni
 #elif defined(KEEL_CPU_BF16)
@@ -123,11 +125,11 @@ KEEL_SIMD void reduce_add4(float *out, F a, F b, F c, F d) {
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)));
 }
 #if !defined(KEEL_CPU_EMULATED_AVX512)
-#define KEEL_REDUCE_ADD_4X4 // this set has reduce_add4x4:
-// out[r * stride + j] = the sum of the lanes of x[r][j]. Halves, then quarters and so on, of two
-// vectors are added at once.
+#define KEEL_REDUCE_ADD_4X4 // says that this instruction set defines reduce_add4x4
+// Sets out[r * stride + j] to the sum of the lanes of x[r][j]. Two vectors are reduced together:
+// their halves are added, then their quarters, and so on.
 KEEL_SIMD void reduce_add4x4(float *out, int64_t stride, const F (*x)[4]) {
-    F lanes[4]; // for key j: 128-bit lane r has four partial sums of row r
+    F lanes[4]; // lanes[j]: 128-bit lane r has four partial sums of row r for key j
     for (int j = 0; j < 4; ++j) {
         const F a = _mm512_add_ps(_mm512_shuffle_f32x4(x[0][j], x[1][j], 0x44),
                                   _mm512_shuffle_f32x4(x[0][j], x[1][j], 0xee));
@@ -166,13 +168,13 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
     }
 }
 KEEL_SIMD void prefetch(const void *p) { _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T0); }
-// Prefetches to the L2 cache, for data that is not needed at once. Such prefetches do not delay
-// misses of the L1 cache.
+// Prefetches to the L2 cache, for data that is needed later. A prefetch to L2 does not delay the
+// loads that miss the L1 cache.
 KEEL_SIMD void prefetch_far(const void *p) {
     _mm_prefetch(static_cast<const char *>(p), _MM_HINT_T1);
 }
 
-// As in simd_avx2.hpp.
+// Returns e^x with the algorithm and the accuracy of simd_avx2.hpp.
 KEEL_SIMD F exp(F x) {
     x = max(set1(-105.0f), min(set1(89.0f), x));
     const F n = round(mul(x, set1(1.44269504f)));

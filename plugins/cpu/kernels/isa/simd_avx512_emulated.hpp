@@ -1,5 +1,6 @@
-// AVX-512 intrinsics made of narrower ones, for tests on machines without AVX-512: SIMDe, and
-// functions that SIMDe 0.7.4 lacks. Not part of the shipped plugin.
+// AVX-512 intrinsics made of narrower instructions, for tests on machines without AVX-512. Most
+// come from SIMDe; this file adds functions that SIMDe 0.7.4 lacks. The shipped plugin does not use
+// this file.
 #pragma once
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
@@ -109,7 +110,7 @@ KEEL_EMULATED simde__m512 roundscale_ps(simde__m512 x) {
 
 } // namespace keel_cpu::emulated
 
-// The compiler's header declares these for another target than this file's, so replace them.
+// The compiler's header declares these intrinsics only for AVX-512 targets, so they are replaced.
 #define _mm512_cvtph_ps(x) ::keel_cpu::emulated::cvtph_ps(x)
 #define _mm512_cvtps_ph(x, mode) ::keel_cpu::emulated::cvtps_ph(x)
 #define _mm512_reduce_add_ps(x) ::keel_cpu::emulated::reduce_add(x)
@@ -125,5 +126,5 @@ KEEL_EMULATED simde__m512 roundscale_ps(simde__m512 x) {
 #define _mm512_srai_epi32(x, n) ::keel_cpu::emulated::srai_epi32(x, n)
 #undef _mm512_roundscale_ps
 #define _mm512_roundscale_ps(x, mode) ::keel_cpu::emulated::roundscale_ps(x)
-#undef _mm512_madd_epi16 // the alias of SIMDe takes four arguments
+#undef _mm512_madd_epi16 // SIMDe's alias of this name takes four arguments
 #define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)

@@ -1,6 +1,6 @@
-// Primitives of eight floats in two NEON registers, which every ARM64 processor has.
-// simd_scalar.hpp is the contract. A kernel file defines KEEL_ARM_LEVEL, the highest instruction
-// set for which it is compiled. Each level has its own namespace.
+// Primitives for vectors of eight floats in two NEON registers. Every ARM64 processor has NEON.
+// simd_scalar.hpp describes the functions. A kernel file defines KEEL_ARM_LEVEL, the highest
+// instruction set for which it is compiled. Each level has its own namespace.
 #pragma once
 
 #include <arm_neon.h>
@@ -8,9 +8,9 @@
 #include <string.h>
 
 #define KEEL_SIMD static inline __attribute__((always_inline, unused))
-// Put this before every loop over the registers of a tile, the innermost loops too. Without it, GCC
-// unrolls some loops so late that sums are kept in memory as well as in registers, and are stored
-// on each iteration.
+// Use this macro before every loop over the registers of a tile, including the innermost loops.
+// Without it, GCC unrolls some loops too late: it keeps the sums in memory as well as in registers
+// and stores them in each iteration.
 #if defined(__clang__)
 #define KEEL_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -38,7 +38,7 @@
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
 struct F {
-    float32x4_t a, b; // lanes 0..3, 4..7
+    float32x4_t a, b; // lanes 0..3 and lanes 4..7
 };
 constexpr int W = 8;
 constexpr const char *isa_word = KEEL_ISA_WORD;
@@ -65,8 +65,8 @@ KEEL_SIMD F sub(F x, F y) { return {vsubq_f32(x.a, y.a), vsubq_f32(x.b, y.b)}; }
 KEEL_SIMD F mul(F x, F y) { return {vmulq_f32(x.a, y.a), vmulq_f32(x.b, y.b)}; }
 KEEL_SIMD F div(F x, F y) { return {vdivq_f32(x.a, y.a), vdivq_f32(x.b, y.b)}; }
 KEEL_SIMD F fma(F x, F y, F z) { return {vfmaq_f32(z.a, x.a, y.a), vfmaq_f32(z.b, x.b, y.b)}; }
-// Not fmax and fmin: if an operand is NaN, the result must be the second operand, as in the other
-// sets.
+// fmax and fmin are not used: if an operand is NaN, the result must be the second operand, as in
+// the other sets.
 KEEL_SIMD F max(F x, F y) {
     return {vbslq_f32(vcgtq_f32(x.a, y.a), x.a, y.a), vbslq_f32(vcgtq_f32(x.b, y.b), x.b, y.b)};
 }
@@ -125,7 +125,7 @@ KEEL_SIMD void store_f16(uint16_t *p, F x) {
 KEEL_SIMD uint16x4_t bf16_of(float32x4_t x) {
     const uint32x4_t bits = vreinterpretq_u32_f32(x);
     const uint32x4_t odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
-    // the upper halves
+    // Takes the upper halves of the sums.
     const uint16x4_t rounded = vaddhn_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
     const uint16x4_t quiet = vorr_u16(vshrn_n_u32(bits, 16), vdup_n_u16(0x40));
     return vbsl_u16(vmovn_u32(vceqq_f32(x, x)), rounded, quiet);
@@ -145,7 +145,7 @@ KEEL_SIMD void reduce_add4(float *out, F x, F y, F z, F w) {
     vst1q_f32(out, vpaddq_f32(first, second));
 }
 
-// Transposes: lane j of x[i] goes to lane i of x[j].
+// Transposes 4 x 4 floats: lane j of x[i] becomes lane i of x[j].
 KEEL_SIMD void transpose4(float32x4_t (&x)[4]) {
     const float64x2_t even = vreinterpretq_f64_f32(vtrn1q_f32(x[0], x[1])),
                       odd = vreinterpretq_f64_f32(vtrn2q_f32(x[0], x[1]));
@@ -156,7 +156,8 @@ KEEL_SIMD void transpose4(float32x4_t (&x)[4]) {
     x[2] = vreinterpretq_f32_f64(vtrn2q_f64(even, even2));
     x[3] = vreinterpretq_f32_f64(vtrn2q_f64(odd, odd2));
 }
-KEEL_SIMD void store_turned(const F *rows, float *dst, int64_t dst_stride) { // eight rows
+// transposes eight rows while storing them
+KEEL_SIMD void store_turned(const F *rows, float *dst, int64_t dst_stride) {
     for (int half = 0; half < 2; ++half) {
         const F *r = rows + 4 * half;
         float32x4_t low[4] = {r[0].a, r[1].a, r[2].a, r[3].a},
@@ -175,11 +176,12 @@ KEEL_SIMD void transpose8(const float *src, int64_t src_stride, float *dst, int6
     store_turned(rows, dst, dst_stride);
 }
 KEEL_SIMD void prefetch(const void *p) { __builtin_prefetch(p); }
-// Prefetches to the L2 cache, for data that is not needed at once. Such prefetches do not delay
-// misses of the L1 cache.
+// Prefetches to the L2 cache, for data that is needed later. A prefetch to L2 does not delay the
+// loads that miss the L1 cache.
 KEEL_SIMD void prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 
-// As in simd_avx2.hpp. Here fmax and fmin pass a NaN on.
+// Returns e^x with the algorithm and the accuracy of simd_avx2.hpp. The fmax and fmin used here
+// return NaN if an operand is NaN.
 KEEL_SIMD float32x4_t exp4(float32x4_t x) {
     x = vmaxq_f32(vdupq_n_f32(-105.0f), vminq_f32(vdupq_n_f32(89.0f), x));
     const float32x4_t n = vrndnq_f32(vmulq_f32(x, vdupq_n_f32(1.44269504f)));

@@ -1,6 +1,7 @@
-// Products of two by two tiles, which matmul and attention share: one or two blocks of 16 rows of x
-// with one or two panels of 16 columns. An instruction multiplies over a depth of 32. Tiles 0 to 3:
-// sums, [block of x][panel]. Tiles 4, 5: x. Tiles 6, 7: panels.
+// Products in two by two AMX tiles, which matmul and attention share: one or two blocks of 16 rows
+// of x with one or two panels of 16 columns. An instruction multiplies over a depth of 32. Tiles 0
+// to 3 hold the sums, in the order [block of x][panel]. Tiles 4 and 5 hold x. Tiles 6 and 7 hold
+// panels.
 #pragma once
 
 #include "cpu/kernels/isa/bf16_pairs.hpp"
@@ -8,7 +9,8 @@
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// rows_0, rows_1: rows of the two blocks of x, at most 16. rows_1 is 0 if there is no second block.
+// Configures the tiles. rows_0 and rows_1 are the rows of the two blocks of x, at most 16. rows_1
+// is 0 if there is no second block.
 static inline void configure_products(int64_t rows_0, int64_t rows_1) {
     TileConfig config = {};
     config.palette = 1;
@@ -22,7 +24,8 @@ static inline void configure_products(int64_t rows_0, int64_t rows_1) {
     tiles_configure(config);
 }
 
-// Start values of a tile of sums: the memory at `at`, `stride` bytes from row to row, or zeros.
+// Loads the start values of a tile of sums. If from_memory is true, they come from the memory at
+// `at`, whose rows are `stride` bytes apart. Otherwise they are zeros.
 #define KEEL_BEGIN_SUMS(tile, from_memory, at, stride)                                             \
     do {                                                                                           \
         if (from_memory)                                                                           \
@@ -31,9 +34,9 @@ static inline void configure_products(int64_t rows_0, int64_t rows_1) {
             KEEL_TILE_ZERO(tile);                                                                  \
     } while (false)
 
-// Adds the products of M blocks of x with N panels, over n times 32 columns, to the sums in the
-// tiles. Passing: the panels come from the L2 cache, and x should stay in the L1 cache.
-// meanwhile(i) runs during the products of columns 32 i..
+// Multiplies M blocks of x with N panels, over n times 32 columns, and adds the products to the
+// sums in the tiles. Passing is true if the panels come from the L2 cache and x should stay in the
+// L1 cache. meanwhile(i) is called during the products of columns 32 i .. 32 i + 31.
 template <int M, int N, bool Passing, class Meanwhile>
 KEEL_SIMD void add_tile_products(const uint16_t *x0, const uint16_t *x1, const uint16_t *w0,
                                  const uint16_t *w1, int64_t n, const Meanwhile &meanwhile) {

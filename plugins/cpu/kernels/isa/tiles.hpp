@@ -1,7 +1,7 @@
 // The tile registers of AMX, or their emulation in the test build: eight tiles of at most 16 rows
-// of 64 bytes. Tile numbers must be literals, because they are part of the instruction. A thread
-// may use tiles between tiles_configure() and tiles_release(). No other code of this plugin runs on
-// the thread in that time.
+// of 64 bytes. A tile number must be a literal, because it is part of the instruction. A thread may
+// use tiles between tiles_configure() and tiles_release(). During this time, no other code of this
+// plugin runs on the thread.
 #pragma once
 
 #include <stdint.h>
@@ -21,12 +21,12 @@
 #include <immintrin.h>
 #define KEEL_TILE_ZERO(t) _tile_zero(t)
 #define KEEL_TILE_LOAD(t, p, stride) _tile_loadd(t, p, stride)
-// Loads data that is used once, so that it does not evict repeatedly used data from the L1 cache.
-// This is a quarter faster if the data comes from the L2 cache.
+// Loads a tile with data that is used once, so that it does not evict data from the L1 cache that
+// is used again. Loading from the L2 cache is a quarter faster this way.
 #define KEEL_TILE_LOAD_PASSING(t, p, stride) _tile_stream_loadd(t, p, stride)
 #define KEEL_TILE_STORE(t, p, stride) _tile_stored(t, p, stride)
-#define KEEL_TILE_DOT_BF16(c, a, b) _tile_dpbf16ps(c, a, b) // c += a * b, with b in pairs of rows
-// GCC 12's loads and stores of tiles do not declare that they access memory. The fence keeps the
+#define KEEL_TILE_DOT_BF16(c, a, b) _tile_dpbf16ps(c, a, b) // c += a * b; b holds pairs of rows
+// The tile loads and stores of GCC 12 do not declare that they access memory. This fence keeps the
 // compiler from moving other accesses past them.
 #define KEEL_TILES_FENCE() __asm__ volatile("" ::: "memory")
 
@@ -34,7 +34,7 @@
 
 namespace keel_cpu {
 
-// The operand of LDTILECFG.
+// The operand of the instruction LDTILECFG.
 struct alignas(64) TileConfig {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
@@ -46,7 +46,7 @@ static inline void tiles_configure(const TileConfig &config) {
 #if defined(KEEL_CPU_EMULATED_AVX512)
     tiles_emulated::configure(&config);
 #else
-    // otherwise GCC 12 may drop the stores to config
+    // Without this line, GCC 12 may remove the stores to `config`.
     __asm__ volatile("" ::"r"(&config) : "memory");
     _tile_loadconfig(&config);
 #endif

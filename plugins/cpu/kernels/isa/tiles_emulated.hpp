@@ -1,5 +1,5 @@
-// The tiles of AMX in plain C++, for tests on machines without AMX: shapes as configured, bf16
-// products with the rounding of TDPBF16PS. Not part of the shipped plugin.
+// The tiles of AMX in plain C++, for tests on machines without AMX. The tiles have the configured
+// shapes, and bf16 products round like TDPBF16PS. The shipped plugin does not use this file.
 #pragma once
 
 #include <math.h>
@@ -9,7 +9,7 @@
 namespace keel_cpu::tiles_emulated {
 
 struct Tile {
-    uint32_t rows, row_bytes; // 0: not configured
+    uint32_t rows, row_bytes; // 0: the tile is not configured
     uint8_t data[16][64];
 };
 struct Registers {
@@ -21,14 +21,15 @@ inline Registers &registers() {
     return r;
 }
 
-// If the processor would raise an exception, every sum becomes NaN, so that a test fails.
+// Returns a tile. If the processor would raise an exception for this use, every sum becomes NaN, so
+// that a test fails.
 inline Tile &tile_of(int t) {
     Tile &tile = registers().tile[t];
     if (tile.rows == 0 || tile.row_bytes == 0) memset(tile.data, 0xff, sizeof tile.data);
     return tile;
 }
 
-// NULL releases the tiles.
+// Configures the tiles. NULL releases them.
 inline void configure(const void *config) {
     Registers &r = registers();
     memset(&r, 0, sizeof r); // loading a configuration clears all tiles
@@ -75,8 +76,8 @@ inline float bf16_value(const uint8_t *p) {
     return without_denormals(f);
 }
 
-// c += a * b. The even and the odd columns of a have separate sums. Each product is added with one
-// rounding to nearest even. Subnormal inputs and results count as zero.
+// Computes c += a * b. The even and the odd columns of a have separate sums. Adding a product
+// rounds once, to nearest even. Subnormal inputs and results count as zero.
 inline void dot_bf16(int c, int a, int b) {
     Tile &sums = tile_of(c);
     const Tile &left = tile_of(a), &right = tile_of(b);

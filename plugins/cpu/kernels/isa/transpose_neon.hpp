@@ -1,10 +1,10 @@
-// Transposes eight rows of eight floats, to unpack row-major weights into panels. Included once per
-// instruction set, after its simd_neon.hpp.
+// Transposes eight rows of eight floats, to unpack row-major weights into panels. This file is
+// compiled once for each instruction set, after its simd_neon.hpp.
 #include "cpu/kernels/tables.hpp"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
 
-// Columns i..i+7 of eight rows to out[column][row].
+// Writes columns i .. i + 7 of eight rows to out[column][row].
 template <WeightType T>
 KEEL_SIMD void unpack_square(const uint8_t *const *rows, int64_t i, float *out, int64_t stride) {
     F v[8];

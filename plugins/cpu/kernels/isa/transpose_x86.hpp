@@ -1,5 +1,5 @@
-// Transposes eight rows of eight floats, to unpack row-major weights into panels. Included once per
-// instruction set, after its simd_*.hpp.
+// Transposes eight rows of eight floats, to unpack row-major weights into panels. This file is
+// compiled once for each instruction set, after its simd_*.hpp.
 #include "cpu/kernels/tables.hpp"
 
 namespace keel_cpu::KEEL_ISA_NAMESPACE {
@@ -23,7 +23,7 @@ KEEL_SIMD void transpose8(const __m256 *row, float *out, int64_t stride) {
     }
 }
 
-// Columns i..i+7 of eight rows to out[column][row].
+// Writes columns i .. i + 7 of eight rows to out[column][row].
 template <WeightType T>
 KEEL_SIMD void unpack_square(const uint8_t *const *rows, int64_t i, float *out, int64_t stride) {
     __m256 v[8];
