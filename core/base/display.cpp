@@ -6,8 +6,8 @@
 namespace keel {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at the front of `s`, 0 if there is none. No overlong
-// forms or surrogates.
+// Length of the well-formed UTF-8 sequence at the front of `s`, 0 if there is none. Overlong forms
+// and surrogates are not well-formed.
 size_t utf8_length(std::string_view s) {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
     const auto tail = [&](size_t i) { return i < s.size() && (byte(i) & 0xC0u) == 0x80u; };
@@ -29,7 +29,7 @@ size_t utf8_length(std::string_view s) {
     return 0;
 }
 
-// Some terminals take C1 controls (U+0080..U+009F) as escape sequences too.
+// Some terminals also interpret C1 controls (U+0080..U+009F) as escape sequences.
 bool is_control(std::string_view sequence) {
     const auto c = static_cast<unsigned char>(sequence[0]);
     return c < 0x20 || c == 0x7F || (c == 0xC2 && static_cast<unsigned char>(sequence[1]) < 0xA0);

@@ -12,12 +12,14 @@ namespace keel {
 // cut and ends in "...".
 std::string printable(std::string_view text, size_t limit = 120);
 
-// Quotes untrusted text for a message: 'x'. Printable, at most 60 bytes of the text.
+// Quotes untrusted text for a message: 'x'. The result is printable and has at most 60 bytes of the
+// text.
 std::string quote_text(std::string_view text);
 
 constexpr double bytes_per_mib = 1048576;
 
-// "512 B", "4.0 KiB", "11.0 MiB", "3.7 GiB": one decimal for KiB and larger units.
+// Formats a number of bytes: "512 B", "4.0 KiB", "11.0 MiB", "3.7 GiB". KiB and larger units get
+// one decimal.
 std::string format_bytes(uint64_t bytes);
 
 } // namespace keel

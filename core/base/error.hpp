@@ -30,8 +30,8 @@ class Error : public std::runtime_error {
     Error(ErrorKind kind, const std::string &message) : std::runtime_error(message), kind_(kind) {}
 
     ErrorKind kind() const noexcept { return kind_; }
-    // 2 for errors that the user can fix in the request (usage, input, plugin, resource), 1 for the
-    // others.
+    // The exit code: 2 for errors that the user can fix in the request (usage, input, plugin,
+    // resource), 1 for all other errors.
     int exit_code() const noexcept;
 
   private:

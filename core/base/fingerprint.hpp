@@ -7,8 +7,8 @@
 
 namespace keel {
 
-// A hash of 16 hex digits (FNV-1a, 64 bits), for names and keys. It does not protect against texts
-// that were made to have the same hash.
+// A hash of 16 hex digits (FNV-1a, 64 bits), for names and keys. It gives no protection against an
+// attacker who makes two texts with the same hash.
 inline std::string fingerprint(std::string_view text) {
     uint64_t hash = 0xcbf29ce484222325;
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;

@@ -1,4 +1,4 @@
-// JsonNode: values of a JSON document, with checks.
+// Part of JsonNode: reads and checks values of a JSON document.
 #include "base/json_reader.hpp"
 
 #include "base/display.hpp"

@@ -39,7 +39,8 @@ class TrackedIterator {
     const char **last_; // the last character that the parser has read
 };
 
-// Receives the parser's events as values that are entered and left.
+// Receives the parser's events. It reports when the parser enters a value and when it leaves a
+// value.
 class Events : public nlohmann::json_sax<Json> {
   public:
     bool null() final { return scalar(nullptr); }
@@ -78,7 +79,8 @@ class Builder : public Events {
     bool key(std::string &key) override {
         Json &object = *open_.back();
         if (!limits_.repeated_keys && object.contains(key))
-            fail(fmt::format("the key '{}' stands twice in one object", printable(key)));
+            fail(
+                fmt::format("the key '{}' occurs twice in one object; remove one", printable(key)));
         next_ = &object[key];
         return true;
     }
@@ -203,7 +205,7 @@ class LineFinder : public Events {
     size_t line_ = 0;
 };
 
-// Finds the steps from `from` to its part `value`.
+// Finds the path from the value `from` to the value `value`, which is a part of `from`.
 bool find_path(const Json &from, const Json &value, std::vector<Step> &path) {
     if (&from == &value) return true;
     const auto look_into = [&](const Json &part, const std::string &key, size_t index) {

@@ -38,10 +38,10 @@ class JsonError : public Error {
     std::string place_, path_, text_;
 };
 
-// A JSON text from outside, parsed within limits.
+// An untrusted JSON text, parsed within limits.
 class JsonDocument {
   public:
-    // Messages begin with `name`, the path of a file, and the line. `line` is the line number in
+    // Messages begin with `name` (the path of the file) and the line. `line` is the line number in
     // the file at which `text` begins. With 0, messages have no lines. `text` must outlive the
     // document. Throws Error(input) "NAME:LINE:COLUMN: not valid JSON: ..." for bad syntax and bad
     // UTF-8. Throws Error(input) "NAME: expected ..., found ..." if a limit is exceeded.
@@ -62,7 +62,7 @@ class JsonDocument {
   private:
     friend class JsonNode;
     JsonDocument() = default;
-    // The place of a value, "NAME:LINE", and the path of a value in the tree.
+    // place(): "NAME:LINE" of a value. path(): the path of a value in the tree.
     std::string place(const nlohmann::json &value) const;
     std::string path(const nlohmann::json &value) const;
 
@@ -88,14 +88,14 @@ class JsonNode {
     [[noreturn]] void fail(std::string_view key, std::string_view message) const;
     // Throws "...: expected WHAT, found VALUE".
     [[noreturn]] void expected(std::string_view what) const;
-    // The value as messages show it: short, printable, one line.
+    // The value in the form that messages show. The text is short, printable and has one line.
     std::string shown() const;
     // The place of the value without its line: "NAME: a.b[3]". Objects that are made from the value
-    // use it to name their source.
+    // use this text to name their source.
     std::string where() const;
 
-    // For objects. Each of these functions throws if the value is not an object. A member that is
-    // null counts as absent.
+    // The next functions are for objects. Each of them throws if the value is not an object. A
+    // member that is null counts as absent.
     std::optional<JsonNode> find(std::string_view key) const;
     JsonNode at(std::string_view key) const;
     bool has(std::string_view key) const; // true also if the member is null
@@ -104,12 +104,12 @@ class JsonNode {
     // Throws for a key that is not in the list, and suggests the nearest key of the list.
     void only(const std::vector<std::string> &keys) const;
 
-    // For arrays. Each of these functions throws if the value is not an array.
+    // The next functions are for arrays. Each of them throws if the value is not an array.
     size_t size() const;
     size_t size(size_t most) const; // throws if there are more than `most` elements
     JsonNode element(size_t index) const;
 
-    // Each of these functions throws if the value has another type or is out of range.
+    // Each of the next functions throws if the value has another type or is out of range.
     const std::string &text(size_t longest = SIZE_MAX) const; // `longest` is in bytes
     bool flag() const;
     int64_t integer(int64_t low, int64_t high) const;

@@ -8,8 +8,9 @@
 
 namespace keel {
 
-// Writes a JSON text from front to end, on one line. The caller must write keys, values and ends in
-// a valid order. Bytes that are not UTF-8 become U+FFFD. Numbers that are not finite become null.
+// Writes a JSON text from front to end, on one line. The caller must call the functions in an order
+// that gives valid JSON. Bytes that are not UTF-8 become U+FFFD. Numbers that are not finite become
+// null.
 class JsonWriter {
   public:
     JsonWriter &begin_object() { return open('{'); }

@@ -21,8 +21,8 @@ spdlog::level::level_enum level_of(LogLevel level) {
 } // namespace
 
 spdlog::logger &spdlog_logger() {
-    // Never destroyed, because plugins stay mapped at exit and may still log from a thread of a
-    // driver.
+    // The logger is never destroyed, because plugins stay mapped at exit, and a driver's thread may
+    // still log.
     static auto *const logger = new spdlog::logger("keel");
     return *logger;
 }
@@ -43,7 +43,7 @@ void Log::write_formatted(LogLevel level, fmt::string_view format, fmt::format_a
     try {
         write(level, fmt::vformat(format, args));
     } catch (const std::bad_alloc &) {
-        // A lost log line must not stop the caller.
+        // The caller must continue even if a log line is lost.
     }
 }
 

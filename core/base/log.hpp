@@ -7,9 +7,9 @@ namespace keel {
 
 enum class LogLevel { trace, debug, info, warn, error };
 
-// Keel's log, for code that writes to it. spdlog does the work. Only log.cpp and code that adds a
-// sink (base/log_sinks.hpp) include spdlog, because its headers take seconds to compile. Any thread
-// may write.
+// Keel's log, for code that writes to it. It passes all lines to spdlog. Only log.cpp and code that
+// adds a sink (base/log_sinks.hpp) include spdlog, because the headers of spdlog take seconds to
+// compile. Any thread may write.
 class Log {
   public:
     bool should_log(LogLevel level) const;

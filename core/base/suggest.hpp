@@ -11,7 +11,8 @@ namespace keel {
 // If two candidates are equally near, the earlier one is returned.
 std::string nearest_word(std::string_view word, std::span<const std::string> candidates);
 
-// "; did you mean 'window'?" or an empty string. Made to be appended to an error message.
+// Returns "; did you mean 'window'?", or an empty string if no candidate is near. The result is
+// meant to be appended to an error message.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
 } // namespace keel

@@ -7,7 +7,7 @@
 namespace keel::pipeline {
 
 struct BackendSection : PluginSection {
-    Setting<std::string> device; // "auto", an index, or a part of a device's name
+    Setting<std::string> device; // "auto", the index of a device, or a part of a device's name
     bool operator==(const BackendSection &) const = default;
 };
 

@@ -47,7 +47,8 @@ struct Field {
 // Throws Error(input) "FILE:LINE:COLUMN: expected ... for 'PATH', found ...".
 [[noreturn]] void fail(const Field &field, const std::string &found);
 
-// How a type is read from YAML, written as YAML, and described. One specialization for each type.
+// How a type is read from YAML, written as YAML, and described. There is one specialization for
+// each type.
 // - form: how the value is shown
 // - read: reads a field; throws as fail() does
 // - write: YAML that read() turns into the same value; an empty text means "not given"
@@ -112,7 +113,7 @@ template <> struct Codec<std::vector<RawParam>> {
 
 std::string param_text(const RawParam &param); // the value as YAML
 
-// The text of a scalar. Fails for any other node.
+// The text of a scalar. Fails if the node is not a scalar.
 const std::string &scalar_text(const Field &field);
 // The index of the field's word in `words`. If the word is not one of them, throws an error that
 // suggests the nearest one.

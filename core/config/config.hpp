@@ -18,7 +18,7 @@
 namespace keel::pipeline {
 
 // A pipeline file, checked against the schema. Plugins and their parameters are checked when the
-// plugins are loaded. Then it is also checked whether model, backend and policy fit together.
+// plugins are loaded. At that time Keel also checks whether model, backend and policy fit together.
 struct PipelineConfig {
     ModelSection model;
     BackendSection backend; // empty if `hybrid` is given
@@ -44,7 +44,7 @@ PipelineConfig load_config(const std::filesystem::path &path,
                            std::span<const std::string> overrides = {},
                            const OverrideNames &names = {});
 
-// Reads a pipeline from memory. Messages show `name`. Relative paths start at `folder`.
+// Reads a pipeline from memory. Messages name the source `name`. Relative paths start at `folder`.
 PipelineConfig parse_config(std::string_view text, const std::string &name,
                             const std::filesystem::path &folder,
                             std::span<const std::string> overrides = {});

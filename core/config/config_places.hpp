@@ -8,7 +8,7 @@
 
 namespace keel {
 
-// The places of a section and of its parameters in the config.
+// Returns the places of a section and of its parameters in the config.
 inline PluginPlaces places_of(const pipeline::PluginSection &section) {
     PluginPlaces places;
     places.plugin = section.plugin.where;
@@ -18,7 +18,7 @@ inline PluginPlaces places_of(const pipeline::PluginSection &section) {
 }
 
 // The place of a key in the config. Returns `otherwise` if the config does not give the key. `key`
-// may have more words after a space; they are ignored.
+// may have more words after a space; these words are ignored.
 const SourceLocation &place_of(const pipeline::PipelineConfig &config, std::string_view key,
                                const SourceLocation &otherwise);
 

@@ -134,7 +134,8 @@ std::string init_yaml(std::span<const InitValue> values) {
     std::string section;
     for (const auto &key : schema().keys) {
         const std::string parent(parent_path(key->path));
-        // A section is opened before its first key. Sections inside it follow its own first keys.
+        // A section is opened before its first key. Sections inside this section come after its own
+        // keys.
         if (parent != section) {
             const size_t depth = static_cast<size_t>(std::count(parent.begin(), parent.end(), '.'));
             const bool goes_back = section.starts_with(parent + ".");

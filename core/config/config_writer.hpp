@@ -9,12 +9,13 @@
 
 namespace keel::pipeline {
 
-// The resolved form: every key with its value; paths are absolute. Reading it gives the same
-// config. With `origins`, each line ends in a comment with the origin of its value, and keys
-// without a value are written as comments.
+// Writes the resolved form of a config: every key with its value, and with absolute paths. Reading
+// this text gives the same config. With `origins`, each line ends in a comment with the origin of
+// its value, and keys without a value are written as comments.
 std::string to_yaml(const PipelineConfig &config, bool origins = false);
 
-// All keys with their values, which have the form of to_yaml(). For --json and tables.
+// All keys with their values. The values have the same form as in to_yaml(). Used for --json and
+// tables.
 std::vector<ResolvedKey> resolved_keys(const PipelineConfig &config);
 
 // A key that a new pipeline sets, and the reason. The reason is a comment above the key, after the
@@ -25,7 +26,7 @@ struct InitValue {
     std::string note = {};
 };
 
-// A commented pipeline for a new user, with every key of the schema and its meaning. Keys in
+// Writes a pipeline for a new user, with comments that explain every key of the schema. Keys in
 // `values` are set. All other keys are commented out and show their defaults. Throws Error(usage)
 // if a path is not a key.
 std::string init_yaml(std::span<const InitValue> values);

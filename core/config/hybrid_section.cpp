@@ -46,9 +46,9 @@ void check_belongs(const SwitchSection &s, bool used, const SourceLocation &wher
                    std::string_view key, std::string_view trigger) {
     if (used) return;
     throw_at(where, ErrorKind::input,
-             "expected {} in 'hybrid.switch.on' beside 'hybrid.switch.{}', found {}; add it "
-             "to the list",
-             trigger, key, s.on->empty() ? "no list" : "none of it");
+             "expected {} in 'hybrid.switch.on', because 'hybrid.switch.{}' is set; found {}; add "
+             "it to the list",
+             trigger, key, s.on->empty() ? "no list" : "a list without it");
 }
 
 void check_switch(const HybridSection &hybrid) {
@@ -59,17 +59,18 @@ void check_switch(const HybridSection &hybrid) {
                  "expected at least one trigger in 'hybrid.switch.on', found none");
     if (tokens && !*s.after_tokens) {
         throw_at(s.on.where, ErrorKind::input,
-                 "expected 'hybrid.switch.after_tokens' beside tokens in "
-                 "'hybrid.switch.on', found none");
+                 "expected the key 'hybrid.switch.after_tokens', because 'hybrid.switch.on' lists "
+                 "tokens; found none");
     }
     if (*s.after_tokens) check_belongs(s, tokens, s.after_tokens.where, "after_tokens", "tokens");
     if (!s.to->empty()) {
         check_belongs(s, tokens || pressure, s.to.where, "to", "tokens or pressure");
         check_known(hybrid, *s.to, s.to.where, "hybrid.switch.to");
     } else if (tokens || pressure) {
-        throw_at(s.on.where, ErrorKind::input,
-                 "expected 'hybrid.switch.to' beside {} in 'hybrid.switch.on', found none",
-                 tokens ? "tokens" : "pressure");
+        throw_at(
+            s.on.where, ErrorKind::input,
+            "expected the key 'hybrid.switch.to', because 'hybrid.switch.on' lists {}; found none",
+            tokens ? "tokens" : "pressure");
     }
     if (*s.available_mib)
         check_belongs(s, pressure, s.available_mib.where, "available_mib", "pressure");
@@ -83,7 +84,7 @@ void check_switch(const HybridSection &hybrid) {
 void check_no_switch(const SwitchSection &s, std::string_view why) {
     const auto refuse = [&](const SourceLocation &where, std::string_view key,
                             std::string_view purpose) {
-        throw_error(ErrorKind::input, "{}: 'hybrid.switch.{}' is {}, but {}; remove the key",
+        throw_error(ErrorKind::input, "{}: 'hybrid.switch.{}' sets {}, but {}; remove the key",
                     to_string(where), key, purpose, why);
     };
     if (*s.available_mib)
@@ -112,8 +113,8 @@ void check_turns(const HybridSection &hybrid) {
     }
     if (prefill == decode && hybrid.switching.on->empty()) {
         throw_at(turns_where(hybrid), ErrorKind::input,
-                 "{} runs both prefill and decode, and nothing switches; name another backend for "
-                 "prefill or decode, or say in 'hybrid.switch' when to switch",
+                 "backend {} runs both prefill and decode, and 'hybrid.switch' lists no trigger; "
+                 "name another backend for prefill or decode, or set 'hybrid.switch.on'",
                  decode);
     }
 }
@@ -123,7 +124,9 @@ void check_unused(const HybridSection &hybrid, const std::vector<std::string> &u
     for (const HybridBackend &backend : *hybrid.backends) {
         if (std::find(used.begin(), used.end(), backend.name) != used.end()) continue;
         throw_at(backend.name_where, ErrorKind::input,
-                 "backend {} has no part in '{}'; give it one, or remove it", backend.name, key);
+                 "backend {} is not used in '{}'; use the backend there, or remove it from "
+                 "'hybrid.backends'",
+                 backend.name, key);
     }
 }
 
@@ -137,8 +140,9 @@ void check_layers(const HybridSection &hybrid) {
             throw_at(share.where, ErrorKind::input,
                      "expected the range in 'hybrid.layers' to begin at layer {}, found {}-{}; {}",
                      next, share.first, share.last,
-                     share.first < next ? "layers would be on two backends"
-                                        : "the layers before it would have no backend");
+                     share.first < next
+                         ? "otherwise some layers would be on two backends"
+                         : "otherwise the layers before this range would have no backend");
         }
         next = share.last + 1;
     }
@@ -200,7 +204,7 @@ const HybridBackend &HybridSection::backend(std::string_view name) const {
     for (const HybridBackend &b : *backends) {
         if (b.name == name) return b;
     }
-    throw_error(ErrorKind::internal, "no backend {} in the hybrid", name);
+    throw_error(ErrorKind::internal, "'hybrid.backends' has no backend {}", name);
 }
 
 void check_hybrid(const PipelineConfig &config) {
@@ -210,7 +214,7 @@ void check_hybrid(const PipelineConfig &config) {
             {&h.prefill, &h.decode, &h.switching.after_tokens, &h.switching.to, &h.layers});
         if (!where.file.empty() || !h.switching.on->empty()) {
             throw_at(where.file.empty() ? h.switching.on.where : where, ErrorKind::input,
-                     "expected 'hybrid.backends' beside this, found none");
+                     "expected the key 'hybrid.backends', because 'hybrid' is set; found none");
         }
         return check_no_switch(h.switching, "there are no 'hybrid.backends' to switch between");
     }
@@ -224,10 +228,9 @@ void check_hybrid(const PipelineConfig &config) {
     }
     const SourceLocation turns = turns_where(h);
     if (turns.file.empty() && h.layers->empty()) {
-        throw_at(
-            h.backends.where, ErrorKind::input,
-            "expected 'hybrid' to say what the backends do: prefill, decode, switch or layers; "
-            "found none of them");
+        throw_at(h.backends.where, ErrorKind::input,
+                 "expected a key of 'hybrid' that gives work to the backends (prefill, decode, "
+                 "switch or layers), found none");
     }
     if (!turns.file.empty() && !h.layers->empty()) {
         throw_at(h.layers.where, ErrorKind::input,
@@ -235,7 +238,7 @@ void check_hybrid(const PipelineConfig &config) {
                  "keep one of them");
     }
     if (h.layers->empty()) return check_turns(h);
-    check_no_switch(h.switching, "'hybrid.layers' says where each layer stays");
+    check_no_switch(h.switching, "'hybrid.layers' fixes the backend of each layer");
     check_layers(h);
 }
 

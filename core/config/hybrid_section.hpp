@@ -65,8 +65,8 @@ enum class HybridMode {
 
 struct HybridSection {
     Setting<std::vector<HybridBackend>> backends; // in the order of the file; names are unique
-    // Names of backends. If decode is empty, it is the first backend. If prefill is empty, it is
-    // decode's backend.
+    // Names of backends. If decode is empty, the first backend runs decode. If prefill is empty,
+    // the backend of decode also runs prefill.
     Setting<std::string> prefill, decode;
     SwitchSection switching;
     // In ascending order, from layer 0, without a gap; at least two backends.

@@ -12,7 +12,7 @@
 
 namespace keel::pipeline {
 
-// 2^24: more than any context, exact in a float
+// 2^24, which is more than any context; a float represents it exactly
 inline constexpr double max_tokens = 16777216;
 inline constexpr double max_mib = 16777216; // 16 TiB
 // 2^53: the largest integer range that JSON holds exactly
@@ -42,8 +42,8 @@ struct KeyFacts {
     std::string_view default_note = {};
 };
 
-// A key of the pipeline file. It is bound to a member of Owner. It reads, writes and describes the
-// value.
+// A key of the pipeline file. The key is bound to a member of Owner, and it reads, writes and
+// describes the value of this member.
 template <typename Owner> class Key : public KeyFacts {
   public:
     explicit Key(KeyFacts facts) : KeyFacts(std::move(facts)) {}
@@ -54,8 +54,8 @@ template <typename Owner> class Key : public KeyFacts {
     virtual std::string expectation() const = 0;
     // the default as YAML; empty if the key has no default
     virtual std::string default_text() const = 0;
-    // `full_path` is the path of the key in the file, for messages. `path` is its part below the
-    // owner.
+    // `full_path` is the path of the key in the file, for messages. `path` is the part of
+    // `full_path` below the owner.
     virtual void set_default(const std::string &full_path, Owner &owner) const = 0;
     virtual void read(const YamlNode &node, const std::string &full_path, Owner &owner) const = 0;
     virtual void list(const Owner &owner, std::vector<ResolvedKey> &lines) const = 0;

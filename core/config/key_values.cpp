@@ -31,7 +31,7 @@ void expand(YamlNode &node, std::string_view path) {
     const std::string end =
         entry.key.find('.') == std::string::npos || find_key(entry.key) == nullptr
             ? key_suggestion(section, entry.key)
-            : "; write one map inside the other, as 'policy: {plugin: none}'";
+            : "; write nested keys as nested maps, for example 'policy: {plugin: none}'";
     throw_at(entry.where, ErrorKind::input, "unknown key '{}' in {}{}", key,
              section.empty() ? "a pipeline" : fmt::format("'{}'", section), end);
 }

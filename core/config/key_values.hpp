@@ -7,7 +7,7 @@
 
 namespace keel::pipeline {
 
-// The values of a tree, by the paths of their keys.
+// Maps the path of each key to the key's value in the tree.
 using KeyValues = std::map<std::string, const YamlNode *, std::less<>>;
 
 // Replaces the short form of each section by its long form: `sync: lazy` becomes `sync: {strategy:

@@ -52,7 +52,7 @@ bool same_value(const YamlNode &base, const OverrideRule &rule, const YamlNode &
     return over.kind == Kind::scalar && over.text == before;
 }
 
-// `complete`: `base` is a whole file, not a part of the overrides.
+// `complete`: true if `base` is a whole file, false if it is a part of the overrides.
 void apply_rules(YamlNode &base, const YamlNode &over, std::string_view section, bool complete) {
     for (const OverrideRule &rule : rules) {
         const YamlEntry *changed = rule.section == section ? over.find(rule.key) : nullptr;
@@ -74,8 +74,8 @@ bool merges(const std::string &path) {
     return key->form() == Form::map;
 }
 
-// `backend` and `hybrid` exclude each other. If the override names a backend's plugin, drops
-// `hybrid`. If it names the backends of a hybrid, drops `backend`.
+// `backend` and `hybrid` exclude each other. If the override names a backend's plugin, this
+// function drops `hybrid`. If the override names the backends of a hybrid, it drops `backend`.
 void drop_rival(YamlNode &base, const YamlNode &over) {
     const auto names = [&](std::string_view section, std::string_view key) {
         const YamlEntry *entry = over.find(section);

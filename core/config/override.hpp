@@ -35,16 +35,16 @@ struct OverrideNames {
 };
 
 // Merges overrides into the tree of a file. `overrides` is a tree with the keys to change. Call
-// this before the tree is checked. Then an override meets the same checks as the file, and its
-// errors name the --set. Sections and params are merged key by key. Every other value is replaced.
-// OverrideRules of the schema say which keys a changed key removes: another `plugin` drops the
-// `params` of that section, `ratio` drops `tokens`. The arms of an experiment are merged with this
-// function too.
+// this before the tree is checked. Then overrides get the same checks as the file, and an error in
+// an override names its --set. Sections and params are merged key by key. Every other value is
+// replaced. OverrideRules of the schema say which keys a changed key removes: another `plugin`
+// drops the `params` of that section, `ratio` drops `tokens`. This function also merges the arms of
+// an experiment.
 void merge_overrides(YamlNode &file, YamlNode overrides);
 
 // Makes a tree from the --set arguments "a.b=c". c is YAML. For a key whose value is a text, c is
 // the text itself unless it is in quotes. A later argument replaces an earlier one. An argument for
-// `plugin` does not remove the params that other arguments give, in any order of the arguments.
+// `plugin` never removes the params that other arguments give, whatever the order of the arguments.
 // Relative paths start at `folder`. Throws Error(usage) for an argument that is not KEY=VALUE.
 YamlNode parse_overrides(std::span<const std::string> arguments,
                          const std::filesystem::path &folder, const OverrideNames &names = {});

@@ -9,7 +9,7 @@ namespace keel::pipeline {
 
 std::vector<RawParam *> path_params(PluginSection &section, keel_plugin_kind kind) {
     std::vector<RawParam *> found;
-    // The allocators that `auto` chooses have no parameters that are paths.
+    // The allocators that `auto` can choose have no parameter that is a path.
     if (section.params.empty() || *section.plugin == "reference" ||
         (kind == KEEL_PLUGIN_ALLOCATOR && *section.plugin == auto_allocator))
         return found;

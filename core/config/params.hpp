@@ -7,7 +7,7 @@
 
 namespace keel::pipeline {
 
-// The parameters of a config in the form that a plugin's table checks:
+// The parameters of a section, in the form that the check against the plugin's table takes:
 // ParamTable::bind(given_params(config.policy), ...).
 inline std::vector<GivenParam> given_params(const PluginSection &section) {
     std::vector<GivenParam> given;
@@ -21,9 +21,10 @@ inline std::vector<GivenParam> given_params(const PluginSection &section) {
     return given;
 }
 
-// Makes the parameters of a section that are paths absolute, and returns them. Use it for a config
-// that is written to another folder, or whose files are part of a hash. Loads the plugin, because
-// the plugin's table says which parameters are paths. The result points into the section.
+// Makes all parameters of a section that are paths absolute, and returns these parameters. Use it
+// for a config that is written to another folder, or whose files are part of a hash. Loads the
+// plugin, because the plugin's table says which parameters are paths. The result points into the
+// section.
 std::vector<RawParam *> path_params(PluginSection &section, keel_plugin_kind kind);
 
 } // namespace keel::pipeline

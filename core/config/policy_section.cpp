@@ -30,8 +30,9 @@ template <> struct Codec<std::vector<Span>> {
         return "[" + text + "]";
     }
     static std::string expectation(const Rule &rule) {
-        return fmt::format("a list of pairs [from, to] of integers from {} to {}, from below to",
-                           number_text(rule.minimum), number_text(rule.maximum));
+        return fmt::format(
+            "a list of pairs [from, to] of integers from {} to {}, with from less than to",
+            number_text(rule.minimum), number_text(rule.maximum));
     }
 };
 
@@ -42,7 +43,8 @@ void check_budget(const BudgetSection &budget) {
                       int{budget.mib->has_value()};
     if (kinds <= 1) return;
     throw_at(budget.where(), ErrorKind::input,
-             "expected one of tokens, ratio, mib in 'policy.budget', found {}; keep one", kinds);
+             "expected only one of tokens, ratio and mib in 'policy.budget', found {}; keep one",
+             kinds);
 }
 
 void check_trigger(const TriggerSection &trigger) {
@@ -53,12 +55,12 @@ void check_trigger(const TriggerSection &trigger) {
     const bool named = trigger.has(Trigger::every_n);
     if (named && !*trigger.every_n)
         throw_at(trigger.on.where, ErrorKind::input,
-                 "expected 'policy.trigger.every_n' beside every_n in 'policy.trigger.on', "
-                 "found none");
+                 "expected the key 'policy.trigger.every_n', because 'policy.trigger.on' lists "
+                 "every_n; found none");
     if (!named && *trigger.every_n)
         throw_at(trigger.every_n.where, ErrorKind::input,
-                 "expected every_n in 'policy.trigger.on' beside 'policy.trigger.every_n', "
-                 "found none; add it to the list");
+                 "expected every_n in 'policy.trigger.on', because 'policy.trigger.every_n' is "
+                 "set; found none; add every_n to the list");
 }
 
 PressureSection default_pressure() {
@@ -76,12 +78,12 @@ void check_pressure(const TriggerSection &trigger) {
     // Defaults are accepted without the trigger, because a resolved pipeline writes them out.
     if (!trigger.has(Trigger::pressure) && !where.file.empty() && !(p == default_pressure()))
         throw_at(where, ErrorKind::input,
-                 "expected pressure in 'policy.trigger.on' beside "
-                 "'policy.trigger.pressure', found none; add it to the list");
+                 "expected pressure in 'policy.trigger.on', because 'policy.trigger.pressure' is "
+                 "set; found none; add pressure to the list");
     if (*p.available_mib && *p.critical_mib && **p.critical_mib > **p.available_mib)
         throw_at(p.critical_mib.where, ErrorKind::input,
-                 "expected 'policy.trigger.pressure.critical_mib' to be at most "
-                 "available_mib, {}, found {}",
+                 "expected 'policy.trigger.pressure.critical_mib' to be at most available_mib "
+                 "({}), found {}",
                  **p.available_mib, **p.critical_mib);
 }
 
@@ -259,8 +261,8 @@ void check_eviction(const PolicySection &policy) {
 void check_log(const PolicySection &policy) {
     if (!*policy.log_positions || *policy.log) return;
     throw_at(policy.log_positions.where, ErrorKind::input,
-             "expected 'policy.log' beside 'policy.log_positions', found none; name a file "
-             "there");
+             "expected the key 'policy.log', because 'policy.log_positions' is set; found none; "
+             "set policy.log to a file");
 }
 
 void declare_policy(Schema &schema) {

@@ -73,7 +73,8 @@ struct TriggerSection {
     bool operator==(const TriggerSection &) const = default;
 };
 
-// A value of policy.allocator.plugin: the properties of the policy decide which allocator is used.
+// A value of policy.allocator.plugin. With this value, the properties of the policy decide which
+// allocator Keel uses.
 constexpr const char *auto_allocator = "auto";
 
 struct PolicySection : PluginSection {
@@ -89,8 +90,8 @@ struct PolicySection : PluginSection {
 };
 
 // Refuses a budget and triggers that contradict each other. A policy that evicts nothing ignores
-// both, so call this only after the policy is loaded and if it evicts. Throws Error(input) with the
-// place.
+// both, so call this function after the policy is loaded, and only if the policy evicts. Throws
+// Error(input) with the place.
 void check_eviction(const PolicySection &policy);
 
 // Refuses log_positions without a log.

@@ -12,7 +12,8 @@ namespace keel::pipeline {
 struct SectionSpec {
     std::string_view path; // "policy.budget"; "" for the whole file
     std::string_view doc;
-    // The key that a scalar or a list in place of the section sets: `sync: lazy`.
+    // `sync: lazy` is the short form of `sync: {strategy: lazy}`. This is the key (`strategy`) that
+    // the short form sets.
     std::string_view shorthand = {};
 };
 

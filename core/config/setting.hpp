@@ -14,16 +14,16 @@ template <typename T> struct Setting : Origin {
 
     const T &operator*() const noexcept { return value; }
     const T *operator->() const noexcept { return &value; }
-    // Two configs are equal if their values are; the places do not matter.
+    // Two settings are equal if their values are equal. The comparison ignores the places.
     bool operator==(const Setting &other) const { return value == other.value; }
 };
 
-// A parameter of a plugin as the file has it. The core checks it against the plugin's table when it
-// loads the plugin.
+// A parameter of a plugin in the form in which the file has it. The core checks it against the
+// plugin's table when it loads the plugin.
 struct RawParam {
     std::string key;
     std::string text;               // if the value is a scalar
-    std::vector<std::string> items; // if the value is a sequence of scalars
+    std::vector<std::string> items; // the items, if the value is a sequence of scalars
     bool is_null = false;
     bool is_sequence = false;
     // true if the text was in quotes; this does not change its meaning

@@ -9,8 +9,8 @@ void check_sync(SyncSection &sync) {
         if (!*sync.ops) sync.ops.value = defaults::ops_per_submit;
     } else if (*sync.ops) {
         throw_at(sync.ops.where, ErrorKind::input,
-                 "expected the strategy batched beside 'sync.ops', found another; write "
-                 "'strategy: batched'");
+                 "expected the strategy batched, because 'sync.ops' is set; found another; write "
+                 "'strategy: batched', or remove 'sync.ops'");
     }
 }
 

@@ -54,8 +54,8 @@ fs::path model_folder(const std::string &given) {
         return path.has_parent_path() ? path.parent_path() : fs::path(".");
     if (extension == ".yaml" || extension == ".yml")
         throw_error(ErrorKind::usage,
-                    "{}: a pipeline file; expected the folder of a model or a GGUF file ('keel "
-                    "config show' prints a pipeline)",
+                    "{}: expected the folder of a model or a GGUF file, found a pipeline file "
+                    "('keel config show' prints a pipeline)",
                     given);
     return path; // the model loader checks it
 }

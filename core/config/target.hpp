@@ -12,7 +12,8 @@ namespace keel::pipeline {
 // Throws Error(input) if the path does not exist. The message names a similar file of the folder.
 void require_path(const std::filesystem::path &path, std::string_view expected);
 
-// The folder of a model, or its GGUF file. For a file inside a model's folder, returns the folder.
+// Returns the folder of a model, or the path of its GGUF file. For a file inside a model's folder,
+// returns the folder.
 std::filesystem::path model_folder(const std::string &given);
 
 // Makes a config for a target. A pipeline file gives its config. A model folder or a GGUF file

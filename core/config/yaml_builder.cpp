@@ -30,7 +30,8 @@ void YamlBuilder::refuse(const YamlNode &node, const std::string &what) const {
 
 void YamlBuilder::refuse_tag(const YAML::Mark &mark, const std::string &tag) const {
     if (tag.empty() || tag == "?" || tag == "!")
-        return; // no tag, or the tag that yaml-cpp adds to plain or quoted scalars
+        return; // the scalar has no tag, or only the tag that yaml-cpp itself adds to plain or
+                // quoted scalars
     refuse(
         make(mark, YamlNode::Kind::null),
         fmt::format("expected a plain value, found the tag '{}'; remove it", printable(tag, 60)));
@@ -40,10 +41,9 @@ void YamlBuilder::charge(const YamlNode &node) {
     ++nodes_;
     bytes_ += node.text.size();
     if (nodes_ > limits_.nodes || bytes_ > 4 * limits_.bytes)
-        refuse(node,
-               fmt::format(
-                   "expected at most {} values, found more (aliases count as what they stand for)",
-                   limits_.nodes));
+        refuse(node, fmt::format("expected at most {} values, found more (an alias counts as all "
+                                 "values of its anchor)",
+                                 limits_.nodes));
 }
 
 size_t YamlBuilder::charge_tree(const YamlNode &node) {
@@ -86,8 +86,9 @@ void YamlBuilder::OnScalar(const YAML::Mark &mark, const std::string &tag, YAML:
 void YamlBuilder::OnAlias(const YAML::Mark &mark, YAML::anchor_t anchor) {
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end())
-        refuse(make(mark, YamlNode::Kind::null),
-               "expected an alias of a finished value, found one inside itself");
+        refuse(
+            make(mark, YamlNode::Kind::null),
+            "expected an alias of a complete value, found an alias inside the value that it names");
     if (stack_.size() + charge_tree(found->second) > limits_.depth)
         refuse(make(mark, YamlNode::Kind::null),
                fmt::format("expected at most {} levels, found more", limits_.depth));

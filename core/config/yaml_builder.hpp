@@ -11,9 +11,9 @@
 
 namespace keel::pipeline {
 
-// Internal: makes YamlNodes from yaml-cpp's events. Limits the cost of the nodes, including
+// Makes YamlNodes from yaml-cpp's events, for parse_yaml(). Limits the cost of the nodes, including
 // expanded aliases. yaml-cpp's own nodes are not used, because they share aliased content, lose
-// repeated keys, and let a few lines grow without limit.
+// repeated keys, and let a text of a few lines expand without limit.
 class YamlBuilder : public YAML::EventHandler {
   public:
     YamlBuilder(const YamlText &text, std::shared_ptr<const YamlSource> source,

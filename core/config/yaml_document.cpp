@@ -48,15 +48,15 @@ std::string describe(const YamlNode &node) {
 
 namespace {
 
-// Replaces yaml-cpp's message for errors that newcomers make by a clearer one. `line` is the text
-// of the line with the error.
+// For common errors, returns a clearer message than yaml-cpp's message `message`. `line` is the
+// text of the line with the error.
 std::string explain(const std::string &message, std::string_view line) {
     const std::string_view indentation = line.substr(0, line.find_first_not_of(" \t"));
     if (indentation.find('\t') != std::string_view::npos ||
         message == YAML::ErrorMsg::TAB_IN_INDENTATION)
         return "expected spaces for the indentation, found a tab";
     if (message == YAML::ErrorMsg::UNKNOWN_ANCHOR)
-        return "expected an alias (*name) of an anchor (&name), found none";
+        return "expected an anchor (&name) for this alias (*name), found none";
     return fmt::format("expected valid YAML, found: {}", printable(message, 200));
 }
 

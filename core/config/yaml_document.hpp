@@ -15,7 +15,8 @@ namespace keel::pipeline {
 struct YamlSource {
     std::string name;
     std::filesystem::path folder;
-    bool is_override = false; // from --set on the command line: has no lines
+    bool is_override = false; // true: the text comes from --set on the command line, so it has no
+                              // lines
 };
 
 struct YamlEntry;
@@ -27,12 +28,14 @@ struct YamlNode {
 
     Kind kind = Kind::null;
     std::string text;    // the content of a scalar, with escapes resolved
-    bool quoted = false; // a scalar in quotes or a block (| or >): never a number, true or null
+    bool quoted = false; // true for a scalar in quotes or a block (| or >); it is never a number,
+                         // true or null
     uint32_t line = 0;   // counts from 1
     uint32_t column = 0; // counts characters from 1
     std::shared_ptr<const YamlSource> source; // NULL for a default
     std::vector<YamlNode> items;              // of a sequence
-    std::vector<YamlEntry> entries;           // of a map, in the order of the text; keys are unique
+    std::vector<YamlEntry> entries;           // the entries of a map, in the order of the text;
+                                              // keys are unique
 
     SourceLocation where() const;
     bool is_map() const noexcept { return kind == Kind::map; }
@@ -48,7 +51,8 @@ struct YamlEntry {
     YamlNode value;
 };
 
-// A value as messages show it after "found": "'abc'", "a list", "a map", "nothing".
+// Describes a value for an error message, after the word "found": "'abc'", "a list", "a map",
+// "nothing".
 std::string describe(const YamlNode &node);
 
 // Limits for untrusted YAML. An alias counts as the nodes that it expands to.

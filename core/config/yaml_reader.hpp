@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-// Checked values of YAML files that are not pipelines: experiments, matrices of benchmarks. All
-// functions throw Error(input) "FILE:LINE:COLUMN: ...".
+// Reads and checks values of YAML files that are not pipelines: experiments, and matrices of
+// benchmarks. All functions throw Error(input) "FILE:LINE:COLUMN: ...".
 namespace keel::yaml {
 
 [[noreturn]] void fail(const SourceLocation &where, const std::string &what);
@@ -19,9 +19,9 @@ namespace keel::yaml {
 void check_keys(const pipeline::YamlNode &map, std::string_view in,
                 const std::vector<std::string> &known);
 
-// The entry `key` of a map. If it is missing or null, throws an error. The error names an entry
-// that is probably a misspelling of `key`, else it shows `example`. `in` names the map in messages:
-// "a task".
+// The entry `key` of a map. If it is missing or null, throws an error. If an entry is probably a
+// misspelling of `key`, the error names this entry. Otherwise the error shows `example`. `in` names
+// the map in messages: "a task".
 const pipeline::YamlEntry &required(const pipeline::YamlNode &map, std::string_view key,
                                     std::string_view in, std::string_view example);
 

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 // bytes of f32 values that are read and written at once
 constexpr uint64_t piece_bytes = uint64_t{16} << 20;
 
-// The GGML type in which weights of `type` are written. Throws Error(usage) if there is none.
+// Returns the GGML type in which weights of `type` are written. Throws Error(usage) if there is
+// none.
 uint32_t stored_type(keel_dtype type) {
     switch (type) {
     case KEEL_DTYPE_F32: return ggml::f32;
@@ -40,7 +41,8 @@ struct Item {
     std::vector<float> values;
     std::string name;
     keel_dtype type = KEEL_DTYPE_F32;
-    int64_t heads = 0; // > 0: rows of q or k are reordered for the rotation of neighbours
+    int64_t heads = 0; // if above 0, the number of heads of a q or k whose rows are reordered for a
+                       // RoPE that rotates neighbouring elements
     float offset = 0;  // this is added to each value
     uint64_t rows = 1, columns = 1;
 };
@@ -81,21 +83,28 @@ class Exporter {
         std::error_code error;
         const fs::path folder = to_.has_parent_path() ? to_.parent_path() : fs::path(".");
         if (!fs::is_directory(folder, error))
-            throw_error(ErrorKind::usage, "{}: cannot write there: there is no folder '{}'", shown,
-                        printable(folder.string(), 400));
+            throw_error(
+                ErrorKind::usage,
+                "{}: cannot be written, because the folder '{}' does not exist; create it first",
+                shown, printable(folder.string(), 400));
         if (!fs::exists(fs::symlink_status(to_, error))) return;
         if (fs::is_directory(to_, error))
-            throw_error(ErrorKind::usage, "{}: a folder; give the name of a file to write", shown);
+            throw_error(ErrorKind::usage,
+                        "{}: expected the name of a file to write, found a folder", shown);
         if (fs::exists(to_, error) && !fs::is_regular_file(to_, error))
-            throw_error(ErrorKind::usage, "{}: not a regular file; give another name", shown);
+            throw_error(ErrorKind::usage, "{}: exists and is not a regular file; give another name",
+                        shown);
         for (size_t i = 0; i < source_.file_count(); ++i) {
             if (fs::equivalent(source_.file(i).path(), to_, error))
-                throw_error(ErrorKind::usage, "{}: this is the model itself; give another name",
+                throw_error(ErrorKind::usage,
+                            "{}: this file is the model to convert, so it cannot be the output; "
+                            "give another name",
                             shown);
         }
         if (!options_.overwrite)
             throw_error(ErrorKind::usage,
-                        "{}: the file exists; give another name, or --force to replace it", shown);
+                        "{}: the file exists; give another name, or use --force to replace it",
+                        shown);
     }
 
     void check_model() {
@@ -122,7 +131,8 @@ class Exporter {
             bytes += keel_dtype_row_bytes(item.type, item.rows * item.columns);
         if (error || space.available >= bytes + (uint64_t{1} << 20)) return;
         throw_error(ErrorKind::resource,
-                    "{}: {} are needed there, {} are free; free some, or write it elsewhere",
+                    "{}: the file needs {} of disk space, but only {} are free; free some space, "
+                    "or write to another disk",
                     printable(to_.string(), 400), format_bytes(bytes),
                     format_bytes(space.available));
     }
@@ -165,7 +175,8 @@ class Exporter {
                                                               : keel_dtype{KEEL_DTYPE_F16};
     }
 
-    // The number of heads if a folder's tensor has its rows in another order, else 0.
+    // Returns the number of heads if the rows of the tensor have another order in the folder than
+    // in GGUF, else 0.
     int64_t heads(const std::string &name) const {
         const ModelConfig &c = source_.config();
         if (!gguf::find_by_architecture(c.architecture->name)->interleaved) return 0;
@@ -192,7 +203,8 @@ class Exporter {
         return {static_cast<int64_t>(item.rows), static_cast<int64_t>(item.columns)};
     }
 
-    // The row of the source that becomes `row` of the file. For a vector, rows are values.
+    // Returns the row of the source that becomes row `row` of the file. Each value of a vector
+    // counts as a row.
     static uint64_t source_row(const Item &item, uint64_t row, uint64_t rows) {
         if (item.heads == 0) return row;
         const uint64_t n = rows / static_cast<uint64_t>(item.heads), head = row / n,
@@ -255,9 +267,8 @@ class Exporter {
 
     [[noreturn]] void refuse_row(const Item &item, uint64_t row) const {
         throw_error(ErrorKind::input,
-                    "{}: tensor '{}': row {} holds a value that {} cannot: NaN, infinity or beyond "
-                    "its range; "
-                    "try bf16, or 'keel inspect --verify'",
+                    "{}: tensor '{}': row {} holds a value that {} cannot represent (NaN, infinity "
+                    "or out of range); try bf16, or check the model with 'keel inspect --verify'",
                     source_.path(), item.name, row, keel_dtype_name(item.type));
     }
 
@@ -285,7 +296,8 @@ class Exporter {
         const uint64_t per_task = std::max<uint64_t>(1, task_elements / item.columns);
         const uint64_t tasks = (rows + per_task - 1) / per_task;
         std::vector<Sums> sums(tasks);
-        std::vector<std::string> errors(tasks); // an exception must not leave a thread of the team
+        std::vector<std::string> errors(tasks); // exceptions are stored as texts, because an
+                                                // exception must not leave a thread of the team
         const auto body = [&](size_t task) {
             std::vector<float> values;
             try {
@@ -340,7 +352,7 @@ class Exporter {
     uint64_t done_ = 0, total_ = 0;
 };
 
-// The root mean square over all values, as if the model were one tensor.
+// Returns the root mean square over all values of all tensors.
 template <typename Value> double total(const std::vector<TensorError> &tensors, Value value) {
     double sum = 0, n = 0;
     for (const TensorError &t : tensors) {

@@ -9,10 +9,12 @@
 namespace keel::gguf {
 namespace {
 
-// Refuses a feature that no GGUF key can express, because the file would compute something else.
+// Refuses a feature that no GGUF key can express, because a file without the feature would give
+// other results.
 [[noreturn]] void cannot_say(const ModelSource &source, std::string_view what) {
     throw_error(ErrorKind::input,
-                "{}: GGUF cannot hold {}; the file would give other text than the folder",
+                "{}: GGUF cannot represent {}, so the file would generate other text than the "
+                "folder; use the folder",
                 source.path(), what);
 }
 
@@ -31,23 +33,25 @@ void check_particular(const ModelSource &source, const ArchitectureName &row) {
     const int64_t largest = row.name == "gemma2" ? 46 : row.name == "gemma3" ? 62 : 0;
     const double scalar = c.layers == largest ? static_cast<double>(c.hidden_size / c.heads)
                                               : static_cast<double>(c.head_dim);
-    if (c.query_scalar.value_or(scalar) != scalar) cannot_say(source, "this query_pre_attn_scalar");
+    if (c.query_scalar.value_or(scalar) != scalar)
+        cannot_say(source, "this value of query_pre_attn_scalar");
     if (c.qkv_bias != c.attention_out_bias && row.name == "llama")
-        cannot_say(source, "biases on a part of attention");
+        cannot_say(source, "biases in only a part of attention");
     if (row.name.starts_with("qwen") && c.sliding_window)
-        cannot_say(source, "a sliding window of Qwen");
+        cannot_say(source, "the sliding window of a Qwen model");
     for (size_t i = 0; i < c.sliding_layers.size(); ++i) {
         const bool slides = row.name == "gemma2"   ? i % 2 == 0
                             : row.name == "gemma3" ? (i + 1) % 6 != 0
                                                    : true;
-        if (c.sliding_layers[i] != slides) cannot_say(source, "these layers with a sliding window");
+        if (c.sliding_layers[i] != slides)
+            cannot_say(source, "this choice of layers with a sliding window");
     }
     if (row.name == "gemma3" && c.local_rope_theta.value_or(1e4) != 1e4)
-        cannot_say(source, "this rope_local_base_freq");
+        cannot_say(source, "this value of rope_local_base_freq");
     const Activation activation = row.factor_norms ? Activation::gelu_tanh : Activation::silu;
     if (c.activation != activation) cannot_say(source, "this activation");
     if (row.factor_norms && !c.tied_embeddings)
-        cannot_say(source, "an output projection of its own in a Gemma");
+        cannot_say(source, "a separate output projection in a Gemma model");
 }
 
 void add_rope(const ModelConfig &c, const std::string &front, GgufWriter &out) {
@@ -105,7 +109,7 @@ void copy_metadata(const GgufFile &from, keel_dtype type, GgufWriter &out) {
         const bool ours = entry.key == "general.file_type" ||
                           entry.key == "general.quantization_version" ||
                           entry.key == "general.alignment";
-        // The keys on splitting and on quantization describe the old file.
+        // The keys about splitting and quantization describe the old file, so they are not copied.
         if (ours || entry.key.starts_with("split.") || entry.key.starts_with("quantize.")) continue;
         out.copy(from, entry);
     }

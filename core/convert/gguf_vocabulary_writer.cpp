@@ -45,11 +45,10 @@ class TokenizerWriter {
         if (!fs::exists(name_, ignored)) {
             const std::string model = (folder / "tokenizer.model").string();
             if (!fs::exists(model, ignored))
-                throw_error(
-                    ErrorKind::input,
-                    "{}: the file is missing; a GGUF file holds the tokenizer too, from it or from "
-                    "a tokenizer.model",
-                    name_);
+                throw_error(ErrorKind::input,
+                            "{}: the file is missing; a GGUF file also holds the tokenizer, so the "
+                            "folder needs this file or a tokenizer.model",
+                            name_);
             name_ = model;
             is_spm_model_ = true;
             return;
@@ -57,7 +56,8 @@ class TokenizerWriter {
         root_ = read_object(name_, tokenizer_limits);
         if (const json *found = member(root_, "model")) model_ = *found;
         if (text_of(model_, "type") != "BPE" && !text_of(model_, "type").empty())
-            fail("model.type", fmt::format("a GGUF file for '{}' is not supported; supported: BPE",
+            fail("model.type", fmt::format("expected the type BPE, found '{}'; Keel cannot write a "
+                                           "GGUF file with such a tokenizer",
                                            printable(text_of(model_, "type"))));
     }
 
@@ -89,14 +89,16 @@ class TokenizerWriter {
         }
     }
 
-    // Writes a tokenizer.model and the files beside it. tokenizer_config.json has the key "legacy":
-    // whether a space also follows special tokens. GGUF has no key for this; its readers always add
-    // the space.
+    // Writes the tokenizer of a folder that has a tokenizer.model. Also reads the folder's other
+    // tokenizer files. tokenizer_config.json has the key "legacy": whether a space also follows
+    // special tokens. GGUF has no key for this; its readers always add the space.
     void write_spm_model() {
         std::string bytes;
         const SpmVocab vocab = load_spm_vocab(folder_, bytes);
-        if (vocab.collapse_spaces) fail("remove_extra_whitespaces", "GGUF has no word for it");
-        byte_fallback_ = true; // the vocabulary has an unknown token and scores
+        if (vocab.collapse_spaces)
+            fail("remove_extra_whitespaces",
+                 "GGUF has no key for this setting, so the file would tokenize differently");
+        byte_fallback_ = true; // SentencePiece vocabularies always have an unknown token and scores
         std::vector<float> scores(tokens_.size(), 0);
         for (size_t i = 0; i < vocab.pieces.size(); ++i) {
             const SpmVocab::Piece &piece = vocab.pieces[i];
@@ -104,8 +106,8 @@ class TokenizerWriter {
             put(id, std::string(piece.text), static_cast<Kind>(piece.type));
             scores[i] = piece.score;
             if (piece.type == SpmVocab::Type::byte && !vocab.byte_fallback)
-                fail("byte_fallback",
-                     "there are pieces for bytes, but they are not used; GGUF has no word for it");
+                fail("byte_fallback", "the vocabulary has byte pieces that the tokenizer does not "
+                                      "use; GGUF has no key for this setting");
             if (piece.type != SpmVocab::Type::normal) ids_.emplace(piece.text, id);
         }
         for (const AddedToken &token : vocab.added) {
@@ -138,8 +140,8 @@ class TokenizerWriter {
         kinds_[static_cast<size_t>(id)] = kind;
     }
 
-    // The model's vocabulary may be larger than the tokenizer's. The remaining tokens get a name
-    // and are never read.
+    // The model's vocabulary may be larger than the tokenizer's. The remaining ids get names that
+    // occur in no text.
     void make_room() {
         const auto size = static_cast<size_t>(config_.vocab_size);
         tokens_.resize(size);
@@ -199,10 +201,12 @@ class TokenizerWriter {
     std::string splitting() const {
         const std::vector<json> steps = steps_of(root_, "pre_tokenizer", "pretokenizers");
         if (steps.empty() || text_of(steps.back(), "type") != "ByteLevel")
-            fail("pre_tokenizer", "GGUF has no name for it: it does not end in ByteLevel");
+            fail("pre_tokenizer",
+                 "GGUF has no name for a pre-tokenizer that does not end in ByteLevel");
         const json &last = steps.back();
         if (flag_of(last, "add_prefix_space", true))
-            fail("pre_tokenizer", "GGUF has no word for add_prefix_space");
+            fail("pre_tokenizer",
+                 "GGUF has no key for add_prefix_space, so the file would tokenize differently");
         std::vector<std::string> found;
         for (const json &step : std::span(steps).first(steps.size() - 1)) {
             const std::string type = text_of(step, "type");
@@ -222,17 +226,16 @@ class TokenizerWriter {
             name && (is_qwen || !is_nfc()))
             return std::string(*name);
         if (is_nfc() && name_gguf_pre_tokenizer(patterns, ignores))
-            fail("normalizer", "expected none: who reads GGUF composes characters (NFC) only for "
-                               "Qwen's models under "
-                               "Qwen's name for the pattern, and this file would be read without");
-        fail("pre_tokenizer",
-             "GGUF has a name for patterns that are known (GPT-2, Llama 3, Qwen 2, SmolLM, "
-             "Tekken), and this is none of them");
+            fail("normalizer", "expected no normalizer: readers of GGUF compose characters (NFC) "
+                               "only for Qwen's pattern, so they would not do it for this file");
+        fail("pre_tokenizer", "expected one of the patterns for which GGUF has a name (GPT-2, "
+                              "Llama 3, Qwen 2, SmolLM, Tekken), found another pattern");
     }
 
     void write_byte_level() {
         if (member(root_, "normalizer") != nullptr && !is_nfc())
-            fail("normalizer", "GGUF has no word for it");
+            fail("normalizer",
+                 "GGUF has no key for this setting, so the file would tokenize differently");
         out_.add("tokenizer.ggml.model", "gpt2");
         out_.add("tokenizer.ggml.pre", std::string_view(splitting()));
         const std::vector<std::string> texts = merges();
@@ -246,7 +249,7 @@ class TokenizerWriter {
         return normalizer != nullptr && text_of(*normalizer, "type") == "NFC";
     }
 
-    // The reader of GGUF decides this by the architecture's name too.
+    // The reader of GGUF files also uses the name of the architecture for this decision.
     bool is_qwen_model() const {
         const gguf::ArchitectureName *name = gguf::find_by_architecture(config_.architecture->name);
         return name != nullptr && name->name.starts_with("qwen");
@@ -261,7 +264,7 @@ class TokenizerWriter {
             std::string joined = texts[i];
             if (const size_t space = joined.find(' '); space != std::string::npos)
                 joined.erase(space, 1);
-            // if a token occurs several times, the first one counts
+            // if a token is the result of several merges, the first merge counts
             ranks.emplace(std::move(joined), -static_cast<float>(i));
         }
         std::vector<float> scores;
@@ -280,13 +283,15 @@ class TokenizerWriter {
         out_.add("tokenizer.ggml.scores", scores);
     }
 
-    // Whether a space is added in front of a text. A normalizer or the pre-tokenizer adds it.
+    // Returns true if the tokenizer adds a space in front of a text. A normalizer or the
+    // pre-tokenizer adds it.
     bool adds_space() const {
         for (const json &step : steps_of(root_, "normalizer", "normalizers")) {
             const std::string type = text_of(step, "type");
             if (type == "Prepend") return true;
             if (type != "Replace")
-                fail("normalizer", fmt::format("GGUF has no word for '{}'", printable(type)));
+                fail("normalizer",
+                     fmt::format("GGUF has no key for the normalizer '{}'", printable(type)));
         }
         for (const json &step : steps_of(root_, "pre_tokenizer", "pretokenizers")) {
             if (text_of(step, "type") != "Metaspace") continue;
@@ -326,8 +331,8 @@ class TokenizerWriter {
         if (!eos) eos = spm_eos_;
         if (is_spm_model_ && ((begins_ && bos != spm_bos_) || (ends_ && eos != spm_eos_)))
             fail("bos_token, eos_token",
-                 "the files beside it name other tokens than those put round a text; GGUF "
-                 "has one of each");
+                 "these keys name other tokens than the tokens that tokenizer.model adds to a "
+                 "text; GGUF holds only one bos and one eos token");
         const auto add = [&](const char *key, std::optional<int32_t> id) {
             if (id) out_.add(key, static_cast<uint32_t>(*id));
         };

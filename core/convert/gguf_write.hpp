@@ -9,16 +9,17 @@
 
 namespace keel::gguf {
 
-// The GGUF name of the architecture of a folder's model. Throws Error(input) if the GGUF file could
-// not express all that the folder's model does.
+// The GGUF name of the architecture of a folder's model. Throws Error(input) if a GGUF file cannot
+// express a feature of the folder's model.
 const ArchitectureName &checked_architecture(const ModelSource &source);
 
-// Adds "general.*" and the keys of the architecture, for a model from a folder. Its matrices become
-// `type`.
+// Adds "general.*" and the keys of the architecture, for a model from a folder. Its matrices are
+// written in the type `type`.
 void add_model_metadata(const ModelSource &source, keel_dtype type, GgufWriter &out);
 
-// Adds "tokenizer.*" from a folder's tokenizer.json or tokenizer.model, and the files beside it.
-// Throws Error(input) that names what GGUF cannot express.
+// Adds the keys "tokenizer.*". Reads them from tokenizer.json or tokenizer.model in `folder`, and
+// from the other tokenizer files in this folder. Throws Error(input) that names what GGUF cannot
+// express.
 void add_tokenizer_metadata(const std::filesystem::path &folder, const ModelConfig &config,
                             GgufWriter &out);
 

@@ -20,7 +20,8 @@ Buffer::~Buffer() {
 
 void Buffer::write(uint64_t offset, const void *src, uint64_t bytes) {
     if (offset > size_ || bytes > size_ - offset) {
-        throw_error(ErrorKind::internal, "a write of {} bytes at {} ends beyond a buffer of {}",
+        throw_error(ErrorKind::internal,
+                    "a write of {} bytes at offset {} does not fit into a buffer of {} bytes",
                     bytes, offset, size_);
     }
     if (bytes == 0) return;
@@ -34,8 +35,9 @@ void Buffer::write(uint64_t offset, const void *src, uint64_t bytes) {
 
 void Buffer::read(uint64_t offset, void *dst, uint64_t bytes) const {
     if (offset > size_ || bytes > size_ - offset) {
-        throw_error(ErrorKind::internal, "a read of {} bytes at {} ends beyond a buffer of {}",
-                    bytes, offset, size_);
+        throw_error(ErrorKind::internal,
+                    "a read of {} bytes at offset {} does not fit into a buffer of {} bytes", bytes,
+                    offset, size_);
     }
     device_->stream().read(handle_, offset, dst, bytes);
 }
@@ -49,7 +51,7 @@ void *Buffer::map() const {
     if (status == KEEL_E_DEVICE_LOST) device_->fail(status, "buffer_map");
     if (status != KEEL_OK) {
         mapped_ = nullptr;
-        take_message(); // the caller handles a refusal; it is not an error
+        take_message(); // drops the plugin's message, because the caller handles a refusal
     }
     map_tried_ = true;
     return mapped_;
@@ -59,12 +61,16 @@ void Buffer::commit(uint64_t offset, uint64_t bytes, bool on) {
     if (bytes == 0) return;
     const keel_backend &table = device_->table();
     if (kind_ != KEEL_BUFFER_RESERVE || table.buffer_commit == nullptr)
-        throw_error(ErrorKind::internal, "commit on a buffer that is not reserved address space");
+        throw_error(
+            ErrorKind::internal,
+            "commit() expects a buffer of reserved address space, found another kind of buffer");
     if (offset > size_ || bytes > size_ - offset)
-        throw_error(ErrorKind::internal, "commit of {} bytes at {} beyond {} reserved", bytes,
+        throw_error(ErrorKind::internal,
+                    "commit() of {} bytes at offset {} does not fit into {} reserved bytes", bytes,
                     offset, size_);
     if (!on && device_->is_lost())
-        return; // memory was lost with the device; undoing an earlier failure must not throw again
+        return; // the memory was lost with the device; this call may be undoing an earlier failure,
+                // so it must not throw again
     device_->require_alive("buffer_commit");
     device_->stream().queue_held_back();
     const keel_status status = device_->with_memory(

@@ -17,8 +17,8 @@ std::string lower(std::string_view text) {
     return out;
 }
 
-// Whether a device has the type `word`: "cpu", "gpu" (integrated or discrete), "integrated" or
-// "discrete".
+// Returns true if a device has the type `word`: "cpu", "gpu" (integrated or discrete), "integrated"
+// or "discrete".
 bool is_of_type(keel_device_type type, std::string_view word) {
     const bool integrated = type == KEEL_DEVICE_INTEGRATED, discrete = type == KEEL_DEVICE_DISCRETE;
     return (word == "cpu" && type == KEEL_DEVICE_CPU) ||
@@ -26,7 +26,7 @@ bool is_of_type(keel_device_type type, std::string_view word) {
            (word == "discrete" && discrete);
 }
 
-// Whether name, vendor or type of a device match. `wanted` is in lower case.
+// Returns true if the name, vendor or type of a device matches `wanted`. `wanted` is in lower case.
 bool fits(const keel_device_info &info, const std::string &wanted) {
     return lower(info.name).find(wanted) != std::string::npos ||
            lower(info.vendor).find(wanted) != std::string::npos || is_of_type(info.type, wanted);
@@ -53,7 +53,7 @@ std::shared_ptr<Device> Device::open(DeviceSpec spec) {
     const keel_status status =
         device->table().ctx_create(device->host()->table(), &desc, &device->ctx_);
     if (status == KEEL_OK && device->ctx_ == nullptr)
-        device->fail(KEEL_E_INTERNAL, "ctx_create gave no context");
+        device->fail(KEEL_E_INTERNAL, "ctx_create reported success, but returned no context");
     if (status != KEEL_OK) {
         device->ctx_ = nullptr;
         device->fail(status,
@@ -79,7 +79,7 @@ Device::~Device() {
     table().ctx_destroy(ctx_);
 }
 
-// Returns the index of the device that the selector means. Fills device_info_.
+// Returns the index of the device that the selector selects. Sets device_info_.
 uint32_t Device::select() {
     uint32_t count = 0;
     check("device_count", [&] { return table().device_count(host()->table(), &count); });
@@ -95,9 +95,9 @@ uint32_t Device::select() {
     const auto [stop, problem] = std::from_chars(begin, end, wanted);
     const bool by_index = !any && stop == end && problem != std::errc::invalid_argument;
     if (by_index && (problem != std::errc{} || wanted >= count)) {
-        refuse_selector(fmt::format(
-            "has {} device(s), there is no device {}; `keel plugins show {}` lists them", count,
-            spec_.selector, plugin()));
+        refuse_selector(
+            fmt::format("has {} device(s), but no device {}; `keel plugins show {}` lists them",
+                        count, spec_.selector, plugin()));
     }
     std::string names;
     for (uint32_t i = 0; i < count; ++i) {
@@ -164,7 +164,8 @@ BufferPtr Device::create(uint64_t size, keel_buffer_kind kind, void *host, keel_
     keel_buffer *handle = nullptr;
     *status = with_memory([&] { return table().buffer_create(ctx_, &desc, &handle); });
     if (*status != KEEL_OK) return nullptr;
-    if (handle == nullptr) fail(KEEL_E_INTERNAL, "buffer_create gave no buffer");
+    if (handle == nullptr)
+        fail(KEEL_E_INTERNAL, "buffer_create reported success, but returned no buffer");
     ++pool_.stats().created;
     return adopt(handle, size, kind);
 }
@@ -180,12 +181,14 @@ BufferPtr Device::adopt(keel_buffer *handle, uint64_t size, keel_buffer_kind kin
 
 BufferPtr Device::allocate(uint64_t size, keel_buffer_kind kind) {
     if (kind != KEEL_BUFFER_DEVICE && kind != KEEL_BUFFER_HOST_VISIBLE)
-        throw_error(ErrorKind::internal, "allocate() of a buffer of kind {}", kind);
+        throw_error(ErrorKind::internal,
+                    "allocate() expects the kind DEVICE or HOST_VISIBLE, found kind {}", kind);
     size = std::max<uint64_t>(size, 1);
     if (info_.max_buffer_bytes != 0 && size > info_.max_buffer_bytes) {
-        throw_error(ErrorKind::resource,
-                    "backend {}: a buffer of {} bytes is wanted, device '{}' allows {}", plugin(),
-                    size, device_info_.name, info_.max_buffer_bytes);
+        throw_error(
+            ErrorKind::resource,
+            "backend {}: a buffer of {} bytes is too large; device '{}' allows at most {} bytes",
+            plugin(), size, device_info_.name, info_.max_buffer_bytes);
     }
     uint64_t actual = size;
     if (keel_buffer *reused = pool_.take(size, kind, &actual)) {
@@ -249,8 +252,8 @@ void Device::give_back(keel_buffer *handle, uint64_t size, keel_buffer_kind kind
 
 void Device::require_alive(const char *what) const {
     if (lost_)
-        throw_error(ErrorKind::runtime, "backend {}: {}: the device was lost before", plugin(),
-                    what);
+        throw_error(ErrorKind::runtime, "backend {}: {}: the device was lost in an earlier call",
+                    plugin(), what);
 }
 
 void Device::fail(keel_status status, const std::string &what) {

@@ -35,7 +35,7 @@ struct DeviceSpec {
     std::function<const void *(const char *)> extension;
 };
 
-// Whether a device takes weights of a dtype. `weight_dtypes` is from its keel_ctx_info.
+// Returns true if a device takes weights of a dtype. `weight_dtypes` is from its keel_ctx_info.
 constexpr bool takes_weights_of(uint64_t weight_dtypes, keel_dtype dtype) {
     switch (dtype) {
     case KEEL_DTYPE_F32:
@@ -77,7 +77,8 @@ class Device : public std::enable_shared_from_this<Device> {
 
     const std::string &plugin() const { return spec_.plugin; }
     const keel_backend &table() const { return spec_.table; }
-    // The extension `id` of the backend, or NULL. The caller must adopt the table before use.
+    // Returns the table of the backend's extension `id`, or NULL. The caller must adopt the table
+    // (check its version and copy it) before use.
     const void *extension(const char *id) const {
         return spec_.extension ? spec_.extension(id) : nullptr;
     }
@@ -95,10 +96,11 @@ class Device : public std::enable_shared_from_this<Device> {
     // short, empties the pool and asks the backend again. `kind` is DEVICE or HOST_VISIBLE. If the
     // backend has no HOST_VISIBLE buffers, DEVICE is used.
     BufferPtr allocate(uint64_t size, keel_buffer_kind kind = KEEL_BUFFER_DEVICE);
-    // Makes a buffer from memory of the host. NULL if the backend does not import memory, or not
-    // this memory. `host` must outlive the buffer.
+    // Makes a buffer from memory of the host. Returns NULL if the backend cannot import memory, or
+    // cannot import this memory. `host` must outlive the buffer.
     BufferPtr import_host(void *host, uint64_t size);
-    // Reserves address space without memory (see Buffer::commit). NULL if the backend cannot.
+    // Reserves address space without memory (see Buffer::commit). Returns NULL if the backend
+    // cannot do this.
     BufferPtr reserve(uint64_t size);
     Buffer *find(const keel_buffer *handle) const; // the live Buffer with this handle, or NULL
     void trim();                                   // returns the pool's free buffers to the system
@@ -111,8 +113,8 @@ class Device : public std::enable_shared_from_this<Device> {
         for (BufferWatch *watch : watches_) watch->before_destroy_other(plan_or_weight);
     }
 
-    // Makes a call that may return KEEL_E_OUT_OF_MEMORY, in which case the call has changed
-    // nothing. If it does, empties the pool and makes the call once more.
+    // Makes a call that may return KEEL_E_OUT_OF_MEMORY; then the call must not have changed
+    // anything. In this case, empties the pool and makes the call once more.
     template <typename Call> keel_status with_memory(const Call &call) {
         HostServices::drop_error();
         const keel_status status = call();
@@ -122,15 +124,15 @@ class Device : public std::enable_shared_from_this<Device> {
         return call();
     }
 
-    // Makes a call. If it fails, throws an Error that names the plugin and the call, and has the
-    // message that the plugin left during this call. A message from an earlier call is dropped
+    // Makes a call. If it fails, throws an Error that names the plugin and the call, and that
+    // contains the plugin's message about this call. A message from an earlier call is dropped
     // first.
     template <typename Call> void check(const char *what, const Call &call) {
         HostServices::drop_error();
         const keel_status status = call();
         if (status != KEEL_OK) fail(status, what);
     }
-    // Throws if the device was lost. A lost device can only be destroyed.
+    // Throws if the device was lost. A lost device cannot be used again; it can only be destroyed.
     void require_alive(const char *what) const;
     [[noreturn]] void fail(keel_status status, const std::string &what);
 

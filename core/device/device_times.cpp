@@ -12,7 +12,7 @@ namespace keel {
 namespace {
 
 constexpr uint32_t read_at_once = 1024;
-constexpr size_t most_ops = 1'000'000; // limits memory for a backend that never reports a time
+constexpr size_t most_ops = 1'000'000; // limits the memory if a backend never reports a time
 
 double microseconds(uint64_t ns) { return static_cast<double>(ns) / 1000; }
 
@@ -23,8 +23,8 @@ std::unique_ptr<DeviceTimes> DeviceTimes::start(Device &device, Trace &trace) {
     if (theirs == nullptr) return nullptr;
     keel_timestamps table;
     if (keel_adopt(&table, sizeof table, theirs, KEEL_PREFIX(keel_timestamps, read)) != KEEL_OK) {
-        log().warn("backend {}: its {} is too small or of another ABI major; the trace shows no "
-                   "device times",
+        log().warn("backend {}: its {} table is too small or has another ABI major version; the "
+                   "trace shows no device times",
                    device.plugin(), KEEL_EXT_TIMESTAMPS);
         return nullptr;
     }
@@ -51,10 +51,11 @@ void DeviceTimes::queued(const char *label, const char *name) {
     ++first_;
 }
 
-// Updates the distance of the device's clock from the host's clock. Clocks drift, so it is measured
-// each time: the device's clock is read between two readings of the host's. If the device's clock
-// cannot be read, the distance is guessed from the end of the last op: the host's wait ended after
-// that op did. Each guess is too large, so the smallest one is used.
+// Updates the difference between the device's clock and the host's clock. Clocks drift, so the
+// difference is measured each time: the device's clock is read between two readings of the host's
+// clock. If the device's clock cannot be read, the difference is estimated from the end of the last
+// op, because the host's wait ended after this op. Each estimate is too large, so the smallest
+// estimate is used.
 void DeviceTimes::align(uint64_t last_end_ns) {
     uint64_t ns = 0;
     const double before = trace_.now();
@@ -79,7 +80,7 @@ void DeviceTimes::collect() {
         if (status != KEEL_OK) device_.fail(status, "reading device times");
         if (n > read_at_once)
             throw_error(ErrorKind::plugin,
-                        "backend {}: gave {} device times where {} were asked for",
+                        "backend {}: returned {} device times, expected at most {}",
                         device_.plugin(), n, read_at_once);
         if (n > 0) align(ends_[n - 1]);
         for (uint32_t i = 0; i < n; ++i) {

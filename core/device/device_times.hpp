@@ -18,15 +18,15 @@ class Trace;
 // thread-safe: only the user of the stream calls it.
 class DeviceTimes {
   public:
-    // NULL if the backend lacks the extension, or the device has no clock. `device` and `trace`
-    // must outlive the object.
+    // Returns NULL if the backend does not have the extension, or if the device has no clock.
+    // `device` and `trace` must outlive the object.
     static std::unique_ptr<DeviceTimes> start(Device &device, Trace &trace);
     ~DeviceTimes();
     DeviceTimes(const DeviceTimes &) = delete;
     DeviceTimes &operator=(const DeviceTimes &) = delete;
 
-    // The backend took one more call of the op table. The trace names it `name`, and shows `label`
-    // too.
+    // Call it after the backend has accepted a call of the op table. The trace shows the call with
+    // the name `name`, and also shows `label`.
     void queued(const char *label, const char *name);
     // Call it after a wait. Writes the times of finished ops to the trace.
     void collect();

@@ -31,7 +31,7 @@ void Stream::set_trace(Trace *trace) {
     if (trace_ != nullptr) times_ = DeviceTimes::start(device_, *trace_);
 }
 
-// Waits, then collects the times of ops that no earlier wait covered.
+// Waits, then collects the times of the ops that finished after the last wait.
 void Stream::collect_times() {
     if (times_->waiting() == 0 || device_.is_lost()) return;
     try {
@@ -84,7 +84,7 @@ void Stream::write_queued(uint64_t bytes) {
     ++counters_.writes;
     ++queued_;
     counters_.written_bytes += bytes;
-    // A write has copied its source when it returns, so it needs no submit of its own. The next
+    // When a write returns, it has copied its source. So it needs no submit of its own; the next
     // submit includes it.
     dirty_ = true;
 }
@@ -100,8 +100,8 @@ uint64_t Stream::flush() {
 
 void Stream::wait() { wait_as("wait"); }
 
-// Submits the ops and writes that were queued since the last submit. Errors name `what` as the call
-// that failed.
+// Submits the ops and writes that were queued since the last submit. Errors say that the call
+// `what` failed.
 void Stream::submit_as(const char *what) {
     queue_held_back();
     if (!dirty_) return;
@@ -164,7 +164,8 @@ void adopt_extension(Device &device, const char *id, uint32_t required, std::opt
         out = table;
         return;
     }
-    log().warn("backend {}: its {} is too small or of another ABI major; it is not used",
+    log().warn("backend {}: its {} table is too small or has another ABI major version; Keel does "
+               "not use it",
                device.plugin(), id);
 }
 
@@ -219,7 +220,8 @@ LaterRead Stream::start_read(keel_buffer *buffer, uint64_t offset, uint64_t byte
 
 void Stream::finish_read(const LaterRead &read, void *dst) {
     device_.require_alive("read_later");
-    const bool waits = read.idle_ == idle_; // false: a later wait covered this read, so it is done
+    const bool waits = read.idle_ == idle_; // false if the host has waited for all work since the
+                                            // read was queued; then the read is already finished
     if (waits && dirty_ && read.ticket_ == ticket_) {
         try {
             submit_as("read_later");
@@ -237,13 +239,13 @@ void Stream::finish_read(const LaterRead &read, void *dst) {
         in_flight_ = false;
         ++idle_;
     }
-    // Aligning the two clocks may wait for all work. So times are collected here only often enough
-    // that the backend's memory for times does not run out.
+    // Aligning the two clocks may wait for all work. So this function collects times only if the
+    // backend's memory for times might run out.
     if (times_ && times_->waiting() >= 1024) times_->collect();
 }
 
 void LaterRead::finish(void *dst) {
-    // After an error the backend has also dropped the read, so stream_ is cleared first.
+    // The backend drops the read even if this call fails, so stream_ is cleared before the call.
     std::exchange(stream_, nullptr)->finish_read(*this, dst);
 }
 

@@ -31,7 +31,8 @@ class HeldBackOps {
 struct SyncStrategy {
     enum class Kind {
         automatic, // the backend's own choice (keel_ctx_info.sync)
-        lazy,      // submit at natural ends (a chunk, a step); wait only before the host reads
+        lazy,      // submit at the end of a step or of a chunk of the prompt; wait only before the
+                   // host reads
         // submit and wait after every op, for debugging: an error appears at the op that caused it
         eager,
         batched, // submit every `ops` ops
@@ -44,9 +45,9 @@ std::string to_string(const SyncStrategy &);
 
 class Stream;
 
-// A read of a few bytes that the device makes while ops that were queued later run
-// (keel.read_later/1). If the object is destroyed without finish(), the bytes are discarded. Its
-// stream must outlive it.
+// A read of a few bytes whose result the host fetches later (keel.read_later/1). Ops that are
+// queued after the read can run in the meantime. If the object is destroyed without finish(), the
+// bytes are discarded. Its stream must outlive it.
 class LaterRead {
   public:
     LaterRead() = default;
@@ -79,9 +80,9 @@ class LaterRead {
     uint64_t ticket_ = 0, idle_ = 0, queued_ = 0;
 };
 
-// The one stream of a device's context. It counts ops, and submits and waits as the strategy says.
-// Not thread-safe: one user at a time, like the context.
-// It has 16 members because it counts for reports and serves two extensions of backends.
+// The one stream of a device's context. It counts ops, and submits and waits according to the
+// strategy. Not thread-safe: one user at a time, like the context.
+// It has 16 members because it has counters for reports and uses two extensions of backends.
 class Stream {
   public:
     struct Counters {
@@ -113,12 +114,13 @@ class Stream {
     void set_strategy(const SyncStrategy &);
     const SyncStrategy &strategy() const { return strategy_; }
 
-    // Call it after each op that the backend took. A trace of the device names the op `name`; with
-    // NULL, `label`.
+    // Call it after each op that the backend has accepted. A trace of the device shows the op as
+    // `name`, or as `label` if `name` is NULL.
     void op_queued(const char *label, const char *name = nullptr);
     void step_queued(uint64_t ops, bool again); // call it after a recorded step was submitted
     void write_queued(uint64_t bytes);
-    void end_of_step(); // a natural end: submits, unless the strategy `eager` already has
+    void end_of_step(); // the end of a step or chunk: submits, unless the strategy `eager` has
+                        // already submitted
     // submits queued ops and writes; returns the ticket; if nothing is queued, the ticket of the
     // last submit
     uint64_t flush();
@@ -126,22 +128,23 @@ class Stream {
     void read(keel_buffer *, uint64_t offset, void *dst,
               uint64_t bytes); // waits for all work, then copies to the host
 
-    // Whether the host can read results while later work runs. True if the backend serves
-    // keel.read_later/1 and the strategy does not wait after each op.
+    // Returns true if the host can read results while later work runs. This requires that the
+    // backend serves keel.read_later/1 and that the strategy does not wait after each op.
     bool reads_later();
-    // Starts a read of at most KEEL_READ_LATER_BYTES. The values are those at this point of the
-    // stream. The result is empty if the backend cannot do it, or too many reads are pending.
+    // Starts a read of at most KEEL_READ_LATER_BYTES. The read gets the values at this point of the
+    // stream. The result is empty if the backend cannot do this, or if too many reads are
+    // unfinished.
     LaterRead start_read(keel_buffer *, uint64_t offset, uint64_t bytes);
 
     // Submits and waits that the stream requested, and those that the backend reports to have made
     // on its own (keel.stream_counts/1).
     const Counters &counters() const { return counters_; }
-    // From now on, submits, waits and reads are recorded in the trace, also the device's times of
-    // each op if the backend reports them. NULL: no trace. The trace must outlive the stream, or be
-    // set to NULL first.
+    // From now on, submits, waits and reads are recorded in the trace, together with the device's
+    // times of each op, if the backend reports them. NULL: no trace. The trace must outlive the
+    // stream, or the caller must set NULL before it destroys the trace.
     void set_trace(Trace *trace);
     Trace *trace() const { return trace_; }
-    // The stream calls ops->interrupt() before it uses the device. NULL: no op is held back.
+    // The stream calls ops->interrupt() before it uses the device. NULL: there are no such ops.
     void set_held_back(HeldBackOps *ops) { held_back_ = ops; }
     void queue_held_back() {
         if (held_back_ != nullptr) held_back_->interrupt();
@@ -168,7 +171,7 @@ class Stream {
     uint64_t ticket_ = 0;    //
     bool dirty_ = false;     // ops or writes were queued since the last submit
     bool in_flight_ = false; // work was submitted and not waited for
-    uint64_t idle_ = 0;      // number of times that all work was waited for
+    uint64_t idle_ = 0;      // how often the host has waited for all work
     uint64_t queued_ = 0;    // number of ops, steps, writes and later reads
     bool adopted_ = false;   // true after the extensions were looked up
     std::optional<keel_read_later> later_;

@@ -12,7 +12,7 @@ namespace {
 
 void set_contiguous(keel_tensor &t, std::initializer_list<int64_t> dims) {
     if (dims.size() == 0 || dims.size() > KEEL_MAX_RANK)
-        throw_error(ErrorKind::internal, "a tensor of rank {}", dims.size());
+        throw_error(ErrorKind::internal, "a tensor cannot have rank {}", dims.size());
     t.rank = static_cast<uint32_t>(dims.size());
     std::fill(std::begin(t.shape), std::end(t.shape), 0);
     std::fill(std::begin(t.stride), std::end(t.stride), 0);
@@ -29,13 +29,13 @@ void set_contiguous(keel_tensor &t, std::initializer_list<int64_t> dims) {
         fits = !__builtin_mul_overflow(stride, t.shape[i], &stride) && fits;
     }
     if (!fits) {
-        throw_error(ErrorKind::resource, "a {} tensor of [{}] is larger than any memory",
+        throw_error(ErrorKind::resource, "a {} tensor of shape [{}] is larger than any memory",
                     keel_dtype_name(t.dtype), fmt::join(dims, ", "));
     }
 }
 
 void require_dims(const keel_tensor &t, const char *what) {
-    if (t.rank == 0) throw_error(ErrorKind::internal, "{} of an empty tensor", what);
+    if (t.rank == 0) throw_error(ErrorKind::internal, "{}: the tensor is empty", what);
 }
 
 } // namespace
@@ -72,9 +72,10 @@ Tensor::Tensor(BufferPtr buffer, uint64_t offset, keel_dtype dtype,
     : Tensor(shape(dtype, dims).at(std::move(buffer), offset)) {}
 
 Tensor Tensor::at(BufferPtr buffer, uint64_t offset) const {
-    if (buffer == nullptr) throw_error(ErrorKind::internal, "a tensor in no buffer");
+    if (buffer == nullptr) throw_error(ErrorKind::internal, "the tensor has no buffer");
     if (offset > buffer->size() || extent_bytes(desc_) > buffer->size() - offset) {
-        throw_error(ErrorKind::internal, "a tensor of {} bytes at {} ends beyond its buffer of {}",
+        throw_error(ErrorKind::internal,
+                    "a tensor of {} bytes at offset {} does not fit into its buffer of {} bytes",
                     bytes(), offset, buffer->size());
     }
     Tensor t(*this);
@@ -100,13 +101,15 @@ uint64_t Tensor::bytes() const {
 Tensor Tensor::rows(int64_t begin, int64_t n) const {
     require_dims(desc_, "rows");
     if (begin < 0 || n < 0 || begin > desc_.shape[0] || n > desc_.shape[0] - begin)
-        throw_error(ErrorKind::internal, "{} rows from {} of a tensor with {}", n, begin,
+        throw_error(ErrorKind::internal,
+                    "rows(): {} rows from row {} are not part of a tensor with {} rows", n, begin,
                     desc_.shape[0]);
     Tensor t(*this);
     const int64_t stride =
         desc_.rank == 1 ? static_cast<int64_t>(keel_dtype_bytes(desc_.dtype)) : desc_.stride[0];
     if (desc_.rank == 1 && keel_dtype_block(desc_.dtype) != 1)
-        throw_error(ErrorKind::internal, "rows of a row of blocks");
+        throw_error(ErrorKind::internal,
+                    "rows(): a tensor of rank 1 and a block type cannot be cut");
     t.desc_.offset += static_cast<uint64_t>(begin * stride);
     t.desc_.shape[0] = n;
     return t;
@@ -118,8 +121,10 @@ Tensor Tensor::columns(int64_t begin, int64_t n) const {
     const int64_t width = desc_.shape[desc_.rank - 1];
     if (begin < 0 || n < 0 || begin > width || n > width - begin || begin % block != 0 ||
         n % block != 0) {
-        throw_error(ErrorKind::internal, "{} columns from {} of a {} tensor with {}", n, begin,
-                    keel_dtype_name(desc_.dtype), width);
+        throw_error(ErrorKind::internal,
+                    "columns(): {} columns from column {} are no whole blocks of a {} tensor with "
+                    "{} columns",
+                    n, begin, keel_dtype_name(desc_.dtype), width);
     }
     Tensor t(*this);
     t.desc_.offset += keel_dtype_row_bytes(desc_.dtype, static_cast<uint64_t>(begin));
@@ -135,29 +140,33 @@ Tensor Tensor::reshape(std::initializer_list<int64_t> dims) const {
     for (uint32_t i = 0; i < desc_.rank; ++i) before *= desc_.shape[i];
     for (uint32_t i = 0; i < t.desc_.rank; ++i) after *= t.desc_.shape[i];
     if (before != after)
-        throw_error(ErrorKind::internal, "reshape of {} elements to {}", before, after);
+        throw_error(ErrorKind::internal,
+                    "reshape(): a tensor of {} elements cannot have {} elements", before, after);
     if (is_contiguous(desc_)) return t;
     // [m, n] with padded rows becomes [m, a, b]; the rows keep their stride.
     if (desc_.rank == 2 && t.desc_.rank >= 2 && t.desc_.shape[0] == desc_.shape[0]) {
         t.desc_.stride[0] = desc_.stride[0];
         return t;
     }
-    throw_error(ErrorKind::internal, "reshape of a strided tensor");
+    throw_error(ErrorKind::internal,
+                "reshape(): expected a contiguous tensor, found a strided one");
 }
 
 void Tensor::write(const void *src) const {
     require_dims(desc_, "a host write");
     if (buffer_ == nullptr)
-        throw_error(ErrorKind::internal, "a host write to a tensor without memory");
-    if (!is_contiguous(desc_)) throw_error(ErrorKind::internal, "a host write to a strided tensor");
+        throw_error(ErrorKind::internal, "the host cannot write to a tensor that has no memory");
+    if (!is_contiguous(desc_))
+        throw_error(ErrorKind::internal, "the host cannot write to a strided tensor");
     buffer_->write(desc_.offset, src, bytes());
 }
 
 void Tensor::read(void *dst) const {
     require_dims(desc_, "a host read");
     if (buffer_ == nullptr)
-        throw_error(ErrorKind::internal, "a host read of a tensor without memory");
-    if (!is_contiguous(desc_)) throw_error(ErrorKind::internal, "a host read of a strided tensor");
+        throw_error(ErrorKind::internal, "the host cannot read a tensor that has no memory");
+    if (!is_contiguous(desc_))
+        throw_error(ErrorKind::internal, "the host cannot read a strided tensor");
     buffer_->read(desc_.offset, dst, bytes());
 }
 

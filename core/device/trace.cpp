@@ -45,15 +45,15 @@ Trace::Trace(const std::filesystem::path &file)
     : file_(file), start_(std::chrono::steady_clock::now()) {
     const auto refuse = [&](const std::string &why) {
         if (fd_ >= 0) ::close(fd_);
-        throw_error(ErrorKind::usage, "{}: the trace cannot be written there: {}", file.string(),
-                    why);
+        throw_error(ErrorKind::usage, "{}: the trace cannot be written to this file: {}",
+                    file.string(), why);
     };
     // O_NONBLOCK, because opening a pipe that has no reader would block forever.
     fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (fd_ < 0) refuse(std::strerror(errno));
     struct stat status {};
-    if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) refuse("it is no file");
-    if (!is_old_trace(fd_)) refuse("something else is there already; name a new file");
+    if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) refuse("it is not a regular file");
+    if (!is_old_trace(fd_)) refuse("the file exists and is not a trace; name a new file");
     const std::string begin = std::string(head) + std::string(first_events);
     if (::ftruncate(fd_, 0) != 0 || !write_at(fd_, begin + std::string(tail), 0))
         refuse(std::strerror(errno));
@@ -151,7 +151,8 @@ void Trace::stop(const std::string &why) noexcept {
     fd_ = -1;
     pending_.clear();
     try {
-        log().warn("{}: the trace ends here: {}; the run goes on", file_.string(), why);
+        log().warn("{}: the trace ends early: {}; the run continues without a trace",
+                   file_.string(), why);
     } catch (...) {
     }
 }
@@ -161,7 +162,7 @@ void TraceSpan::end() noexcept {
         std::vector<TraceArg> args;
         if (key_ != nullptr && value_ != nullptr) args.emplace_back(key_, Trace::text(value_));
         trace_->span(name_, category_, begin_, trace_->now(), args);
-    } catch (...) { // no memory for the event: the event is lost
+    } catch (...) { // there is no memory for the event, so it is lost
     }
 }
 

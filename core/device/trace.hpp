@@ -13,13 +13,14 @@ namespace keel {
 // A member of an event's `args`. The value is JSON text; see Trace::text.
 using TraceArg = std::pair<std::string_view, std::string>;
 
-// Records over time what a run does, in a file for ui.perfetto.dev and chrome://tracing (Chrome's
+// Records the work of a run over time, in a file for ui.perfetto.dev and chrome://tracing (Chrome's
 // trace event format). The events show the work of the host. If a backend computes asynchronously,
-// the span of an op is the time to queue it, and the compute time is in the waits.
+// the span of an op is the time to queue it, and the time of the computation is part of the waits.
 //
 // The file is complete JSON after every write, so a killed run leaves a readable file. If the file
-// cannot be written (the disk is full, or the file would pass most_bytes), the recording ends with
-// a warning and the run goes on. Not thread-safe: only the thread that runs the pipeline uses it.
+// cannot be written (the disk is full, or the file would exceed most_bytes), the recording ends
+// with a warning, and the run continues. Not thread-safe: only the thread that runs the pipeline
+// uses it.
 class Trace {
   public:
     static constexpr uint64_t most_bytes = uint64_t{1} << 30;
@@ -39,7 +40,7 @@ class Trace {
     // the kind of op, which is equal in all layers.
     void device_span(std::string_view device, std::string_view name, std::string_view label,
                      double begin, double end);
-    // Records the value that a number has from now on.
+    // Records a new value of the number `name`.
     void counter(std::string_view name, double value);
     void flush() noexcept; // writes the pending events to the file
 

@@ -18,18 +18,23 @@ void Weight::check(const std::vector<WeightSource> &sources) const {
             s.cols % block != 0 || s.rows < 0 || s.mapping == nullptr ||
             __builtin_add_overflow(rows, s.rows, &rows) ||
             (join_ == KEEL_JOIN_INTERLEAVE && s.rows != sources.front().rows)) {
-            throw_error(ErrorKind::internal, "weight {}: sources that cannot be joined", name_);
+            throw_error(ErrorKind::internal,
+                        "weight {}: its sources differ in dtype or shape, or are invalid, so they "
+                        "cannot be joined",
+                        name_);
         }
         uint64_t bytes = 0;
         const bool absurd = __builtin_mul_overflow(
             static_cast<uint64_t>(s.rows),
             keel_dtype_row_bytes(s.dtype, static_cast<uint64_t>(s.cols)), &bytes);
         if (absurd || s.offset > s.mapping_bytes || bytes > s.mapping_bytes - s.offset) {
-            throw_error(ErrorKind::internal, "weight {} ends beyond its mapping", name_);
+            throw_error(ErrorKind::internal,
+                        "weight {}: a source ends after the end of its mapped file", name_);
         }
     }
     if (rows != rows_ || sources.empty())
-        throw_error(ErrorKind::internal, "weight {}: sources of {} rows, expected {}", name_, rows,
+        throw_error(ErrorKind::internal,
+                    "weight {}: its sources have {} rows together, expected {}", name_, rows,
                     rows_);
 }
 
@@ -95,8 +100,10 @@ bool Weight::prepare_native(Device &device, OnDevice &on) {
     }
     if (status != KEEL_OK) device.fail(status, fmt::format("weight {}", name_));
     if (on.handle == nullptr)
-        device.fail(KEEL_E_INTERNAL,
-                    fmt::format("weight {}: weight_prepare gave no weight", name_));
+        device.fail(
+            KEEL_E_INTERNAL,
+            fmt::format("weight {}: weight_prepare reported success, but returned no weight",
+                        name_));
     read_info(device, on);
     return true;
 }

@@ -23,7 +23,7 @@ struct WeightSource {
 };
 
 // A matrix of the model, [rows, cols], joined from one or more sources and prepared on one or more
-// devices. If a backend takes weights into its own layout, the weight has a handle on that device.
+// devices. If a backend stores weights in its own layout, the weight has a handle on this device.
 // For other backends the core keeps the joined rows in a buffer.
 class Weight {
   public:
@@ -47,8 +47,8 @@ class Weight {
     // Prepares the weight on a device. Does nothing if it is already prepared there.
     void prepare(Device &device);
     bool is_ready(const Device &device) const { return on_.count(&device) != 0; }
-    // The members of an op's args on that device. Exactly one of the two is not NULL. The weight
-    // must be prepared on the device.
+    // The two members of an op's args that describe the weight on a device. Exactly one of the two
+    // is not NULL. The weight must be prepared on the device.
     keel_weight *handle(const Device &device) const;
     const keel_tensor *tensor(const Device &device) const;
     // The shape [rows, cols] without memory, for checks.
@@ -59,7 +59,7 @@ class Weight {
     // The joined rows, in dtype(), as the core keeps them for a backend without its own layout.
     // Makes the sources again if they were freed.
     std::vector<std::byte> joined() const;
-    // True while a device reads the sources in place.
+    // Returns true while a device reads the sources in place.
     bool sources_needed() const;
 
   private:

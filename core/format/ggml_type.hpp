@@ -20,8 +20,8 @@ inline constexpr uint32_t f32 = 0, f16 = 1, q4_0 = 2, q4_1 = 3, q5_0 = 6, q5_1 =
                           q4_k = 12, q5_k = 13, q6_k = 14, bf16 = 30;
 } // namespace ggml
 
-// The type with this number; static data. NULL if no type has this number, or no type has it any
-// more.
+// Returns the type with this number, which is static data. Returns NULL if no type has this number,
+// or if its type was removed from GGML.
 const GgmlType *find_ggml_type(uint32_t id);
 
 } // namespace keel

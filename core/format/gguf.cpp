@@ -1,4 +1,4 @@
-// The values of a GGUF file's metadata. gguf_header.cpp reads the header.
+// Reads the values in the metadata of a GGUF file. gguf_header.cpp reads the header.
 #include "format/gguf_cursor.hpp"
 
 #include <array>
@@ -24,8 +24,8 @@ constexpr std::array<TypeRow, 13> type_rows = {{{"u8", 1},
                                                 {"i64", 8},
                                                 {"f64", 8}}};
 
-// An integer of any integer type. nullopt if the value is not an integer, or is larger than
-// INT64_MAX.
+// Reads an integer of any integer type. Returns nullopt if the value is not an integer, or is
+// larger than INT64_MAX.
 std::optional<int64_t> as_integer(GgufType type, const std::byte *p) {
     switch (type) {
     case GgufType::u8: return load_value<uint8_t>(p);

@@ -59,9 +59,9 @@ struct GgufTensor {
 };
 
 // A mapped GGUF file (version 2 or 3, little-endian). Opening it checks the whole header: counts,
-// lengths, types, offsets, and repeated names. Values are read when a member asks for them. Text is
-// not copied. The object is constant, so any thread may call all members. Results that point into
-// the file are valid while this object lives (also if it was moved from).
+// lengths, types, offsets, and repeated names. A value is read only when a member function needs
+// it. Text is not copied. The object is constant, so any thread may call all members. Results that
+// point into the file are valid while this object lives (even after it was moved from).
 //
 // Members that read a key return nullopt if there is no such key. They throw Error(input) "FILE:
 // metadata key 'K': expected ..., found ..." if the value has another type or is out of range.
@@ -94,7 +94,7 @@ class GgufFile {
     // A value of any integer or floating-point type. It must be finite.
     std::optional<double> number(std::string_view key, double low, double high) const;
     std::optional<bool> boolean(std::string_view key) const;
-    // For arrays. More than `most` elements are an error.
+    // The next functions are for arrays. An array with more than `most` elements is an error.
     std::optional<std::vector<std::string_view>> texts(std::string_view key, uint64_t most) const;
     std::optional<std::vector<int64_t>> integers(std::string_view key, uint64_t most,
                                                  int64_t low = INT64_MIN,
@@ -104,7 +104,7 @@ class GgufFile {
     // The number of elements of an array. nullopt if there is no such key.
     std::optional<uint64_t> array_size(std::string_view key) const;
 
-    // A value as messages show it: 32, "llama", an array of 4096 strings.
+    // Describes a value for messages: 32, "llama", an array of 4096 strings.
     std::string describe(const GgufEntry &entry) const;
     // Throws Error(input) "FILE: metadata key 'KEY': MESSAGE".
     [[noreturn]] void fail(std::string_view key, std::string_view message) const;
@@ -125,7 +125,7 @@ class GgufFile {
     std::unordered_map<std::string_view, size_t> by_key_; // keys point into the mapping
 };
 
-// Whether a file begins like a GGUF file. False if it cannot be read.
+// Returns true if a file begins like a GGUF file, and false if it cannot be read.
 bool is_gguf_file(const std::filesystem::path &path);
 
 } // namespace keel

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to core/format: reads a GGUF file byte by byte.
+// Used only in core/format: reads a GGUF file byte by byte.
 
 #include "base/display.hpp"
 #include "base/error.hpp"
@@ -10,7 +10,7 @@
 
 namespace keel {
 
-// Bytes of a value. 0 if the type has no fixed size.
+// The size of a value in bytes. 0 if the type has no fixed size.
 uint32_t gguf_type_bytes(GgufType type);
 // Whether a type has this number.
 bool is_gguf_type(uint32_t number);
@@ -21,8 +21,8 @@ template <typename T> T load_value(const std::byte *p) {
     return value;
 }
 
-// Moves through the file. Throws if a read would leave the file. `what` names in errors the thing
-// that is read.
+// Moves through the file. Throws if a read would go beyond the end of the file. `what`: the name of
+// the value, for errors.
 class GgufCursor {
   public:
     GgufCursor(std::span<const std::byte> file, uint64_t at, std::string_view name)
@@ -34,8 +34,8 @@ class GgufCursor {
     const std::byte *take(uint64_t bytes, std::string_view what) {
         if (bytes > left()) {
             throw_error(ErrorKind::input,
-                        "{}: {}: {} bytes are needed at byte {}, {} follow; the file is cut short "
-                        "or damaged",
+                        "{}: {}: expected {} bytes at offset {}, found only {}; the file is cut "
+                        "short or damaged",
                         name_, what, bytes, at_, left());
         }
         const std::byte *p = file_.data() + at_;

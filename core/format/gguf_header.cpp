@@ -16,8 +16,9 @@ constexpr uint64_t max_key = 1 << 16;     // bytes; a limit of the format
 constexpr uint64_t max_tensor_name = 256; // bytes; GGML allows 63
 constexpr uint64_t max_alignment = 1 << 20;
 constexpr uint32_t max_rank = 4;
-// The smallest sizes in bytes. An entry has a key's length, one byte of key, type, and value. A
-// tensor has a name's length, one byte of name, rank, one dimension, type, and offset.
+// The smallest sizes in bytes. An entry has at least the length of the key, one byte of the key,
+// the type and the value. A tensor has at least the length of the name, one byte of the name, the
+// rank, one dimension, the type and the offset.
 constexpr uint64_t least_entry = 8 + 1 + 4 + 1;
 constexpr uint64_t least_tensor = 8 + 1 + 4 + 4 + 8;
 
@@ -38,11 +39,12 @@ class HeaderReader {
         const uint32_t swapped = __builtin_bswap32(version);
         if (swapped >= 1 && swapped <= 3) {
             throw_error(ErrorKind::input,
-                        "{}: a big-endian GGUF file; expected a little-endian one: convert it anew",
+                        "{}: expected a little-endian GGUF file, found a big-endian one; convert "
+                        "the model again",
                         name_);
         }
         throw_error(ErrorKind::input, "{}: expected GGUF version 2 or 3, found {}{}", name_,
-                    version, version == 1 ? "; convert the original model anew" : "");
+                    version, version == 1 ? "; convert the original model again" : "");
     }
 
     // Reads a count from the header. Throws if it is above `most`, or if the rest of the file is
@@ -92,7 +94,7 @@ class HeaderReader {
         const auto id = in_.number<uint32_t>(what);
         tensor.type = find_ggml_type(id);
         if (tensor.type == nullptr)
-            throw_error(ErrorKind::input, "{}: {}: there is no tensor type {}", name_, what, id);
+            throw_error(ErrorKind::input, "{}: {}: unknown tensor type {}", name_, what, id);
         tensor.offset = in_.number<uint64_t>(what);
         set_size(tensor);
         std::reverse(tensor.shape.begin(), tensor.shape.end());
@@ -109,7 +111,7 @@ class HeaderReader {
     GgufType type(const std::string &what) {
         const auto number = in_.number<uint32_t>(what);
         if (!is_gguf_type(number))
-            throw_error(ErrorKind::input, "{}: {}: there is no value type {}", name_, what, number);
+            throw_error(ErrorKind::input, "{}: {}: unknown value type {}", name_, what, number);
         return static_cast<GgufType>(number);
     }
 
@@ -119,7 +121,7 @@ class HeaderReader {
             entry.element == GgufType::string ? 8 : gguf_type_bytes(entry.element);
         if (entry.count > in_.left() / least) {
             throw_error(ErrorKind::input,
-                        "{}: {}: {} values are announced, {} bytes follow; the file is cut "
+                        "{}: {}: expected {} values, but only {} bytes follow; the file is cut "
                         "short or damaged",
                         name_, what, entry.count, in_.left());
         }
@@ -146,20 +148,22 @@ class HeaderReader {
                             name_, label(tensor), size);
             }
             if (__builtin_mul_overflow(elements, size, &elements)) {
-                throw_error(ErrorKind::input, "{}: {}: it has more elements than 64 bits count",
-                            name_, label(tensor));
+                throw_error(ErrorKind::input,
+                            "{}: {}: its number of elements does not fit into 64 bits", name_,
+                            label(tensor));
             }
         }
         const int64_t row = tensor.shape.empty() ? 1 : tensor.shape.front();
         if (row % tensor.type->block != 0) {
-            throw_error(ErrorKind::input,
-                        "{}: {}: rows of {} elements are no multiple of {}'s blocks of {}", name_,
-                        label(tensor), row, tensor.type->name, tensor.type->block);
+            throw_error(
+                ErrorKind::input,
+                "{}: {}: rows of {} elements do not consist of whole {} blocks of {} elements",
+                name_, label(tensor), row, tensor.type->name, tensor.type->block);
         }
         if (__builtin_mul_overflow(static_cast<uint64_t>(elements) / tensor.type->block,
                                    tensor.type->bytes, &tensor.bytes)) {
-            throw_error(ErrorKind::input, "{}: {}: it has more bytes than 64 bits count", name_,
-                        label(tensor));
+            throw_error(ErrorKind::input, "{}: {}: its number of bytes does not fit into 64 bits",
+                        name_, label(tensor));
         }
     }
 
@@ -171,7 +175,9 @@ class HeaderReader {
 // inside the file and that no two tensors overlap.
 void place_tensors(std::vector<GgufTensor> &tensors, uint64_t header_end, uint64_t alignment,
                    uint64_t file, std::string_view name) {
-    if (tensors.empty()) return; // a file with only a vocabulary has no data, and often no padding
+    if (tensors.empty())
+        return; // a file with only a vocabulary has no tensor data, and often no
+                // padding at its end
     const uint64_t start = (header_end + alignment - 1) / alignment * alignment;
     const uint64_t size = start > file ? 0 : file - start;
     std::vector<const GgufTensor *> order;
@@ -184,9 +190,8 @@ void place_tensors(std::vector<GgufTensor> &tensors, uint64_t header_end, uint64
         }
         if (tensor.offset > size || tensor.bytes > size - tensor.offset) {
             throw_error(ErrorKind::input,
-                        "{}: tensor '{}': {} bytes at {} lie behind the file's {} data bytes; the "
-                        "file is cut "
-                        "short or damaged",
+                        "{}: tensor '{}': {} bytes at offset {} do not fit into the file's {} data "
+                        "bytes; the file is cut short or damaged",
                         name, what, tensor.bytes, tensor.offset, size);
         }
         tensor.offset += start;
@@ -197,7 +202,8 @@ void place_tensors(std::vector<GgufTensor> &tensors, uint64_t header_end, uint64
     for (size_t i = 1; i < order.size(); ++i) {
         const GgufTensor &before = *order[i - 1];
         if (order[i]->offset < before.offset + before.bytes) {
-            throw_error(ErrorKind::input, "{}: tensor '{}': its data overlaps that of '{}'", name,
+            throw_error(ErrorKind::input,
+                        "{}: tensor '{}': its data overlaps the data of tensor '{}'", name,
                         printable(order[i]->name), printable(before.name));
         }
     }
@@ -213,13 +219,13 @@ void GgufFile::parse() {
     for (uint64_t i = 0; i < entries; ++i) {
         entries_.push_back(in.entry());
         if (!by_key_.emplace(entries_.back().key, entries_.size() - 1).second)
-            fail(entries_.back().key, "the key stands there twice");
+            fail(entries_.back().key, "the key occurs twice in the file");
     }
     std::unordered_set<std::string> names;
     for (uint64_t i = 0; i < tensors; ++i) {
         tensors_.push_back(in.tensor());
         if (!names.insert(tensors_.back().name).second) {
-            throw_error(ErrorKind::input, "{}: tensor '{}' stands there twice", name_,
+            throw_error(ErrorKind::input, "{}: tensor '{}' occurs twice in the file", name_,
                         printable(tensors_.back().name));
         }
     }

@@ -132,7 +132,8 @@ void GgufWriter::begin() {
 void GgufWriter::write(std::span<const std::byte> data) {
     while (!data.empty()) {
         if (next_ == tensors_.size())
-            throw_error(ErrorKind::internal, "{}: more data than its tensors have",
+            throw_error(ErrorKind::internal,
+                        "{}: more data was written than the tensors of the file can hold",
                         target_.string());
         const Declared &tensor = tensors_[next_];
         const auto piece =

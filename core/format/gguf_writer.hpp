@@ -15,10 +15,10 @@ namespace keel {
 
 // Writes a GGUF file, version 3. First the metadata and the list of tensors, then, after begin(),
 // the data of the tensors in the order of the list. The content goes to a temporary file in the
-// target's folder. finish() replaces the target by it, so no reader sees an incomplete file and an
-// old target stays until then. Without finish() the temporary file is removed. All members throw
-// Error(runtime) if the system reports an error. begin() throws Error(input) if no file can be made
-// at the target.
+// target's folder. finish() replaces the target by the temporary file. So no reader sees an
+// incomplete file, and an old target stays until finish(). Without finish() the temporary file is
+// removed. All members throw Error(runtime) if the system reports an error. begin() throws
+// Error(input) if no file can be made at the target.
 class GgufWriter {
   public:
     explicit GgufWriter(std::filesystem::path target);

@@ -6,7 +6,7 @@
 namespace keel {
 
 // The layers that a graph runs: their weights and RoPE tables. `layer` counts from the first of
-// them, number(layer) is the layer's number in the model.
+// these layers. number(layer) is the number of the layer in the model.
 class Decoder {
   public:
     Decoder(ModelWeights &weights, int64_t rope_rows)

@@ -17,7 +17,8 @@ int64_t logit_rows(const ModelWeights &weights, const GraphOptions &options) {
 
 Graph::Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options)
     : executor_(executor), decoder_(weights, options.rope_rows), options_(options),
-      // Only shapes here: the best place for memory is known after all ops are planned.
+      // The workspace gets only shapes now, because the best place for its memory is known after
+      // all ops are planned.
       workspace_(weights.config(), executor.device().info().activation_dtype,
                  std::max(options.max_tokens, options.batch), logit_rows(weights, options)),
       decode_(executor, decoder_, workspace_, StepForm::decode, {1, 1}, options.kv),
@@ -59,7 +60,9 @@ void Graph::gather(std::span<const Segment> segments) {
     for (const Segment &s : segments) {
         const uint32_t m = s.tokens();
         if (m == 0 || s.logit_rows > m || (!s.ids.empty() && s.ids.size() != m)) {
-            throw_error(ErrorKind::internal, "{} positions for {} tokens, {} of them with logits",
+            throw_error(ErrorKind::internal,
+                        "expected one position for each token, and at most one row of logits for "
+                        "each token; found {} positions, {} tokens and {} rows of logits",
                         m, s.ids.size(), s.logit_rows);
         }
         tokens_ += m;
@@ -84,15 +87,16 @@ void Graph::forward(std::span<const Segment> segments,
     const uint32_t most = decoder_.has_output() ? limits.logit_rows : 0;
     if (tokens_ == 0 || tokens_ > limits.tokens || rows > most) {
         throw_error(ErrorKind::internal,
-                    "a step of {} tokens and {} rows of logits; planned for {} and {}", tokens_,
-                    rows, limits.tokens, most);
+                    "a step has {} tokens and {} rows of logits; the graph was planned for at most "
+                    "{} tokens and {} rows",
+                    tokens_, rows, limits.tokens, most);
     }
     next_.note_overwritten();
     write_input(segments);
     Segment lasting = segments.front();
     if (tokens_ == 1 && executor_.can_record()) {
-        // Also used if steps are not recorded. Attention splits its work by the bound, so with the
-        // same bound the sums are equal to the bit.
+        // This view is also used if steps are not recorded. Attention splits its work according to
+        // max_length. With the same max_length, recorded and other steps give bit-identical sums.
         lasting.kv = lasting_views_.of(lasting.kv);
         segments = {&lasting, 1};
     }
@@ -114,7 +118,9 @@ void Graph::write_input(std::span<const Segment> segments) {
         for (const Segment &s : segments)
             scratch_.insert(scratch_.end(), (s.*values).begin(), (s.*values).end());
         if (scratch_.size() != tokens_)
-            throw_error(ErrorKind::internal, "{} values for {} tokens", scratch_.size(), tokens_);
+            throw_error(ErrorKind::internal,
+                        "expected one value for each token, found {} values for {} tokens",
+                        scratch_.size(), tokens_);
         rows.write(scratch_.data());
     };
     write(workspace_.positions.rows(0, tokens_), &Segment::positions);
@@ -126,7 +132,9 @@ void Graph::write_input(std::span<const Segment> segments) {
     for (const Segment &s : segments) {
         const auto hidden = static_cast<size_t>(decoder_.config().hidden_size);
         if (s.residual.size() != s.tokens() * hidden)
-            throw_error(ErrorKind::internal, "{} values of the residual stream for {} tokens",
+            throw_error(ErrorKind::internal,
+                        "expected one row of the residual stream for each token, found {} values "
+                        "for {} tokens",
                         s.residual.size(), s.tokens());
         workspace_.x.rows(row, s.tokens()).write(s.residual.data());
         row += s.tokens();

@@ -14,18 +14,21 @@
 namespace keel {
 
 struct GraphOptions {
-    uint32_t max_tokens = 512;        // the most tokens of a step: the prefill chunk
+    uint32_t max_tokens = 512;        // the most tokens of a step, which is the size of a prefill
+                                      // chunk
     uint32_t max_logit_rows = 1;      // how many tokens of a step may get logits
     const keel_kv_view *kv = nullptr; // for planning: the largest cache, without memory
-    TapForms taps = {};               // by-products that steps are planned for, see taps()
+    TapForms taps = {};               // the by-products for which steps are planned, see taps()
     std::vector<bool> untapped = {};  // layers without by-products; empty: all have them
-    int64_t rope_rows = 2048;         // rows of the RoPE tables: at least a step's tokens
+    int64_t rope_rows = 2048;         // rows of the RoPE tables; at least the number of tokens of a
+                                      // step
     uint32_t batch = 1;               // sequences that may decode in one step
-    // A view of `batch` sequences, for planning; NULL: without keel.batched_decode/1.
+    // A view of `batch` sequences, for planning; NULL: the graph does not use
+    // keel.batched_decode/1.
     const keel_batch_kv *batch_kv = nullptr;
 };
 
-// A decoder of the Llama family, or some of its layers: runs steps on one device. A step takes
+// A decoder of the Llama family, or some of its layers. It runs steps on one device. A step takes
 // tokens of one sequence or of several. Its ops are in step_program.hpp. Differences between
 // architectures are data in ModelConfig: biases, norms of heads and after attention and
 // feed-forward, activation, scales, soft-caps, windows, RoPE of some layers.
@@ -33,22 +36,23 @@ class Graph {
   public:
     Graph(Executor &executor, ModelWeights &weights, const GraphOptions &options);
 
-    // Queues one step over the tokens of all segments; submits nothing. The segments' logits follow
-    // each other in next().logits(). `together`: the caches of the segments as one view, by layer,
-    // if they have one; see SegmentAttention. Throws Error(internal) for more tokens or logits than
-    // were planned for.
+    // Queues one step over the tokens of all segments; it does not submit the ops. The segments'
+    // logits follow each other in next().logits(). `together`: for each layer, one view of the
+    // caches of all segments, or empty; see SegmentAttention. Throws Error(internal) for more
+    // tokens or logits than were planned for.
     void forward(std::span<const Segment> segments,
                  std::span<const keel_batch_kv *const> together = {});
     void forward(const Segment &segment) { forward({&segment, 1}); }
     // The residual stream after the last layer, f32 [m, hidden] of the last step's m tokens. Waits
-    // and reads. It is the input of the layers on the next device, see Segment::residual.
+    // for the step and reads the result. It is the input of the layers on the next device, see
+    // Segment::residual.
     void read_residual(std::vector<float> &out) const;
 
     NextToken &next() { return next_; }
     const NextToken &next() const { return next_; }
 
-    // Plans the ops that differ in steps with these by-products. May be called at any time between
-    // steps.
+    // Plans the ops that steps with these by-products run in place of the plain ops. May be called
+    // at any time between steps.
     std::unique_ptr<TapOps> plan_taps(const TapForms &forms,
                                       const std::vector<bool> &untapped = {});
     const TapOps &taps() const { return *taps_; } // for GraphOptions::taps
@@ -57,11 +61,12 @@ class Graph {
     std::vector<const PlannedOp *> ops(StepForm form) const;
     uint32_t max_tokens() const { return options_.max_tokens; }
     bool attends_together() const { return attention_.can_attend_together(); }
-    // Whether the device runs a step from its token to its logits without the host.
+    // Returns true if the device runs a whole step, from its token to its logits, without waiting
+    // for the host.
     bool can_run_ahead() const {
         return executor_.can_run_ahead() && decoder_.has_embedding() && decoder_.has_output();
     }
-    // Why decode steps are not recorded and submitted again; empty: they are.
+    // The reason why decode steps are not recorded and submitted again. Empty if they are.
     std::string why_not_recorded() const;
 
   private:
@@ -79,7 +84,7 @@ class Graph {
     std::unique_ptr<TapOps> taps_;
     NextToken next_;
     LastingViews lasting_views_;
-    // Data of the last step; kept, so that a step allocates nothing.
+    // Data of the last step. The memory is reused, so that a step allocates nothing.
     uint32_t tokens_ = 0;
     std::vector<RowRange> logit_rows_;
     std::vector<int32_t> scratch_;

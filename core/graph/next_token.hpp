@@ -10,28 +10,29 @@ namespace keel {
 // The logits of the last step, and the tokens that argmax finds in them.
 class NextToken {
   public:
-    // Plans argmax for one row, and for `sequences` rows if there are several. No ops without an
-    // output projection.
+    // Plans argmax for one row, and for `sequences` rows if there are several. Plans no ops if the
+    // graph has no output projection.
     NextToken(Executor &executor, const ModelConfig &config, const Workspace &workspace,
               uint32_t sequences);
 
     // The output of the output projection, f32 [rows, vocab]: the model's logits before its
     // soft-cap.
     Tensor logits(uint32_t rows) const { return workspace_.logits.rows(0, rows); }
-    // The model's logits of `rows` rows from `first` on. Waits, reads, and applies
-    // ModelConfig::logit_softcap on the host, because there is no op for tanh.
+    // The model's logits of `rows` rows from `first` on. Waits for the step, reads the logits, and
+    // applies ModelConfig::logit_softcap on the host, because there is no op for tanh.
     void read_logits(uint32_t rows, float *out, uint32_t first = 0) const;
 
     // Queues argmax over the first n rows of the logits. The tokens are in ids(n) until the next
     // step is queued.
     void queue_argmax(uint32_t n = 1);
     // i32 [n]: the first rows of the workspace's ids, so the next step can take its tokens from
-    // there. A recorded step is then the same, whether the host wrote its token or not.
+    // there. So one recording serves steps whose token the host wrote and steps whose token argmax
+    // wrote.
     Tensor ids(uint32_t n = 1) const { return workspace_.ids.rows(0, n); }
     LaterRead start_reading() const; // starts a read of ids(1); see Stream::start_read
 
-    // Changes whenever something is queued that overwrites logits or ids. While it stays the same,
-    // the results are those of the same step.
+    // Changes whenever something is queued that overwrites logits or ids. While this number does
+    // not change, logits and ids belong to the same step.
     uint64_t results_version() const { return version_; }
     void note_overwritten() { ++version_; }
 

@@ -21,7 +21,7 @@ RopeTables::RopeTables(std::vector<double> frequencies, int64_t rows, keel_rope_
 }
 
 void RopeTables::place(Device &device, keel_buffer_kind kind) {
-    // The members are assigned in place, because tables_ points to their descriptors.
+    // Assigns to the existing members, because tables_ points to their descriptors.
     cos_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows(), cos_.dim(1)}, kind);
     sin_ = Tensor::allocate(device, KEEL_DTYPE_F32, {rows(), cos_.dim(1)}, kind);
     std::fill(held_.begin(), held_.end(), -1);

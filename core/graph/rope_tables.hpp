@@ -14,7 +14,7 @@ namespace keel {
 // cos and sin of position * frequency, as f32 tensors on a device, computed in float64. The rows
 // are a ring: position p has row p % rows, and ensure() writes the rows that are needed and
 // missing. So positions may grow without limit in constant memory. A position that is `rows` or
-// more before the newest one has no row any more.
+// more before the newest position no longer has a row.
 class RopeTables {
   public:
     // Bytes of tables with this number of rows, on the device and on the host.
@@ -24,16 +24,17 @@ class RopeTables {
     }
     RopeTables(std::vector<double> frequencies, int64_t rows, keel_rope_mode mode);
 
-    // For args. Valid as long as this object.
+    // The tables in the form that args of ops need. Valid as long as this object.
     const keel_rope_tables *c() const { return &tables_; }
     RopeTables(const RopeTables &) = delete;
     RopeTables &operator=(const RopeTables &) = delete;
 
-    // Allocates the tables. Before that they are shapes without memory, for planning.
+    // Allocates the tables. Before this call the tables have shapes but no memory, for planning.
     void place(Device &device, keel_buffer_kind kind);
     // Queues writes of the rows of these positions. Call it before the ops that use them.
     void ensure(std::span<const int32_t> positions);
-    // Do two different positions of these few have the same row? Then not all of them fit at once.
+    // Returns true if two different positions in the list have the same row. Then the tables cannot
+    // hold all of them at once.
     bool collide(std::span<const int32_t> positions) const;
     const std::vector<double> &frequencies() const { return frequencies_; }
     int64_t rows() const { return static_cast<int64_t>(held_.size()); }
@@ -48,7 +49,7 @@ class RopeTables {
     void write_rows(int64_t first, int64_t n);
 };
 
-// The RoPE tables of a model's layers: layers with a window may have their own.
+// The RoPE tables of a model's layers: layers with a window may have their own tables.
 class LayerRopes {
   public:
     LayerRopes(const ModelConfig &config, int64_t rows);

@@ -11,20 +11,20 @@ namespace keel {
 
 class TapOps;
 
-// Tokens of one sequence in a step. They follow each other, and attend to that sequence's cache.
-// All memory to which it points outlives the step.
+// Tokens of one sequence in a step. The tokens are consecutive, and they attend to the cache of
+// this sequence. All memory to which a segment points must outlive the step.
 struct Segment {
     std::span<const int32_t> positions; // RoPE position of each token
     std::span<const keel_kv_view *const>
-        kv; // the cache's views, by layer; the slots were made before
-    // The tokens. Without any, the step takes the tokens that argmax left in NextToken::ids().
+        kv; // one view of the cache for each layer; the slots must already exist
+    // The tokens. If empty, the step takes the tokens that argmax wrote to NextToken::ids().
     std::span<const int32_t> ids;
-    // f32 [tokens, hidden] in host memory: the output of the layers before. Only for a graph
+    // f32 [tokens, hidden] in host memory: the output of the previous layers. Only for a graph
     // without the model's first layer.
     std::span<const float> residual;
     uint32_t logit_rows = 0; // how many of the last tokens get logits
-    // Takes the by-products for a policy; NULL: there are none. The step runs the ops for the tap's
-    // needs.
+    // Collects the by-products for a policy. NULL: there are none. The step runs the ops for the
+    // tap's needs.
     StepTap *tap = nullptr;
     const TapOps *tap_ops = nullptr;
 

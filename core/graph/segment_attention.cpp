@@ -25,7 +25,7 @@ struct TapHand {
         PlannedOp *tapped = is_changed(tag.role) ? tap_ops->find(form, layer, tag.role) : nullptr;
         executor.run(tapped != nullptr ? *tapped : *op, args);
     }
-    // Whether the op must do more than the plain op.
+    // Returns true if the op must do more than the plain op.
     bool is_changed(Role role) const {
         if (tap_ops == nullptr) return false;
         if (places.queries != nullptr) return true;
@@ -35,8 +35,8 @@ struct TapHand {
 
 } // namespace
 
-// Layers with a window are settled too, because the backend may accept one kind of layer and refuse
-// the other.
+// Plans a call for the layers with a window too, because the backend may accept one kind of layer
+// and refuse the other.
 void SegmentAttention::settle_together(uint32_t sequences, const keel_batch_kv &kv) {
     for (size_t i = 0; i < decoder_.layers(); ++i) {
         const bool is_first = i == 0 || (decoder_.window(i) > 0) != (decoder_.window(i - 1) > 0);

@@ -8,24 +8,26 @@
 
 namespace keel {
 
-// Runs the attention of a step, layer by layer: segment by segment, or once for all sequences.
+// Runs the attention of a step, layer by layer. In each layer, it runs one segment after the other,
+// or one call for all sequences.
 class SegmentAttention {
   public:
-    // A segment of one token uses the ops of `decode`, a longer one those of `prefill`. All outlive
-    // this.
+    // A segment of one token uses the ops of `decode`, a longer one those of `prefill`. All
+    // arguments must outlive this object.
     SegmentAttention(Executor &executor, Decoder &decoder, const Workspace &workspace,
                      const StepProgram &decode, const StepProgram &prefill)
         : executor_(executor), decoder_(decoder), workspace_(workspace), decode_(decode),
           prefill_(prefill) {}
 
-    // Asks the backend whether one call can serve `sequences` sequences. `kv` is a view without
-    // memory.
+    // Finds out whether one call of the backend can compute the attention of `sequences` sequences.
+    // `kv` is a view without memory.
     void settle_together(uint32_t sequences, const keel_batch_kv &kv);
     bool can_attend_together() const { return batched_ != nullptr; }
 
-    // Begins a step, and writes the RoPE tables that it needs. `together`: the caches as one view,
-    // by layer; may be empty. One call serves all sequences if the backend can do that, each has
-    // one token, and none has by-products for a policy. Both spans are valid until the step's end.
+    // Begins a step, and writes the RoPE tables that it needs. `together`: for each layer, one view
+    // of all caches; may be empty. One call computes the attention of all sequences if the backend
+    // can do this, each sequence has one token, and no sequence has by-products for a policy. Both
+    // spans must be valid until the end of the step.
     void begin(std::span<const Segment> segments, std::span<const keel_batch_kv *const> together);
     void run(size_t layer);
 

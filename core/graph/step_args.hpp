@@ -65,15 +65,15 @@ inline keel_rows_args argmax_args(const Tensor &rows, const Tensor &ids) {
     return a;
 }
 
-// The args of a layer's ops between its projections, for some rows of a step. q, k and v are
-// columns of the fused projection; q is rotated in place.
+// The args of the ops between the QKV projection and the output projection of a layer, for some
+// rows of a step. q, k and v are columns of the fused projection; q is rotated in place.
 struct AttentionCall {
     AttentionCall(const Decoder &d, size_t layer, const Tensor &qkv, const Tensor &out,
                   Tensor positions, const keel_kv_view *kv);
     AttentionCall(const AttentionCall &) = delete;
     AttentionCall &operator=(const AttentionCall &) = delete;
 
-    // The ops also write the by-products to `places`.
+    // Sets the args so that the ops also write by-products to `places`.
     void add(const StepTap::Places &places);
 
     Tensor q, k, v, heads, at; // `at`: the positions

@@ -9,10 +9,11 @@
 
 namespace keel {
 
-// The only list of a step's ops. A hand gets each op, in order, and plans or runs it:
+// This file has the only list of a step's ops. The walk functions call a `hand` for each op, in
+// order. The hand plans the op or runs it:
 //     hand(tag, op, args, weight)  an op; the tag has no form
 //     hand.attend(layer)           attention: walk_attention(), once or for each segment
-//     hand.again()                 the next call is of the op before, for other rows
+//     hand.again()                 the next call repeats the last op for other rows
 // A new op in a layer is a new call here and a new Role.
 
 // Rows of a step.
@@ -58,8 +59,8 @@ void walk_parts(OpTag tag, RowParts &parts, const Tensor &x, const Tensor &bias,
     }
 }
 
-// A matrix whose result is added to the residual stream. Models with post_norms normalize the
-// result first.
+// The product with a matrix whose result is added to the residual stream. Models with post_norms
+// normalize the result first.
 struct ResidualProduct {
     Role product, norm, add;
     Weight *weight;
@@ -100,7 +101,8 @@ void walk_layer(const Decoder &d, const StepRows &rows, size_t layer, Hand &hand
                   hand);
 }
 
-// Only the rows of `logits` go through the output projection, to rows 0, 1, ... of the logits.
+// The output projection computes only the rows in `logits`, and writes them to rows 0, 1, ... of
+// the logits.
 template <typename Hand>
 void walk_output(const Decoder &d, const Workspace &w, std::span<const RowRange> logits,
                  Hand &hand) {
@@ -133,12 +135,13 @@ void walk_step(const Decoder &d, const Workspace &w, uint32_t m, std::span<const
 class StepProgram {
   public:
     struct Limits {
-        uint32_t tokens = 0, logit_rows = 0; // the most in a step of this form
+        uint32_t tokens = 0, logit_rows = 0; // the most tokens and rows of logits in a step of this
+                                             // form
     };
 
     StepProgram() = default; // no ops
-    // Plans them. A batch has no ops for attention: the segments use those of decode steps. `kv` is
-    // a view without memory, of the largest cache.
+    // Plans the ops. A batch has no attention ops of its own, because its segments use the
+    // attention ops of decode steps. `kv` is a view without memory, of the largest cache.
     StepProgram(Executor &executor, const Decoder &decoder, const Workspace &workspace,
                 StepForm form, const Limits &limits, const keel_kv_view *kv);
 

@@ -12,20 +12,22 @@ namespace keel {
 // queues the ops of a layer, it calls the tap, for one layer after the other.
 class StepTap {
   public:
-    // Where a layer writes its by-products. NULL: it does not write them. Valid until the next
-    // call.
+    // The places to which a layer writes its by-products. NULL: it does not write this by-product.
+    // Valid until the next call.
     struct Places {
-        // Rotated queries: A [1, heads, head_dim]. Only in steps of one token.
+        // Rotated queries in the activation dtype, [1, heads, head_dim]. Only in steps of one
+        // token.
         const Tensor *queries = nullptr;
         const Tensor *unrotated = nullptr;   // f32 [m, heads, head_dim], queries before RoPE
         const keel_scores *scores = nullptr; // scores of attention
     };
     virtual Places places(uint32_t layer) = 0;
-    // The layer's attention was queued. q: its rotated queries, A [m, heads, head_dim]. Ops that
-    // are queued during this call may read it.
+    // The graph calls it after it has queued the attention of a layer. q: the rotated queries of
+    // the layer in the activation dtype, [m, heads, head_dim]. Ops that are queued during this call
+    // may read it.
     virtual void after_attention(uint32_t layer, const Tensor &q) = 0;
-    // Does the step queue the same ops as the steps before and after it? Only such a step is
-    // recorded.
+    // Returns true if the step queues the same ops as the previous and the next step. Only such a
+    // step is recorded.
     virtual bool is_usual() const { return true; }
 
   protected:

@@ -9,7 +9,8 @@
 namespace keel {
 
 // Ops of attention that also write by-products for a policy. They run instead of the plain ops,
-// which write no by-products. All write the same kinds of by-products (TapForms).
+// which write no by-products. All ops of this object write the same kinds of by-products
+// (TapForms).
 class TapOps {
   public:
     TapOps() = default; // has no ops, for taps that need no by-products
@@ -18,7 +19,7 @@ class TapOps {
     TapOps(Executor &executor, const Decoder &decoder, const TapForms &forms, uint32_t tokens,
            const keel_kv_view *kv, const std::vector<bool> &untapped = {});
 
-    // The op to run instead of a plain one with this role; NULL: the plain one.
+    // The op to run instead of a plain one with this role; NULL: run the plain op.
     PlannedOp *find(StepForm form, size_t layer, Role role) const;
     std::vector<const PlannedOp *> list() const;
 

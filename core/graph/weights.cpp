@@ -16,7 +16,7 @@ namespace {
 // more than writing the converted matrix to it. Not thread-safe.
 class ConversionMemory {
   public:
-    // A buffer of at least `bytes` bytes that has no other user. Throws as PageBuffer does.
+    // Returns a buffer of at least `bytes` bytes that has no other user. Throws as PageBuffer does.
     std::shared_ptr<PageBuffer> take(uint64_t bytes, const std::string &what) {
         for (const auto &buffer : buffers_) {
             if (buffer.use_count() == 1 && buffer->size() >= bytes) return buffer;
@@ -33,8 +33,8 @@ class ConversionMemory {
     std::vector<std::shared_ptr<PageBuffer>> buffers_;
 };
 
-// A matrix as `dtype`: in place in its mapping, or converted to new memory. The memory comes from
-// `reused` if that is not NULL. Throws as ModelSource::convert() does.
+// Returns a matrix in the type `dtype`: in place in its mapping, or converted to new memory. The
+// memory comes from `reused` if that is not NULL. Throws as ModelSource::convert() does.
 WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source,
                            const TensorInfo &tensor, keel_dtype dtype, const ParallelFor &parallel,
                            ConversionMemory *reused) {
@@ -45,8 +45,10 @@ WeightSource matrix_source(const std::shared_ptr<const ModelSource> &source,
     }
     const std::string what = fmt::format("{}: {}", file.path(), tensor.name);
     if (cols % keel_dtype_block(dtype) != 0) {
-        throw_error(ErrorKind::input, "{}: rows of {} elements cannot be {}: not a multiple of {}",
-                    what, cols, keel_dtype_name(dtype), keel_dtype_block(dtype));
+        throw_error(
+            ErrorKind::input,
+            "{}: rows of {} elements cannot be stored as {}: expected a multiple of {} elements",
+            what, cols, keel_dtype_name(dtype), keel_dtype_block(dtype));
     }
     const uint64_t size =
         static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, static_cast<uint64_t>(cols));
@@ -222,10 +224,10 @@ ModelWeights::ModelWeights(Executor &executor, std::shared_ptr<const ModelSource
     options.weight_dtypes = executor.device().info().weight_dtypes;
     const ModelConfig &c = source_->config();
     part_ = options.part.value_or(LayerRange{0, c.layers});
-    check_model_tensors(*source_); // checks all tensors before the first one is read
+    check_model_tensors(*source_); // checks all tensors before it reads the first one
     const WeightBytes bytes = weight_bytes(*source_, options);
     require_memory(bytes.loaded, source_->path(),
-                   "free some, or set model.weights to a smaller type (q8_0, q4_0)",
+                   "free some memory, or set model.weights to a smaller type (q8_0, q4_0)",
                    options.memory ? *options.memory : memory_info());
     // A conversion that the user asked for is logged as info. A conversion that Keel needs is a
     // warning.

@@ -22,15 +22,17 @@ struct LayerRange {
 
 // How weights are taken from their files.
 struct LoadOptions {
-    // Only these layers. The embedding goes with the first layer, the output with the last.
+    // Load only these layers. The embedding is loaded with the first layer, and the output
+    // projection with the last layer.
     std::optional<LayerRange> part;
-    keel_dtype dtype = KEEL_DTYPE_NONE; // matrices are converted to this at load; NONE: as stored
+    keel_dtype dtype = KEEL_DTYPE_NONE; // the type to which matrices are converted at load; NONE:
+                                        // the stored type
     // The types that the device takes in addition to the common ones, see
     // keel_ctx_info.weight_dtypes. ModelWeights reads them from its device.
     uint64_t weight_dtypes = 0;
     uint32_t max_m = 512;             // largest number of tokens of a step
     ParallelFor parallel;             // for conversions; empty: one thread
-    std::optional<MemoryInfo> memory; // in which the weights are stored; empty: the system's
+    std::optional<MemoryInfo> memory; // the memory for the weights; empty: the system's memory
     // Called from time to time with the progress. May throw to stop loading.
     std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
 };
@@ -42,13 +44,14 @@ struct WeightBytes {
 };
 WeightBytes weight_bytes(const ModelSource &source, const LoadOptions &options);
 
-// A matrix in parts, which follow each other by rows. A file with mixed K types may store the rows
-// of q, k and v in different types. Then each run of rows with the same type is a weight of its
-// own. This is the same on every device, so that all devices have the same ops.
+// A matrix that is stored as several weights, each with some of its rows, in order. A file with
+// mixed K types may store the rows of q, k and v in different types. Then each run of rows with the
+// same type is a weight of its own. The parts are equal on every device, so that all devices have
+// the same ops.
 using RowParts = std::vector<std::unique_ptr<Weight>>;
 
-// A decoder layer's weights. Matrices are [out, in]. Matrices that read the same input are joined.
-// Norms hold the factor itself, also if the file stores the factor minus 1
+// The weights of a decoder layer. Matrices are [out, in]. Matrices that read the same input are
+// joined. Norms hold the factor itself, even if the file stores the factor minus 1
 // (ModelConfig::norm_offset).
 struct LayerWeights {
     Tensor attention_norm;                 // f32 [hidden]
@@ -69,8 +72,8 @@ struct LayerWeights {
 };
 
 // A model's weights, or those of some of its layers, ready on the device of an executor. Keeps the
-// source mapped as long as a backend reads from it in place. While loading, releases the pages of
-// each tensor that are no longer needed.
+// source mapped as long as a backend reads from it in place. During loading it releases the pages
+// of each tensor that are no longer needed.
 class ModelWeights {
   public:
     ModelWeights(Executor &executor, std::shared_ptr<const ModelSource> source,
@@ -82,7 +85,8 @@ class ModelWeights {
     bool has_embedding() const { return embedding_ != nullptr && part_.first == 0; }
     bool has_output() const { return output_ != nullptr || tied_output_; }
     Weight &embedding() { return *embedding_; } // [vocab, hidden]
-    // [vocab, hidden]. The embedding, if the model uses it for both.
+    // The output projection, [vocab, hidden]. If the model uses the embedding for both, this is the
+    // embedding.
     Weight &output() { return output_ ? *output_ : *embedding_; }
     const Tensor &final_norm() const { return final_norm_; } // f32 [hidden]
     LayerWeights &layer(size_t i) { return layers_[i]; }     // the i-th of the part's

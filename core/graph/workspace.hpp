@@ -17,7 +17,8 @@ class Workspace {
     Tensor ids;       // i32 [m]
     Tensor positions; // i32 [m]
     Tensor x;         // f32 [m, hidden]: the residual stream
-    Tensor h;         // A [m, hidden]: normalized; with post_norms also the layer's results
+    Tensor h;         // A [m, hidden]: normalized x; with post_norms also the result of attention
+                      // or feed-forward
     Tensor qkv;       // A [m, q_size + 2 * kv_size]
     Tensor attention; // A [m, q_size]
     Tensor gate_up;   // A [m, 2 * intermediate]

@@ -44,8 +44,9 @@ struct LayerNames {
     std::string_view post_ffn_norm; // only if the model has post_norms
 };
 
-// A model architecture that Keel can run: how its config.json is read. Each one has its own file in
-// core/model/arch. The graph takes all differences between architectures from ModelConfig.
+// A model architecture that Keel can run. It describes how the architecture's config.json is read.
+// Each architecture has its own file in core/model/arch. The graph takes all differences between
+// architectures from ModelConfig.
 struct Architecture {
     std::string_view name;       // name in "architectures" of a config.json: "LlamaForCausalLM"
     std::string_view model_type; // name in "model_type": "llama"

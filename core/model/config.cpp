@@ -21,8 +21,8 @@ constexpr int64_t max_heads = 65536;
 constexpr int64_t max_head_dim = 4096;
 constexpr int64_t max_vocab = 1 << 24;
 constexpr int64_t max_context = INT32_MAX;
-constexpr uint64_t max_parameters =
-    uint64_t{1} << 42; // 4.4 trillion: more than any open model has, far below overflow
+constexpr uint64_t max_parameters = uint64_t{1} << 42; // 4.4 trillion: more parameters than any
+                                                       // open model has, and far from an overflow
 constexpr size_t max_end_tokens = 256;
 constexpr JsonLimits config_limits{size_t{4} << 20, 32, 400'000};
 
@@ -49,8 +49,8 @@ const Architecture *read_architecture(const ConfigReader &in) {
             fmt::format("expected one of: {}; found nothing", architecture_names()));
 }
 
-// Reads either spelling: rope_scaling {type | rope_type, ...}, or the newer rope_parameters, which
-// holds rope_theta too.
+// Reads both forms: rope_scaling {type | rope_type, ...}, or the newer rope_parameters, which also
+// holds rope_theta.
 RopeScaling read_scaling(const ConfigReader &rope) {
     const char *key = rope.has("rope_type") ? "rope_type" : "type";
     const std::string type = rope.text(key, "default");
@@ -89,7 +89,7 @@ bool same(const RopeScaling &a, const RopeScaling &b) {
 void check_full_rotation(const ConfigReader &in) {
     if (in.number("partial_rotary_factor", 0, 1, 1) != 1) {
         in.fail("partial_rotary_factor",
-                "rotating a part of each head is not supported; expected 1");
+                "RoPE on only a part of each head is not supported; expected 1");
     }
 }
 
@@ -97,7 +97,7 @@ constexpr double low_theta = 1;
 constexpr double high_theta = 1e12;
 
 // The layers with a window may have their own theta, without scaling. The key is
-// "rope_local_base_freq". The newer spelling has an object for each kind of layer.
+// "rope_local_base_freq". The newer form has an object for each kind of layer.
 void read_local_rope(const ConfigReader &in, const std::optional<ConfigReader> &newer,
                      ModelConfig &config) {
     const double fallback = config.architecture->defaults.local_rope_theta;
@@ -107,8 +107,8 @@ void read_local_rope(const ConfigReader &in, const std::optional<ConfigReader> &
     config.local_rope_theta =
         newer->number("rope_theta", low_theta, high_theta, *config.local_rope_theta);
     if (read_scaling(*newer).kind != RopeScaling::Kind::none)
-        newer->fail("rope_type",
-                    "scaling the layers with a window is not supported; expected default");
+        newer->fail("rope_type", "RoPE scaling in the layers with an attention window is not "
+                                 "supported; expected default");
 }
 
 void read_rope(const ConfigReader &in, ModelConfig &config) {
@@ -167,10 +167,9 @@ void read_sizes(const ConfigReader &in, ModelConfig &config) {
         config.head_dim = in.integer("head_dim", 2, max_head_dim, defaults.head_dim);
     } else {
         if (config.hidden_size % config.heads != 0) {
-            in.fail("head_dim",
-                    fmt::format("expected a value, because hidden_size ({}) is no multiple of "
-                                "num_attention_heads ({})",
-                                config.hidden_size, config.heads));
+            in.fail("head_dim", fmt::format("expected a value, because hidden_size ({}) is not a "
+                                            "multiple of num_attention_heads ({})",
+                                            config.hidden_size, config.heads));
         }
         config.head_dim = config.hidden_size / config.heads;
     }
@@ -179,14 +178,16 @@ void read_sizes(const ConfigReader &in, ModelConfig &config) {
                                         max_head_dim, config.head_dim));
     }
     if (config.q_size() > max_hidden * 4) {
-        in.fail("num_attention_heads", fmt::format("{} heads of {} are more than {} query elements",
-                                                   config.heads, config.head_dim, max_hidden * 4));
+        in.fail(
+            "num_attention_heads",
+            fmt::format("{} heads of {} elements each have more than {} query elements in total",
+                        config.heads, config.head_dim, max_hidden * 4));
     }
 }
 
 void check_parameter_count(const ConfigReader &in, const ModelConfig &config) {
     if (config.parameter_count() <= max_parameters) return;
-    in.fail("num_hidden_layers", fmt::format("the sizes give {} parameters, more than {}",
+    in.fail("num_hidden_layers", fmt::format("the sizes give {} parameters, expected at most {}",
                                              config.parameter_count(), max_parameters));
 }
 
@@ -199,8 +200,8 @@ void read_tokens(const ConfigReader &in, ModelConfig &config) {
                          config.eos_ids.end());
 }
 
-// Refuses a config with experts if its architecture has none. Without this check the model would
-// run and give nonsense.
+// Refuses a config with experts, because no supported architecture has experts. Without this check
+// the model would run and generate nonsense.
 void check_dense(const ConfigReader &in) {
     for (const char *key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
         if (in.integer(key, 0, max_heads, 0) > 1)

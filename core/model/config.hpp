@@ -13,13 +13,14 @@ namespace keel {
 
 class JsonDocument;
 
-// Changes of RoPE's angles for contexts that are longer than the model was first trained on.
+// Changes the angles of RoPE for contexts that are longer than the contexts of the first training.
 struct RopeScaling {
     enum class Kind {
         none,
         linear,  // positions are divided by factor
-        llama3,  // low frequencies are divided by factor, high ones are kept, with a ramp between
-        factors, // each frequency is divided by its own factor; only GGUF files have this
+        llama3,  // low frequencies are divided by factor, high frequencies are kept, and the
+                 // divisor changes linearly in between
+        factors, // each frequency is divided by its own factor; only GGUF files have such factors
     };
     Kind kind = Kind::none;
     double factor = 1;            // >= 1; for linear and llama3
@@ -29,9 +30,9 @@ struct RopeScaling {
     std::vector<double> factors;  // for factors: [head_dim / 2]
 };
 
-// The checked content of a config.json. Every number is in a sane range. Products (elements of each
-// weight, number of parameters) stay far below 2^64. There is a member for each key that changes
-// the computation.
+// The checked content of a config.json. Every number is in a plausible range. Products (elements of
+// each weight, number of parameters) are far below 2^64. There is a member for each key that
+// changes the computation.
 struct ModelConfig {
     const Architecture *architecture = nullptr; // not NULL after parsing; points to static data
 
@@ -57,14 +58,16 @@ struct ModelConfig {
     // stream
     bool post_norms = false;
     double norm_offset =
-        0; // added to the weights of all norms at load: 1 if files hold w of a factor (1 + w)
+        0; // added to the weights of all norms at load: 1 if files store w and the factor is 1 + w
     Activation activation = Activation::silu;
-    double embedding_scale = 1; // embeddings are multiplied by it; the output projection is not
+    double embedding_scale = 1; // embeddings are multiplied by this number; the output projection
+                                // is not
     // attention logits are divided by its square root; if absent, by the square root of head_dim
     std::optional<double> query_scalar;
     double attention_softcap = 0; // the c of c * tanh(logit / c) in attention; 0: no cap
     double logit_softcap = 0;     // the c of c * tanh(logit / c) on the model's logits; 0: no cap
-    // a query sees keys less than this many positions back, in the layers with a window
+    // in the layers with a window, a query attends to keys that are less than this number of
+    // positions back
     std::optional<int64_t> sliding_window;
     // [layers]; true for layers with a window; empty if the model has no window
     std::vector<bool> sliding_layers;
@@ -79,7 +82,7 @@ struct ModelConfig {
     int64_t q_size() const { return heads * head_dim; }
     int64_t kv_size() const { return kv_heads * head_dim; }
     double attention_scale() const; // factor of q . k
-    // The window of a layer in tokens. 0: the layer has no window.
+    // Returns the window of a layer in tokens, or 0 if the layer has no window.
     int64_t window(size_t layer) const {
         return layer < sliding_layers.size() && sliding_layers[layer] ? sliding_window.value_or(0)
                                                                       : 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to core/model: typed access to the keys of a JSON object, with range checks.
+// Used only in core/model. Gives typed access to the keys of a JSON object, with range checks.
 
 #include "base/json_reader.hpp"
 
@@ -19,8 +19,8 @@ class ConfigReader {
 
     // In all functions null counts as absent, because Hugging Face writes null for "not set".
     bool has(const char *key) const { return object_.find(key).has_value(); }
-    // True if the key is present with the value null. For keys for which null differs from an
-    // absent key, which means a default.
+    // Returns true if the key is present with the value null. Use it for keys for which null and an
+    // absent key have different meanings.
     bool is_null(const char *key) const { return object_.has(key) && !has(key); }
 
     // Each of these functions throws Error(input) if the value has another type or is out of range,
@@ -34,10 +34,10 @@ class ConfigReader {
     // One integer, or an array of at most `count` integers. Empty if the key is absent.
     std::vector<int64_t> integers(const char *key, int64_t low, int64_t high, size_t count) const;
     std::vector<std::string> texts(const char *key, size_t count) const;
-    // The object under `key`, if there is one.
+    // Returns the object that is the value of `key`, if there is one.
     std::optional<ConfigReader> object(const char *key) const;
-    // Throws if there is a key that is not in the list. For objects in which an unknown key changes
-    // the meaning.
+    // Throws if there is a key that is not in the list. Use it for objects in which an unknown key
+    // may change the meaning.
     void only(std::initializer_list<std::string_view> keys) const;
 
     // Throws Error(input) "FILE:LINE: PATH: expected WHAT, found VALUE".

@@ -16,11 +16,11 @@ std::string window_text(const ModelConfig &c) {
 std::vector<std::string> architecture_facts(const ModelConfig &c) {
     std::vector<std::string> facts;
     if (c.qkv_bias)
-        facts.emplace_back(c.attention_out_bias ? "biases on q, k, v and behind attention"
+        facts.emplace_back(c.attention_out_bias ? "biases on q, k, v and the attention output"
                                                 : "biases on q, k, v");
     if (c.mlp_bias) facts.emplace_back("biases in the feed-forward");
     if (c.qk_norm) facts.emplace_back("norms on queries and keys");
-    if (c.post_norms) facts.emplace_back("norms behind attention and feed-forward");
+    if (c.post_norms) facts.emplace_back("norms after attention and feed-forward");
     if (c.activation != Activation::silu)
         facts.emplace_back(c.activation == Activation::gelu ? "GELU" : "GELU (tanh)");
     if (c.embedding_scale != 1)

@@ -54,19 +54,18 @@ std::string look_alike(const fs::path &folder) {
         if (extension == ".safetensors") stray = file.filename().string();
     }
     if (!stray.empty()) {
-        return fmt::format("; there is '{}', but several files need model.safetensors.index.json "
-                           "and a single one the name "
-                           "model.safetensors",
+        return fmt::format("; the folder has '{}', but a model in several files needs "
+                           "model.safetensors.index.json, and a model in one file must have the "
+                           "name model.safetensors",
                            printable(stray));
     }
     if (!bin.empty()) {
-        return fmt::format("; there is '{}', but PyTorch's pickled weights are not read (they can "
-                           "run code): convert them "
-                           "to safetensors",
+        return fmt::format("; the folder has '{}', but Keel does not read PyTorch's pickled "
+                           "weights, because they can run code; convert them to safetensors",
                            printable(bin));
     }
     if (!gguf.empty())
-        return fmt::format("; there is '{}': give that file itself", printable(gguf));
+        return fmt::format("; the folder has '{}': give the path of this file", printable(gguf));
     return "; is the download complete?";
 }
 
@@ -75,7 +74,7 @@ std::string gguf_beside(const fs::path &folder) {
     std::error_code ignored;
     for (const auto &entry : fs::directory_iterator(folder, ignored)) {
         if (entry.path().extension() == ".gguf")
-            return fmt::format("; there is '{}': give that file itself",
+            return fmt::format("; the folder has '{}': give the path of this file",
                                printable(entry.path().filename().string()));
     }
     return "; is this the right folder?";
@@ -95,7 +94,7 @@ void add_shards(const fs::path &folder, const std::string &index_name, const Sha
         const fs::path path = folder / index.files[i];
         if (!has_file(path)) {
             throw_error(ErrorKind::input,
-                        "{}: the shard is missing, though {} lists it; is the download complete?",
+                        "{}: the shard is missing, but {} lists it; is the download complete?",
                         path.string(), index_name);
         }
         const SafetensorsFile file(path);

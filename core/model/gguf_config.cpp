@@ -98,7 +98,7 @@ class ConfigMaker {
             if (values->empty()) file_.fail(name, "the array is empty");
             if (std::adjacent_find(values->begin(), values->end(), std::not_equal_to<>()) !=
                 values->end())
-                file_.fail(name, "values that differ from layer to layer are not supported");
+                file_.fail(name, "different values for different layers are not supported");
             return values->front();
         }
         switch (entry.type) {
@@ -160,15 +160,14 @@ class ConfigMaker {
         const std::string value_length = key("attention.value_length"),
                           rotated = key("rope.dimension_count");
         if (file_.has(value_length) && value(value_length) != json(head)) {
-            file_.fail(value_length,
-                       fmt::format("keys of {} and values of {} elements are not supported; "
-                                   "expected the same",
-                                   head, value(value_length).dump()));
+            file_.fail(value_length, fmt::format("heads with keys of {} and values of {} elements "
+                                                 "are not supported; expected equal sizes",
+                                                 head, value(value_length).dump()));
         }
         if (file_.has(rotated) && value(rotated) != json(head)) {
-            file_.fail(rotated,
-                       fmt::format("rotating {} of the {} elements of each head is not supported",
-                                   value(rotated).dump(), head));
+            file_.fail(rotated, fmt::format("RoPE on {} of the {} elements of each head is not "
+                                            "supported; expected all elements",
+                                            value(rotated).dump(), head));
         }
     }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to core/model: GGUF's names, and the conversion of GGUF metadata to keys of a
+// Used only in core/model: GGUF's names, and the conversion of GGUF metadata to keys of a
 // config.json.
 
 #include "format/gguf.hpp"
@@ -13,13 +13,16 @@
 
 namespace keel::gguf {
 
-// The GGUF name of an architecture, and how its tensors differ from those of a folder.
+// The GGUF name of an architecture, and the differences between its tensors in a GGUF file and in a
+// folder.
 struct ArchitectureName {
     // value of "general.architecture"; GGUF keys of the architecture begin with it
     std::string_view name;
     std::string_view architecture; // name in a config.json
-    bool interleaved;              // the rows of q and k are ordered for the rotation of neighbours
-    bool factor_norms;             // GGUF stores norms as factors; folders store factor - 1
+    bool interleaved;              // the rows of q and k have the order for a RoPE that rotates
+                                   // neighbouring elements
+    bool factor_norms;             // GGUF files store the factor of a norm, and folders store the
+                                   // factor minus 1
 };
 // NULL if there is no architecture with this name.
 const ArchitectureName *find_by_name(std::string_view gguf_name);
@@ -35,8 +38,8 @@ std::string folder_tensor_name(const Architecture &architecture, std::string_vie
 inline constexpr std::string_view rope_factors_tensor = "rope_freqs.weight";
 
 // Reads the config of a model from the metadata and tensors of a GGUF file. `files` are all parts
-// of a split file, in order. The result is parsed by parse_model_config(), so one place decides
-// which values are sane. Errors name the keys of the GGUF file.
+// of a split file, in order. The result is parsed by parse_model_config(), so all models get the
+// same checks. Errors name the keys of the GGUF file.
 ModelConfig read_config(std::span<const GgufFile> files);
 
 // The factors of Llama 3's RoPE scaling, in the form of the tensor rope_factors_tensor: [rot / 2].

@@ -8,7 +8,8 @@
 namespace keel::gguf {
 namespace {
 
-// Several architectures may have the same GGUF name. A file is read as the first of them.
+// Several architectures may have the same GGUF name. Keel reads a file as the first architecture in
+// the table with its name.
 constexpr std::array table = {
     ArchitectureName{"llama", "LlamaForCausalLM", true, false},
     ArchitectureName{"llama", "MistralForCausalLM", true, false},

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t max_parts = 999;
 
-// The dtype of a GGML type. KEEL_DTYPE_NONE if Keel does not compute with the type.
+// Returns the dtype of a GGML type. KEEL_DTYPE_NONE if Keel does not compute with the type.
 keel_dtype keel_type(uint32_t ggml_type) {
     switch (ggml_type) {
     case ggml::f32: return KEEL_DTYPE_F32;
@@ -27,7 +27,7 @@ keel_dtype keel_type(uint32_t ggml_type) {
     }
 }
 
-// The number of heads whose rows are interleaved in the tensor `name`, or 0.
+// Returns the number of heads whose rows are interleaved in the tensor `name`, or 0.
 int64_t interleaved_heads(const ModelConfig &config, std::string_view name) {
     const ArchitectureName *row = find_by_architecture(config.architecture->name);
     if (row == nullptr || !row->interleaved) return 0;
@@ -60,21 +60,21 @@ fs::path part_name(const fs::path &first, int64_t part, int64_t parts) {
     const std::string name = first.filename().string();
     if (!name.ends_with(ending)) {
         throw_error(ErrorKind::input,
-                    "{}: the first of {} files (split.count) expected to end in '{}'; give it "
-                    "the name that it was made with",
+                    "{}: this is the first of {} files (split.count), so its name must end in "
+                    "'{}'; give the file its original name",
                     first.string(), parts, ending);
     }
     return first.parent_path() / (name.substr(0, name.size() - ending.size()) +
                                   fmt::format("-{:05}-of-{:05}.gguf", part + 1, parts));
 }
 
-// Opens part `part`. Throws if the file's metadata give another part number.
+// Opens part `part`. Throws if the metadata of the file has another part number.
 GgufFile open_part(const fs::path &first, int64_t part, int64_t parts) {
     const fs::path path = part_name(first, part, parts);
     std::error_code ignored;
     if (!fs::exists(path, ignored)) {
         throw_error(ErrorKind::input,
-                    "{}: the file is missing, though {} is one of {}; is the download complete?",
+                    "{}: the file is missing, but {} is one of {} files; is the download complete?",
                     path.string(), first.string(), parts);
     }
     GgufFile file(path);
@@ -87,15 +87,15 @@ GgufFile open_part(const fs::path &first, int64_t part, int64_t parts) {
     return file;
 }
 
-// Refuses a file in the layout of one backend, which an older Keel wrote (`keel quantize --layout
-// native`). Its matrices are tensors of plain bytes.
+// Refuses a file that an older Keel wrote in the private layout of a backend (`keel quantize
+// --layout native`). Its matrices are tensors of plain bytes.
 void refuse_backend_layout(const GgufFile &file) {
     constexpr std::string_view key = "keel.layout";
     if (const GgufEntry *layout = file.find(key)) {
-        file.fail(key, fmt::format(
-                           "the weights are stored in one backend's own layout, {}, which Keel no "
-                           "longer reads; use the model that this file was made from",
-                           file.describe(*layout)));
+        file.fail(
+            key, fmt::format("the weights are stored in the private layout of a backend, {}, which "
+                             "Keel no longer reads; use the model from which this file was made",
+                             file.describe(*layout)));
     }
 }
 

@@ -105,7 +105,8 @@ std::vector<std::string> check_model_tensors(const ModelSource &source) {
     expect(model.final_norm);
     expect(model.output);
     if (c.rope_scaling.kind != RopeScaling::Kind::none)
-        known.insert("rope_freqs.weight"); // GGUF only; it is read with the config
+        known.insert("rope_freqs.weight"); // only GGUF files have this tensor; Keel reads it
+                                           // together with the config
     std::vector<std::string> unused;
     for (const TensorInfo &tensor : source.tensors()) {
         if (!known.contains(tensor.name)) unused.push_back(tensor.name);

@@ -14,7 +14,7 @@ struct WeightParts {
         std::string tensor;
         int64_t rows; // for a vector: its elements
     };
-    std::vector<Part> parts; // empty if the model does not have the weight
+    std::vector<Part> parts; // empty if the model does not have this weight
     int64_t cols = 0;        // columns of each matrix; 0: the parts are vectors
 
     bool empty() const { return parts.empty(); }
@@ -28,7 +28,8 @@ struct LayerParts {
     std::vector<const WeightParts *> all() const;
 };
 
-// The only list of the tensors of a model. Both the check before loading and the loading use it.
+// The only list of the tensors of a model. Keel uses it for the check before loading, and for
+// loading.
 struct ModelParts {
     WeightParts embedding, final_norm;
     WeightParts output; // empty if the embedding is used

@@ -15,7 +15,8 @@
 namespace keel {
 namespace {
 
-constexpr uint64_t max_header = 100'000'000; // in bytes; the limit of the reference implementation
+constexpr uint64_t max_header = 100'000'000; // the most bytes of a header; the reference
+                                             // implementation has the same limit
 constexpr size_t max_rank = 8;
 // Depth: header, tensor, shape. Values: a matrix has 8 values, so a file may have 125,000 matrices.
 constexpr JsonLimits header_limits{max_header, 4, 1'000'000};
@@ -36,7 +37,8 @@ constexpr std::array dtypes = {
     DtypeRow{"I8", KEEL_DTYPE_I8, 1},
     DtypeRow{"F8_E5M2", KEEL_DTYPE_F8E5M2, 1},
     DtypeRow{"F8_E4M3", KEEL_DTYPE_F8E4M3, 1},
-    // Types with which Keel does not compute. Their sizes are known, so they are checked.
+    // Types with which Keel does not compute. Their sizes are known, so Keel checks the sizes of
+    // such tensors.
     DtypeRow{"BOOL", KEEL_DTYPE_NONE, 1},
     DtypeRow{"I16", KEEL_DTYPE_NONE, 2},
     DtypeRow{"U16", KEEL_DTYPE_NONE, 2},
@@ -90,10 +92,10 @@ class HeaderReader {
                 name_, max_header, length);
         }
         if (length > rest) {
-            throw_error(
-                ErrorKind::input,
-                "{}: header length: {} bytes are announced, {} follow; the file is cut short",
-                name_, length, rest);
+            throw_error(ErrorKind::input,
+                        "{}: header length: expected {} bytes, but only {} bytes follow; the file "
+                        "is cut short",
+                        name_, length, rest);
         }
         data_start_ = 8 + length;
         return {reinterpret_cast<const char *>(file_.data()) + 8, static_cast<size_t>(length)};
@@ -112,7 +114,7 @@ class HeaderReader {
         read_offsets(tensor, value.at("data_offsets"));
         const DtypeRow *row = find_dtype(tensor.dtype_name);
         if (row == nullptr)
-            return tensor; // an unknown type; it is listed, but using the tensor is an error
+            return tensor; // the type is unknown: the tensor is listed, but using it is an error
         tensor.dtype = row->dtype;
         check_size(tensor, row->bytes);
         return tensor;
@@ -121,12 +123,12 @@ class HeaderReader {
     static void read_shape(TensorInfo &tensor, const JsonNode &shape) {
         for (size_t i = 0; i < shape.size(max_rank); ++i)
             tensor.shape.push_back(shape.element(i).integer(0, INT64_MAX));
-        // If a dimension is 0, every product fits. So the check multiplies the other dimensions
-        // only.
+        // If a dimension is 0, every product fits. So the check multiplies only the other
+        // dimensions.
         int64_t product = 1;
         for (const int64_t dimension : tensor.shape) {
             if (__builtin_mul_overflow(product, std::max<int64_t>(dimension, 1), &product)) {
-                shape.fail(fmt::format("{} has more elements than 64 bits count",
+                shape.fail(fmt::format("{}: the number of elements does not fit into 64 bits",
                                        shape_text(tensor.shape)));
             }
         }
@@ -137,10 +139,10 @@ class HeaderReader {
         const uint64_t begin = offsets.element(0).natural(0, INT64_MAX);
         const uint64_t end = offsets.element(1).natural(0, INT64_MAX);
         const uint64_t size = file_.size() - data_start_;
-        if (begin > end) offsets.fail(fmt::format("begin {} lies behind end {}", begin, end));
+        if (begin > end) offsets.fail(fmt::format("begin {} is larger than end {}", begin, end));
         if (end > size) {
             offsets.fail(fmt::format(
-                "end {} lies behind the file's {} data bytes; the file is cut short or damaged",
+                "end {} is larger than the file's {} data bytes; the file is cut short or damaged",
                 end, size));
         }
         tensor.offset = data_start_ + begin;
@@ -168,8 +170,8 @@ class HeaderReader {
         for (size_t i = 1; i < tensors.size(); ++i) {
             const TensorInfo &before = tensors[i - 1];
             if (tensors[i].offset < before.offset + before.bytes) {
-                fail(tensors[i].name,
-                     fmt::format("its data overlaps that of '{}'", printable(before.name)));
+                fail(tensors[i].name, fmt::format("its data overlaps the data of tensor '{}'",
+                                                  printable(before.name)));
             }
         }
     }
@@ -226,7 +228,7 @@ const TensorInfo *SafetensorsFile::find(std::string_view name) const {
 }
 
 ShardIndex parse_shard_index(std::string_view text, std::string_view name) {
-    // Any writer may add to "metadata", so only the map is read.
+    // The object "metadata" may have any keys, so this code reads only "weight_map".
     const JsonDocument document(text, std::string(name), {max_shard_index_bytes, 16, 400'000});
     const JsonNode map = document.object().at("weight_map");
     const auto members = map.members();

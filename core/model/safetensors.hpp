@@ -20,7 +20,7 @@ class MappedFile;
 // dimensions.
 struct TensorInfo {
     std::string name;
-    // KEEL_DTYPE_NONE: a type that Keel can list but not compute with
+    // KEEL_DTYPE_NONE for a type with which Keel does not compute
     keel_dtype dtype = KEEL_DTYPE_NONE;
     std::string dtype_name;     // as the file spells it: "BF16"
     std::vector<int64_t> shape; // every dimension >= 0; the product fits in int64
@@ -28,16 +28,18 @@ struct TensorInfo {
     uint64_t offset = 0;        // offset in bytes from the start of that file
     uint64_t bytes = 0;         // offset + bytes is inside the file
     std::string stored_name;    // name in the file; empty if it equals `name`
-    // a GGML type that only loading can decode (Q4_1, ...; dtype is KEEL_DTYPE_NONE); 0: not such a
-    // type
+    // the number of a GGML type that Keel converts during loading (for example Q4_1; then dtype is
+    // KEEL_DTYPE_NONE); 0 for all other types
     uint32_t packed = 0;
-    // > 0: the number of heads whose rows are interleaved, for q and k. Row 2 j + s of a stored
-    // head is row s * n / 2 + j of the head in the matrix that `name` means. n is the number of
-    // rows of a head. GGUF stores Llama's q and k like this, for the rotation of neighbours.
+    // For q and k of some files: the number of heads whose rows are interleaved. 0: the rows are
+    // not interleaved. Row 2 j + s of a stored head is row s * n / 2 + j of the head in the matrix
+    // that `name` means. n is the number of rows of a head. GGUF stores Llama's q and k in this
+    // order, for a RoPE that rotates neighbouring elements.
     int64_t interleaved_heads = 0;
 
     int64_t elements() const;
-    // Number of values in the smallest piece that can be decoded alone.
+    // The number of values in a block of the stored type. A block is the smallest piece that can be
+    // decoded.
     uint64_t block() const;
 };
 
@@ -50,9 +52,9 @@ struct SafetensorsHeader {
     std::vector<std::pair<std::string, std::string>> metadata; // entries of "__metadata__"
 };
 
-// Reads and checks the header of a safetensors file given as bytes. Every error begins with `name`.
-// The header is not trusted: lengths and offsets must be inside the file, sizes must match shapes,
-// data must not overlap.
+// Reads and checks the header of a safetensors file, which is given as bytes. Every error begins
+// with `name`. The header is not trusted: lengths and offsets must be inside the file, sizes must
+// match shapes, data must not overlap.
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view name);
 
 // A mapped safetensors file with its header.
@@ -75,7 +77,7 @@ class SafetensorsFile {
     SafetensorsHeader header_;
 };
 
-// The content of model.safetensors.index.json: which shard holds which tensor.
+// The content of model.safetensors.index.json: the shard of each tensor.
 struct ShardIndex {
     std::vector<std::string> files; // plain file names, ascending, without duplicates
     std::vector<std::pair<std::string, uint32_t>>

@@ -56,8 +56,9 @@ ModelSource::ModelSource(Parts parts) : parts_(std::move(parts)) {
         const TensorInfo &tensor = parts_.tensors[i];
         const auto [other, fresh] = by_name_.emplace(tensor.name, i);
         if (!fresh) {
-            throw_error(ErrorKind::input, "{}: tensor '{}' stands in {} too", file(tensor).path(),
-                        printable(tensor.name), file(parts_.tensors[other->second]).path());
+            throw_error(ErrorKind::input, "{}: tensor '{}' is also in {}; remove one of the two",
+                        file(tensor).path(), printable(tensor.name),
+                        file(parts_.tensors[other->second]).path());
         }
         total_bytes_ += tensor.bytes; // each tensor is inside its file, so the sum cannot overflow
     }
@@ -83,7 +84,7 @@ const TensorInfo &ModelSource::expect(std::string_view name, std::span<const int
     const std::string stored =
         printable(tensor->stored_name.empty() ? tensor->name : tensor->stored_name);
     if (!std::equal(shape.begin(), shape.end(), tensor->shape.begin(), tensor->shape.end())) {
-        throw_error(ErrorKind::input, "{}: tensor '{}': {} asks for shape {}, found {} of {}",
+        throw_error(ErrorKind::input, "{}: tensor '{}': {} requires shape {}, found {} of {}",
                     file(*tensor).path(), stored, parts_.config_name, shape_text(shape),
                     shape_text(tensor->shape), tensor->dtype_name);
     }
@@ -114,7 +115,7 @@ void ModelSource::read(const TensorInfo &tensor, uint64_t first, uint64_t count,
 
 namespace {
 
-// The row of the file that has row `row` of the matrix; see TensorInfo::interleaved_heads.
+// Returns the row of the file that is row `row` of the matrix; see TensorInfo::interleaved_heads.
 uint64_t stored_row(const TensorInfo &tensor, uint64_t row) {
     if (tensor.interleaved_heads == 0) return row;
     const uint64_t n = static_cast<uint64_t>(tensor.shape[0] / tensor.interleaved_heads);

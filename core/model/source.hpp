@@ -17,16 +17,16 @@
 
 namespace keel {
 
-// Whether Keel computes with weights of this type: f32, f16, bf16 and the block types.
+// Returns true if Keel computes with weights of this type: f32, f16, bf16 and the block types.
 bool is_weight_dtype(keel_dtype type);
 
 // A value of keel_ctx_info.weight_dtypes: the dtypes in which a device takes weights, in addition
-// to those that all devices take. This value has all dtypes of Keel. Use it if no device is
-// involved.
+// to those that all devices take. This constant has all dtypes of Keel. Use it if there is no
+// device.
 inline constexpr uint64_t all_weight_dtypes = ~uint64_t{0};
 
-// The type in which a matrix is loaded: `asked`. If `asked` is KEEL_DTYPE_NONE, the stored type if
-// the device takes it, else q8_0.
+// Returns the type in which a matrix is loaded. It is `asked`, unless `asked` is KEEL_DTYPE_NONE.
+// Then it is the stored type if the device takes this type, and otherwise q8_0.
 keel_dtype loaded_dtype(const TensorInfo &tensor, keel_dtype asked, uint64_t weight_dtypes);
 
 // Bytes of a tensor after loading. Matrices have their loaded_dtype().
@@ -39,7 +39,8 @@ struct Conversion {
     uint64_t tensors = 0;
     uint64_t stored_bytes = 0, loaded_bytes = 0;
 };
-// A conversion as text: "12 Q4_K tensors are converted to q8_0: 20.0 MiB become 37.8 MiB".
+// Describes a conversion for users: "12 Q4_K tensors are converted to q8_0: 20.0 MiB become 37.8
+// MiB".
 std::string conversion_text(const Conversion &conversion);
 
 // A model's tensors and its config: the mapped files, the tensors in them, and the model's shape.
@@ -63,7 +64,8 @@ class ModelSource {
 
     const std::string &path() const { return parts_.path; }
     const ModelConfig &config() const { return parts_.config; }
-    // Sorted by file, then by place in the file, so reading in this order reads the disk in order.
+    // Sorted by file, then by place in the file, so reading the tensors in this order reads the
+    // disk sequentially.
     const std::vector<TensorInfo> &tensors() const { return parts_.tensors; }
     size_t file_count() const { return parts_.files.size(); }
     const MappedFile &file(const TensorInfo &tensor) const { return *parts_.files[tensor.file]; }
@@ -77,9 +79,9 @@ class ModelSource {
     // NULL if there is no such tensor.
     const TensorInfo *find(std::string_view name) const;
 
-    // The tensor `name`. It must have this shape and a type that Keel computes with (F32, F16,
-    // BF16, or a block type). Else throws Error(input) that names file, tensor, expected and found
-    // value.
+    // Returns the tensor `name`. It must have this shape and a type with which Keel computes (F32,
+    // F16, BF16, or a block type). Otherwise throws Error(input) that names the file, the tensor,
+    // the expected value and the found value.
     const TensorInfo &expect(std::string_view name, std::span<const int64_t> shape) const;
     const TensorInfo &expect(std::string_view name, std::initializer_list<int64_t> shape) const {
         return expect(name, std::span<const int64_t>(shape.begin(), shape.size()));
@@ -89,16 +91,19 @@ class ModelSource {
     // file. `first` and `count` are multiples of its block(). Throws Error(input) if Keel does not
     // know the type.
     void read(const TensorInfo &tensor, uint64_t first, uint64_t count, float *out) const;
-    // Writes all values of a vector to `out`. Rows are in the order that the tensor's `name` means.
+    // Writes all values of a vector to `out`. The values are in the order of the model's weight
+    // `name`, which may differ from the order in the file (interleaved_heads).
     void read_vector(const TensorInfo &tensor, float *out) const;
-    // Whether a matrix can be used as `dtype` inside its mapping, without a copy.
+    // Returns true if a matrix can be used in the type `dtype` directly in its mapping, without a
+    // copy.
     bool in_place(const TensorInfo &tensor, keel_dtype dtype) const;
-    // Converts a matrix to `dtype` and writes loaded_bytes() to `out`. Rows are in the order that
-    // the tensor's `name` means. Throws Error(input) as convert_rows() does.
+    // Converts a matrix to `dtype` and writes loaded_bytes() to `out`. The rows are in the order of
+    // the model's weight `name`, which may differ from the order in the file (interleaved_heads).
+    // Throws Error(input) as convert_rows() does.
     void convert(const TensorInfo &tensor, keel_dtype dtype, void *out,
                  const ParallelFor &parallel = {}) const;
-    // The conversions that loading as `dtype` makes (KEEL_DTYPE_NONE: as stored), for types that
-    // not every device computes with. One entry for each stored type.
+    // The conversions that loading in the type `dtype` makes (KEEL_DTYPE_NONE: the stored type),
+    // for types with which not every device computes. There is one entry for each stored type.
     std::vector<Conversion> conversions(keel_dtype dtype, uint64_t weight_dtypes) const;
 
     // Returns the pages of a tensor's bytes to the system. Call it when the bytes are no longer

@@ -18,7 +18,7 @@ void add(TensorCheck &check, Sums &sums, uint64_t index, float value) {
         ++check.not_finite;
         return;
     }
-    const bool first = index == check.not_finite; // true if no value before it was finite
+    const bool first = index == check.not_finite; // true for the first value that is not finite
     check.low = first ? value : std::min<double>(check.low, value);
     check.high = first ? value : std::max<double>(check.high, value);
     sums.sum += value;

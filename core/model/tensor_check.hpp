@@ -27,8 +27,8 @@ struct TensorCheck {
 };
 
 // Reads the whole tensor in pieces, and returns the pages of each piece to the system. Any thread
-// may call it. Throws Error(input) that names file and tensor if Keel does not compute with its
-// type.
+// may call it. Throws Error(input) that names file and tensor if Keel cannot decode the type of the
+// tensor.
 TensorCheck check_tensor(const ModelSource &source, const TensorInfo &tensor);
 
 struct BadTensor {
@@ -43,9 +43,10 @@ class WeightsCheck {
     explicit WeightsCheck(const ModelSource &source)
         : source_(source), bad_(source.tensors().size()) {}
 
-    // Checks tensors in the order of the files, so that the disk is read in order. Stops if no
+    // Checks tensors in the order of the files, so that the disk is read sequentially. Stops if no
     // tensor is left or `progress` returns false. `progress` gets the number of bytes read so far.
-    // Any number of threads may call work() at the same time. It never throws; result() does.
+    // Any number of threads may call work() at the same time. It never throws; result() throws its
+    // errors.
     void work(const std::function<bool(uint64_t bytes)> &progress);
     // Call it after work(). The result is in the order of the files. Throws the first error of
     // check_tensor().

@@ -52,8 +52,8 @@ bool scale_fits(float d) {
     return std::fabs(d) <= f16_max; // if d is larger, GGML stores infinity; Keel refuses the block
 }
 
-// Writes a block whose values read as NaN, because it cannot hold the given values. So the fault
-// shows wherever the block is used.
+// Writes a block whose values read as NaN, because it cannot hold the given values. So every use of
+// the block shows the error.
 bool not_a_number(std::byte *out) {
     store(out, uint16_t{0x7E00});
     return false;
@@ -81,7 +81,7 @@ bool quantize_q4_0(const float *x, std::byte *out) {
     std::memset(out + 2, zero, block / 2);
     const int32_t largest = largest_bits(x);
     if (!is_finite(largest)) return not_a_number(out);
-    // If several values have the largest magnitude, the sign of the first one counts.
+    // If several values have the largest magnitude, the sign of the first of them counts.
     size_t first = 0;
     while ((std::bit_cast<int32_t>(x[first]) & 0x7FFFFFFF) != largest) ++first;
     const float d = x[first] / -8.0F;

@@ -17,7 +17,8 @@ namespace {
 void check_columns(keel_dtype to, size_t multiple, size_t columns, std::string_view what) {
     if (columns % multiple != 0) {
         throw_error(ErrorKind::input,
-                    "{}: rows of {} elements cannot be {}: expected a multiple of {}; use f16",
+                    "{}: rows of {} elements cannot be stored as {}: expected a multiple of {} "
+                    "elements; use f16",
                     what, columns, keel_dtype_name(to), multiple);
     }
 }
@@ -41,7 +42,8 @@ void convert_rows(const ReadValues &read, keel_dtype to, void *dst, size_t rows,
     if (keel_dtype_block(to) == 0) no_such_weight_type(to);
     check_columns(to, keel_dtype_block(to), columns, what);
     const size_t out_bytes = keel_dtype_row_bytes(to, columns);
-    // elements per piece; a piece fits in the first-level cache; a multiple of every block size
+    // the number of elements per piece: a multiple of every block size, and small enough that a
+    // piece fits in the L1 cache
     constexpr size_t chunk = 2048;
     const size_t rows_per_task =
         std::max<size_t>(1, (size_t{1} << 18) / std::max<size_t>(columns, 1));
@@ -71,11 +73,10 @@ void convert_rows(const ReadValues &read, keel_dtype to, void *dst, size_t rows,
         for (size_t task = 0; task < tasks; ++task) body(task);
     }
     if (bad_row < rows) {
-        throw_error(
-            ErrorKind::input,
-            "{}: row {} holds a value that {} cannot: NaN, infinity or beyond its range; the "
-            "weights are damaged",
-            what, bad_row.load(), keel_dtype_name(to));
+        throw_error(ErrorKind::input,
+                    "{}: row {} holds a value that {} cannot represent (NaN, infinity or out of "
+                    "range); the weights are damaged",
+                    what, bad_row.load(), keel_dtype_name(to));
     }
 }
 

@@ -16,9 +16,8 @@ std::unique_ptr<BatchedDecode> BatchedDecode::settle(Executor &executor, const k
     if (keel_adopt(&table, sizeof table, theirs, KEEL_PREFIX(keel_batched_decode, attention)) !=
             KEEL_OK ||
         table.prepare == nullptr || table.qkv_prepare == nullptr || table.attention == nullptr) {
-        log().warn("backend {}: its {} is too small, of another ABI major or has empty slots; "
-                   "sequences of a "
-                   "step attend one by one",
+        log().warn("backend {}: its {} table is too small, has another ABI major version or has "
+                   "empty slots; a step computes the attention of one sequence at a time",
                    device.plugin(), KEEL_EXT_BATCHED_DECODE);
         return nullptr;
     }
@@ -27,8 +26,8 @@ std::unique_ptr<BatchedDecode> BatchedDecode::settle(Executor &executor, const k
         device.with_memory([&] { return table.prepare(device.ctx(), &qkv, &attention, &kv); });
     if (status == KEEL_E_UNSUPPORTED) {
         const std::string message = take_message();
-        log().info("backend {}: sequences of a step attend one by one{}{}", device.plugin(),
-                   message.empty() ? "" : ": ", message);
+        log().info("backend {}: a step computes the attention of one sequence at a time{}{}",
+                   device.plugin(), message.empty() ? "" : ": ", message);
         return nullptr;
     }
     if (status != KEEL_OK) device.fail(status, KEEL_EXT_BATCHED_DECODE);

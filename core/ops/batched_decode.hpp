@@ -12,9 +12,9 @@ class Executor;
 // calls it.
 class BatchedDecode {
   public:
-    // The args are templates, see keel_batched_decode.prepare. NULL if the backend does not have
-    // the extension or refuses the templates; then sequences take steps one by one. The executor
-    // outlives this.
+    // The args are templates, see keel_batched_decode.prepare. Returns NULL if the backend does not
+    // have the extension or refuses the templates. Then a step computes the attention of one
+    // sequence at a time. The executor must outlive the result.
     static std::unique_ptr<BatchedDecode> settle(Executor &executor, const keel_qkv_args &qkv,
                                                  const keel_attention_args &attention,
                                                  const keel_batch_kv &kv);

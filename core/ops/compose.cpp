@@ -7,7 +7,7 @@
 namespace keel {
 namespace {
 
-// A smaller op with `features` cleared and without a plan.
+// Copies the args for a smaller op: clears the bits `features` and removes the plan.
 template <typename Args> Args plain(const Args &args, uint64_t features) {
     Args copy = args;
     copy.features = features;
@@ -15,7 +15,7 @@ template <typename Args> Args plain(const Args &args, uint64_t features) {
     return copy;
 }
 
-// out = x * W^T; then the bias is added; then the old content of out is added.
+// out = x * W^T; then the bias is added; then the previous content of out is added.
 class ComposedMatmul final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Ladder &ladder, const keel_matmul_args &a,
@@ -140,7 +140,8 @@ class ComposedScaledAdd final : public Composition {
     Tensor scaled_;
 };
 
-// Norms of the heads if the model has them, RoPE of q and k, append.
+// Composes qkv_prepare: norms of the heads if the model has them, RoPE of q and k, then the append
+// to the cache.
 class ComposedQkv final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Ladder &ladder, const keel_qkv_args &a,
@@ -209,7 +210,8 @@ class ComposedQkv final : public Composition {
     Tensor k_;
 };
 
-// The scores are computed first, because attention's output may overwrite q.
+// Composes attention with scores. The scores are computed first, because attention's output may
+// overwrite q.
 class ComposedAttention final : public Composition {
   public:
     static std::unique_ptr<Composition> make(Ladder &ladder, const keel_attention_args &a,

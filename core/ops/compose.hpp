@@ -4,9 +4,9 @@
 
 namespace keel {
 
-// The second rung of the ladder: the op made of smaller ops that the device has itself. NULL: not
-// possible. Possible for matmul with bias or accumulate, add_rms_norm, scaled_add, qkv_prepare and
-// attention with scores.
+// The second rung of the fallback ladder: composes the op of smaller ops that the device itself
+// has. Returns NULL if this is not possible. It is possible for matmul with bias or accumulate,
+// add_rms_norm, scaled_add, qkv_prepare and attention with scores.
 std::unique_ptr<Composition> compose(Ladder &ladder, keel_op op, const keel_op_args *args,
                                      const OpTag &tag, Weight *weight);
 

@@ -8,7 +8,8 @@
 namespace keel {
 namespace {
 
-constexpr uint64_t staged_align = 64; // a staged region keeps the source's offset modulo this value
+constexpr uint64_t staged_align = 64; // a copied region keeps the alignment of its source up to
+                                      // this value
 
 } // namespace
 
@@ -31,7 +32,8 @@ bool Crossing::shares(bool whole_pages) {
     return *known;
 }
 
-// The same memory as a buffer of the other device. NULL if the device cannot import it.
+// Returns the memory of `buffer` as a buffer of the other device. NULL if the device cannot import
+// it.
 BufferPtr Crossing::import_all(const Buffer &buffer) {
     void *host = buffer.map();
     const bool fits =
@@ -50,8 +52,8 @@ BufferPtr Crossing::import(keel_buffer *handle) {
     return imported;
 }
 
-// The regions that must be copied: tensors that the other device cannot import. Overlapping tensors
-// are one region.
+// Returns the regions that must be copied, because the other device cannot import their buffers.
+// Overlapping tensors form one region.
 std::vector<Crossing::Region> Crossing::regions_of(const OpCall &call) {
     std::vector<Region> regions;
     for (size_t i = 0; i < call.tensors().size(); ++i) {
@@ -132,7 +134,7 @@ keel_status Crossing::run(keel_op op, const keel_op_args *args, const Weight *we
     const std::span<OpCall::Operand> operands = call.tensors();
     for (const OpCall::Operand &operand : operands) {
         if (extent_bytes(operand.tensor) > 0 && from_->find(operand.tensor.buffer) == nullptr)
-            throw_error(ErrorKind::internal, "{}: {} lies in no buffer of backend {}", op_name(op),
+            throw_error(ErrorKind::internal, "{}: {} is in no buffer of backend {}", op_name(op),
                         operand.name, from_->plugin());
     }
     from_->stream().wait();

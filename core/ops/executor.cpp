@@ -11,7 +11,7 @@ Executor::Executor(std::shared_ptr<Device> device, Options options)
     stream().set_strategy(options.sync);
 }
 
-// The first reason why steps with this number of ops are not recorded.
+// Returns the first reason why steps with this number of ops are not recorded.
 Executor::NotRecorded Executor::not_recorded(size_t ops) const {
     const SyncStrategy &sync = stream().strategy();
     if (!recorder_) return NotRecorded::no_extension;
@@ -29,7 +29,7 @@ std::string Executor::why_not_recorded(size_t ops) const {
     case NotRecorded::off: return "sync.replay: off";
     case NotRecorded::eager: return "sync: eager waits after every op";
     case NotRecorded::batched:
-        return fmt::format("sync: {} submits in the midst of a step of {} ops and its argmax",
+        return fmt::format("sync: {} submits within a step of {} ops and its argmax",
                            to_string(stream().strategy()), ops);
     case NotRecorded::traced: return "a trace shows each op";
     case NotRecorded::observed: return "each op is watched";

@@ -10,8 +10,8 @@
 
 namespace keel {
 
-// Runs a pipeline's ops on a device, in order. Ladder says who runs an op that the backend does not
-// have. Not thread-safe.
+// Runs a pipeline's ops on a device, in order. Ladder decides who runs an op that the backend does
+// not have. Not thread-safe.
 class Executor {
   public:
     struct Options {
@@ -21,8 +21,8 @@ class Executor {
         bool replay = true; // steps may be recorded and submitted again
         bool ahead = true;  // steps may be queued before their token is known
     };
-    // Called before and after every op of the pipeline, but not for the ops of a composition.
-    // Before the op its inputs are unchanged.
+    // Called before and after every op of the pipeline, but not for the ops of a composition. In
+    // the call before the op, the op's inputs are unchanged.
     using Observer = std::function<void(const PlannedOp &, const keel_op_args *args, bool after)>;
 
     Executor(std::shared_ptr<Device> device, Options options);
@@ -30,20 +30,23 @@ class Executor {
     Device &device() const { return ladder_.device(); }
     Stream &stream() const { return device().stream(); }
 
-    // Whether the backend records steps at all (keel.replay/1), and in which way, in its own words.
+    // can_record(): true if the backend can record steps (keel.replay/1). The second function: the
+    // backend's own description of a recording.
     bool can_record() const { return recorder_ != nullptr; }
     const std::string &recording_words() const { return recorder_->how(); }
-    // Why steps with this number of ops are not recorded and submitted again. Empty: they are.
+    // The reason why steps with this number of ops are not recorded and submitted again. Empty if
+    // they are.
     std::string why_not_recorded(size_t ops) const;
 
-    // Why no step is queued before its token is known. Empty: the device runs beside the host, and
-    // no planned op makes it wait.
+    // The reason why no step is queued before its token is known. Empty if the device runs in
+    // parallel with the host and no planned op makes it wait.
     std::string why_not_ahead() const;
     bool can_run_ahead() const {
         return ahead_ && !observer_ && !any_fallback() && stream().reads_later();
     }
 
-    // See Ladder::settle. If Options::strict is set, an op that is not native throws.
+    // Plans an op, see Ladder::settle. If Options::strict is set, throws for an op that is not
+    // native.
     template <typename Args>
     OpHandle plan(keel_op op, Args args, const OpTag &tag, Weight *weight = nullptr) {
         return ladder_.settle(op, reinterpret_cast<keel_op_args *>(&args), tag, weight);
@@ -54,9 +57,10 @@ class Executor {
     }
     void run_any(PlannedOp &op, keel_op_args *args);
 
-    // Encloses the `ops` ops of a step that is likely to be repeated. The backend gets the ops at
-    // the end, if possible as one recording. Write buffers before the step and read results after
-    // it. Reads and writes within it are correct, but then the step is not recorded.
+    // Encloses the `ops` ops of a step that is likely to be repeated. At the end of the step the
+    // backend gets the ops, if possible as one recording. Write buffers before the step and read
+    // results after the step. Reads and writes during the step are correct, but then the step is
+    // not recorded.
     class Step {
       public:
         Step(Executor &executor, size_t ops) : recorder_(executor.recorder_for(ops)) {
@@ -77,10 +81,11 @@ class Executor {
     };
 
     // From now on the trace records ops and the stream's submits and waits. NULL: no trace. The
-    // trace outlives this, or NULL is set before.
+    // trace must outlive this object, or the caller must set NULL before it destroys the trace.
     void set_trace(Trace *trace) { ladder_.set_trace(trace); }
     void set_observer(Observer observer) { observer_ = std::move(observer); }
-    // Sets an observer while it lives, then restores the one before. The executor outlives it.
+    // Sets an observer during its lifetime, then restores the previous observer. The executor must
+    // outlive it.
     class Watch {
       public:
         Watch(Executor &executor, Observer observer)
@@ -95,12 +100,12 @@ class Executor {
         Observer before_;
     };
 
-    // The best kind for buffers that ops share, after all ops were planned: visible to the host if
-    // an op runs on another device.
+    // The best kind of buffer for tensors that several ops use. If an op runs on another device, it
+    // is a kind that the host can access. Call it after all ops were planned.
     keel_buffer_kind placement() const { return ladder_.placement(); }
     bool any_fallback() const { return ladder_.any_fallback(); }
-    // A lost device that ops need: the executor's own, or one to which they fall back. NULL: none.
-    // After a loss this executor runs no more ops.
+    // A lost device that ops need: the executor's own device, or a device to which ops fall back.
+    // NULL if no device was lost. After a loss this executor runs no more ops.
     const Device *lost_device() const { return ladder_.lost_device(); }
     // Bytes that fallbacks have copied between devices so far.
     uint64_t crossed_bytes() const { return ladder_.crossed_bytes(); }

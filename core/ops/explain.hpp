@@ -8,7 +8,8 @@
 
 namespace keel {
 
-// One line of the table that `--explain` prints: ops that are alike, counted.
+// One line of the table that `--explain` prints. It stands for all ops with equal properties, and
+// counts them.
 struct ExplainRow {
     std::string op;      // "matmul"
     std::string rung;    // "native", "composed", "fallback", "reference"
@@ -17,7 +18,7 @@ struct ExplainRow {
     std::string example; // label of one of these ops
     uint64_t count = 0;
     uint64_t scratch_bytes = 0;  // the largest number of these ops
-    uint64_t crossing_bytes = 0; // bytes that one call of each copies between devices
+    uint64_t crossing_bytes = 0; // bytes that one call of each of these ops copies between devices
 };
 
 // Rows in the order in which the ops first occur. `ops`: the ops of one kind of step (decode or

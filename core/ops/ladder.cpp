@@ -18,14 +18,16 @@ void Ladder::set_trace(Trace *trace) {
 }
 
 // The reference's op_plan checks the rules of every op. If it calls a template invalid, Keel has a
-// bug. KEEL_E_UNSUPPORTED is not a bug, because a backend may have its own dtype or feature.
+// bug. KEEL_E_UNSUPPORTED is not a bug, because a backend may support a dtype or feature that the
+// reference does not.
 void Ladder::check_template(keel_op op, keel_op_args *args, const OpTag &tag,
                             const Weight *weight) {
     OpCall call(op, args);
     if (weight != nullptr) {
         if (!call.takes_weight())
-            throw_error(ErrorKind::internal, "{} ({}): an op that takes no weight", label_text(tag),
-                        op_name(op));
+            throw_error(ErrorKind::internal,
+                        "{} ({}): this op takes no weight, but a weight was passed",
+                        label_text(tag), op_name(op));
         call.set_weight(nullptr, weight->shape());
     }
     keel_plan *plan = nullptr;
@@ -47,8 +49,8 @@ OpHandle Ladder::settle(keel_op op, keel_op_args *args, const OpTag &tag, Weight
     if (OpHandle native = settle_native(op, args, tag, weight, &reason)) return native;
     if (strict_) {
         throw_error(ErrorKind::plugin,
-                    "strict: {}: backend {} cannot run {} itself: {}; set strict: false to let it "
-                    "fall back",
+                    "strict: {}: backend {} cannot run {} itself: {}; set strict: false, and the "
+                    "op runs on the fallback",
                     label_text(tag), device_->plugin(), op_name(op), reason);
     }
     OpHandle planned(new PlannedOp(op, tag, weight));
@@ -63,8 +65,8 @@ OpHandle Ladder::settle(keel_op op, keel_op_args *args, const OpTag &tag, Weight
     }
     if (!settle_elsewhere(*planned, args)) {
         throw_error(ErrorKind::plugin,
-                    "{}: backend {} cannot run {} ({}), and nothing below it can", planned->label_,
-                    device_->plugin(), op_name(op), reason);
+                    "{}: backend {} cannot run {} ({}), and no fallback can run the op",
+                    planned->label_, device_->plugin(), op_name(op), reason);
     }
     return planned;
 }
@@ -92,7 +94,8 @@ OpHandle Ladder::settle_native(keel_op op, keel_op_args *args, const OpTag &tag,
     planned->template_ = OpCall(op, args).without_memory();
     set_weight(op, args, weight, *device_);
     if (!has_plans(table)) {
-        planned->kernel_ = "as it comes"; // the first call may be refused, see demote()
+        planned->kernel_ = "as it comes"; // the backend has no plans, so it may refuse the first
+                                          // call, see demote()
         return planned;
     }
     const keel_status status = device_->with_memory(
@@ -116,7 +119,7 @@ OpHandle Ladder::settle_native(keel_op op, keel_op_args *args, const OpTag &tag,
     return planned;
 }
 
-// Tries the last two rungs, which are on other devices and below the current rung of the op.
+// Tries the rungs on other devices that are below the current rung of the op.
 bool Ladder::settle_elsewhere(PlannedOp &op, keel_op_args *args) {
     const bool try_fallback =
         op.rung_ != Rung::fallback && fallback_ != nullptr && fallback_ != device_;
@@ -131,7 +134,7 @@ bool Ladder::settle_on(PlannedOp &op, keel_op_args *args, const std::shared_ptr<
     target->require_alive("op_plan");
     if (op.weight_ != nullptr) {
         op.weight_->prepare(*target);
-        // weights are not copied between devices; each device has its own
+        // clears the weight, because each device has its own prepared weight
         clear_weight(op.op_, args);
     }
     keel_plan *plan = nullptr;
@@ -207,15 +210,16 @@ uint64_t Ladder::crossed_bytes() const {
     return bytes;
 }
 
-// Called if a backend refuses a call without a side effect, because it has no plans or changed its
-// answer. Moves the op to the next rung and logs it.
+// Called if a backend refuses a call without a side effect. This happens if the backend has no
+// plans, or if a call contradicts its plan. Moves the op to the next rung and logs it.
 void Ladder::demote(PlannedOp &op, keel_op_args *args) {
     const std::string message = take_message(),
                       reason = message.empty() ? "the call was refused" : message;
     const std::string refused_by = op.device_->plugin();
     if (strict_) {
         throw_error(ErrorKind::plugin,
-                    "strict: {}: backend {} refused {}: {}; set strict: false to let it fall back",
+                    "strict: {}: backend {} refused {}: {}; set strict: false, and the op runs on "
+                    "the fallback",
                     op.label_, refused_by, op_name(op.op_), reason);
     }
     if (op.plan_ != nullptr) {
@@ -223,8 +227,8 @@ void Ladder::demote(PlannedOp &op, keel_op_args *args) {
         op.device_->table().plan_destroy(op.device_->ctx(), op.plan_);
     }
     op.plan_ = nullptr;
-    // The next rung is planned for the largest shapes, like the first one. The current call may be
-    // smaller.
+    // Plans the next rung for the largest shapes, like the first rung, because the current call may
+    // be smaller.
     keel_op_args *planned = op.template_.args();
     if (op.rung_ == Rung::native &&
         (op.composition_ = compose(*this, op.op_, planned, op.tag_, op.weight_))) {
@@ -239,8 +243,8 @@ void Ladder::demote(PlannedOp &op, keel_op_args *args) {
     op.reason_ = reason;
     args->plan = nullptr;
     if (!warned_of_.emplace(op.op_, reason).second) return; // other layers would log the same text
-    log().warn("{}: backend {} refused {} ({}); it runs {} from now on: {}", op.label_, refused_by,
-               op_name(op.op_), reason, rung_name(op.rung_), op.kernel_);
+    log().warn("{}: backend {} refused {} ({}); from now on the op runs {}: {}", op.label_,
+               refused_by, op_name(op.op_), reason, rung_name(op.rung_), op.kernel_);
 }
 
 void Ladder::fail(const PlannedOp &op, Device &device, keel_status status) const {

@@ -11,39 +11,42 @@
 
 namespace keel {
 
-// The fallback ladder: says who runs an op that the backend may not have. The rungs are the
+// The fallback ladder: decides who runs an op that the backend may not have. The rungs are the
 // backend's own op, a composition of its smaller ops, the fallback backend, and the core's
-// reference. An op is settled when it is planned.
+// reference. An op is settled (its rung is chosen) when it is planned.
 class Ladder {
   public:
-    // `fallback`: NULL: none. `strict`: anything but a native op is an error.
+    // `fallback`: the fallback backend, or NULL. `strict`: true makes every op that is not native
+    // an error.
     Ladder(std::shared_ptr<Device> device, std::shared_ptr<Device> fallback, bool strict);
 
     Device &device() const { return *device_; }
 
-    // `args` is a template as keel_backend.op_plan wants it. Its members for the weight are filled
+    // `args` is a template, as keel_backend.op_plan requires. Its members for the weight are filled
     // in from `weight`, which is prepared on the device that will run the op.
     OpHandle settle(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight);
-    // NULL if the device has no such op of its own; then `reason`, if it is not NULL, says why.
+    // Returns NULL if the device itself does not have this op. Then `reason`, if it is not NULL,
+    // gets the reason.
     OpHandle settle_native(keel_op op, keel_op_args *args, const OpTag &tag, Weight *weight,
                            std::string *reason = nullptr);
     template <typename Args>
     OpHandle settle_native(keel_op op, Args args, const OpTag &tag, Weight *weight = nullptr) {
         return settle_native(op, reinterpret_cast<keel_op_args *>(&args), tag, weight);
     }
-    // The backend refused a call of the op: settles the op on the next rung, with a warning.
+    // Call it if the backend refused a call of the op. Settles the op on the next rung and logs a
+    // warning.
     void demote(PlannedOp &op, keel_op_args *args);
     // The crossing to the other device on which an op is settled.
     Crossing &crossing(const PlannedOp &op) { return crossing_to(op.device_); }
-    // Memory for a composition's intermediate result, valid until the next composed op: all use the
-    // same.
+    // Memory for the intermediate result of a composition. All compositions use the same memory, so
+    // it is valid until the next composed op.
     Tensor scratch(const keel_tensor &like);
 
-    // The best kind for buffers that ops share, after all ops were planned: visible to the host if
-    // an op runs on another device.
+    // The best kind of buffer for tensors that several ops use. If an op runs on another device, it
+    // is a kind that the host can access. Call it after all ops were planned.
     keel_buffer_kind placement() const;
     bool any_fallback() const { return crossings_planned_ > 0; }
-    // A device that ops need and that was lost; NULL: none.
+    // A lost device that ops need. NULL if no device was lost.
     const Device *lost_device() const;
     uint64_t crossed_bytes() const; // bytes copied between devices so far
     void set_trace(Trace *trace);

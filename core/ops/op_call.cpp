@@ -21,7 +21,7 @@ void OpCall::assign(keel_op op, const keel_op_args *args) {
         break;
         KEEL_FOR_EACH_OP(KEEL_X)
 #undef KEEL_X
-    default: throw_error(ErrorKind::internal, "op {} is not in the table", op);
+    default: throw_error(ErrorKind::internal, "op {} is not in the table of ops", op);
     }
     visit_linear(op);
     visit_attention(op);
@@ -78,7 +78,7 @@ void OpCall::bytes(std::vector<std::byte> &out) const {
     for (const Operand &operand : operands_) clear(operand.at);
     append(op_);
     for (const Operand &operand : operands_) {
-        // the name tells operands apart, because absent tensors are not in the list
+        // the name identifies the operand, because absent tensors are not in the list
         append(operand.name);
         append(operand.tensor);
     }
@@ -111,7 +111,8 @@ void OpCall::add_weight(keel_weight *const &weight, const keel_tensor *&tensor) 
 
 void OpCall::add_kv(const keel_kv_view *const &view, keel_kv_view &copy, Access access,
                     const char *const (&names)[5]) {
-    if (view == nullptr) throw_error(ErrorKind::internal, "an op on no KV view");
+    if (view == nullptr)
+        throw_error(ErrorKind::internal, "an op needs a KV view, but its args have none");
     copy = *view;
     link(view, copy);
     add(copy.k, access, names[0]);
@@ -264,8 +265,8 @@ void OpCall::visit_attention(keel_op op) {
         auto &a = member_as<keel_kv_gather_args>();
         static_assert(max_sides == std::size(side_names));
         if (a.n_sides > max_sides)
-            throw_error(ErrorKind::internal, "kv_gather with {} side arrays, at most {}", a.n_sides,
-                        max_sides);
+            throw_error(ErrorKind::internal, "kv_gather has {} side arrays, expected at most {}",
+                        a.n_sides, max_sides);
         add_kv(a.from, body_.kv[0], Access::in, kv_names);
         add_kv(a.to, body_.kv[1], Access::in_out, to_names);
         add(a.index, Access::in, "index");

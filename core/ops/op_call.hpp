@@ -13,8 +13,8 @@ namespace keel {
 
 // A call of an op as a value: the op, its args, and copies of all structs and tensor descriptors
 // that they point to. It outlives the caller's args and can be changed and compared. Buffers,
-// weights and plans are not copied. It has many functions because args of 29 ops are reached
-// through one class: tensors, caches, tables, lists and numbers each have theirs.
+// weights and plans are not copied. It has many functions because it gives access to the args of 29
+// ops: tensors, caches, tables, lists and numbers.
 class OpCall {
   public:
     enum class Access : uint8_t { in, out, in_out };
@@ -22,16 +22,17 @@ class OpCall {
         keel_tensor tensor;
         Access access;
         const char *name; // "x", "kv.k"
-        // The caller's descriptor, which may no longer exist. Only for checking whether two
-        // operands are the same.
+        // The caller's descriptor, which may no longer exist. Use it only to check whether two
+        // operands are the same tensor.
         const keel_tensor *given;
-        uint16_t at; // OpCall's own: where the args point to the tensor
+        uint16_t at; // used only by OpCall: the offset of the pointer to the tensor in the args
     };
 
     OpCall() = default;
     OpCall(keel_op op, const keel_op_args *args) { assign(op, args); }
 
-    // Like a new OpCall, but in the same memory. `args` must be of the op's type.
+    // Replaces the content, like a new OpCall, but reuses the memory. `args` must be of the op's
+    // type.
     void assign(keel_op op, const keel_op_args *args);
 
     keel_op op() const { return op_; }
@@ -46,10 +47,10 @@ class OpCall {
     keel_weight *weight() const; // NULL: the args name none
     void set_weight(keel_weight *weight, const keel_tensor *shape);
 
-    // The template of a plan: without buffers and plan.
+    // Returns a copy without buffers and plan, for use as a template.
     OpCall without_memory() const;
-    // Everything on which the call depends. Equal for two calls if and only if they request the
-    // same from the backend.
+    // Writes everything on which the call depends. The bytes of two calls are equal if and only if
+    // both calls request the same work from the backend.
     void bytes(std::vector<std::byte> &out) const;
     // Calls visit(handle) for each buffer, weight and plan that the call names.
     template <typename Visit> void list_handles(const Visit &visit) const {
@@ -71,7 +72,8 @@ class OpCall {
         const keel_tensor *sides[max_sides];
     };
     static_assert(std::is_trivially_copyable_v<Body>);
-    // A pointer of the body into the body; both are offsets, so that calls can be copied.
+    // A pointer inside body_ to another place in body_. Both places are stored as offsets, so that
+    // calls can be copied.
     struct Link {
         uint16_t at, to;
     };
@@ -98,7 +100,7 @@ class OpCall {
     uint16_t weight_at_ = none, weight_tensor_at_ = none; // offsets
 };
 
-// Removes the weight from the args of an op that has one. Does nothing for other ops.
+// Removes the weight from the args of an op with a weight. Does nothing for other ops.
 void clear_weight(keel_op op, keel_op_args *args);
 
 } // namespace keel

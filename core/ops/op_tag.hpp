@@ -20,7 +20,7 @@ enum class Role : uint8_t {
     attention_norm,
     qkv,
     qkv_prepare,
-    tapped_qkv_prepare, // in place of qkv_prepare, if it also leaves something for a policy
+    tapped_qkv_prepare, // replaces qkv_prepare if the op also writes by-products for a policy
     attention,
     tapped_attention, // in place of attention, as above
     attention_out,
@@ -65,12 +65,12 @@ enum class Role : uint8_t {
 };
 const char *role_name(Role role); // "down"
 
-// Says which op of a pipeline an op is. All text about an op is made from its tag.
+// Identifies an op of a pipeline. All text about an op is made from its tag.
 struct OpTag {
     StepForm form = StepForm::none;
     Role role = Role::other;
     int32_t layer = -1; // number in the model; -1: no layer
-    uint8_t part = 0;   // number of the part, of a matrix that is stored in parts
+    uint8_t part = 0;   // the number of the part, if the matrix is stored in parts
 
     bool operator==(const OpTag &) const = default;
 };

@@ -47,8 +47,8 @@ class PlannedOp {
     const std::string &kernel() const { return kernel_; }
     const std::string &reason() const { return reason_; } // why not native; empty if it is
     uint64_t scratch_bytes() const { return scratch_bytes_; }
-    // Bytes that one call of the planned shape copies between devices. 0: memory is shared, or the
-    // op runs on its own device.
+    // Bytes that one call of the planned shape copies between devices. 0: the devices share memory,
+    // or the op runs on the pipeline's own device.
     uint64_t crossing_bytes() const { return crossing_bytes_; }
     const Weight *weight() const { return weight_; }
 
@@ -70,12 +70,12 @@ class PlannedOp {
     std::shared_ptr<Device> device_; // where it runs
     keel_plan *plan_ = nullptr;      // on device_
     std::unique_ptr<Composition> composition_;
-    OpCall template_; // to settle it again if the backend refuses a call
+    OpCall template_; // the template of the op, for settling it again if the backend refuses a call
 };
 using OpHandle = std::unique_ptr<PlannedOp>;
 
-// Makes the args point to a weight as it is stored on a device. Does nothing for ops without a
-// weight.
+// Sets the weight in the args to the form that is stored on a device. Does nothing for ops without
+// a weight.
 void set_weight(keel_op op, keel_op_args *args, const Weight *weight, const Device &device);
 
 } // namespace keel

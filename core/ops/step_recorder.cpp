@@ -10,7 +10,7 @@
 namespace keel {
 namespace {
 
-// one sequence needs one recording; sequences that take turns need one each
+// one sequence needs one recording; if sequences take turns, each needs its own
 constexpr size_t most_kept = 4;
 constexpr uint32_t patience = 4,
                    longest_skip = 256; // patience: unused recordings; longest_skip: steps
@@ -22,9 +22,9 @@ std::unique_ptr<StepRecorder> StepRecorder::make(Device &device) {
     if (theirs == nullptr) return nullptr;
     keel_replay table;
     if (keel_adopt(&table, sizeof table, theirs, KEEL_PREFIX(keel_replay, destroy)) != KEEL_OK) {
-        log().warn(
-            "backend {}: its {} is too small or of another ABI major; steps are not recorded",
-            device.plugin(), KEEL_EXT_REPLAY);
+        log().warn("backend {}: its {} table is too small or has another ABI major version; Keel "
+                   "records no steps",
+                   device.plugin(), KEEL_EXT_REPLAY);
         return nullptr;
     }
     return std::unique_ptr<StepRecorder>(new StepRecorder(device, table));
@@ -71,8 +71,8 @@ bool StepRecorder::fits_current() const {
     return current_ != nullptr && at < current_->ops.size() && current_->ops[at]->bytes == bytes_;
 }
 
-// Changes to another recording that begins with this step's ops so far. The next op in that
-// recording must be the current op. At the end of the step the recording must end too. Returns
+// Looks for another recording that begins with this step's ops so far. Its next op must be the
+// current op; at the end of the step, the recording must also end. Uses this recording, or returns
 // false if there is none.
 bool StepRecorder::change_over() {
     const size_t at = labels_.size();
@@ -105,8 +105,7 @@ bool StepRecorder::take(const PlannedOp &op, const keel_op_args *args) {
     return keep_recording(op, args);
 }
 
-// Begins a recording, and records again the ops of this step that matched the earlier recording so
-// far.
+// Begins a recording, and first records the ops of this step that matched the earlier recording.
 bool StepRecorder::record_from_here() {
     device_.require_alive("recording a step");
     HostServices::drop_error();
@@ -142,7 +141,8 @@ bool StepRecorder::keep_recording(const PlannedOp &op, const keel_op_args *args)
     if (status == KEEL_E_DEVICE_LOST)
         device_.fail(status, fmt::format("{} ({})", op.label(), op_name(op.op())));
     if (status != KEEL_OK) {
-        // As an ordinary step, the op fails at its own place or moves down the ladder.
+        // Continues as an ordinary step. There the op reports its own error, or moves to the next
+        // rung of the ladder.
         throw_away();
         queue_one_by_one();
         note_miss();
@@ -218,7 +218,7 @@ void StepRecorder::end() {
             note_miss();
         } else {
             file(handle);
-            note_miss(); // counts as a miss until the recording is used
+            note_miss(); // the new recording counts as unused until it is used
             submit(*kept_.back(), false);
         }
     }
@@ -264,7 +264,7 @@ void StepRecorder::abandon() noexcept {
     device_.stream().set_held_back(nullptr);
 }
 
-// A plan, weight or buffer is about to be destroyed. Recordings that use it are destroyed first.
+// Called before a plan, weight or buffer is destroyed. Destroys the recordings that use it.
 void StepRecorder::forget(const void *handle) noexcept {
     const auto names = [&](const auto &recording) { return recording->uses.contains(handle); };
     const bool fresh = std::any_of(fresh_.begin(), fresh_.end(), [&](const auto &op) {
@@ -273,7 +273,7 @@ void StepRecorder::forget(const void *handle) noexcept {
         return found;
     });
     if ((state_ == State::comparing && current_ != nullptr && names(current_)) || fresh) {
-        try { // ops of this step that are not queued yet use it
+        try { // ops of this step that are not queued yet may use it, so they are queued now
             interrupt();
         } catch (...) {
             failure_ = std::current_exception();

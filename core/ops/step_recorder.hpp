@@ -19,18 +19,18 @@ class PlannedOp;
 // Records steps that queue the same ops again and again, and submits the recording instead. Needs a
 // backend that serves keel.replay/1.
 //
-// Within a step it is given each op instead of the backend. It compares the op with the recorded
-// steps: buffers, offsets, shapes, strides, scalars, weights, plans. A step that is equal to a
-// recording is submitted as a whole. At the first op that differs, the step is recorded again. So
-// no code has to know what may change between two steps (a cache that grew, an eviction, another
-// sequence), and an outdated recording is never used. A step that cannot be recorded (a read or a
-// write within it, an op on another backend) continues as an ordinary one. After several recordings
-// that were never used, the recorder skips some steps.
+// During a step the recorder gets each op instead of the backend. It compares the op with the
+// recorded steps: buffers, offsets, shapes, strides, scalars, weights, plans. A step that is equal
+// to a recording is submitted as a whole. At the first op that differs, the step is recorded again.
+// So no other code must know which properties can change between two steps (a cache that grew, an
+// eviction, another sequence), and an outdated recording is never used. A step that cannot be
+// recorded (a read or a write within it, an op on another backend) continues as an ordinary one.
+// After several recordings that were never used, the recorder skips some steps.
 //
-// Not thread-safe: for the stream's user. Executor drives it.
+// Not thread-safe: only the user of the stream may call it. Executor calls it.
 class StepRecorder final : private BufferWatch, private HeldBackOps {
   public:
-    // NULL if the backend does not have the extension, or its table is too small.
+    // Returns NULL if the backend does not have the extension, or if its table is too small.
     static std::unique_ptr<StepRecorder> make(Device &device);
     ~StepRecorder();
     StepRecorder(const StepRecorder &) = delete;
@@ -39,13 +39,13 @@ class StepRecorder final : private BufferWatch, private HeldBackOps {
     // How the backend records, in its own words (keel_replay.how). May be empty.
     const std::string &how() const { return how_; }
     void begin();
-    // Takes an op of the step; plan and weight are filled in. False: the caller has to call the
-    // backend itself.
+    // Takes an op of the step; plan and weight are filled in. Returns false if the caller must call
+    // the backend itself.
     bool take(const PlannedOp &op, const keel_op_args *args);
-    // The next call cannot be recorded. The ops taken so far are queued one by one, and the step
-    // continues as an ordinary one.
+    // Call it before a call that cannot be recorded. The ops taken so far are queued one by one,
+    // and the step continues as an ordinary one.
     void interrupt() override;
-    void end();                // the step's ops are queued when it returns
+    void end();                // ends the step; all its ops are queued when the function returns
     void abandon() noexcept;   // instead of end(), after an error
     uint64_t recorded() const; // steps, so far
 
@@ -90,10 +90,10 @@ class StepRecorder final : private BufferWatch, private HeldBackOps {
     Ops fresh_;                             // recording: the step's ops so far
     std::vector<std::byte> bytes_;          // OpCall::bytes() of call_
     OpCall call_;                           // the op that is compared now
-    std::exception_ptr failure_;            // error of an interrupt in a place that must not throw
+    std::exception_ptr failure_;            // an error that occurred in a place that must not throw
     uint64_t step_ = 0, recorded_ = 0;
-    // Recordings in a row that were never used, and the number of steps to skip before the next
-    // try.
+    // The number of consecutive recordings that were never used, and the number of steps to skip
+    // before the next try.
     uint32_t misses_ = 0, skip_ = 0;
 };
 

@@ -26,8 +26,8 @@ uint32_t affinity_cpus() {
     return std::thread::hardware_concurrency();
 }
 
-// The number of processors that "QUOTA PERIOD" in cpu.max allows, rounded up. "max" or a missing
-// file allows all.
+// The number of processors that "QUOTA PERIOD" in cpu.max allows, rounded up. "max" and a missing
+// file allow all processors.
 uint32_t quota_cpus(const fs::path &group) {
     constexpr uint32_t all = std::numeric_limits<uint32_t>::max();
     std::ifstream in(group / "cpu.max");

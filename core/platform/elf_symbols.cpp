@@ -32,7 +32,7 @@ std::optional<ElfW(Phdr)> segment(Bytes file, const ElfW(Ehdr) & header, uint16_
     return read_at<ElfW(Phdr)>(file, header.e_phoff + uint64_t{index} * sizeof(ElfW(Phdr)));
 }
 
-// The offset in the file of an address in the loaded library.
+// Returns the offset in the file for an address in the loaded library.
 std::optional<uint64_t> file_offset(Bytes file, const ElfW(Ehdr) & header, uint64_t address) {
     for (uint16_t i = 0; i < header.e_phnum; ++i) {
         const auto part = segment(file, header, i);

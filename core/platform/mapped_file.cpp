@@ -107,13 +107,13 @@ void MappedFile::drop(uint64_t offset, uint64_t length) const noexcept {
     if (offset >= size_) return;
     const uint64_t page = page_size();
     uint64_t end = offset + std::min(length, size_ - offset);
-    // If the range ends at the file's end, its last page may be dropped whole: no other data shares
-    // the page.
+    // If the range ends at the end of the file, its whole last page may be dropped, because the
+    // page has no other data.
     if (end != size_) end -= end % page;
     const uint64_t begin = (offset + page - 1) / page * page;
     if (begin >= end) return;
-    // Not posix_madvise(), because glibc ignores its DONTNEED. A read-only file mapping cannot lose
-    // data.
+    // Uses madvise() and not posix_madvise(), because glibc ignores DONTNEED in posix_madvise(). A
+    // read-only file mapping cannot lose data.
     ::madvise(const_cast<std::byte *>(data_ + begin), static_cast<size_t>(end - begin),
               MADV_DONTNEED);
 }

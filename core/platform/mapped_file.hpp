@@ -13,8 +13,8 @@ namespace keel {
 // may read.
 //
 // If another process shortens the file while it is mapped, reading past the new end raises SIGBUS.
-// No check can prevent this. So replace a model file (write a new file beside it, then rename), and
-// do not truncate it in place.
+// No check can prevent this. So to change a model file, write a new file and rename it to the old
+// name. Do not truncate the file in place.
 class MappedFile {
   public:
     enum class Advice { normal, sequential, random, will_need };
@@ -36,8 +36,8 @@ class MappedFile {
         return {data_, static_cast<size_t>(size_)};
     }
 
-    // A hint for the given range, which is cut to the file. It changes speed, never content. A
-    // refusal of the system is ignored.
+    // Gives the system a hint for a range of the file. It affects only the speed. Errors of the
+    // system are ignored.
     void advise(Advice advice, uint64_t offset = 0, uint64_t length = to_end) const noexcept;
 
     // Returns the pages that are wholly inside the range to the system. They leave this process's

@@ -132,7 +132,8 @@ PageBuffer::PageBuffer(uint64_t bytes, std::string_view what) {
         throw_error(ErrorKind::resource, "{}: the system refused {} of memory", what,
                     format_bytes(bytes));
     }
-    // A hint: without huge pages, address translation makes reading large weights slow.
+    // Asks for huge pages. Without them, address translation makes the reading of large weights
+    // slow. The result is ignored.
     if (huge) ::madvise(block, static_cast<size_t>(bytes / huge_page * huge_page), MADV_HUGEPAGE);
     data_.reset(static_cast<std::byte *>(block));
     size_ = static_cast<size_t>(bytes);

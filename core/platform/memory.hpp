@@ -37,22 +37,22 @@ class PageBuffer {
     size_t size_ = 0;
 };
 
-// Memory of this process in RAM, now and at its maximum. 0 if unknown.
+// The memory of this process in RAM: now, and at its maximum. 0 if unknown.
 uint64_t resident_bytes() noexcept;
 uint64_t peak_resident_bytes() noexcept;
 
 struct MemoryInfo {
     // bytes that this process can use at most: RAM, or the control group's limit if it is lower
     uint64_t total = 0;
-    uint64_t available =
-        0; // bytes that it can take now without swapping or being killed; file cache counts as free
+    uint64_t available = 0; // bytes that this process can allocate now without swapping or being
+                            // killed; the file cache counts as free
     std::string limited_by; // "system memory", or the control group with the lowest limit
 };
 
-// Memory of the system now. Linux: reads MemAvailable of /proc/meminfo, and memory.max, memory.high
-// and memory.current of the process's cgroup v2 and its parents. If version 1 has the memory
-// controller, reads memory.limit_in_bytes and the other files of version 1. total == 0 means
-// unknown. Tests pass other folders to simulate a system.
+// Returns the current memory of the system. Linux: reads MemAvailable of /proc/meminfo, and
+// memory.max, memory.high and memory.current of the process's cgroup v2 and its parents. If version
+// 1 has the memory controller, reads memory.limit_in_bytes and the other files of version 1. total
+// == 0 means unknown. Tests pass other folders to simulate a system.
 MemoryInfo memory_info(const std::filesystem::path &proc = "/proc",
                        const std::filesystem::path &cgroup = "/sys/fs/cgroup");
 

@@ -17,8 +17,10 @@ NewFile::NewFile(std::filesystem::path path, Readers readers) : path_(std::move(
     std::error_code error;
     const auto status = std::filesystem::status(path_, error);
     if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-        throw_error(ErrorKind::input, "{}: not a file; nothing is written over it",
-                    printable(path_.string(), 400));
+        throw_error(
+            ErrorKind::input,
+            "{}: exists and is not a regular file, so it is not replaced; name another file",
+            printable(path_.string(), 400));
     const mode_t mode = readers == Readers::owner ? 0600 : 0666;
     for (int attempt = 0; attempt < 100;
          ++attempt) { // killed programs may have left files with these names
@@ -56,7 +58,7 @@ void NewFile::write(std::span<const std::byte> bytes) {
 
 void NewFile::publish() {
     if (::fsync(fd_) != 0) fail("written");
-    if (::rename(beside_.c_str(), path_.c_str()) != 0) fail("put in its place");
+    if (::rename(beside_.c_str(), path_.c_str()) != 0) fail("renamed to its final name");
     ::close(fd_);
     fd_ = -1;
 }

@@ -8,13 +8,17 @@
 
 namespace keel {
 
-// A file that appears whole or not at all. It is written under a temporary name beside its place.
-// publish() renames it; without publish() it is removed. Throws Error(input) if the path is already
-// something other than a file, or if no file can be made in the folder. Throws Error(runtime) if
-// writing fails.
+// A file that is never visible in an incomplete state. It is written under a temporary name in the
+// same folder. publish() renames it to its final name; without publish() it is removed. Throws
+// Error(input) if the path is already something other than a file, or if no file can be made in the
+// folder. Throws Error(runtime) if writing fails.
 class NewFile {
   public:
-    enum class Readers { owner, as_usual }; // as_usual: as the umask of the process allows
+    enum class Readers {
+        owner,
+        as_usual
+    }; // who may read the file. owner: only its owner.
+       // as_usual: the umask of the process decides
     explicit NewFile(std::filesystem::path path, Readers readers = Readers::owner);
     ~NewFile();
     NewFile(const NewFile &) = delete;
@@ -32,8 +36,8 @@ class NewFile {
     int fd_ = -1;
 };
 
-// Writes a text to a file, whole or not at all. The umask decides who may read it. Throws as
-// NewFile does.
+// Writes a text to a file, which is never visible in an incomplete state. The umask decides who may
+// read it. Throws as NewFile does.
 void write_whole_file(const std::filesystem::path &path, std::string_view text);
 
 } // namespace keel

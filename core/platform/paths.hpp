@@ -15,13 +15,13 @@ std::filesystem::path absolute_path(const std::filesystem::path &path);
 // reason if it does not exist.
 std::filesystem::path canonical_path(const std::filesystem::path &path);
 
-// The absolute, normal form of a path that a file in `folder` has. A relative path starts at
-// `folder`.
+// Returns the absolute, normal form of a path that is written in a file of `folder`. A relative
+// path starts at `folder`.
 std::filesystem::path resolve_path(const std::filesystem::path &folder,
                                    const std::filesystem::path &path);
 
 // The whole text of a file. Throws Error(input) if it cannot be read, or has more than `limit`
-// bytes; nothing is allocated in this case. `limit` is a sane size for this kind of file.
+// bytes; nothing is allocated in this case. `limit` is a plausible maximum for this kind of file.
 std::string read_text_file(const std::filesystem::path &path, uint64_t limit);
 
 } // namespace keel

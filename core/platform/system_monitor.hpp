@@ -12,8 +12,8 @@ namespace keel {
 // The state of the system's memory at one moment.
 struct MemoryReading {
     MemoryInfo memory; // total == 0: unknown
-    // Percentage of the last ten seconds in which some task waited for memory (PSI, "some avg10").
-    // nullopt if unknown.
+    // Percentage of the last ten seconds in which at least one task waited for memory (PSI, "some
+    // avg10"). nullopt if unknown.
     std::optional<double> stalled;
     std::string stalled_where; // the PSI file that was read
 };

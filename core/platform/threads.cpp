@@ -38,9 +38,9 @@ void pause_cpu() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
     _mm_pause();
 #elif defined(__aarch64__)
-    asm volatile(
-        "isb" ::
-            : "memory"); // `yield` is a no-op on most cores; isb waits about as long as x86's pause
+    asm volatile("isb" ::
+                     : "memory"); // uses isb, because it waits about as long as x86's pause;
+                                  // `yield` does nothing on most cores
 #endif
 }
 
@@ -50,12 +50,12 @@ int64_t now_ns() noexcept {
         .count();
 }
 
-// Decides how long a thread spins before it parks. If a wait is longer than the spinning, the time
-// is halved, down to spin_min_ns. This happens if the awaited thread is not running, for example if
-// there are more runnable threads than cores. A wake-up takes longer than spin_min_ns. So two
-// threads that both park would always park, even if both could run. Therefore, once in 64 failures,
-// a thread spins for spin_max_ns. If the wait ends while the thread spins, the time becomes
-// spin_max_ns again.
+// Decides how long a thread spins before it parks. If a wait is longer than the spinning, the spin
+// time is halved, but not below spin_min_ns. A wait is long if the awaited thread is not running,
+// for example if there are more runnable threads than cores. A wake-up takes longer than
+// spin_min_ns. So two threads that wait for each other and both park would never spin again, even
+// if both could run. Therefore, once in 64 failures, a thread spins for spin_max_ns. If the wait
+// ends while the thread spins, the spin time becomes spin_max_ns again.
 class alignas(cache_line) Spin {
   public:
     // Returns when the value of `word` is not `old`.
@@ -79,7 +79,7 @@ class alignas(cache_line) Spin {
                 }
                 pause_cpu();
             }
-            // the clock is read only here, because a short wait ends before
+            // a short wait ends before this line and does not read the clock
             const int64_t now = now_ns();
             if (end == 0) {
                 end = now + (probe ? spin_max_ns : budget_ns_);
@@ -96,7 +96,7 @@ class alignas(cache_line) Spin {
     uint32_t failures_ = 0;
 };
 
-// The processors on which this thread may run, beginning with the one after its current processor.
+// The processors on which this thread may run, beginning with the processor after its current one.
 std::vector<int> cpus_after_mine() {
     std::vector<int> cpus;
     cpu_set_t set;
@@ -122,7 +122,7 @@ struct alignas(cache_line) Word {
     std::atomic<uint32_t> value{0};
 };
 
-// A thread of the team. The caller of run() is not one.
+// A thread of the team. The thread that calls run() does not have a Worker.
 struct Worker {
     Word go; // increases by one for each region in which the thread takes part
     Spin between_regions;
@@ -137,8 +137,8 @@ struct ThreadTeam::State {
     std::vector<std::unique_ptr<Worker>> workers; // worker i of a region is workers[i - 1]
     uint32_t forks = fork_count.load(std::memory_order_relaxed);
 
-    // The running region. Its caller writes these members before `go`; its workers read them after
-    // `go`.
+    // The running region. The thread that calls run() writes these members before it sets `go`. The
+    // workers read them after `go` was set.
     Body body = nullptr;
     void *user = nullptr;
     uint32_t size = 0;
@@ -173,10 +173,10 @@ void ThreadTeam::State::work(ThreadTeam &team, Worker &self, uint32_t index) noe
 
 // Makes threads until a region of `wanted` workers can run. Returns false if the system refuses.
 // If the team has all processors, each worker is pinned to its own. Schedulers tend to place a
-// woken thread beside its waker, and two threads on one processor that wait for each other are
-// slow. The caller is never pinned, because threads that it creates later would inherit the mask. A
-// smaller team is not pinned, because two processes could pin to the same processors and share them
-// for ever.
+// woken thread on the processor of the thread that woke it, and two threads on one processor that
+// wait for each other are slow. The caller is never pinned, because threads that it creates later
+// would inherit the mask. A smaller team is not pinned, because two processes could pin their
+// threads to the same processors and share these processors all the time.
 bool ThreadTeam::State::grow(ThreadTeam &team, uint32_t wanted) noexcept {
     try {
         std::vector<int> cpus = cpus_after_mine();
@@ -226,8 +226,9 @@ ThreadTeam::ThreadTeam(uint32_t cpus)
 }
 
 ThreadTeam::~ThreadTeam() {
-    // A forked child has the handles but not the threads. There is nothing to join, and destroying
-    // a joinable handle would terminate the process. So the state is leaked.
+    // A child process after fork() has the handles of the threads, but not the threads. So it
+    // cannot join them, and destroying a joinable handle would terminate the process. So the state
+    // is never freed.
     if (state_->forks != fork_count.load(std::memory_order_relaxed))
         static_cast<void>(state_.release());
 }
@@ -251,7 +252,7 @@ ThreadTeam::Result ThreadTeam::run(uint32_t size, Body body, void *user) noexcep
     if (state_->forks != fork_count.load(std::memory_order_relaxed)) {
         std::unique_ptr<State> fresh(new (std::nothrow) State);
         if (!fresh) return Result::no_threads;
-        // these are threads of the parent; there is nothing to join
+        // the threads belong to the parent process, so the state is not freed
         static_cast<void>(state_.release());
         state_ = std::move(fresh);
     }

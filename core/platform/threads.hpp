@@ -14,8 +14,8 @@ uint32_t usable_cpus(const std::filesystem::path &proc = "/proc",
 
 // A team of threads that run one body together, many times, with little delay. Threads are created
 // when a region first needs them, and live until the team is destroyed. Between regions and at
-// barriers a thread spins for a short time, then parks. Each thread learns how long to spin, so
-// that on a busy machine the time is left to threads that can use it.
+// barriers a thread spins for a short time, then parks. Each thread adapts its spin time, so that
+// on a busy machine other threads can use the processor.
 class ThreadTeam {
   public:
     static constexpr uint32_t max_workers = 256;
@@ -25,8 +25,8 @@ class ThreadTeam {
       public:
         uint32_t worker() const noexcept { return worker_; } // 0 for the caller of run()
         uint32_t size() const noexcept { return size_; }
-        // Waits until all workers are here. After it, each worker sees the writes that the others
-        // made before it. Each worker must call it the same number of times.
+        // Waits until all workers have called it. Afterwards each worker sees the writes that the
+        // other workers made before the call. All workers must call it equally often.
         void barrier() const noexcept;
 
       private:
@@ -48,21 +48,22 @@ class ThreadTeam {
         no_threads, // the system refused to create a thread; nothing ran
     };
 
-    // `cpus` is the number of processors that the team may expect to have. A region with more
-    // workers parks at once instead of spinning. 0: usable_cpus().
+    // `cpus` is the number of processors that the team may expect to have. In a region with more
+    // workers, threads park at once instead of spinning. 0: usable_cpus().
     explicit ThreadTeam(uint32_t cpus = 0);
     ~ThreadTeam();
     ThreadTeam(const ThreadTeam &) = delete;
     ThreadTeam &operator=(const ThreadTeam &) = delete;
 
     // Runs `body` on `size` workers and returns when all have finished. 0: one worker for each
-    // processor. The calling thread is worker 0. With size 1, run() just calls the body. Callers on
-    // different threads take turns. After fork() the child's team starts again without threads.
+    // processor. The calling thread is worker 0. With size 1, run() only calls the body. If several
+    // threads call run(), their regions run one after the other. After fork(), the team in the
+    // child process starts without threads.
     Result run(uint32_t size, Body body, void *user) noexcept;
 
     uint32_t cpus() const noexcept { return cpus_; }
 
-    // True on a thread that runs the body of a region, of any team.
+    // Returns true on a thread that runs the body of a region of any team.
     static bool inside_region() noexcept;
 
   private:

@@ -37,15 +37,16 @@ T adopt(const void *vtable, uint32_t required, const char *struct_name, const st
     const keel_header theirs = *static_cast<const keel_header *>(vtable);
     T mine;
     if (keel_adopt(&mine, sizeof mine, vtable, required) == KEEL_OK) {
-        // A size that is not a multiple of a pointer's would cut a slot in two.
+        // A size that is not a multiple of a pointer's size would end within a slot.
         if (mine.h.struct_size % sizeof(void *) == 0) return mine;
-        throw_error(ErrorKind::plugin,
-                    "{}: the size of its {} table, {} bytes, is no multiple of a pointer's; {}",
-                    who, struct_name, theirs.struct_size, blame);
+        throw_error(
+            ErrorKind::plugin,
+            "{}: the size of its {} table, {} bytes, is not a multiple of a pointer's size; {}",
+            who, struct_name, theirs.struct_size, blame);
     }
     if (theirs.abi_version >> 16 != KEEL_ABI_MAJOR) {
-        throw_error(ErrorKind::plugin, "{}: its {} table speaks ABI {}, this Keel speaks {}; {}",
-                    who, struct_name, abi_text(theirs.abi_version), abi_text(KEEL_ABI_VERSION),
+        throw_error(ErrorKind::plugin, "{}: its {} table has ABI {}, this Keel has ABI {}; {}", who,
+                    struct_name, abi_text(theirs.abi_version), abi_text(KEEL_ABI_VERSION),
                     "build the plugin with the headers of this Keel");
     }
     throw_error(ErrorKind::plugin, "{}: its {} table is too small: {} bytes, {} are required; {}",

@@ -39,7 +39,8 @@ void KEEL_CALL write_log(const keel_host *, keel_log_level level, const char *ut
     try {
         const auto to = levels[std::clamp<keel_log_level>(level, KEEL_LOG_TRACE, KEEL_LOG_ERROR)];
         if (log().should_log(to)) log().write(to, printable(utf8, 2000));
-    } catch (...) { // without memory for a log line, drop the line: no exception may enter a plugin
+    } catch (...) { // if there is no memory for a log line, the line is dropped, because no
+                    // exception may reach a plugin
     }
 }
 
@@ -65,7 +66,7 @@ struct RegionCall {
     keel_region_fn fn;
     void *user;
     std::mutex mutex{};
-    ErrorSlot error{}; // the first error that a worker other than the caller set
+    ErrorSlot error{}; // the first error that was set on a worker other than the calling thread
 };
 
 void KEEL_CALL region_barrier(const keel_region *region) {
@@ -114,7 +115,9 @@ keel_status KEEL_CALL HostServices::run_region(const keel_host *host, uint32_t n
     switch (result) {
     case ThreadTeam::Result::done: return KEEL_OK;
     case ThreadTeam::Result::nested:
-        store_error(host, KEEL_E_INVALID_ARG, "parallel_region: regions do not nest");
+        store_error(
+            host, KEEL_E_INVALID_ARG,
+            "parallel_region: expected no region to be active in this thread; regions cannot nest");
         return KEEL_E_INVALID_ARG;
     case ThreadTeam::Result::bad_size:
         store_error(host, KEEL_E_INVALID_ARG, "parallel_region: more than 256 workers");

@@ -25,7 +25,7 @@ struct HostError {
 class HostServices {
   public:
     // `threads` is the number of processors for the team; worker_count() returns it to plugins. 0:
-    // all that the process may use.
+    // all processors that the process may use.
     explicit HostServices(uint32_t threads = 0);
     HostServices(const HostServices &) = delete;
     HostServices &operator=(const HostServices &) = delete;
@@ -66,10 +66,10 @@ class HostServices {
     std::map<std::string, const void *, std::less<>> extensions_;
 };
 
-// "KEEL_E_OUT_OF_MEMORY"; "plugin status 65537" from 0x10000 on; "status 99" for other unknown
-// values.
+// Returns the name of a status: "KEEL_E_OUT_OF_MEMORY". A value from 0x10000 on is "plugin status
+// 65537", and another unknown value is "status 99".
 std::string status_name(keel_status status);
-// The meaning of a status in words: "out of memory".
+// Returns the meaning of a status in words: "out of memory".
 std::string status_text(keel_status status);
 
 } // namespace keel

@@ -47,16 +47,16 @@ std::string copy_text(const char *text) {
 }
 
 void refuse_sanitizer(keel_sanitizer theirs, const std::string &who) {
-    // A host with or without a sanitizer can run a plugin without one. A plugin with a sanitizer
-    // needs a host with the same one.
+    // Every host can run a plugin that was built without a sanitizer. A plugin with a sanitizer
+    // needs a host with the same sanitizer.
     if (theirs == KEEL_SANITIZER_NONE || theirs == own_sanitizer) return;
     throw_error(ErrorKind::plugin,
                 "{}: was built with {}, this Keel with {}; build both with the same KEEL_SANITIZE",
                 who, sanitizer_name(theirs), sanitizer_name(own_sanitizer));
 }
 
-// Checks that must be made before the library is mapped: a sanitizer's runtime ends the process if
-// it is loaded second.
+// These checks must come before the library is mapped, because the runtime of a sanitizer ends the
+// process if it is loaded after the program's start.
 void check_file(const fs::path &path, const std::string &who) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
@@ -65,7 +65,8 @@ void check_file(const fs::path &path, const std::string &who) {
                     "{}: no such file; correct the path, or build or install the plugin", who);
     if (!fs::is_regular_file(status))
         throw_error(ErrorKind::plugin,
-                    "{}: is not a file but a folder or device; name the .so file", who);
+                    "{}: expected a regular file, found a folder or a device; name the .so file",
+                    who);
     try {
         const MappedFile file(path);
         if (names_dynamic_symbol(file.bytes(), "__asan_init"))
@@ -95,12 +96,13 @@ std::string_view loader_cure(std::string_view words) {
         return words.find(text) != std::string_view::npos;
     };
     if (has("undefined symbol"))
-        return "link what the plugin uses into it (keel_add_plugin() has the linker check that)";
+        return "link the missing library into the plugin (keel_add_plugin() makes the linker check "
+               "this)";
     if (has("cannot open shared object file"))
-        return "install the library that it needs (ldd lists them)";
+        return "install the library that is missing (ldd lists the plugin's libraries)";
     if (has("wrong ELF class") || has("cannot open shared object"))
         return "build the plugin for this processor";
-    return "build the plugin anew for this system";
+    return "build the plugin again for this system";
 }
 
 SharedLibrary open_library(const fs::path &path, const std::string &who) {
@@ -117,16 +119,15 @@ SharedLibrary open_library(const fs::path &path, const std::string &who) {
     if (fpu_mode() != mode) {
         set_fpu_mode(mode);
         log().warn(
-            "{}: changed the floating-point mode when it was loaded; restored. It was linked with "
-            "-ffast-math: "
-            "give that flag to the compiler only",
+            "{}: the plugin changed the floating-point mode when it was loaded, and Keel restored "
+            "the mode. The plugin was linked with -ffast-math: pass this flag only to the compiler",
             who);
     }
     return library;
 }
 
-// Keeps a library mapped to the end of the process. The list is never destroyed. It stays
-// reachable, so leak checkers do not report it.
+// Keeps a library mapped until the end of the process. The list of libraries is never destroyed. It
+// stays reachable, so leak checkers do not report it.
 void keep_mapped(SharedLibrary library) {
     static std::mutex mutex;
     static auto *const libraries = new std::vector<SharedLibrary>;
@@ -134,8 +135,8 @@ void keep_mapped(SharedLibrary library) {
     libraries->push_back(std::move(library));
 }
 
-// The ABI major of a plugin whose entry symbol has another major than Keel's. nullopt if there is
-// none.
+// Returns the ABI major in the name of the plugin's entry symbol, if it differs from Keel's.
+// Returns nullopt if there is no such symbol.
 std::optional<uint32_t> other_major(const SharedLibrary &library) {
     for (uint32_t major = 0; major < 16; ++major) {
         if (major != KEEL_ABI_MAJOR && library.has("keel_plugin_query_v" + std::to_string(major)))
@@ -148,23 +149,21 @@ keel_plugin query(SharedLibrary &library, const std::string &who) {
     if (!library.has(KEEL_PLUGIN_QUERY_SYMBOL)) {
         if (const auto major = other_major(library)) {
             throw_error(ErrorKind::plugin,
-                        "{}: was built for ABI major {}, this Keel speaks {}; take a build of the "
-                        "plugin for "
-                        "this Keel, or a {} Keel",
+                        "{}: was built for ABI major {}, this Keel has ABI {}; use a build of the "
+                        "plugin for this Keel, or a {} Keel",
                         who, *major, abi_text(KEEL_ABI_VERSION),
                         *major > KEEL_ABI_MAJOR ? "newer" : "older");
         }
         throw_error(ErrorKind::plugin,
-                    "{}: is a library, but exports no {}: it is not a Keel plugin, or hides its "
-                    "entry; build "
-                    "it with keel_add_plugin()",
+                    "{}: is a library, but exports no {}: it is not a Keel plugin, or its entry "
+                    "point is hidden; build it with keel_add_plugin()",
                     who, KEEL_PLUGIN_QUERY_SYMBOL);
     }
     const keel_plugin *theirs =
         library.get<const keel_plugin *(uint32_t)>(KEEL_PLUGIN_QUERY_SYMBOL)(KEEL_ABI_VERSION);
     if (theirs == nullptr) {
         throw_error(ErrorKind::plugin,
-                    "{}: refuses to serve this Keel (ABI {}); update Keel, or take an older build "
+                    "{}: refuses to serve this Keel (ABI {}); update Keel, or use an older build "
                     "of the plugin",
                     who, abi_text(KEEL_ABI_VERSION));
     }
@@ -173,7 +172,7 @@ keel_plugin query(SharedLibrary &library, const std::string &who) {
     if (keel_adopt(&mine, sizeof mine, theirs, required) == KEEL_OK) return mine;
     if (theirs->h.abi_version >> 16 != KEEL_ABI_MAJOR) {
         throw_error(ErrorKind::plugin,
-                    "{}: its descriptor speaks ABI {}, this Keel speaks {}; take a build of the "
+                    "{}: its descriptor has ABI {}, this Keel has ABI {}; use a build of the "
                     "plugin for this Keel",
                     who, abi_text(theirs->h.abi_version), abi_text(KEEL_ABI_VERSION));
     }
@@ -193,17 +192,15 @@ bool good_id(std::string_view id) {
 
 void check_descriptor(const keel_plugin &plugin, const std::string &id, const std::string &who) {
     if (plugin.h.struct_size % sizeof(void *) != 0) {
-        throw_error(
-            ErrorKind::plugin,
-            "{}: the size of its descriptor, {} bytes, is no multiple of a pointer's; this is a "
-            "fault of the plugin: report it to its author",
-            who, plugin.h.struct_size);
+        throw_error(ErrorKind::plugin,
+                    "{}: the size of its descriptor, {} bytes, is not a multiple of a pointer's "
+                    "size; this is a fault of the plugin: report it to its author",
+                    who, plugin.h.struct_size);
     }
     if (plugin.min_host_abi > KEEL_ABI_VERSION) {
         throw_error(ErrorKind::plugin,
-                    "{}: needs ABI {} or newer, this Keel speaks {}; update Keel, or take an older "
-                    "build of "
-                    "the plugin",
+                    "{}: needs ABI {} or newer, this Keel has ABI {}; update Keel, or use an older "
+                    "build of the plugin",
                     who, abi_text(plugin.min_host_abi), abi_text(KEEL_ABI_VERSION));
     }
     refuse_sanitizer(plugin.sanitizer, who);
@@ -273,13 +270,15 @@ const void *PluginLibrary::extension(const char *id) const {
 void PluginLibrary::require_kind(keel_plugin_kind wanted, const SourceLocation &at) const {
     if (kind() == wanted) return;
     const std::string want = kind_name(wanted);
-    throw_at(at, ErrorKind::plugin, "{} is a {}, a {} is wanted here; name a {} (plugin file: {})",
-             id_, kind_name(kind()), want, want, printable(path_.string(), 400));
+    throw_at(at, ErrorKind::plugin,
+             "{} is a {}, but this key needs a {}; name a {} (plugin file: {})", id_,
+             kind_name(kind()), want, want, printable(path_.string(), 400));
 }
 
 void PluginLibrary::throw_wrong_table() const {
-    throw_error(ErrorKind::internal, "{}: another table than a {}'s was asked for", path_.string(),
-                kind_name(kind()));
+    throw_error(ErrorKind::internal,
+                "{}: the plugin is a {}, but the caller requested the table of another kind",
+                path_.string(), kind_name(kind()));
 }
 
 } // namespace keel

@@ -17,12 +17,12 @@ namespace keel {
 
 // "backend", "policy" or "budget allocator".
 std::string kind_name(keel_plugin_kind kind);
-// "0.1" for a version that is stored as major << 16 | minor.
+// Returns a version as text, for example "0.1". `version` is major << 16 | minor.
 std::string abi_text(uint32_t version);
 
-// A plugin that was loaded, checked and adopted. The core has copied and checked everything that it
-// reads or calls later. The library stays mapped to the end of the process, because threads and
-// exit handlers of a driver may still run its code.
+// A loaded plugin. Adopted means that the core has checked and copied everything that it reads or
+// calls later. The library stays mapped until the end of the process, because threads and exit
+// handlers of a driver may still run its code.
 class PluginLibrary {
   public:
     // Loads the library at an absolute path. `at` is the place in the config that names the
@@ -54,8 +54,8 @@ class PluginLibrary {
     const keel_policy &policy() const { return table<keel_policy>(); }
     const keel_allocator &allocator() const { return table<keel_allocator>(); }
 
-    // Throws Error(plugin) "...: sliding_window is a policy, a backend is wanted here; ..." if the
-    // plugin is of another kind.
+    // Throws Error(plugin) "...: sliding_window is a policy, but this key needs a backend; ..." if
+    // the plugin is of another kind.
     void require_kind(keel_plugin_kind wanted, const SourceLocation &at) const;
 
   private:
@@ -73,7 +73,7 @@ class PluginLibrary {
 };
 
 // Copies a plugin's table and checks it. `who` is the start of errors. PluginLibrary uses these
-// functions; so do tests and wrappers for backends that do not come from a library.
+// functions. Tests and wrappers also use them, for backends that do not come from a library.
 keel_backend adopt_backend(const void *vtable, const std::string &who);
 keel_policy adopt_policy(const void *vtable, const std::string &who);
 keel_allocator adopt_allocator(const void *vtable, const std::string &who);

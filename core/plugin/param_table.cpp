@@ -72,7 +72,7 @@ bool is_choice(const ParamSpec &spec, std::string_view text) {
     return std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end();
 }
 
-// nullopt if the text does not have the row's type, or is out of its range.
+// Returns nullopt if the text does not have the type of the row, or is out of its range.
 std::optional<Parsed> parse(const ParamSpec &spec, std::string_view text) {
     Parsed value;
     switch (spec.type) {
@@ -123,7 +123,8 @@ bool has_text(const ParamSpec &spec) {
            spec.type == KEEL_PARAM_PATH;
 }
 
-// A number in quotes is a string. Accepting it would hide that YAML and Keel read different values.
+// In YAML a number in quotes is a string. So it is refused, because YAML and Keel would read
+// different values.
 bool form_fits(const ParamSpec &spec, GivenParam::Form form) {
     return form == GivenParam::Form::plain || (has_text(spec) && form == GivenParam::Form::quoted);
 }
@@ -137,7 +138,7 @@ ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_
     };
     keel_param_spec row;
     if (keel_adopt(&row, sizeof row, theirs, KEEL_PREFIX(keel_param_spec, default_utf8)) != KEEL_OK)
-        refuse(theirs == nullptr ? "is NULL" : "is too small or of another ABI major");
+        refuse(theirs == nullptr ? "is NULL" : "is too small, or has another ABI major version");
     ParamSpec spec{.key = copy_text(row.key),
                    .doc = copy_text(row.doc),
                    .type = row.type,
@@ -158,7 +159,7 @@ ParamSpec adopt_spec(const std::string &owner, uint32_t index, const keel_param_
         refuse_key(fmt::format("has the empty range {} to {}", spec.min, spec.max));
     const bool has_words = spec.type == KEEL_PARAM_CHOICE || spec.type == KEEL_PARAM_PATH;
     for (uint32_t i = 0; has_words && row.choices != nullptr && row.choices[i] != nullptr; ++i) {
-        if (i == max_params) refuse_key("has choices without an end");
+        if (i == max_params) refuse_key("has a list of choices that does not end with NULL");
         spec.choices.push_back(copy_text(row.choices[i]));
     }
     if (spec.type == KEEL_PARAM_CHOICE && spec.choices.empty()) refuse_key("has no choices");
@@ -250,7 +251,7 @@ ParamValues ParamTable::bind(std::span<const GivenParam> given, const SourceLoca
     }
 
     ParamValues result;
-    // must never reallocate, because the values point into it
+    // this vector must never reallocate, because the values point into it
     result.texts_.reserve(specs_.size() * 2);
     result.values_.reserve(specs_.size());
     for (size_t i = 0; i < specs_.size(); ++i) {

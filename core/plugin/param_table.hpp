@@ -30,7 +30,7 @@ struct ParamSpec {
 
 // A parameter as the config gives it.
 struct GivenParam {
-    // The form in which the value was written. `plain` is a YAML scalar without quotes, or the text
+    // The form in which the value was written. `plain`: a YAML scalar without quotes, or the text
     // after `=` on the command line.
     enum class Form { plain, quoted, null, list, map };
 
@@ -46,7 +46,7 @@ struct GivenParam {
 };
 
 // The parameters of a plugin, complete and in the order of its table. They have the form that the
-// plugin's create calls take.
+// create functions of plugins take.
 class ParamValues {
   public:
     ParamValues() = default;
@@ -88,8 +88,8 @@ class ParamTable {
     const std::string &owner() const noexcept { return owner_; }
     std::span<const ParamSpec> specs() const noexcept { return specs_; }
 
-    // Checks the parameters of the config and adds defaults for the others. `where` is the place of
-    // the plugin's section; errors about missing parameters name it. Throws Error(input)
+    // Checks the parameters that the config gives, and adds the defaults of the others. `where`:
+    // the place of the plugin's section, for errors about missing parameters. Throws Error(input)
     // "FILE:LINE:COLUMN: ..." for an unknown key, a repeated key, a wrong type, a value out of
     // range, or a missing required key.
     ParamValues bind(std::span<const GivenParam> given, const SourceLocation &where) const;

@@ -30,15 +30,14 @@ void add_environment(std::vector<fs::path> &folders) {
         const size_t end = std::min(rest.find(':'), rest.size());
         const fs::path folder = rest.substr(0, end);
         rest.remove_prefix(std::min(end + 1, rest.size()));
-        // for "a::b", other programs take the empty entry as the working directory; Keel ignores it
+        // in a list such as "a::b", other programs read the empty entry as the working directory,
+        // but Keel ignores it
         if (folder.empty()) continue;
         if (!folder.is_absolute()) {
-            throw_error(
-                ErrorKind::usage,
-                "KEEL_PLUGIN_PATH: '{}' is relative; write absolute folders with ':' between them, "
-                "as code is "
-                "never loaded from the working directory",
-                printable(folder.string()));
+            throw_error(ErrorKind::usage,
+                        "KEEL_PLUGIN_PATH: '{}' is relative; write absolute folders with ':' "
+                        "between them, because Keel never loads code from the working directory",
+                        printable(folder.string()));
         }
         add_once(folders, folder);
     }
@@ -74,8 +73,8 @@ std::vector<PluginFile> files_in(const fs::path &folder) {
              printable(name), suffix, looked.empty() ? "any folder (none is set)" : looked, cure);
 }
 
-// The folder of libkeel, if this code is part of libkeel. Empty if it is part of a program. Only
-// absolute paths count, so the result is never the working directory.
+// The folder of libkeel, if this code is part of libkeel. Empty if it is part of a program. Only an
+// absolute path is accepted, so the result is never the working directory.
 fs::path library_folder() {
     static const char here = 0;
     Dl_info info{};
@@ -111,8 +110,8 @@ fs::path find_plugin(const std::string &name_or_path, const SourceLocation &at,
         const fs::path path = name_or_path;
         if (!path.is_absolute()) {
             throw_at(at, ErrorKind::plugin,
-                     "plugin '{}': the path is relative, but a plugin's path has to be absolute; "
-                     "write it absolute, or give a plugin's name",
+                     "plugin '{}': the path is relative, but the path of a plugin must be "
+                     "absolute; write an absolute path, or the plugin's name",
                      printable(name_or_path));
         }
         return path.lexically_normal();

@@ -15,28 +15,28 @@ namespace keel {
 
 // The folders that are searched for a plugin by name, in this order:
 // - the folders of KEEL_PLUGIN_PATH (a list with ':' between)
-// - keel/plugins beside libkeel, in a program that uses Keel as a library
-// - ../lib/keel/plugins beside the executable
+// - keel/plugins in the folder of libkeel, for programs that use Keel as a library
+// - ../lib/keel/plugins, relative to the folder of the executable
 // - the folder to which this build installs
 // The working directory is never searched. Throws Error(usage) if KEEL_PLUGIN_PATH has a relative
 // path.
 std::vector<std::filesystem::path> default_plugin_folders();
 
-// The absolute path of a plugin's file. Loads nothing. If `name_or_path` has a '/' or ".so", it is
-// a path, which the caller must have made absolute. (A path in a YAML file is relative to that
-// file.) Otherwise it is a name such as "cpu". The first file NAME.so in the folders is taken.
-// Throws Error(plugin) that names the folders and similar names.
+// Returns the absolute path of a plugin's file, without loading it. If `name_or_path` has a '/' or
+// ".so", it is a path, which the caller must have made absolute. (A path in a YAML file is relative
+// to that file.) Otherwise it is a name such as "cpu". Then the first file NAME.so in the folders
+// is used. Throws Error(plugin) that names the folders and similar names.
 std::filesystem::path find_plugin(const std::string &name_or_path, const SourceLocation &at,
                                   const std::vector<std::filesystem::path> &folders);
 
-// True if the value of a config's `plugin:` key is a path, not a name.
+// Returns true if the value of a config's `plugin:` key is a path and not a name.
 bool is_plugin_path(std::string_view name_or_path);
 
 // A plugin file in one of the folders.
 struct PluginFile {
     std::string name;           // the name that a config uses
     std::filesystem::path path; // an absolute path
-    // an earlier folder has a file of the same name, which is used instead
+    // true: an earlier folder has a file of the same name, which is used instead of this file
     bool shadowed = false;
 };
 
@@ -56,10 +56,11 @@ class PluginRegistry {
     // that was found by name has another name in its descriptor.
     const PluginLibrary &get(const std::string &name_or_path, keel_plugin_kind kind,
                              const SourceLocation &at);
-    // Gets a plugin of any kind, for `keel plugins show`.
+    // Finds and loads a plugin of any kind, for `keel plugins show`.
     const PluginLibrary &get(const std::string &name_or_path, const SourceLocation &at);
 
-    // The .so files in the folders, sorted by name. Loads nothing. For `keel plugins list`.
+    // The .so files in the folders, sorted by name. The function does not load them. For `keel
+    // plugins list`.
     std::vector<PluginFile> list() const;
 
     const std::vector<std::filesystem::path> &folders() const noexcept { return folders_; }

@@ -12,15 +12,15 @@ namespace {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-// The slots that query i of m sees, in a head with `length` slots.
+// Returns the slots to which query i of m queries attends, in a head with `length` slots.
 std::vector<bool> seen_slots(bool causal, int64_t i, int64_t m, int64_t length) {
     std::vector<bool> seen(static_cast<size_t>(length), true);
     for (int64_t j = 0; j < length && causal; ++j) seen[j] = j <= length - m + i;
     return seen;
 }
 
-// Hides the slots that are outside a window of the model. A slot j is inside if position -
-// positions[j] < window.
+// Removes the slots that are outside of the model's attention window. A slot j is inside if
+// position - positions[j] < window.
 void hide_outside_window(std::vector<bool> &seen, const Cache &cache, int64_t head,
                          int64_t position, int64_t window) {
     for (size_t j = 0; j < seen.size(); ++j) {
@@ -33,8 +33,8 @@ void cap_logits(Row &logits, double cap) {
     for (double &logit : logits) logit = cap * std::tanh(logit / cap);
 }
 
-// Softmax over the seen slots, in place. The other slots become 0. Returns log(sum of exp), or -inf
-// if no slot is seen.
+// Computes the softmax over the slots in `seen`, in place. The other slots become 0. Returns
+// log(sum of exp), or -inf if `seen` has no slot.
 double softmax_seen(Row &logits, const std::vector<bool> &seen) {
     double largest = minus_infinity;
     double sum = 0;
@@ -64,7 +64,7 @@ std::vector<Row> values_of(const Cache &cache, int64_t head, int64_t length) {
     return values;
 }
 
-// Computes scale * q . K[j] for the seen slots j.
+// Computes scale * q . K[j] for the slots j in `seen`.
 Row logits_of(const Row &q, const std::vector<Row> &keys, const std::vector<bool> &seen,
               double scale) {
     Row logits(keys.size(), 0.0);
@@ -74,7 +74,7 @@ Row logits_of(const Row &q, const std::vector<Row> &keys, const std::vector<bool
     return logits;
 }
 
-// Computes sum_j p[j] V[j] over the seen slots j.
+// Computes sum_j p[j] V[j] over the slots j in `seen`.
 Row weighted_sum(const Row &p, const std::vector<Row> &values, const std::vector<bool> &seen,
                  int64_t n) {
     Row sum(static_cast<size_t>(n), 0.0);
@@ -88,7 +88,7 @@ void need_queries(const keel_tensor *q, const keel_kv_view *kv) {
     need(q, "q", types_float, {any_size, any_size, any_size});
     need_cache(kv, "kv");
     need_that(kv->kv_heads > 0 && q->shape[1] % kv->kv_heads == 0,
-              "heads are no multiple of kv_heads");
+              "the number of heads is not a multiple of kv_heads");
     need_that(kv->k->shape[2] == q->shape[2], "q and K differ in head_dim");
 }
 

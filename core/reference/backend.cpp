@@ -16,7 +16,7 @@ keel_status report(const Context *context) noexcept {
         status = refusal.status;
         try {
             why = refusal.why;
-        } catch (...) { // no memory for the message; the status is enough
+        } catch (...) { // there is no memory for the message, so only the status is returned
         }
     } catch (const std::bad_alloc &) {
         status = KEEL_E_OUT_OF_MEMORY;
@@ -37,7 +37,7 @@ constexpr const char *op_names[] = {"",
 #undef KEEL_NAME
 };
 
-// Copies the caller's args into this version's struct, with missing members zeroed. Refuses
+// Copies the caller's args into this version's struct, and sets missing members to 0. Refuses
 // features that this version does not know.
 template <typename Args> Args adopt_args(keel_op op, const Args *theirs) {
     Args args;
@@ -45,7 +45,7 @@ template <typename Args> Args adopt_args(keel_op op, const Args *theirs) {
         refuse(KEEL_E_INVALID_ARG, "the args have another ABI version or are too small");
     }
     if ((args.features & ~features_of(op)) != 0) {
-        refuse(KEEL_E_UNSUPPORTED, "features beyond those that this backend knows are asked for");
+        refuse(KEEL_E_UNSUPPORTED, "the args have feature bits that this backend does not know");
     }
     return args;
 }

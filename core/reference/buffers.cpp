@@ -8,7 +8,7 @@ namespace keel::reference {
 namespace {
 
 constexpr uint64_t alignment = 64;
-// larger buffers are refused without a call to the system
+// the most bytes of a buffer; larger requests are refused without calling the system
 constexpr uint64_t most_bytes = uint64_t{1} << 40;
 
 keel_status KEEL_CALL device_count(const keel_host *, uint32_t *n) {
@@ -62,25 +62,26 @@ keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *their
         need_that(keel_adopt(&desc, sizeof(desc), theirs, KEEL_PREFIX(keel_buffer_desc, kind)) ==
                       KEEL_OK,
                   "the buffer description has another ABI version or is too small");
-        need_that(desc.size > 0, "a buffer of 0 bytes was asked for");
+        need_that(desc.size > 0, "expected a buffer of 1 byte or more, found 0 bytes");
         if (desc.kind > KEEL_BUFFER_RESERVE)
-            refuse(KEEL_E_UNSUPPORTED, "a buffer kind that is not known");
+            refuse(KEEL_E_UNSUPPORTED, "the kind of the buffer is not known");
         auto buffer = std::make_unique<Buffer>();
         buffer->size = desc.size;
         buffer->kind = desc.kind;
         if (desc.kind == KEEL_BUFFER_IMPORT) {
-            need_that(desc.host != nullptr, "IMPORT without memory");
+            need_that(desc.host != nullptr,
+                      "a buffer of kind IMPORT needs memory of the host, found NULL");
             buffer->data = static_cast<std::byte *>(desc.host);
         } else {
-            // A RESERVE buffer is plain memory too, because the system allocates its pages when
+            // A RESERVE buffer is also plain memory, because the system allocates its pages when
             // they are first touched.
             if (desc.size > most_bytes)
-                refuse(KEEL_E_OUT_OF_MEMORY, "a buffer beyond any machine's memory");
+                refuse(KEEL_E_OUT_OF_MEMORY, "the buffer is larger than the memory of any machine");
             const uint64_t rounded = (desc.size + alignment - 1) / alignment * alignment;
             buffer->data = static_cast<std::byte *>(std::aligned_alloc(alignment, rounded));
             if (buffer->data == nullptr) {
                 refuse(KEEL_E_OUT_OF_MEMORY,
-                       "no memory for a buffer of " + std::to_string(desc.size) + " bytes");
+                       "not enough memory for a buffer of " + std::to_string(desc.size) + " bytes");
             }
             buffer->owned = true;
             of(ctx).bytes += desc.size;
@@ -95,7 +96,7 @@ void KEEL_CALL buffer_destroy(keel_ctx *ctx, keel_buffer *buffer) {
 
 void need_range(const Buffer &buffer, uint64_t offset, uint64_t n) {
     need_that(offset <= buffer.size && n <= buffer.size - offset,
-              "the range reaches beyond the buffer");
+              "the range does not fit into the buffer");
 }
 
 keel_status KEEL_CALL buffer_write(keel_ctx *ctx, keel_buffer *buffer, uint64_t offset,
@@ -121,7 +122,8 @@ keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) {
 
 keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) {
     return guarded(&of(ctx), [&] {
-        need_that(ticket != 0 && ticket <= of(ctx).tickets, "a ticket that was never given");
+        need_that(ticket != 0 && ticket <= of(ctx).tickets,
+                  "the ticket was not returned by an earlier flush");
     });
 }
 
@@ -147,7 +149,7 @@ keel_status KEEL_CALL buffer_map(keel_ctx *ctx, keel_buffer *buffer, void **out)
     *out = nullptr;
     return guarded(&of(ctx), [&] {
         if (of(buffer).kind == KEEL_BUFFER_DEVICE)
-            refuse(KEEL_E_UNSUPPORTED, "a DEVICE buffer is not mapped");
+            refuse(KEEL_E_UNSUPPORTED, "a buffer of kind DEVICE cannot be mapped");
         *out = of(buffer).data;
     });
 }

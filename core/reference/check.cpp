@@ -44,17 +44,18 @@ void need(const keel_tensor *t, const char *name, Types types) {
                std::string(name) + " has rank " + std::to_string(t->rank) + ", expected 1 to 4");
     }
     if (!is_in(t->dtype, types)) {
-        refuse(KEEL_E_UNSUPPORTED,
-               std::string(name) + " is " + keel_dtype_name(t->dtype) +
-                   (keel_dtype_weights_only(t->dtype) != 0 ? ", which only weights are"
-                                                           : ", which is not taken here"));
+        refuse(KEEL_E_UNSUPPORTED, std::string(name) + " is " + keel_dtype_name(t->dtype) +
+                                       (keel_dtype_weights_only(t->dtype) != 0
+                                            ? ", a type that only weights can have"
+                                            : ", which the op does not accept for this tensor"));
     }
     for (uint32_t i = 0; i < t->rank; ++i) {
         if (t->shape[i] < 0)
             refuse(KEEL_E_INVALID_ARG, std::string(name) + " has a negative dimension");
     }
     if (t->shape[t->rank - 1] % keel_dtype_block(t->dtype) != 0) {
-        refuse(KEEL_E_INVALID_ARG, std::string(name) + " has rows that are no whole blocks of " +
+        refuse(KEEL_E_INVALID_ARG, std::string(name) +
+                                       " has rows that do not consist of whole blocks of " +
                                        keel_dtype_name(t->dtype));
     }
 }
@@ -92,7 +93,7 @@ void need_positions(const keel_tensor *t, const char *name, int64_t m, int64_t k
 void need_tables(const keel_rope_tables *tables, int64_t head_dim) {
     need_that(tables != nullptr, "tables are missing");
     need_that(tables->rot % 2 == 0 && tables->rot <= head_dim,
-              "tables.rot is odd or above the head's size");
+              "tables.rot is odd or larger than the head");
     if (tables->mode != KEEL_ROPE_HALF_SPLIT && tables->mode != KEEL_ROPE_INTERLEAVED) {
         refuse(KEEL_E_UNSUPPORTED, "tables.mode " + std::to_string(tables->mode) + " is not known");
     }

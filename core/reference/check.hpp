@@ -7,8 +7,8 @@
 namespace keel::reference {
 
 // Checks of an op's args. They use only shapes and dtypes, so they work both for op_plan, which has
-// no buffers yet, and for calls. They refuse args that break the contract with KEEL_E_INVALID_ARG,
-// and dtypes that are not supported with KEEL_E_UNSUPPORTED.
+// no buffers yet, and for calls. They return KEEL_E_INVALID_ARG for args that break the contract,
+// and KEEL_E_UNSUPPORTED for dtypes that are not supported.
 
 // Sets of dtypes.
 enum Types : uint32_t {

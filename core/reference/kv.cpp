@@ -49,7 +49,7 @@ void check_qkv_prepare(const keel_qkv_args &a) {
     need(a.k, "k", types_float, {m, a.kv->kv_heads, head_dim});
     need(a.v, "v", types_float, {m, a.kv->kv_heads, a.kv->v->shape[2]});
     need_that(a.kv->kv_heads > 0 && a.q->shape[1] % a.kv->kv_heads == 0,
-              "heads are no multiple of kv_heads");
+              "the number of heads is not a multiple of kv_heads");
     need_positions(a.positions, "positions", m, a.kv->kv_heads);
     need_tables(a.tables, head_dim);
     need(a.q_out, "q_out", types_float);
@@ -70,7 +70,7 @@ void check_qkv_prepare(const keel_qkv_args &a) {
 
 namespace {
 
-// The steps for each query and key head: normalize, keep a copy, rotate.
+// The steps for each head of queries and keys: normalize, keep a copy, rotate.
 struct HeadSteps {
     const keel_qkv_args &a;
     Rotation rotation;
@@ -141,16 +141,16 @@ void run_kv_gather(const keel_kv_gather_args &a) {
     const View count = bind(a.count);
     for (int64_t head = 0; head < from.heads(); ++head) {
         const int32_t n = count.integer(head);
-        need_that(n >= 0 && n <= index.n, "a count is negative or above the index list");
+        need_that(n >= 0 && n <= index.n, "a count is negative or larger than the index list");
         for (int64_t j = 0; j < n; ++j) {
             const int32_t source = index.integer(head, j);
-            need_that(source >= j, "an index list is not strictly rising from 0 or more");
+            need_that(source >= j, "an index list does not rise strictly, or has a negative index");
             std::memmove(to.k_row(head, j), from.k_row(head, source), from.k_bytes());
             std::memmove(to.v_row(head, j), from.v_row(head, source), from.v_bytes());
             to.set_position(head, j, from.position(head, source));
             for (uint32_t s = 0; s < a.n_sides; ++s) {
                 const View side = bind(a.sides[s]);
-                need_that(source < side.n, "a side array has fewer slots than an index names");
+                need_that(source < side.n, "an index is larger than a side array");
                 View::set(side.row(head), j,
                           side.integer(head, source)); // f32 or i32: both have four bytes
             }
@@ -161,7 +161,7 @@ void run_kv_gather(const keel_kv_gather_args &a) {
 void check_kv_rerotate(const keel_kv_rerotate_args &a) {
     need_cache(a.kv, "kv");
     need_tables(a.tables, a.kv->k->shape[2]);
-    need_that(a.begin >= 0 && a.begin <= a.end, "begin and end are no range");
+    need_that(a.begin >= 0 && a.begin <= a.end, "begin and end are not a valid range");
     need(a.row, "row", types_i32, {a.kv->kv_heads, any_size});
     need(a.new_positions, "new_positions", types_i32, {a.kv->kv_heads, any_size});
     if ((a.features & KEEL_REROTATE_SOURCE) != 0) {

@@ -4,9 +4,9 @@
 
 namespace keel::reference {
 
-// Functions for each op of the table. check_NAME(args) refuses args that break the contract, from
-// shapes and dtypes alone. run_NAME(args) computes. Meaning, shapes and error bounds are in
-// <keel/ops.h>, ops_attention.h and ops_policy.h.
+// Functions for each op of the table. check_NAME(args) refuses args that break the contract; it
+// uses only shapes and dtypes. run_NAME(args) computes the op. Meaning, shapes and error bounds are
+// in <keel/ops.h>, ops_attention.h and ops_policy.h.
 #define KEEL_DECLARE(ID, slot, type)                                                               \
     void check_##slot(const type &args);                                                           \
     void run_##slot(const type &args);

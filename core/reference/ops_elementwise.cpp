@@ -15,7 +15,7 @@ void need_gate(const keel_gate_args &a, bool up_may_lack) {
     const bool interleaved = (a.features & KEEL_GATE_INTERLEAVED) != 0;
     need(a.out, "out", types_float, {any_size, any_size});
     need(a.gate, "gate", types_float, {a.out->shape[0], a.out->shape[1] * (interleaved ? 2 : 1)});
-    need_that(!interleaved || a.up == nullptr, "up is given beside an interleaved gate");
+    need_that(!interleaved || a.up == nullptr, "up must be NULL if the gate is interleaved");
     if (!interleaved && (!up_may_lack || a.up != nullptr)) {
         need(a.up, "up", types_float, {a.out->shape[0], a.out->shape[1]});
     }

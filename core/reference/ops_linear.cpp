@@ -48,7 +48,7 @@ void check_matmul(const keel_matmul_args &a) {
     need_weight(a.weight, a.w, n, k);
     if ((a.features & KEEL_MATMUL_BIAS) != 0) need(a.bias, "bias", types_f32, {n});
     if ((a.features & KEEL_MATMUL_ACCUMULATE) != 0) {
-        need_that(a.out->dtype == KEEL_DTYPE_F32, "out is not f32 with accumulate");
+        need_that(a.out->dtype == KEEL_DTYPE_F32, "with accumulate, out must be f32");
     }
 }
 

@@ -57,7 +57,7 @@ void check_cast(const keel_move_args &a) {
     const bool out_plain = is_float_type(a.out->dtype);
     if ((!x_plain && a.out->dtype != KEEL_DTYPE_F32) ||
         (!out_plain && a.x->dtype != KEEL_DTYPE_F32)) {
-        refuse(KEEL_E_UNSUPPORTED, "block types are cast to and from f32 only");
+        refuse(KEEL_E_UNSUPPORTED, "block types can be cast only to and from f32");
     }
 }
 
@@ -133,7 +133,7 @@ void check_top_k_rows(const keel_rows_args &a) {
     need(a.x, "x", types_float, {any_size, any_size});
     need(a.index, "index", types_i32, {a.x->shape[0], any_size});
     need(a.values, "values", types_f32, {a.x->shape[0], a.index->shape[1]});
-    need_that(a.index->shape[1] <= a.x->shape[1], "k is above the row's length");
+    need_that(a.index->shape[1] <= a.x->shape[1], "k is larger than the length of a row");
 }
 
 void run_top_k_rows(const keel_rows_args &a) {

@@ -12,7 +12,7 @@ double l2_norm(const Row &row) { return std::sqrt(dot(row, row)); }
 
 void need_range(const keel_keys_args &a) {
     need_cache(a.kv, "kv");
-    need_that(a.begin >= 0 && a.begin <= a.end, "begin and end are no range");
+    need_that(a.begin >= 0 && a.begin <= a.end, "begin and end are not a valid range");
 }
 
 // Calls body(head, slot) for the slots in use among begin..end-1.
@@ -32,7 +32,7 @@ void check_key_project(const keel_keys_args &a) {
     const int64_t head_dim = a.kv->k->shape[2];
     if (has(a.features, KEEL_KEYS_UNROTATED)) need_tables(a.tables, head_dim);
     if (has(a.features, KEEL_KEYS_NORMS)) {
-        need_that(a.projection == nullptr, "a projection is given beside NORMS");
+        need_that(a.projection == nullptr, "with NORMS, projection must be NULL");
         need(a.out, "out", types_f32, {a.kv->kv_heads, any_size});
         return;
     }

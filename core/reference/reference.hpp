@@ -9,12 +9,11 @@ namespace keel {
 
 // The core's own backend, named `reference`. It computes every op of the table with plain scalar
 // loops over host memory, in float64, and rounds to the output's dtype at the end. It is the
-// specification in code, the last rung of the fallback ladder, and the oracle of the tests. Each
-// call computes at once on the calling thread. Contexts share no data.
+// specification in code, the last rung of the fallback ladder, and the source of expected values in
+// tests. Each call computes immediately, on the calling thread. Contexts share no data.
 const keel_backend *reference_backend();
 const keel_plugin *reference_plugin();
-// Whether a pipeline with this backend name means the reference, for which no plugin file is
-// searched.
+// Returns true if this backend name means the reference, for which Keel searches no plugin file.
 inline bool is_reference(std::string_view backend) { return backend == reference_plugin()->id; }
 
 } // namespace keel

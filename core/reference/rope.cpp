@@ -14,7 +14,8 @@ void Rotation::at_position(Row &x, int64_t position, bool inverse) const {
 }
 
 void Rotation::by_row(Row &x, int64_t row, bool inverse) const {
-    if (row < 0 || row >= cos_.outer[2]) refuse(KEEL_E_INVALID_ARG, "a rotation beyond the tables");
+    if (row < 0 || row >= cos_.outer[2])
+        refuse(KEEL_E_INVALID_ARG, "a rotation row is outside of the RoPE tables");
     for (int64_t i = 0; i < half_; ++i) {
         double &a = interleaved_ ? x[2 * i] : x[i];
         double &b = interleaved_ ? x[2 * i + 1] : x[i + half_];
@@ -35,7 +36,7 @@ void check_rope(const keel_rope_args &a) {
         const int64_t kv_heads = a.positions->shape[1];
         need_positions(a.positions, "positions", a.x->shape[0], kv_heads);
         need_that(kv_heads > 0 && a.x->shape[1] % kv_heads == 0,
-                  "heads are no multiple of the positions' heads");
+                  "the number of heads is not a multiple of the number of heads in positions");
     } else {
         need_positions(a.positions, "positions", a.x->shape[0], 0);
     }

@@ -10,7 +10,7 @@ double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 void need_scores(const keel_scores *scores, int64_t heads, int64_t kv_heads, int64_t max_length) {
     need_that(scores != nullptr, "scores are missing");
     if (scores->reduce_queries > KEEL_REDUCE_MAX || scores->reduce_group > KEEL_REDUCE_MAX) {
-        refuse(KEEL_E_UNSUPPORTED, "a reduction that is not known");
+        refuse(KEEL_E_UNSUPPORTED, "reduce_queries or reduce_group is not a known reduction");
     }
     need_that(scores->reduce_queries != KEEL_REDUCE_NONE, "reduce_queries is NONE");
     need(scores->out, "scores.out", types_f32,

@@ -6,7 +6,7 @@
 namespace keel::reference {
 
 // Reduces attention probabilities (or logits) of one KV head to keel_scores.out (scores.cpp). How
-// to use it: make one reducer for each KV head. For each of its query heads call
+// to use it: make one reducer for each KV head. For each query head of this KV head, call
 // begin_query_head(), then add() for each query that counts. At the end call write().
 class ScoreReducer {
   public:
@@ -17,11 +17,11 @@ class ScoreReducer {
 
     bool contributes(int64_t query) const { return query >= m_ - contributing_; }
     void begin_query_head();
-    // Adds one query's row. `seen` marks the slots that the query sees. With count_unseen, the
-    // other slots count as 0. Otherwise they are skipped.
+    // Adds one query's row. `seen` marks the slots to which the query attends. With count_unseen,
+    // all other slots count as 0. Otherwise they are skipped.
     void add(const Row &row, const std::vector<bool> &seen, bool count_unseen);
     void write();
-    // A slot outside the ranges gets 0, whatever was added.
+    // A slot outside of the ranges gets 0, whatever was added for it.
     void exclude(int64_t slot) { excluded_[slot] = true; }
 
   private:

@@ -11,7 +11,7 @@ View bind(const keel_tensor *t) {
     view.dtype = t->dtype;
     view.n = t->shape[t->rank - 1];
     bool empty = view.n == 0;
-    __int128 first = t->offset; // 128 bits, so that hostile strides cannot overflow
+    __int128 first = t->offset; // has 128 bits, so that invalid strides cannot cause an overflow
     __int128 last = first + static_cast<__int128>(view.n) / keel_dtype_block(t->dtype) *
                                 keel_dtype_bytes(t->dtype);
     for (uint32_t i = 0; i + 1 < t->rank; ++i) {
@@ -23,7 +23,7 @@ View bind(const keel_tensor *t) {
         (reach < 0 ? first : last) += reach;
     }
     if (!empty && (first < 0 || last > static_cast<__int128>(buffer.size))) {
-        refuse(KEEL_E_INVALID_ARG, "a tensor reaches beyond its buffer");
+        refuse(KEEL_E_INVALID_ARG, "a tensor does not fit into its buffer");
     }
     view.data = empty ? buffer.data : buffer.data + t->offset;
     return view;

@@ -49,7 +49,8 @@ struct View {
     }
 };
 
-// Makes the view of a checked tensor. Throws if the tensor has no buffer or exceeds it.
+// Makes the view of a checked tensor. Throws if the tensor has no buffer or does not fit into its
+// buffer.
 View bind(const keel_tensor *t);
 
 // load() reads n elements of a row as numbers. store() rounds numbers to f32, then to the dtype.

@@ -28,7 +28,7 @@ const std::byte *rows_of(const keel_weight_source &source) {
                            keel_dtype_bytes(source.dtype) * source.rows;
     need_that(source.offset <= source.mapping_bytes &&
                   bytes <= static_cast<__int128>(source.mapping_bytes - source.offset),
-              "a weight source reaches beyond its mapping");
+              "a weight source does not fit into its mapping");
     return static_cast<const std::byte *>(source.mapping) + source.offset;
 }
 
@@ -83,9 +83,9 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
                       KEEL_OK,
                   "the weight description has another ABI version or is too small");
         if (desc.join != KEEL_JOIN_ROWS && desc.join != KEEL_JOIN_INTERLEAVE)
-            refuse(KEEL_E_UNSUPPORTED, "a join that is not known");
+            refuse(KEEL_E_UNSUPPORTED, "the join of the weight is not known");
         if ((desc.use & ~uint32_t{KEEL_USE_MATMUL | KEEL_USE_EMBED}) != 0)
-            refuse(KEEL_E_UNSUPPORTED, "a use that is not known");
+            refuse(KEEL_E_UNSUPPORTED, "the weight has unknown use bits");
         auto weight = join(desc);
         of(ctx).bytes += weight->joined.size();
         *out = reinterpret_cast<keel_weight *>(weight.release());

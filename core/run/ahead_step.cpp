@@ -11,7 +11,7 @@ bool AheadStep::may_run() const {
     if (stages.size() != 1 || has_failed_) return false;
     const StepResults &results = sequence_.results;
     const Graph &graph = *stages.front().engine->graph;
-    // Another sequence's step has replaced the token of this argmax by its own token.
+    // A step of another sequence has overwritten the token that this argmax found.
     if (results.has_pending_read() && graph.next().results_version() != results_version_)
         return false;
     return stages.front().engine == results.holder() && results.first_row() == 0 &&
@@ -25,7 +25,7 @@ int32_t AheadStep::read_token(bool may_queue) {
     if (!results.has_pending_read()) {
         next.queue_argmax();
         results_version_ = next.results_version();
-        // Empty if the backend cannot have more reads in flight.
+        // start_reading() returns an empty read if the backend cannot have more unfinished reads.
         if (ahead) results.set_pending_read(next.start_reading());
     }
     int32_t id = -1;
@@ -35,7 +35,8 @@ int32_t AheadStep::read_token(bool may_queue) {
     }
     if (ahead) {
         sequence_.cache.finish_step();                // this evicts nothing, see may_run()
-        results.holder()->executor->stream().flush(); // the token does not wait for the next step
+        results.holder()->executor->stream().flush(); // submits now, so that the token does not
+                                                      // wait for the next step
         queue();
     }
     LaterRead read = results.take_pending_read();
@@ -54,7 +55,7 @@ void AheadStep::queue() {
         has_slot = true;
         sequence_.results.set_overwritten(true);
         Graph &graph = *stage.engine->graph;
-        // Without ids, the step uses the token of argmax.
+        // The step has no ids, so it uses the token that argmax writes.
         graph.forward({.positions = stage.cache->next_positions(1),
                        .kv = stage.cache->caches().views(),
                        .logit_rows = 1});
@@ -65,7 +66,7 @@ void AheadStep::queue() {
         if (queued_) return;
     } catch (const Error &error) {
         if (stage.engine->is_lost()) throw;
-        log().debug("no step is queued before its token is read any more: {}", error.what());
+        log().debug("from now on, no step is queued before its token is read: {}", error.what());
     }
     // An error here is not reported. If it persists, the ordinary step after the token is read
     // reports it.
@@ -79,7 +80,7 @@ bool AheadStep::take(int32_t id) {
     sequence_.take_ahead(id);
     StepResults &results = sequence_.results;
     results.set_pending_read(std::move(queued_));
-    // Another sequence may have run a step since the argmax was queued.
+    // Another sequence may have run a step after the argmax was queued.
     results.set_overwritten(results.holder()->graph->next().results_version() != results_version_);
     sequence_.meter.count_ahead();
     return true;

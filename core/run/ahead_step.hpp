@@ -12,17 +12,20 @@ class AheadStep {
     explicit AheadStep(Sequence &sequence) : sequence_(sequence) {}
 
     bool is_queued() const { return static_cast<bool>(queued_); }
-    // Whether a step can be queued ahead after the last one. The host may decide nothing between
-    // the two steps: the policy does not act, and the cache needs no new memory.
+    // Returns true if a step can be queued before the token of the last step is read. This requires
+    // that the host decides nothing between the two steps: the policy does not act, and the cache
+    // needs no new memory.
     bool may_run() const;
-    // The most likely token after the last step; below 0: a logit is not finite. Waits for the
-    // token. With `may_queue`, and if may_run(), the next step is queued before the wait.
+    // The most likely token after the last step; a number below 0 means that a logit is not finite.
+    // Waits for the token. With `may_queue`, and if may_run(), the next step is queued before the
+    // wait.
     int32_t read_token(bool may_queue);
-    // If the queued step belongs to this token, it becomes the sequence's last step.
+    // If the queued step was computed for this token, the step becomes the last step of the
+    // sequence, and the function returns true.
     bool take(int32_t id);
     // The queued step is discarded.
     void drop();
-    // The queued step was lost together with its device or its sequence.
+    // Call it if the queued step was lost together with its device or its sequence.
     void forget() { queued_.drop(); }
     // Allows steps to be queued ahead again after a failure to do so.
     void reset();
@@ -31,9 +34,10 @@ class AheadStep {
     void queue();
 
     Sequence &sequence_;
-    LaterRead queued_;             // the argmax after the queued step; empty: no step is queued
+    LaterRead queued_;             // the read of the argmax after the queued step; empty if no step
+                                   // is queued
     uint64_t results_version_ = 0; // NextToken::results_version() after the last argmax
-    bool has_failed_ = false;      // a step could not be queued: it is not tried again
+    bool has_failed_ = false;      // a step could not be queued, so the class does not try again
 };
 
 } // namespace keel

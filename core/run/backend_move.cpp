@@ -34,10 +34,10 @@ const char *move_reason_name(BackendMove::Why why) {
 std::string move_text(const BackendMove &m) {
     std::string text =
         fmt::format("{} -> {} after {} tokens ({}): ", m.from, m.to, m.tokens, reason_text(m.why));
-    if (!m.refused.empty()) return text + "refused, it stays on " + m.from + ": " + m.refused;
+    if (!m.refused.empty()) return text + "refused, decode stays on " + m.from + ": " + m.refused;
     if (m.why == BackendMove::Why::lost)
-        return text +
-               fmt::format("{} tokens read anew in {:.1f} ms", m.reread_tokens, m.milliseconds);
+        return text + fmt::format("{} tokens computed again in {:.1f} ms", m.reread_tokens,
+                                  m.milliseconds);
     text += fmt::format("{} in {:.1f} ms", format_bytes(m.bytes), m.milliseconds);
     if (m.warmup_tokens > 0) text += fmt::format(", {} warm-up tokens", m.warmup_tokens);
     return text;

@@ -18,14 +18,15 @@ struct BackendMove {
     Why why = Why::phase;
     std::string from, to; // names of hybrid.backends
     int64_t tokens = 0;   // tokens in the sequence at that time
-    uint64_t bytes = 0;   // bytes of keys and values, as the new backend stores them
+    uint64_t bytes = 0;   // bytes of the moved keys and values, in the types of the new backend
     double milliseconds = 0;
     int64_t warmup_tokens = 0; // dummy tokens that the new backend ran before the move
-    int64_t reread_tokens = 0; // tokens that were read again because the cache was lost
+    int64_t reread_tokens = 0; // tokens that were computed again because the cache was lost
     std::string refused;       // why the sequence stayed; empty: it moved
 };
 const char *move_reason_name(BackendMove::Why why); // "phase"
-// "a -> b after 256 tokens (switch.after_tokens): 3.1 MiB in 4.0 ms, 8 warm-up tokens"
+// Describes a move for users: "a -> b after 256 tokens (switch.after_tokens): 3.1 MiB in 4.0 ms, 8
+// warm-up tokens".
 std::string move_text(const BackendMove &move);
 
 } // namespace keel

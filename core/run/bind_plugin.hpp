@@ -18,7 +18,8 @@ struct BoundPlugin {
 // Loads the plugin that a section of the config names, and binds its parameters. Each error has the
 // place in the config.
 BoundPlugin bind_plugin(const pipeline::PluginSection &section, keel_plugin_kind kind);
-// Opens the device that a backend section names. "reference" is the core's own.
+// Opens the device that a backend section names. "reference" names the backend that is part of the
+// core.
 std::shared_ptr<Device> open_device(const pipeline::BackendSection &section,
                                     const std::shared_ptr<HostServices> &host);
 

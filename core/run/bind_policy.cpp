@@ -56,7 +56,7 @@ void set_model(CacheConfig &c, const ModelConfig &model) {
     c.rope_mode = KEEL_ROPE_HALF_SPLIT;
 }
 
-// The settings of a policy section, except its allocator and the protected system prompt. These
+// The settings of a policy section, except its allocator and the protected system prompt. These two
 // depend on the policy's needs.
 CacheConfig cache_config(const pipeline::PolicySection &p, const BoundPlugin &policy,
                          const PolicyContext &context) {
@@ -98,14 +98,14 @@ void check_triggers(const pipeline::TriggerSection &trigger, const keel_policy_n
     }
     const auto kinds = needs.flags & (KEEL_POLICY_KEEPS_ALL | KEEL_POLICY_PREFILL_ONLY);
     if (kinds != KEEL_POLICY_PREFILL_ONLY) return;
-    // `budget` is a default, so it is not an error.
+    // The trigger `budget` is not checked, because it is a default.
     for (const auto &[on, name] : {std::pair{pipeline::Trigger::insert, "insert"},
                                    std::pair{pipeline::Trigger::every_n, "every_n"}}) {
         if (!trigger.has(on)) continue;
         throw_error(
             ErrorKind::input,
-            "{}: policy {} acts at the end of the prompt only, so it never answers {}; remove "
-            "{} from policy.trigger.on or choose a policy that goes on evicting",
+            "{}: policy {} acts only at the end of the prompt, so the trigger {} has no effect; "
+            "remove {} from policy.trigger.on, or choose a policy that also evicts later",
             where, policy, name, name);
     }
 }
@@ -179,7 +179,8 @@ CacheConfig cache_of_engine(const CacheConfig &all, const Engine &engine) {
     if (split.acts_on() < split.of_model()) {
         c.first_layer = split.first();
         c.model_layers = split.of_model();
-        if (c.budget_unit == BudgetUnit::mib) // bytes of all layers on which the policy acts
+        if (c.budget_unit == BudgetUnit::mib) // the budget in MiB holds for all layers on which the
+                                              // policy acts
             c.budget *= static_cast<double>(split.acts_on()) / split.of_model();
     }
     c.local_rope_layers.clear();

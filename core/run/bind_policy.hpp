@@ -21,13 +21,15 @@ struct PolicyContext {
 // A policy section with its plugins.
 struct PolicyBinding {
     BoundPlugin policy;
-    BoundPlugin allocator; // library NULL under a policy that keeps all
-    CacheConfig cache;     // settings for all layers; point into the plugins' parameters
+    BoundPlugin allocator; // its library is NULL under a policy that keeps all slots
+    CacheConfig cache;     // the settings for all layers; they point to the parameters of the
+                           // plugins
 };
 
 // Binds the allocator and the settings of config.policy to its policy, which bind_plugin() has
 // bound. Throws Error(input) if the section asks for something that the policy cannot do. `engine`
-// has layers on which the policy acts; the policy declares its needs for their geometry.
+// must have layers on which the policy acts. The policy declares its needs for the geometry of
+// these layers.
 PolicyBinding bind_policy(const pipeline::PipelineConfig &config, BoundPlugin policy,
                           const PolicyContext &context, const Engine &engine);
 // The settings for the caches of an engine: which layers of the model these caches hold, and which

@@ -14,11 +14,10 @@ ContextRepeater::ContextRepeater(Sequence &sequence) : sequence_(sequence) {
 
 std::span<const int32_t> ContextRepeater::instruction(bool from_words) const {
     if (sequence_.pipeline.tokenizer() == nullptr) {
-        throw_error(
-            ErrorKind::input,
-            "policy {} asks the model in words to repeat its context, and this model has no "
-            "tokenizer; choose another policy",
-            sequence_.cache.first().setup().config().policy.name);
+        throw_error(ErrorKind::input,
+                    "policy {} asks the model in words to repeat its context, but this model has "
+                    "no tokenizer; choose another policy",
+                    sequence_.cache.first().setup().config().policy.name);
     }
     return from_words ? from_words_ : whole_;
 }

@@ -20,7 +20,7 @@ class ContextRepeater final : public SequenceForward {
   private:
     Sequence &sequence_;
     std::vector<int32_t> whole_;      // asks for the whole context
-    std::vector<int32_t> from_words_; // asks for the context from given words on
+    std::vector<int32_t> from_words_; // the instruction to repeat the context from given words on
 };
 
 } // namespace keel

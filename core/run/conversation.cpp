@@ -29,7 +29,7 @@ ChatTemplate choose_chat_template(const std::filesystem::path &model, std::strin
     const std::vector<std::string> names = ChatTemplate::names();
     if (!name.empty()) {
         if (auto chat = ChatTemplate::by_name(name)) return *std::move(chat);
-        throw_error(ErrorKind::usage, "there is no chat template '{}'{}; there are {}",
+        throw_error(ErrorKind::usage, "unknown chat template '{}'{}; the templates are {}",
                     printable(name, 60), did_you_mean(std::string(name), names),
                     fmt::join(names, ", "));
     }
@@ -37,16 +37,14 @@ ChatTemplate choose_chat_template(const std::filesystem::path &model, std::strin
     if (found.known) return *std::move(found.known);
     if (found.jinja.empty()) {
         throw_error(ErrorKind::usage,
-                    "{}: the model names no chat template, so it was made to go on with a text "
-                    "rather than to answer "
-                    "({} does that); {} chats all the same, with one of {}",
+                    "{}: the model names no chat template, so it was made to continue a text, not "
+                    "to answer (use {} to continue a text); to chat anyway, use {} with one of {}",
                     printable(model.string(), 400), ways.plain, ways.chosen,
                     fmt::join(names, ", "));
     }
     throw_error(ErrorKind::usage,
-                "{}: the model's chat template writes turns as none that Keel knows; choose the "
-                "nearest with "
-                "{}: {}",
+                "{}: Keel does not know the model's chat template; choose the most similar "
+                "template with {}: {}",
                 printable(model.string(), 400), ways.chosen, fmt::join(names, ", "));
 }
 
@@ -106,8 +104,8 @@ std::vector<int32_t> Conversation::encode_question(std::string_view question) co
     return chat_.encode(tokenizer, chat_.conversation(all), false);
 }
 
-// Truncates the cache to `tokens` tokens. If tokens were evicted since, they cannot be restored.
-// Then the whole conversation is read again with the next question.
+// Truncates the cache to `tokens` tokens. Tokens that were evicted in the meantime cannot be
+// restored. Then the session reads the whole conversation again with the next question.
 void Conversation::take_back(int64_t tokens, std::optional<int32_t> pending) {
     try {
         session_.truncate(session_.tokens() - tokens);
@@ -125,7 +123,7 @@ void Conversation::read_anew() {
 }
 
 // Removes the tokens of a stop string from the cache. (A stop string is an end mark that is not a
-// token.) They are in the cache but not in the text.
+// token.) These tokens are in the cache, but not in the text.
 void Conversation::drop_stop_string(const GenerateResult &result, size_t text_bytes,
                                     int64_t before) {
     const Tokenizer &tokenizer = *session_.pipeline().tokenizer();
@@ -165,7 +163,8 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
     GenerateResult result;
     try {
         result = generate(session_, ids, options);
-    } catch (...) { // the question did not fit, or on_text threw: the question is undone
+    } catch (...) { // for example, the question did not fit, or on_text threw: the question is
+                    // removed from the conversation
         take_back(before, pending);
         throw;
     }
@@ -173,7 +172,7 @@ GenerateResult Conversation::ask(std::string_view question, const GenerateOption
         throw_error(ErrorKind::runtime, "{}", result.detail);
     if (result.ids.empty()) {
         take_back(before, pending);
-        result.detail.clear(); // the question is undone, so nothing remains to report
+        result.detail.clear(); // the question was removed, so there is nothing to report
         return result;
     }
     random_ = result.random;
@@ -212,15 +211,18 @@ void Conversation::read_note(const std::string &note, std::vector<ChatMessage> &
     StateReader in(std::as_bytes(std::span(note)), file);
     const std::string name = in.get_text("the chat template");
     if (name != chat_.name()) {
-        in.fail("the chat was written in the template {}, this one has {}; begin this one with "
-                "that template",
+        in.fail("the chat was saved with the template {}, but this chat uses {}; start this chat "
+                "with the saved template",
                 printable(name, 60), chat_.name());
     }
     const bool has_system = in.get<uint32_t>("the system prompt") != 0;
     std::string text = in.get_text("the system prompt");
     if (has_system) system = std::move(text);
     const auto count = in.get<uint64_t>("the turns");
-    if (count > most_turns || count % 2 != 0) in.fail("a chat of {} turns", count);
+    if (count > most_turns || count % 2 != 0)
+        in.fail("expected an even number of turns that is not too large, found {} turns; the file "
+                "is damaged",
+                count);
     for (uint64_t i = 0; i < count; ++i)
         turns.push_back({i % 2 == 0 ? ChatRole::user : ChatRole::assistant, in.get_text("a turn")});
 }
@@ -233,7 +235,7 @@ void Conversation::load(const std::filesystem::path &path) {
         const auto note = found.notes.find(note_name);
         if (note == found.notes.end()) {
             throw_error(ErrorKind::input,
-                        "{}: a saved session, but of no chat; 'keel run --load-session' takes it",
+                        "{}: the saved session has no chat; load it with 'keel run --load-session'",
                         file);
         }
         read_note(note->second, turns, system, file);
@@ -241,7 +243,7 @@ void Conversation::load(const std::filesystem::path &path) {
     try {
         random_ = load_session(session_, path, check).random;
     } catch (...) {
-        // an empty cache: everything is read with the next question
+        // the session saved an empty cache, so the next question reads the whole conversation
         if (session_.tokens() == 0) read_anew();
         throw;
     }

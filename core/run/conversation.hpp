@@ -12,14 +12,14 @@
 
 namespace keel {
 
-// Words for error messages: what to use for text without a chat template (`plain`), and how to
-// choose a template (`chosen`).
+// Texts for error messages. `plain`: the command to use for text without a chat template. `chosen`:
+// the option that chooses a template.
 struct ChatWays {
     std::string_view plain = "'keel run'", chosen = "--template NAME";
 };
-// The chat template with this name. Empty name: the template that the model's files name. Throws
-// Error(usage) if the name is unknown (the error lists all names), or if the files name no template
-// or one that Keel does not know (the error says what to do).
+// Returns the chat template with this name. If the name is empty, returns the template that the
+// model's files name. Throws Error(usage) if the name is unknown (the error lists all names), or if
+// the files name no template or one that Keel does not know (the error says what to do).
 ChatTemplate choose_chat_template(const std::filesystem::path &model, std::string_view name,
                                   const ChatWays &ways = {});
 
@@ -27,22 +27,22 @@ ChatTemplate choose_chat_template(const std::filesystem::path &model, std::strin
 // tokens. Text that the model wrote is not read again. Not thread-safe.
 class Conversation {
   public:
-    // Resets the session, which outlives this. `system`: the system prompt, if any. Its tokens are
-    // never evicted if the config protects system prompts (policy.protect.system_prompt) and the
-    // pipeline was made for it (PipelineOptions::has_system_prompt). Throws Error(input) with the
-    // key if the budget has no room for them.
+    // Resets the session, which must outlive this object. `system`: the system prompt, if any. Its
+    // tokens are never evicted if the config protects system prompts (policy.protect.system_prompt)
+    // and the pipeline was opened with PipelineOptions::has_system_prompt. Throws Error(input) with
+    // the key if the budget has no room for them.
     Conversation(Session &session, ChatTemplate chat, std::optional<std::string> system);
 
     // Reads a question and generates the answer. options.on_text gets the text of the answer, and
-    // the result has it too. Random numbers continue from one answer to the next. Throws
+    // the result also has this text. Random numbers continue from one answer to the next. Throws
     // Error(resource) if the question does not fit. If it is cancelled before the answer begins,
     // the result has StopReason::cancelled and no ids. In both cases the conversation does not
     // change.
     GenerateResult ask(std::string_view question, const GenerateOptions &options);
     // Pins the last question: its tokens and the template's tokens around it are not evicted until
-    // the conversation is read again. Throws Error(usage) if there is no question or a part of it
-    // was evicted already, and Error(input) if the budget has no room. Returns the number of all
-    // pinned tokens.
+    // the session reads the whole conversation again. Throws Error(usage) if there is no question
+    // or a part of it was evicted already, and Error(input) if the budget has no room. Returns the
+    // number of all pinned tokens.
     int64_t pin_question();
     // Forgets everything but the system prompt. Random numbers start again from the seed.
     void reset();
@@ -50,9 +50,9 @@ class Conversation {
     // question.
     void take_over(std::vector<ChatMessage> turns);
 
-    // Writes and reads a session file that has the turns too, see session_file.hpp. load() replaces
-    // everything here, the system prompt included. It throws Error(input) if the file is no chat or
-    // has another template; the conversation does not change then.
+    // Write and read a session file that also has the turns, see session_file.hpp. load() replaces
+    // everything here, the system prompt included. If the file has no chat or another template, it
+    // throws Error(input), and the conversation does not change.
     void save(const std::filesystem::path &path);
     void load(const std::filesystem::path &path);
 
@@ -78,7 +78,8 @@ class Conversation {
     std::vector<ChatMessage> turns_;
     std::optional<Rng::State> random_;
     int64_t question_from_ = 0,
-            question_to_ = 0; // tokens of the last question; equal: there is none
+            question_to_ = 0; // the tokens of the last question; both numbers are equal if there is
+                              // none
 };
 
 } // namespace keel

@@ -11,7 +11,7 @@ using pipeline::HybridMode;
 
 namespace {
 
-// How decode steps are submitted to the device.
+// Describes how decode steps are submitted to the device.
 std::string replay_text(const Engine &engine) {
     const std::string why = engine.graph->why_not_recorded();
     if (!why.empty()) return "op by op: " + why;
@@ -20,7 +20,7 @@ std::string replay_text(const Engine &engine) {
                        words.empty() ? "" : " (" + words + ")");
 }
 
-// Whether greedy generation waits for each token before it queues the next step.
+// Describes whether greedy generation waits for each token before it queues the next step.
 std::string ahead_text(const Engine &engine) {
     const std::string why = engine.executor->why_not_ahead();
     if (!why.empty()) return "after each token is read: " + why;
@@ -29,7 +29,8 @@ std::string ahead_text(const Engine &engine) {
                : "after each token is read: not all of a step runs there";
 }
 
-// "12 KiB per token", and the memory of layers with a window.
+// Describes the memory of the cache: "12 KiB per token", and the memory of the layers with a
+// window.
 std::string kv_text(const Engine &engine) {
     const uint64_t windows = engine.held_window_bytes();
     std::string text = format_bytes(engine.bytes_per_token()) + " per token";
@@ -38,7 +39,7 @@ std::string kv_text(const Engine &engine) {
     return split.empty() ? text : text + "\nlayers: " + split;
 }
 
-// The policy and the tokens that it must not evict. Empty if it never evicts.
+// Describes the policy and the tokens that it must not evict. Empty if the policy never evicts.
 std::string policy_text(const PolicySetup &setup) {
     if (setup.keeps_all()) return {};
     const CacheConfig &config = setup.config();
@@ -84,7 +85,7 @@ std::string explain_engine(const Pipeline &pipeline, const Engine &engine) {
                                 explain_rows(engine.policy_setup->ops())));
 }
 
-// Which backend does what, and how many bytes cross between backends.
+// Describes the work of each backend, and how many bytes are copied between backends.
 std::string explain_hybrid(const Pipeline &pipeline) {
     const pipeline::HybridSection &hybrid = pipeline.config().hybrid;
     std::string text = "hybrid\n";
@@ -126,7 +127,7 @@ std::string explain_hybrid(const Pipeline &pipeline) {
 uint64_t crossing_bytes_per_token(const Pipeline &pipeline) {
     if (pipeline.mode() != HybridMode::by_layers) return 0;
     const auto residual = sizeof(float) * static_cast<uint64_t>(pipeline.model().hidden_size);
-    // read on one backend, written on the next
+    // the data is read from one backend and written to the next one
     return 2 * residual * (pipeline.engines().size() - 1);
 }
 

@@ -11,12 +11,13 @@ namespace keel {
 
 class Pipeline;
 
-// What `--explain` prints: device, sync, weights, who runs each op, and bytes copied between
-// backends.
+// The text that `--explain` prints: device, sync, weights, the backend that runs each op, and the
+// bytes that are copied between backends.
 std::string explain_pipeline(const Pipeline &pipeline);
 // Bytes copied between a hybrid's backends in a decode step, not counting moves of the cache.
 uint64_t crossing_bytes_per_token(const Pipeline &pipeline);
-// Warns of each kind of op that the device's backend does not run itself: no fallback is silent.
+// Warns of each kind of op that the device's backend does not run itself, so that the user knows of
+// each fallback.
 void warn_of_fallbacks(const Device &device, const std::vector<const PlannedOp *> &ops);
 
 } // namespace keel

@@ -9,7 +9,7 @@ namespace keel {
 namespace {
 
 constexpr int64_t small_context =
-    2048; // if the context would be shorter, a smaller type of weights is better
+    2048; // the least useful context: if it would be shorter, a smaller type of weights is better
 
 std::string room(uint64_t need, const MemoryInfo &info) {
     return fmt::format("{} of {} available ({})", format_bytes(need), format_bytes(info.available),
@@ -43,8 +43,8 @@ Fit fit_to_memory(const ModelSource &source, const MemoryInfo &info) {
             fit.kv = kv;
             fit.context = context;
             fit.fits = context >= least;
-            // The whole context in f16 is best. A part of it in q8_0 is better than smaller
-            // weights.
+            // The best choice is the whole context with the cache in f16. A shorter context with
+            // the cache in q8_0 is better than a smaller type of weights.
             if (context == wanted || (fit.fits && kv == KEEL_DTYPE_Q8_0)) break;
         }
         if (fit.fits) break;

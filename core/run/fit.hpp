@@ -7,12 +7,13 @@
 
 namespace keel {
 
-// The longest context whose cache fits into memory beside the weights: at most the model's context,
-// and a multiple of 256. 0: no context fits. If the memory is unknown, everything fits.
+// The longest context whose cache fits into memory together with the weights. It is at most the
+// model's context, and a multiple of 256. 0: no context fits. If the memory is unknown, everything
+// fits.
 int64_t context_that_fits(const ModelSource &source, keel_dtype weights, keel_dtype key,
                           keel_dtype value, const MemoryInfo &info);
 
-// Choices that fit the memory, with the reasons in words.
+// A choice of types and context that fits the memory, with texts that give the reasons.
 struct Fit {
     keel_dtype weights = KEEL_DTYPE_NONE; // NONE: as stored
     keel_dtype kv = KEEL_DTYPE_F16;

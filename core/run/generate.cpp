@@ -151,7 +151,7 @@ std::optional<int32_t> Generation::next() {
         stop(StopReason::stop_string, std::string(stream_->stop_string()));
     } else if (is_cancelled()) {
         stop(StopReason::cancelled);
-    } else if (!is_long_enough()) { // after the last token no step is needed
+    } else if (!is_long_enough()) { // stops after the last token, because it needs no step
         if (session_.can_take(1, &why)) return id;
         stop(StopReason::cache_full, why);
     }
@@ -176,7 +176,7 @@ GenerateResult generate(Session &session, std::span<const int32_t> prompt,
     generation.run_ahead();
     try {
         while (const auto id = generation.next()) session.decode(*id);
-    } catch (const Error &error) { // the text that was already generated is kept
+    } catch (const Error &error) { // returns the text that was already generated
         if (!session.is_broken() || !generation.has_text()) throw;
         generation.stop(StopReason::device_lost, error.what());
     }

@@ -25,8 +25,8 @@ enum class StopReason {
     // the key to change.
     cache_full,
     cancelled, // HostServices::request_cancel, Ctrl-C
-    // A device was lost and no other backend could go on. `detail` is the error. The result has the
-    // text so far; the session is broken.
+    // A device was lost, and no other backend could continue. `detail` is the error. The result has
+    // the text so far, and the session is broken.
     device_lost,
 };
 const char *stop_reason_name(StopReason reason); // "end_token", ...
@@ -38,15 +38,15 @@ struct GenerateOptions {
     std::vector<std::string> pin;
     std::string pin_key = "generation.pin"; // the key or option that sets `pin`, for messages
     SamplingParams sampling;
-    bool ignore_end = false; // generate up to max_tokens, also after end tokens
-    // Tokens that end the text, in addition to the tokenizer's end tokens. Rising.
+    bool ignore_end = false; // true: generates max_tokens tokens, and ignores end tokens
+    // Tokens that end the text, in addition to the tokenizer's end tokens. The ids must be rising.
     std::vector<int32_t> end_ids;
-    // If set, GenerateResult::logprobs has an entry for each token, with this many likeliest
+    // If set, GenerateResult::logprobs has an entry for each token, with this number of most likely
     // tokens.
     std::optional<int64_t> logprobs;
-    // The state of the random numbers to start from. Unset: sampling.seed.
+    // The state from which the random numbers start. If not set, they start from sampling.seed.
     std::optional<Rng::State> random;
-    // Gets the text while it is generated: whole characters, no part of a stop string.
+    // Gets the text while it is generated, in whole characters and without stop strings.
     std::function<void(std::string_view)> on_text;
     Progress progress; // gets the progress of reading the prompt
 };
@@ -59,15 +59,15 @@ struct GenerateResult {
     std::vector<TokenLogprobs> logprobs; // of each of these, with GenerateOptions::logprobs
     Rng::State random{};                 // of the sampler after the last token
     StopReason reason = StopReason::max_tokens;
-    // More about the reason: the stop string; the key to change; how much of a cancelled prompt
-    // stays in the session. Empty for other reasons.
+    // Details about the reason: the stop string, the key to change, or how much of a cancelled
+    // prompt stays in the session. Empty for other reasons.
     std::string detail;
     double first_token_seconds = 0; // from the call to the first token
     SessionStats stats;
 };
 
-// A generation token by token, for callers that run the steps of several sequences together
-// (SessionBatch). generate() is
+// Generates a text token by token, for callers that run the steps of several sequences together
+// (SessionBatch). generate() is equal to
 //
 //     Generation g(session, prompt, options);
 //     g.run_ahead();
@@ -75,7 +75,7 @@ struct GenerateResult {
 //     return g.finish();
 class Generation {
   public:
-    // Reads the prompt, see generate(). The session outlives this.
+    // Reads the prompt, see generate(). The session must outlive this object.
     Generation(Session &session, std::span<const int32_t> prompt, const GenerateOptions &options);
     ~Generation();
     Generation(const Generation &) = delete;
@@ -85,12 +85,13 @@ class Generation {
     // The caller promises to pass each token of next() to Session::decode, one sequence at a time.
     // Greedy steps may then be queued before their token is read (Session::greedy).
     void run_ahead() { runs_ahead_ = true; }
-    // Chooses the next token from the results of the session's last step. Returns the token, which
-    // the session has to take in before the next call. None: the text has ended.
+    // Chooses the next token from the results of the session's last step. Returns the token. The
+    // session must run a step with this token before the next call. Returns nullopt if the text has
+    // ended.
     std::optional<int32_t> next();
-    // Does next() read Session::logits()? If not, it reads only Session::greedy().
+    // Returns true if next() reads Session::logits(), and false if it reads only Session::greedy().
     bool needs_logits() const { return !plain_greedy_ || options_.logprobs; }
-    // Ends the text, because the session cannot take in the token of next().
+    // Ends the text. Call it if the session cannot run a step with the token of next().
     void stop(StopReason reason, std::string detail = {});
     bool has_text() const { return !result_.ids.empty(); } // a token was chosen
     // Returns the result. Call it once, at the end.
@@ -116,10 +117,10 @@ class Generation {
 // Error(resource) if the prompt does not fit. After the first token it returns a result in every
 // case.
 //
-// A session may have a pending token, of an earlier generate() or a saved session. It is read
-// before the prompt. If the prompt is empty, the new ids are those with which the earlier
-// generation would have continued (under the same random numbers). But the two texts need not join:
-// if the end of the first text cut a character in two, both texts have U+FFFD there. Afterwards the
+// A session may have a pending token, from an earlier generate() or from a saved session. The
+// session reads this token before the prompt. If the prompt is empty, the new ids are those with
+// which the earlier generation would have continued (under the same random numbers). But if the end
+// of the first text cut a character in two, both texts have U+FFFD at this place. Afterwards the
 // last token is pending.
 //
 // A generation that was cancelled before its prompt was read has no ids. Session::prefill says what

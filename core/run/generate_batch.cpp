@@ -29,7 +29,7 @@ class TextsAtOnce {
         size_t number;
     };
 
-    // Starts new texts in the free seats, while there are prompts.
+    // Starts a new text in each free seat, as long as there are prompts.
     void fill() {
         while (more_ && seats_.size() < pipeline_.batch()) {
             const std::optional<TextRequest> prompt = next_();
@@ -57,7 +57,7 @@ class TextsAtOnce {
         return session;
     }
 
-    // Chooses each text's next token. Texts that have ended free their seats.
+    // Chooses the next token of each text. The seat of a text that has ended becomes free.
     void choose() {
         sessions_.clear();
         ids_.clear();
@@ -83,7 +83,8 @@ class TextsAtOnce {
 
     void step() {
         const auto outcomes = batch_.decode(sessions_, ids_, read_);
-        // from the end, so that the indices of the others stay valid
+        // runs from the end, so that removing an entry does not change the indices of earlier
+        // entries
         for (size_t i = outcomes.size(); i-- > 0;) {
             const SessionBatch::Outcome &outcome = outcomes[i];
             if (outcome.kind == SessionBatch::Outcome::Kind::full) {

@@ -15,10 +15,10 @@ struct TextRequest {
 };
 
 // Generates many texts, Pipeline::batch() of them at once. When one ends, the next prompt begins.
-// `next` gives the prompts in order; none: there are no more. `done` gets each finished text with
-// its prompt's number, or an Error and an empty result. Both may throw to stop. Each text is the
-// one that generate() writes in its own session, up to the rounding that SessionBatch describes.
-// Throws errors that concern all texts, for example a lost device.
+// `next` returns the prompts in order, and nullopt at the end. `done` gets each finished text with
+// the number of its prompt, or an Error and an empty result. Both functions may throw to stop. Each
+// text is equal to the text that generate() writes in a session of its own, up to the rounding that
+// SessionBatch describes. Throws errors that concern all texts, for example a lost device.
 void generate_batch(
     SessionBatch &batch, Pipeline &pipeline,
     const std::function<std::optional<TextRequest>()> &next,

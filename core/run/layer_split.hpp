@@ -9,10 +9,10 @@
 
 namespace keel {
 
-// Which layers of a model have an attention window. A window that is at least as long as the
-// context does not count. Policies act on the layers without a window. If a model has no such
-// layers, policies act on all layers. Layers on which no policy acts hold only the tokens of their
-// window.
+// Knows which layers of a model have an attention window, for a part of the model (all layers, or
+// the layers of one engine). A window that is at least as long as the context does not count.
+// Policies act on the layers without a window. If a model has no such layers, policies act on all
+// layers. Layers on which no policy acts hold only the tokens of their window.
 class LayerSplit {
   public:
     LayerSplit() = default;
@@ -22,29 +22,30 @@ class LayerSplit {
     LayerSplit(const ModelConfig &model, int64_t context)
         : LayerSplit(model, LayerRange{0, model.layers}, context) {}
 
-    // Length of the window in tokens; 0: no layer has one.
+    // Length of the window in tokens; 0 if no layer has a window.
     int64_t window() const { return window_; }
-    // Whether all layers of the part have the window. They then share one cache.
+    // Returns true if all layers of the part have a window. Then they share one cache.
     bool all_windowed() const { return window_ > 0 && has_window_.empty() && part_windowed_ > 0; }
-    // Whether policies act on no layer of the part, because the layers without a window are in
-    // other parts.
+    // Returns true if policies act on no layer of the part, because the layers without a window are
+    // in other parts.
     bool only_holds() const { return all_windowed() && model_windowed_ < model_layers_; }
     // [layers of the part]; empty unless the part has layers with and without a window.
     const std::vector<bool> &has_window() const { return has_window_; }
     uint32_t windowed() const { return has_window_.empty() ? 0 : part_windowed_; }
-    // How many layers of the part are in the main cache, and their numbers in the model.
+    // acts_on(): how many layers of the part are in the main cache. The second function: their
+    // numbers in the model.
     uint32_t acts_on() const { return static_cast<uint32_t>(numbers_.size()); }
     const std::vector<uint32_t> &numbers() const { return numbers_; }
-    // How many layers on which policies act are in the parts before this one, and how many the
-    // model has.
+    // first(): how many layers on which policies act are in the parts before this part. The second
+    // function: how many such layers the model has.
     uint32_t first() const { return first_; }
     uint32_t of_model() const {
         return model_windowed_ == model_layers_ ? model_layers_ : model_layers_ - model_windowed_;
     }
     uint32_t model_windowed() const { return model_windowed_; }
     uint32_t model_layers() const { return model_layers_; }
-    // "the policy acts on 3 of 18 layers; 15 hold their window of 512 tokens"; empty without
-    // windows.
+    // "the policy acts on 3 of 18 layers; the other 15 layers hold only their window of 512
+    // tokens". Empty if no layer has a window.
     std::string text() const;
 
   private:

@@ -8,7 +8,8 @@
 namespace keel {
 namespace {
 
-constexpr uint32_t usual_block = 64; // in slots; a backend may have other blocks
+constexpr uint32_t usual_block = 64; // the usual size of a block, in slots; a backend may use
+                                     // another size
 
 uint64_t work_bytes(const ModelConfig &m, int64_t context, int64_t chunk) {
     const int64_t per_token =

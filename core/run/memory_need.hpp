@@ -11,7 +11,7 @@ namespace keel {
 
 // An estimate of the bytes that a run needs, made without a backend.
 struct MemoryNeed {
-    uint64_t weights = 0; // of all tensors, with matrices in the chosen type
+    uint64_t weights = 0; // the weights of all tensors, with matrices in the chosen type
     uint64_t cache = 0;   // keys and values of a full context
     uint64_t work = 0;    // activations of a prefill chunk, RoPE tables, logits
     uint64_t total() const { return weights + cache + work; }
@@ -32,7 +32,7 @@ struct KvBytes {
 KvBytes kv_bytes(const ModelConfig &model, keel_dtype key, keel_dtype value, int64_t context,
                  int64_t chunk = 512);
 
-// "12 KiB a token", or "3 KiB a token and 17 MiB for windows".
+// Describes `bytes` for users: "12 KiB a token", or "3 KiB a token and 17 MiB for windows".
 std::string kv_bytes_text(const KvBytes &bytes);
 
 // `chunk`: tokens of a prefill step. `weight_dtypes`: the types that the device takes without
@@ -41,14 +41,15 @@ MemoryNeed memory_need(const ModelSource &source, keel_dtype weights, keel_dtype
                        keel_dtype value, int64_t context, int64_t chunk = 512,
                        uint64_t weight_dtypes = all_weight_dtypes);
 
-// Can all matrices have this type? Their rows must be whole blocks.
+// Returns true if all matrices can have this type. Their rows must consist of whole blocks.
 bool can_be(const ModelSource &source, keel_dtype weights);
 
 // The part of the available memory that a pipeline may use. The rest is for other processes.
 uint64_t usable_bytes(const MemoryInfo &info);
 
-// The longest context of at most `wanted` tokens for which need(context) is at most `bytes`. It is
-// `wanted`, or a multiple of 256; 0: none. need() must rise with the context.
+// The longest context of at most `wanted` tokens for which need(context) is at most `bytes`. The
+// result is `wanted` or a multiple of 256. It is 0 if no context fits. need() must rise with the
+// context.
 template <typename Need> int64_t longest_context(int64_t wanted, uint64_t bytes, const Need &need) {
     constexpr int64_t step = 256;
     if (need(wanted) <= bytes) return wanted;

@@ -42,8 +42,8 @@ void MemoryPlan::check_cap() const {
     }
 }
 
-// A device with its own memory holds a part of the tables. If they do not fit in the host's memory,
-// they would not fit in the device's either.
+// A device with its own memory holds a part of the tables. If the tables do not fit in the host's
+// memory, they would not fit in the device's memory either.
 void MemoryPlan::check_tables() const {
     const MemoryInfo info = memory_ ? memory_() : memory_info();
     const int64_t context = engines_.decode().kv_shape.max_slots;
@@ -126,10 +126,9 @@ bool MemoryPlan::fit_context(const Engine &of, int64_t &slots) const {
     if (!chosen && fits > 0) {
         slots = fits;
         if (fits < trained && fits != wanted) {
-            log().info(
-                "the context is limited to {} tokens, which the free memory holds; the model "
-                "was made for {} (model.context sets it)",
-                fits, trained);
+            log().info("the context is limited to {} tokens, because more do not fit into the free "
+                       "memory; the model was made for {} tokens (model.context sets the limit)",
+                       fits, trained);
         }
         return fits != wanted;
     }
@@ -139,7 +138,7 @@ bool MemoryPlan::fit_context(const Engine &of, int64_t &slots) const {
     const std::string cure =
         fits > 0 ? fmt::format("lower model.context to {}, or set kv.max_mib or a smaller kv.dtype",
                                fits)
-                 : "free some, or set model.weights to a smaller type (q8_0, q4_0)";
+                 : "free some memory, or set model.weights to a smaller type (q8_0, q4_0)";
     const SourceLocation &where = chosen ? config_.model.context.where : config_.model.path.where;
     throw_error(
         ErrorKind::resource,

@@ -10,25 +10,28 @@
 
 namespace keel {
 
-// Compares the memory that a pipeline needs with the memory that is free, before a weight is read.
+// Compares the memory that a pipeline needs with the memory that is free. This happens before a
+// weight is read..
 class MemoryPlan {
   public:
-    // All arguments outlive this. `batch`: sequences that run steps together. `memory`: returns the
-    // memory to plan with (total and available); empty: devices and system are asked.
+    // All arguments must outlive this object. `batch`: the number of sequences that run steps
+    // together. `memory`: returns the memory to plan with (total and available); if it is empty,
+    // this class asks the devices and the system.
     MemoryPlan(const pipeline::PipelineConfig &config, const ModelSource &source,
                const EngineSet &engines, uint32_t batch, const std::function<MemoryInfo()> &memory)
         : config_(config), source_(source), engines_(engines), batch_(batch), memory_(memory) {}
 
-    // Throws Error(input) if kv.max_mib does not hold one block of each head.
+    // Throws Error(input) if kv.max_mib has no room for one block of each head.
     void check_cap() const;
-    // Throws if the tables of the context do not fit; such a context is not lowered. A model folder
-    // may claim any context, so call this before anything is allocated.
+    // Throws if the RoPE tables and cache tables for the context do not fit in memory. Keel does
+    // not lower such a context. A model folder may claim any context, so call this before anything
+    // is allocated.
     void check_tables() const;
     // Checks that weights, cache and workspace fit together. If the config gives a context that
-    // does not fit, throws Error(resource). If it gives none, lowers the context of all engines
-    // until it fits. True: it was lowered.
+    // does not fit, throws Error(resource). If the config gives no context, lowers the context of
+    // all engines until it fits. Returns true if it was lowered.
     bool fit_context() const;
-    // How the weights of an engine are loaded.
+    // The options with which the weights of an engine are loaded.
     LoadOptions load_options(const Engine &engine) const;
 
   private:

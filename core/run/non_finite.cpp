@@ -77,8 +77,8 @@ std::optional<NonFinite> recompute_text(const Sequence &sequence, StepRunner &ru
 }
 
 // The probable cause of a bad value after layer `layer`. -1 means the embedding, the number of
-// layers means the output projection. Names the layer's tensor that has a bad value, by its name in
-// the model's file. If there is none, lists possible causes.
+// layers means the output projection. If a tensor of the layer has a bad value, names this tensor
+// as the model's file names it. Otherwise lists possible causes.
 std::string probable_cause(const Sequence &sequence, int64_t layer) {
     const ModelSource &source = sequence.pipeline.source();
     const bool between = layer >= 0 && layer < sequence.pipeline.model().layers;
@@ -89,18 +89,18 @@ std::string probable_cause(const Sequence &sequence, int64_t layer) {
         if (!is_of_layer) continue;
         const TensorCheck check = check_tensor(source, tensor);
         if (!check.first_not_finite) continue;
-        return fmt::format(
-            "{}: tensor '{}' has {} of {} values that are not finite; get the file again",
-            printable(source.file(tensor).path(), 400),
-            printable(tensor.stored_name.empty() ? tensor.name : tensor.stored_name),
-            check.not_finite, check.elements);
+        return fmt::format("{}: in tensor '{}', {} of {} values are not finite; get the file again",
+                           printable(source.file(tensor).path(), 400),
+                           printable(tensor.stored_name.empty() ? tensor.name : tensor.stored_name),
+                           check.not_finite, check.elements);
     }
     const std::string path = printable(source.path(), 400);
     const std::string weights = fmt::format(
-        "are the weights of {0} sound? `keel inspect {0} --verify` reads them all", path);
+        "the weights of {0} may be damaged; `keel inspect {0} --verify` checks all of them", path);
     const std::string &loaded_from = sequence.text.loaded_from();
     if (loaded_from.empty()) return weights;
-    return fmt::format("is the session sound that was loaded from {}? Or {}", loaded_from, weights);
+    return fmt::format("the session that was loaded from {} may be damaged, or {}", loaded_from,
+                       weights);
 }
 
 } // namespace
@@ -125,7 +125,7 @@ void report_non_finite(const Sequence &sequence, StepRunner &runner) {
             found = recompute_text(sequence, runner);
             traced = true;
         } catch (const Error &) {
-            // There is no memory for a second cache.
+            // There is no memory for a second cache, so only the last step is checked.
         }
     }
     if (one_step || !traced) { // the step writes the same values to its cache slots again
@@ -137,14 +137,15 @@ void report_non_finite(const Sequence &sequence, StepRunner &runner) {
     const char *at = traced ? "at" : "at or before";
     if (found) {
         throw_error(
-            ErrorKind::runtime, "{} {} position {} (token {}): a value that is not finite; {}",
+            ErrorKind::runtime,
+            "{} {} position {} (token {}): found a value that is not finite; {}",
             found->layer < 0 ? std::string("embedding") : fmt::format("layer {}", found->layer), at,
             found->position, sequence.text.tokens()[static_cast<size_t>(found->position)],
             probable_cause(sequence, found->layer));
     }
     throw_error(ErrorKind::runtime,
-                "output projection {} position {}: a logit that is not finite; {}", at, tokens - 1,
-                probable_cause(sequence, sequence.pipeline.model().layers));
+                "output projection {} position {}: found a logit that is not finite; {}", at,
+                tokens - 1, probable_cause(sequence, sequence.pipeline.model().layers));
 }
 
 } // namespace keel

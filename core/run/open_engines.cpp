@@ -95,10 +95,9 @@ class Opening {
         if (!hybrid.switching.has(pipeline::SwitchTrigger::pressure)) return;
         const Engine &from = set_.decode(), &to = *set_.find(*hybrid.switching.to);
         if (from.uses_system_memory() && to.uses_system_memory()) {
-            log().warn(
-                "{}: backends {} and {} both keep their cache in the system's memory: a switch "
-                "under pressure frees nothing there",
-                to_string(hybrid.switching.on.where), from.name, to.name);
+            log().warn("{}: backends {} and {} both keep their cache in the system's memory, so a "
+                       "switch under memory pressure frees no system memory",
+                       to_string(hybrid.switching.on.where), from.name, to.name);
         }
     }
 
@@ -134,7 +133,7 @@ class Opening {
     EngineSet set_;
 };
 
-// The cache shape of all layers of an engine.
+// Makes the cache shape for all layers of an engine.
 KvShape make_kv_shape(const pipeline::PipelineConfig &config, const ModelConfig &m,
                       const Engine &engine, uint32_t sequences) {
     KvShape shape;
@@ -156,7 +155,8 @@ KvShape make_kv_shape(const pipeline::PipelineConfig &config, const ModelConfig 
     return shape;
 }
 
-// The layers with a window, if the engine also has layers without one. Otherwise empty.
+// Finds the layers with a window, if the engine also has layers without one. Otherwise the result
+// is empty.
 WindowedLayers make_windowed(const Engine &engine, int64_t slots) {
     WindowedLayers windowed;
     if (engine.split.window() == 0) return windowed;
@@ -169,13 +169,13 @@ WindowedLayers make_windowed(const Engine &engine, int64_t slots) {
     // This may be more than the context, because a sequence from which slots are evicted can be
     // longer than the context.
     windowed.shape.max_slots = slots;
-    // one more, for a repetition of the context
+    // one more cache, for a repetition of the context
     windowed.shape.sequences = engine.kv_shape.sequences + 1;
     return windowed;
 }
 
-// The slots per head that hold the window on every engine, because a sequence may move to another
-// engine.
+// The number of slots per head that holds the window on every engine, because a sequence may move
+// to another engine.
 int64_t most_window_slots(const EngineSet &set) {
     int64_t most = 0;
     uint32_t chunk = 0, block = 0;
@@ -189,8 +189,8 @@ int64_t most_window_slots(const EngineSet &set) {
 }
 
 // kv.max_mib limits all layers together. Layers with a window get the bytes that they need. The
-// other layers share the rest. If nothing is left, the rest is set to 1 byte, and
-// MemoryPlan::check_cap refuses the limit.
+// other layers share the remaining bytes. If no bytes remain, their share is 1 byte, which
+// MemoryPlan::check_cap refuses.
 void share_cap(const pipeline::PipelineConfig &config, const EngineSet &set) {
     const std::optional<uint64_t> cap = config.kv.max_bytes();
     if (!cap) return;

@@ -12,15 +12,16 @@ namespace keel {
 
 // Opens devices in place of open_device(). For tests.
 struct DeviceOpener {
-    // Opens the hybrid's backend of that name, or the one backend of that plugin. If it is empty or
-    // returns NULL, the backend is opened as the config says.
+    // Opens the hybrid's backend of that name, or the one backend of that plugin. If this function
+    // is empty or returns NULL, Keel opens the backend that the config names.
     std::function<std::shared_ptr<Device>(const std::string &name)> backend;
-    // Opens the fallback. Empty: as the config says.
+    // Opens the fallback. If empty, Keel opens the fallback that the config names.
     std::function<std::shared_ptr<Device>()> fallback;
 };
 
 // Opens the devices that a config names, and makes their engines with executor and KV shape. The
-// engines' other members are made later. `sequences`: how many share the cache's memory at once.
+// engines' other members are made later. `sequences`: how many sequences share the memory of the
+// cache at once.
 EngineSet open_engines(const pipeline::PipelineConfig &config, const ModelConfig &model,
                        const std::shared_ptr<HostServices> &host, const DeviceOpener &opener,
                        uint32_t sequences);

@@ -71,14 +71,14 @@ Pipeline::~Pipeline() = default;
 // Refuses features that do not work for several sequences at once, before anything is opened.
 void Pipeline::check_batch() const {
     if (batch_ > most_batch) {
-        throw_error(ErrorKind::usage, "{} sequences at once; at most {} take steps together",
+        throw_error(ErrorKind::usage, "{} sequences at once are too many, expected at most {}",
                     batch_, most_batch);
     }
     if (batch_ == 1) return;
     refuse_hybrid(config_, "several sequences at once");
     if (*config_.kv.max_mib) {
         throw_at(config_.kv.max_mib.where, ErrorKind::input,
-                 "'kv.max_mib' caps the cache of one sequence, but {} sequences run at once; "
+                 "'kv.max_mib' limits the cache of one sequence, but {} sequences run at once; "
                  "remove the key, or limit each sequence by policy.budget",
                  batch_);
     }
@@ -92,7 +92,7 @@ void Pipeline::read_tokenizer(bool is_needed) {
     }
     if (tokenizer_ && tokenizer_->vocab_size() > model().vocab_size) {
         throw_error(ErrorKind::input,
-                    "{}: the tokenizer has ids up to {}, the model's vocabulary ends at {}",
+                    "{}: the tokenizer has ids up to {}, but the model's vocabulary ends at {}",
                     config_.model.path->string(), tokenizer_->vocab_size() - 1,
                     model().vocab_size - 1);
     }

@@ -17,38 +17,40 @@ namespace keel {
 // Called while a pipeline is made and used. `stage` is "loading" or "prefill". May throw to stop.
 using Progress = std::function<void(const char *stage, uint64_t done, uint64_t total)>;
 
-// The model that a section names. If it does not exist, throws Error(input) with the place in the
-// config.
+// Opens the model that a section names. If it does not exist, throws Error(input) with the place in
+// the config.
 std::shared_ptr<const ModelSource> open_model(const pipeline::ModelSection &section);
 
 struct PipelineOptions {
     std::shared_ptr<HostServices> host; // NULL: one of its own
     Progress progress;
     uint32_t max_logit_rows = 1; // evaluation reads the logits of many tokens at once
-    // False: a model folder without a tokenizer is accepted, for benchmarks.
+    // false: also accepts a model folder without a tokenizer. For benchmarks.
     bool need_tokenizer = true;
-    // Stop before the first weight is read. Then the facts known so far can be queried, but nothing
-    // runs.
+    // true: stops before the first weight is read. Then the pipeline can report its facts, but
+    // cannot run.
     bool check_only = false;
-    // Sequences may call CacheManager::protect_prefix, if the config protects system prompts.
+    // true: sequences may protect a system prompt (CacheManager::protect_prefix), if the config
+    // protects system prompts.
     bool has_system_prompt = false;
-    // Returns the memory to plan with (total and available). Empty: device and system are asked.
-    // For tests.
+    // Returns the memory to plan with (total and available). If empty, Keel asks the device and the
+    // system. For tests.
     std::function<MemoryInfo()> memory;
     // Reports memory pressure. NULL: the system's monitor. For tests.
     std::shared_ptr<SystemMonitor> monitor;
-    uint32_t sequences = 1; // sessions and their forks that share the cache's memory at once
-    // Policies will be added, and sessions will be forked into them. So a sequence under a policy
-    // that keeps all must have all tokens, even if all layers of the model have an attention
-    // window.
+    uint32_t sequences = 1; // the number of sessions, including forks, that share the memory of the
+                            // cache at once
+    // true: policies will be added, and sessions will be forked into them. Then a sequence under a
+    // policy that keeps all slots keeps all tokens, even if all layers of the model have an
+    // attention window.
     bool several_policies = false;
-    // Sequences that take steps together at most, see SessionBatch. Above 1, the config may have
-    // neither a hybrid nor kv.max_mib.
+    // The most sequences that run steps together, see SessionBatch. If it is above 1, the config
+    // must not have a hybrid or kv.max_mib.
     uint32_t batch = 1;
-    // Do not warn of ops that fall back, because --explain prints them anyway. Do not warn of keys
-    // that have no effect under the policy.
+    // true: does not warn of ops that fall back, because --explain prints them, and does not warn
+    // of keys that have no effect under the policy.
     bool quiet_fallbacks = false;
-    // Open the backends and the fallback, see DeviceOpener. For tests.
+    // Functions that open the backends and the fallback, see DeviceOpener. For tests.
     std::function<std::shared_ptr<Device>(const std::string &name)> device;
     std::function<std::shared_ptr<Device>()> fallback;
 };
@@ -69,7 +71,7 @@ class Pipeline {
     const std::shared_ptr<SystemMonitor> &monitor() const { return monitor_; } // never NULL
     const ModelConfig &model() const { return source_->config(); }
     const ModelSource &source() const { return *source_; }
-    // NULL: the model has none, and none was needed.
+    // NULL if the model has no tokenizer and PipelineOptions::need_tokenizer is false.
     const Tokenizer *tokenizer() const { return tokenizer_.get(); }
     EngineSet &engines() { return engines_; }
     const EngineSet &engines() const { return engines_; }
@@ -78,10 +80,11 @@ class Pipeline {
     static constexpr uint32_t most_batch = 256; // sequences that take steps together
     uint32_t batch() const { return batch_; }   // PipelineOptions::batch
     double load_seconds() const { return load_seconds_; }
-    std::string backends_text() const; // the plugin, or of a hybrid "NAME (PLUGIN), NAME (PLUGIN)"
+    std::string backends_text() const; // the plugin's name; for a hybrid: "NAME (PLUGIN), NAME
+                                       // (PLUGIN)"
 
     // The engine on which sequences begin to decode; if layers are split, the first engine. The
-    // functions below return its members.
+    // functions below return members of this engine.
     Engine &engine() const { return engines_.decode(); }
     Device &device() { return engine().device(); }
     Executor &executor() { return *engine().executor; }

@@ -23,7 +23,8 @@ void PolicySet::make_own_plans() {
     // a log must have only one writer
     for (const auto &engine : engines_) engine->policy_setup.reset();
     at_its_line(config_, config_.policy.plugin.where, [&] {
-        std::shared_ptr<EvictionLog> log; // log of the first engine with a policy
+        std::shared_ptr<EvictionLog> log; // the log of the first engine with a policy; the other
+                                          // engines share it
         for (const auto &engine : engines_) {
             CacheConfig c = cache_of_engine(own_.cache, *engine);
             c.shared_log = log;
@@ -44,7 +45,8 @@ void PolicySet::check_own() const {
     }
 }
 
-// If all layers have a window and nothing is evicted, the cache must have room for the window.
+// If all layers have a window and nothing is evicted, checks that the cache has room for the
+// window.
 void PolicySet::check_window_cap(const Engine &engine) const {
     const KvShape &shape = engine.policy_setup->shape();
     if (shape.window == 0 || shape.max_bytes == 0) return;
@@ -58,13 +60,13 @@ void PolicySet::check_window_cap(const Engine &engine) const {
 }
 
 // Warns of a budget above the window. Tokens outside of the window would count against the budget,
-// but no query sees them.
+// but no query attends to them.
 void PolicySet::compare_window(const Engine &engine) const {
     const PolicySetup &plan = *engine.policy_setup;
     const int64_t window = plan.config().attention_window;
     if (plan.keeps_all() || window == 0 || plan.budget().fixed() <= window) return;
-    log().warn("{} keeps {} slots a head, but all layers of this model have an attention window of "
-               "{} tokens, and no token sees more; lower the budget to {}",
+    log().warn("{} keeps {} slots per head, but all layers of this model have an attention window "
+               "of {} tokens, and no token attends to more; lower the budget to {}",
                plan.budget().key(), plan.budget().fixed(), window, window);
 }
 
@@ -73,14 +75,14 @@ bool PolicySet::is_own(const PolicySetup &plan) const {
                        [&](const auto &engine) { return engine->policy_setup.get() == &plan; });
 }
 
-// With a cache that evicts, the model may read more tokens than it was trained for. With a cache
-// that keeps all, it must not.
+// Refuses a context that is longer than the model was trained for, if the policy keeps all slots.
+// With a policy that evicts, the model may read more tokens than it was trained for.
 void PolicySet::check_trained_context(const PolicySetup &plan) const {
     const int64_t context = engine().kv_shape.max_slots, trained = context_.model.max_positions;
     if (context <= trained || !plan.keeps_all()) return;
     throw_at(config_.model.context.where, ErrorKind::input,
-             "model.context is {}, the model was made for {}; lower it or choose a policy that "
-             "evicts",
+             "model.context is {}, but the model was made for {} tokens; lower model.context, or "
+             "choose a policy that evicts",
              context, trained);
 }
 
@@ -101,8 +103,8 @@ void PolicySet::compare_budgets() const {
         kind == pipeline::BudgetKind::tokens ? "policy.budget.tokens" : "policy.budget.mib";
     const SourceLocation where = p.budget.where();
     log().warn(
-        "{}{} leaves {} slots a head, policy {} itself asks for {} beside a protected prefix "
-        "of {}; both hold, so an eviction leaves {}",
+        "{}{} allows {} slots per head, but policy {} itself sets a budget of {} slots plus a "
+        "protected prefix of {}; the smaller budget applies, so an eviction leaves {} slots",
         where.line > 0 ? to_string(where) + ": " : "", key, budget, own_.policy.library->id(),
         needs.own_budget, *p.protect.prefix, std::min(own, budget));
 }
@@ -164,11 +166,10 @@ PolicySetup &PolicySet::add_shared_prefill(std::span<PolicySetup *const> plans) 
     for (const PolicySetup *plan : plans) {
         const char *need = all.merge(plan->collected());
         if (need == nullptr) continue;
-        throw_error(
-            ErrorKind::input,
-            "policy {} needs {} in another form than a policy before it: one prefill cannot "
-            "serve both",
-            plan->config().policy.name, need);
+        throw_error(ErrorKind::input,
+                    "policy {} needs {} in another form than an earlier policy of this pipeline, "
+                    "and one prefill cannot collect both forms",
+                    plan->config().policy.name, need);
     }
     CacheConfig config = cache_of_engine(own_.cache, engine());
     config.keeps_for_forks = true;
@@ -191,13 +192,15 @@ const TapOps &PolicySet::taps(const PolicySetup &plan) const {
     for (const auto &added : added_) {
         if (added->plan.get() == &plan) return *added->taps;
     }
-    throw_error(ErrorKind::internal, "a cache plan of another pipeline");
+    throw_error(ErrorKind::internal, "the policy setup belongs to another pipeline");
 }
 
 void refuse_hybrid(const pipeline::PipelineConfig &config, std::string_view what) {
     if (!config.hybrid.is_given()) return;
     throw_at(config.hybrid.backends.where, ErrorKind::input,
-             "{} run on one backend in this version; name it under 'backend' instead", what);
+             "{} run only on one backend in this version; remove 'hybrid', and name the backend "
+             "under 'backend'",
+             what);
 }
 
 } // namespace keel

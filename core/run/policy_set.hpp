@@ -14,7 +14,7 @@ namespace keel {
 class PolicySet {
   public:
     // Binds the config's policy and its allocator. `quiet`: does not warn of keys without effect,
-    // nor of ops that fall back. config and engines outlive this.
+    // nor of ops that fall back. config and engines must outlive this object.
     PolicySet(const pipeline::PipelineConfig &config, BoundPlugin policy, PolicyContext context,
               const EngineSet &engines, bool quiet);
 
@@ -23,16 +23,17 @@ class PolicySet {
     void make_own_plans();
     // Throws or warns if the config's policy does not fit the context or its budget.
     void check_own() const;
-    // Is `plan` the setup of an engine, and not of an added policy?
+    // Returns true if `plan` is the setup of an engine, and not of an added policy.
     bool is_own(const PolicySetup &plan) const;
 
     // Adds another policy and returns its setup, with which sessions can be made. `section` is like
     // the section `policy` of a config. The setup lives as long as this object. Throws the errors
     // that a pipeline throws for a wrong policy in its config, and Error(input) for a hybrid.
     PolicySetup &add(const pipeline::PolicySection &section);
-    // A setup that keeps all tokens and collects the inputs of all policies of `plans`. After one
-    // prefill with it, the session can be forked for each of these policies (Session::fork). Throws
-    // Error(input) if two policies need the same input in different forms; the message names it.
+    // Returns a setup that keeps all tokens and collects the inputs of all policies of `plans`.
+    // After one prefill with it, the session can be forked for each of these policies
+    // (Session::fork). Throws Error(input) if two policies need the same input in different forms;
+    // the message names it.
     PolicySetup &add_shared_prefill(std::span<PolicySetup *const> plans);
     // The ops that steps run to collect the inputs of a setup of this set.
     const TapOps &taps(const PolicySetup &plan) const;
@@ -60,8 +61,8 @@ class PolicySet {
     std::vector<std::unique_ptr<Added>> added_;
 };
 
-// If the config has the section 'hybrid', throws Error(input): `what` cannot run on several
-// backends. `what` is a plural noun, the first words of the message.
+// Throws Error(input) if the config has the section 'hybrid'. The message says that `what` can run
+// only on one backend. `what` is a plural noun, with which the message begins.
 void refuse_hybrid(const pipeline::PipelineConfig &config, std::string_view what);
 
 } // namespace keel

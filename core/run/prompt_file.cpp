@@ -24,7 +24,7 @@ constexpr size_t most_bytes = size_t{4} << 30;    // limit for a file of answers
 // The limits are high, because answers may have log probabilities of every token.
 constexpr JsonLimits line_limits{most_bytes, 16, 100'000'000};
 
-// A line of a file, and its number.
+// A line of a file, and the number of the line.
 struct Line {
     const std::string &file;
     size_t number;
@@ -33,7 +33,7 @@ struct Line {
     JsonDocument parse() const { return {text, printable(file, 400), line_limits, number}; }
 };
 
-// The id as JSON text, so that 1 and "1" differ.
+// Returns the id as JSON text, so that 1 and "1" differ.
 std::string id_of(const JsonNode &record) {
     const JsonNode id = record.at("id");
     if (!id.is_text() && !id.raw().is_number_integer()) id.expected("a string or an integer");
@@ -82,11 +82,11 @@ std::vector<BatchPrompt> parse_prompts(std::string_view text, const std::string 
         prompts.push_back(read_prompt(record));
         const auto [first, is_new] = lines.emplace(prompts.back().id, line.number);
         if (!is_new)
-            record.fail(fmt::format("the id {} is that of line {} already",
+            record.fail(fmt::format("the id {} is already used in line {}",
                                     printable(first->first, 60), first->second));
     });
     if (prompts.empty())
-        throw_error(ErrorKind::input, "{}: no prompts are in it", printable(name, 400));
+        throw_error(ErrorKind::input, "{}: the file has no prompts", printable(name, 400));
     return prompts;
 }
 
@@ -100,10 +100,11 @@ AnswerFile::AnswerFile(std::string file, const std::vector<BatchPrompt> &prompts
         if (::fstat(fd_, &status) != 0) fail_file(file_, "written");
         if (!S_ISREG(status.st_mode))
             throw_error(ErrorKind::input,
-                        "{}: not a file; what is done could not be read from it again",
+                        "{}: expected a regular file, because a later run reads the finished "
+                        "answers from it; name another file",
                         printable(file_, 400));
         if (::flock(fd_, LOCK_EX | LOCK_NB) != 0)
-            throw_error(ErrorKind::input, "{}: another run is writing to it",
+            throw_error(ErrorKind::input, "{}: another run is writing to the file",
                         printable(file_, 400));
         read_done(prompts);
     } catch (...) {
@@ -126,11 +127,11 @@ void AnswerFile::read_done(const std::vector<BatchPrompt> &prompts) {
     }
     // A line is complete only if it ends with a newline. An incomplete last line was cut off.
     const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-    // If the last line does not look like an answer, the file is something else and must not be
-    // truncated.
+    // If the last line does not look like an answer, this is not a file of answers, and it must not
+    // be truncated.
     if (whole < text.size() && text[whole] != '{')
         throw_error(ErrorKind::input,
-                    "{}: not a file of answers; name another file for the answers",
+                    "{}: the file exists and holds no answers; name another file for the answers",
                     printable(file_, 400));
     std::map<std::string, const BatchPrompt *> by_id;
     for (const BatchPrompt &prompt : prompts) by_id[prompt.id] = &prompt;
@@ -141,16 +142,17 @@ void AnswerFile::read_done(const std::vector<BatchPrompt> &prompts) {
         const auto asked = by_id.find(id);
         const auto prompt = record.find("prompt");
         if (!prompt || !prompt->is_text())
-            record.fail("not an answer: it has no 'prompt'; name another file for the answers");
+            record.fail("this line is not an answer, because it has no 'prompt'; name another file "
+                        "for the answers");
         if (asked != by_id.end() && prompt->text() != asked->second->prompt)
             record.fail(fmt::format(
                 "the id {} was answered for another prompt; name another file for the answers",
                 printable(id, 60)));
         const auto settings = record.find("settings");
         if (!settings || !settings->is_text() || settings->text() != settings_)
-            record.fail("answered under other settings than this command's (model, pipeline, "
-                        "sampling); choose another --output, so that a file holds answers of "
-                        "one kind");
+            record.fail("this answer was generated with other settings than this command's (model, "
+                        "pipeline, sampling); choose another --output, so that all answers in a "
+                        "file have the same settings");
         if (asked != by_id.end() && record.has("error")) ++failed_;
         done_.push_back(std::move(id));
     });

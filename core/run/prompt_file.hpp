@@ -22,21 +22,25 @@ struct BatchPrompt {
 // the file's name, for messages. Throws Error(input) "NAME:LINE: ...".
 std::vector<BatchPrompt> parse_prompts(std::string_view text, const std::string &name);
 
-// A JSONL file of answers, one line each, written as each is finished. A second run continues after
-// the first one: existing lines stay, and their ids count as done. A last line that was cut off,
-// because the program was killed, is removed. The file is locked while this lives.
+// A JSONL file of answers. Each answer is written as one line as soon as it is finished. A second
+// run continues after the first one: existing lines stay, and their ids count as done. A last line
+// that was cut off, because the program was killed, is removed. The file is locked while this
+// object lives.
 class AnswerFile {
   public:
-    // `settings`: a fingerprint of what the answers depend on; each line has it. Throws
-    // Error(input) if the file is no file of answers, if its answers are to other prompts or have
-    // other settings, or if another run writes to it.
+    // `settings`: a fingerprint of all settings on which the answers depend; each line has it.
+    // Throws Error(input) if the file is not a file of answers, if its answers belong to other
+    // prompts or other settings, or if another run writes to it.
     AnswerFile(std::string file, const std::vector<BatchPrompt> &prompts, std::string settings);
     ~AnswerFile();
     AnswerFile(const AnswerFile &) = delete;
     AnswerFile &operator=(const AnswerFile &) = delete;
 
     bool is_done(const BatchPrompt &prompt) const;
-    size_t failed() const { return failed_; } // prompts whose line holds an error of an earlier run
+    size_t failed() const {
+        return failed_;
+    } // the number of prompts whose line has an error from
+      // an earlier run
     const std::string &settings() const { return settings_; }
     void write(const std::string &line); // one JSON object, without a newline
 

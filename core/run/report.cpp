@@ -38,11 +38,11 @@ std::string closing_line(const GenerateResult &r) {
     if (s.ahead_steps + s.discarded_steps > 0) {
         line +=
             fmt::format(" | decode steps queued ahead: {} of {}", s.ahead_steps, s.decode_tokens);
-        if (s.discarded_steps > 0) line += fmt::format(", {} more in vain", s.discarded_steps);
+        if (s.discarded_steps > 0) line += fmt::format(", {} more discarded", s.discarded_steps);
     }
     if ((s.replay_parts > 0 && s.decode_tokens > 0) || s.decode_stream.replays > 0) {
-        // With a hybrid there can be more decode steps than this, because the steps of a warm-up
-        // run twice, and because the number of parts changes during the run.
+        // With a hybrid, the count of recorded steps can exceed this number, because a warm-up runs
+        // further steps, and because the number of parts changes during the run.
         const uint64_t steps = (s.decode_tokens + s.discarded_steps) * s.replay_parts;
         const std::string of = s.moves.empty() && s.decode_stream.replays <= steps
                                    ? fmt::format(" of {}", steps)

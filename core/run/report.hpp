@@ -7,9 +7,9 @@
 namespace keel {
 
 // The line that ends a run: "time to first token 12 ms | prefill 512 tokens, 812.0 tokens/s | ...".
-// Its sizes are the memory of the cache and of the policy now, and the peak of their sum. "Freed"
-// is CacheManager::freed_bytes. If no token was generated, the first part is left out. Each move of
-// a hybrid's sequence between backends adds a line.
+// Its sizes are the current memory of the cache and of the policy, and the peak of their sum.
+// "Freed" is CacheManager::freed_bytes. If no token was generated, the first part is left out. In a
+// hybrid, each move of the sequence between backends adds a line.
 std::string closing_line(const GenerateResult &result);
 
 } // namespace keel

@@ -11,7 +11,7 @@
 namespace keel {
 
 // The state of one sequence on a pipeline. Each member keeps its own data consistent; the functions
-// change several members together.
+// of this struct change several members together.
 struct Sequence {
     explicit Sequence(Pipeline &p) : pipeline(p), text(p.context()), cache(p), meter(p) {}
     Sequence(const Sequence &) = delete;
@@ -25,13 +25,13 @@ struct Sequence {
     StepMeter meter;
     bool is_broken = false; // see Session::is_broken
 
-    // Prepares a step that takes these tokens in: makes their slots and adds them to the text. The
-    // forward pass has to follow. May evict to make room. If there is still no room it throws, and
-    // only evictions have changed the sequence.
+    // Prepares a step with these tokens: makes their slots and adds the tokens to the text. The
+    // caller must then queue the forward pass. May evict to make room. If there is still no room,
+    // it throws, and only evictions have changed the sequence.
     void take_in(std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows);
-    // The step that was queued ahead (CacheManager::append_ahead) becomes the step of this token.
+    // Makes the step that was queued ahead (CacheManager::append_ahead) the step of the token `id`.
     void take_ahead(int32_t id);
-    // The last step and its results do not exist any more.
+    // Call it if the last step and its results are no longer valid.
     void forget_step();
 };
 

@@ -151,7 +151,8 @@ void SequenceCache::load(StateReader &in, int64_t tokens) {
     for (const Stage &stage : stages_) {
         stage.cache->load(in);
         if (stage.cache->tokens_seen() != tokens)
-            in.fail("the cache saw {} tokens, the text has {}", stage.cache->tokens_seen(), tokens);
+            in.fail("the cache has seen {} tokens, but the text has {}; the file is damaged",
+                    stage.cache->tokens_seen(), tokens);
     }
 }
 

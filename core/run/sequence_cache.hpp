@@ -29,33 +29,34 @@ class SequenceCache {
     Engine &first_engine() const { return *stages_.front().engine; }
     Engine &last_engine() const { return *stages_.back().engine; } // has the logits
     CacheManager &first() const { return *stages_.front().cache; }
-    // The first stage on whose layers the policy acts. If there is none: the first stage.
+    // The cache of the first stage with layers on which the policy acts. If there is no such stage:
+    // the cache of the first stage.
     CacheManager &acting() const;
     // Adds a stage with an empty cache.
     void add(Engine &engine, PolicySetup &plan);
     // From now on these are the stages.
     void assign(std::vector<Stage> stages);
-    // From now on this is the only stage. Returns the old cache.
+    // Makes `engine` the only stage. Returns the old cache.
     std::unique_ptr<CacheManager> replace(Engine &engine, std::unique_ptr<CacheManager> cache);
-    // Sets the object that runs tokens for a policy that needs it (KEEL_NEED_REPLAY), also for
-    // later stages. It outlives this.
+    // Sets the object that runs tokens for a policy with KEEL_NEED_REPLAY. It also applies to
+    // stages that are added later. The object must outlive this one.
     void set_forward(SequenceForward *forward);
 
     // As CacheManager::can_take, of all stages.
     bool can_take(int64_t n, bool prompt, std::string *why = nullptr) const;
-    // How many of the `left` tokens of a prompt the next step takes.
+    // Returns how many of the `left` tokens of a prompt the next step takes.
     int64_t next_chunk(int64_t left) const;
-    // Makes room for n tokens: may evict. If it throws, nothing else has changed.
+    // Makes room for n tokens; this may evict slots. If it throws, evictions are the only change.
     void make_room(int64_t n, StepKind kind);
     // Makes the slots of step.ids, and fills in the positions and stages of the step.
     void append(SequenceRows &step, StepKind kind);
-    // As append(), for a token whose slot CacheManager::append_ahead has made.
+    // Like append(), but for a token whose slot was made by CacheManager::append_ahead.
     void keep_ahead(SequenceRows &step);
-    // Fills in the stages of a step whose slots exist. The step leaves nothing for the policy.
+    // Fills in the stages of a step whose slots exist. The step collects nothing for the policy.
     void find_stages(SequenceRows &step) const;
-    // Whether a step was begun and finish_step() did not run yet.
+    // Returns true if a step was begun and finish_step() has not run yet.
     bool has_open_step() const { return open_step_.has_value(); }
-    // Call it after the step's ops were queued: triggers fire, slots are evicted. Does nothing if
+    // Call it after the step's ops were queued. It fires triggers and evicts slots. Does nothing if
     // no step is open.
     void finish_step();
     void forget_open_step() { open_step_.reset(); }

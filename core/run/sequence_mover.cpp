@@ -15,8 +15,8 @@ double milliseconds_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Runs decode steps of a dummy token on a separate cache. Returns the number of steps. It is less
-// than `tokens` if that cache is full or the user cancels.
+// Runs decode steps of a dummy token on a separate cache. Returns the number of steps. The result
+// is less than `tokens` if this cache is full or the user cancels.
 int64_t warm_up(Engine &engine, int64_t tokens, HostServices &host) {
     if (tokens == 0) return 0;
     const TraceSpan span(engine.executor->stream().trace(), "warm-up", "switch");
@@ -62,7 +62,8 @@ BackendMove SequenceMover::describe(const Engine &to, BackendMove::Why why) cons
 
 void SequenceMover::refuse(BackendMove &m, const std::string &error) {
     m.refused = error;
-    log().warn("the sequence stays on backend {}: it cannot go to {}: {}", m.from, m.to, error);
+    log().warn("the sequence stays on backend {}, because it cannot move to {}: {}", m.from, m.to,
+               error);
     sequence_.meter.add_move(m);
 }
 
@@ -82,8 +83,8 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
     std::unique_ptr<CacheManager> fresh;
     try {
         finish_step();
-        // Allocated before the warm-up, because a move that has no memory for the cache must not
-        // warm up.
+        // The cache is allocated before the warm-up. If there is no memory for it, the move must
+        // fail before the warm-up.
         fresh = old.begin_move(*to.policy_setup, to.placement());
         const Clock::time_point allocated = Clock::now();
         m.warmup_tokens = warm_up(to, warmup_tokens, sequence_.pipeline.host());
@@ -95,7 +96,8 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
     }
     try {
         m.bytes = old.finish_move(*fresh);
-    } catch (const Error &error) { // each device has only a part of the cache
+    } catch (const Error &error) { // each device has only a part of the cache, so the sequence
+                                   // cannot continue on either of them
         fresh.reset();
         if (from.is_lost()) throw;
         refuse(m, error.what());
@@ -106,14 +108,15 @@ bool SequenceMover::move(Engine &to, BackendMove::Why why, int64_t warmup_tokens
     }
     sequence_.meter.read(sequence_.cache); // records the peak of the old cache
     sequence_.cache.replace(to, std::move(fresh)).reset();
-    from.device().trim(); // other devices may need the memory of the old cache
+    from.device().trim(); // returns the memory of the old cache to the system, because other
+                          // devices may need it
     m.milliseconds = milliseconds_since(start);
     if (trace != nullptr) trace_move(*trace, begin, m);
     if (m.tokens > 0) sequence_.meter.add_move(std::move(m)); // without tokens nothing was moved
     return true;
 }
 
-// Reads the first `tokens` tokens again on an engine, into a new cache. The new cache gets the
+// Computes the first `tokens` tokens again on an engine, in a new cache. The new cache gets the
 // protected prefix and the pins of the old one.
 void SequenceMover::read_on(Engine &engine, int64_t tokens) {
     auto fresh = std::make_unique<CacheManager>(*engine.policy_setup, engine.placement());
@@ -142,7 +145,8 @@ void SequenceMover::read_again(std::span<const int32_t> ids) {
         finish_step();
         ids = ids.subspan(n);
     }
-    engine.executor->stream().wait(); // waits, so that an error occurs here and not in a later step
+    engine.executor->stream().wait(); // waits, so that an error is reported here and not in a later
+                                      // step
     ahead_.forget();
     sequence_.forget_step();
 }
@@ -163,25 +167,27 @@ Engine &SequenceMover::reread(std::span<Engine *const> candidates, int64_t token
         try {
             sequence_.text.assign(kept);
             read_on(*engine, tokens);
-        } catch (const Error &error) { // for example no memory on that engine: tries the next one
+        } catch (const Error &error) { // for example, this engine has no memory for the cache; then
+                                       // tries the next engine
             last = error.what();
             continue;
         }
         m.to = engine->name;
         m.milliseconds = milliseconds_since(start);
-        log().warn("{}; device '{}' is gone at token {}: backend {} read the text anew and goes on",
+        log().warn("{}; device '{}' was lost at token {}; backend {} computed the text again and "
+                   "continues",
                    why.what(), device, tokens + 1, engine->name);
         sequence_.meter.add_move(std::move(m));
         return *engine;
     }
     sequence_.text.assign(kept);
     throw_error(ErrorKind::runtime,
-                "{}; it happened at token {} on device '{}', and no other backend can go on{}{}",
+                "{}; it happened at token {} on device '{}', and no other backend can continue{}{}",
                 why.what(), tokens + 1, device, last.empty() ? "" : ": ", last);
 }
 
 void SequenceMover::retake(std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows) {
-    // the engine that ran the step first may have had a larger limit
+    // the lost engine may have had a larger limit than this engine
     const size_t most = current_engine().graph->max_tokens();
     for (; ids.size() > most; ids = ids.subspan(most)) {
         runner_.step(sequence_, ids.first(most), StepKind::prefill_chunk, 0);

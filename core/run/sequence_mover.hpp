@@ -7,8 +7,8 @@
 
 namespace keel {
 
-// Moves a sequence to another engine. Moves its cache; if the cache was lost, reads the tokens
-// again there.
+// Moves a sequence to another engine. If possible, it moves the cache. If the cache was lost, it
+// computes the tokens again on the new engine.
 class SequenceMover {
   public:
     SequenceMover(Sequence &sequence, StepRunner &runner, AheadStep &ahead)
@@ -17,16 +17,16 @@ class SequenceMover {
     Engine &current_engine() const { return sequence_.cache.first_engine(); }
     int64_t tokens() const { return sequence_.text.size(); }
     // Allocates a cache on the engine `to`, runs `warmup_tokens` dummy tokens there, then moves
-    // keys and values. So the kernels of `to` are compiled before the sequence arrives. False: the
-    // move failed, the sequence stays where it is, and a warning says why. If there is no memory
-    // for the cache, the move fails before any dummy token runs.
+    // keys and values. So the kernels of `to` are compiled before the sequence arrives. Returns
+    // false if the move failed. Then the sequence stays on its engine, and a warning gives the
+    // reason. If there is no memory for the cache, the move fails before any dummy token runs.
     bool move(Engine &to, BackendMove::Why why, int64_t warmup_tokens = 0);
-    // The device of the current engine was lost. The sequence keeps its first `tokens` tokens,
-    // which are read again on the first of `candidates` that can do it. Returns that engine. Throws
-    // Error(runtime) if none of them can. `why`: the error that the lost device gave.
+    // Call it if the device of the current engine was lost. The sequence keeps its first `tokens`
+    // tokens. The first engine in `candidates` that can do so computes them again. Returns this
+    // engine. Throws Error(runtime) if none of them can. `why`: the error of the lost device.
     Engine &reread(std::span<Engine *const> candidates, int64_t tokens, const Error &why);
-    // Runs a step again that another engine has lost. The tokens of that step are not in the text
-    // yet.
+    // Runs a step again that was lost with another engine. The tokens of this step must not be in
+    // the text yet.
     void retake(std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows);
 
   private:

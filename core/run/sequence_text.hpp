@@ -10,20 +10,22 @@
 
 namespace keel {
 
-// The tokens that a sequence has taken in, and the token with which it continues.
+// The tokens of a sequence that were read or generated, and the token with which the sequence
+// continues.
 class SequenceText {
   public:
-    // `context`: tokens to reserve memory for, so that a decode step allocates nothing.
+    // `context`: the number of tokens for which memory is reserved, so that a decode step allocates
+    // nothing.
     explicit SequenceText(int64_t context) { tokens_.reserve(static_cast<size_t>(context)); }
 
     std::span<const int32_t> tokens() const { return tokens_; }
     int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
-    // A step takes these tokens in. The pending token is forgotten.
+    // Adds the tokens of a step. The pending token is cleared.
     void append(std::span<const int32_t> ids) {
         pending_.reset();
         tokens_.insert(tokens_.end(), ids.begin(), ids.end());
     }
-    // Takes the last n tokens back, and forgets the pending token.
+    // Removes the last n tokens, and clears the pending token.
     void remove_last(int64_t n) {
         tokens_.resize(tokens_.size() - static_cast<size_t>(n));
         pending_.reset();
@@ -32,10 +34,10 @@ class SequenceText {
     void assign(std::span<const int32_t> ids) { tokens_.assign(ids.begin(), ids.end()); }
     void clear();
 
-    // The token that was generated last and is not taken in yet.
+    // The token that was generated last, if no step has read it yet.
     std::optional<int32_t> pending() const { return pending_; }
     void set_pending(std::optional<int32_t> id) { pending_ = id; }
-    // The session file that the first tokens were read from. Empty: none was read.
+    // The session file from which the first tokens were loaded. Empty if no file was loaded.
     const std::string &loaded_from() const { return loaded_from_; }
 
     void save(StateWriter &out) const;

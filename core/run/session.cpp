@@ -55,7 +55,8 @@ std::unique_ptr<Session> Session::fork() {
 std::unique_ptr<Session> Session::fork(PolicySetup &plan) {
     if (&plan == &cache().setup()) return fork();
     if (sequence_.cache.stages().size() != 1 || rules_)
-        throw_error(ErrorKind::internal, "a hybrid's session is forked under another policy");
+        throw_error(ErrorKind::internal,
+                    "a session of a hybrid pipeline cannot be forked under another policy");
     logits();
     finish_step();
     std::vector<Stage> stages;
@@ -66,7 +67,7 @@ std::unique_ptr<Session> Session::fork(PolicySetup &plan) {
 // ---- steps --------------------------------------------------------------------------------------
 
 bool Session::can_take(int64_t n, std::string *why) const {
-    // The step that is queued ahead already has a slot for the first token.
+    // If a step is queued ahead, the first token already has a slot.
     const int64_t more = ahead_.is_queued() ? std::max<int64_t>(n - 1, 0) : n;
     return sequence_.cache.can_take(more, false, why);
 }
@@ -97,7 +98,7 @@ bool Session::prefill_as(StepKind at_last, std::span<const int32_t> ids, uint32_
         } catch (const Error &error) {
             go_on_elsewhere(error, before);
             set_pending(pending);
-            // All tokens are read again. The lost time counts as time of the prompt.
+            // Another engine computes all tokens again. The lost time counts as time of the prompt.
             sequence_.meter.set_prefill_tokens(counted);
         }
     }
@@ -125,7 +126,8 @@ bool Session::prefill_all(StepKind at_last, std::span<const int32_t> ids, uint32
                          last ? at_last : StepKind::prefill_chunk,
                          last ? std::min<uint32_t>(rows, static_cast<uint32_t>(n)) : 0);
             if (!last) {
-                finish_step(); // does not wait, so the next chunk is queued right after this one
+                finish_step(); // does not wait for the device, so the next chunk is queued right
+                               // after this chunk
             } else if (rows > 0) {
                 read_logits(); // the wait counts as time of the prefill
             }
@@ -173,7 +175,9 @@ void Session::decode(int32_t id) {
 
 void Session::end_prompt() {
     if (is_behind_prompt_)
-        throw_error(ErrorKind::usage, "end_prompt() after take_in(): its tokens are no prompt");
+        throw_error(
+            ErrorKind::usage,
+            "end_prompt() was called after take_in(), but the tokens of take_in() are no prompt");
     const StepMeter::Span span(sequence_.meter, false);
     finish_step();
     // computes the overwritten logits before the cache changes
@@ -200,7 +204,7 @@ template <typename Read> void Session::read_results(const Read &read) {
     const std::optional<int32_t> pending = this->pending();
     const StepKind kind = sequence_.step.kind;
     const uint32_t rows = sequence_.step.logit_rows;
-    std::optional<std::vector<int32_t>> ids; // ids of the step, if it must be run again
+    std::optional<std::vector<int32_t>> ids; // the ids of the step, in case it must run again
     for (;;) {
         try {
             const StepMeter::Span span(sequence_.meter, kind == StepKind::decode);
@@ -232,7 +236,8 @@ void Session::read_logits() {
 int32_t Session::greedy(bool go_on) {
     StepResults &results = sequence_.results;
     if (results.holder() == nullptr || (results.has_logits() && results.logits().empty()))
-        throw_error(ErrorKind::internal, "no step was taken that has logits");
+        throw_error(ErrorKind::internal,
+                    "there are no logits, because no step with logits was run");
     // the logits are those of a prefill, or of a step of several sequences
     if (results.has_logits()) {
         const auto row = results.logits().last(static_cast<size_t>(pipeline().model().vocab_size));
@@ -258,7 +263,7 @@ int32_t Session::read_token(bool go_on) {
 }
 
 // Computes the last step again, because its logits were overwritten. The step writes the same
-// values to its slots. The sequence may have moved to another engine since.
+// values to its cache slots as before. The sequence may be on another engine now.
 void Session::repeat_step() {
     ahead_.drop();
     sequence_.results.begin_repeat(sequence_.cache.last_engine());
@@ -269,9 +274,9 @@ void Session::repeat_step() {
 
 // ---- other backends -----------------------------------------------------------------------------
 
-// Call it in a catch block. If the device was lost and another backend can go on, the sequence
-// keeps its first `tokens` tokens, which are read again there. Otherwise throws the caught error,
-// or an error with more details.
+// Call it in a catch block. If the device was lost and another backend can continue, the sequence
+// keeps its first `tokens` tokens, and that backend computes them again. Otherwise throws the
+// caught error, or an error with more details.
 void Session::go_on_elsewhere(const Error &error, int64_t tokens) {
     if (engine().is_lost()) {
         ahead_.forget();
@@ -291,15 +296,15 @@ void Session::go_on_elsewhere(const Error &error, int64_t tokens) {
     if (device == nullptr) throw; // the error has another cause
     sequence_.is_broken = true;
     throw_error(ErrorKind::runtime,
-                "{}; it happened at token {} on device '{}', and no other backend can go on",
+                "{}; it happened at token {} on device '{}', and no other backend can continue",
                 error.what(), tokens + 1, device->device_info().name);
 }
 
 Session::Switch Session::switch_to(Engine &engine) {
     if (!rules_)
-        throw_error(ErrorKind::usage,
-                    "this pipeline has no backends to switch between; 'hybrid' names several");
-    // the logits are on the backend of the step
+        throw_error(ErrorKind::usage, "this pipeline has only one backend, so it cannot switch; "
+                                      "list several backends under 'hybrid'");
+    // reads the logits now, because they are on the old backend
     if (sequence_.results.holder() != nullptr) logits();
     finish_step();
     return rules_->command(mover_, engine);
@@ -308,7 +313,7 @@ Session::Switch Session::switch_to(Engine &engine) {
 // ---- the cache and the text ---------------------------------------------------------------------
 
 void Session::pin(int64_t from, int64_t to, std::string_view what) {
-    ahead_.drop(); // a pin counts slots, so the step that is queued ahead must not be among them
+    ahead_.drop(); // discards the step that is queued ahead, because a pin must not count its slot
     sequence_.cache.pin(from, to, what);
 }
 

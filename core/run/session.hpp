@@ -21,30 +21,31 @@ namespace keel {
 class Session {
   public:
     explicit Session(Pipeline &pipeline) : Session(pipeline, pipeline.policy_setup()) {}
-    // `plan` is one of the pipeline's. `arenas`: memory that several sequences share, see
-    // SessionBatch::make_session.
+    // `plan` must be a policy setup of the pipeline. `arenas`: memory that several sequences share,
+    // see SessionBatch::make_session.
     Session(Pipeline &pipeline, PolicySetup &plan, const KvArenas *arenas = nullptr);
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
 
-    // Does the session have room for n more tokens? If not, `why` names the limit and the config
-    // key that changes it.
+    // Returns true if the session has room for n more tokens. If not, `why` gets a text with the
+    // limit and the config key that changes it.
     bool can_take(int64_t n, std::string *why = nullptr) const;
     // Runs the model over the tokens, in chunks. Afterwards there are logits for the last `rows`
-    // tokens: at most PipelineOptions::max_logit_rows, and at most as many as the last chunk has
-    // tokens. `is_prompt_end`: whether the prompt ends with these tokens; if it does, policies that
-    // act at its end act now. Throws Error(resource) before anything happens if the tokens do not
-    // fit, and Error(runtime) with layer and position if a number is not finite.
+    // tokens. `rows` is at most PipelineOptions::max_logit_rows, and at most the number of tokens
+    // in the last chunk. `is_prompt_end`: true if the prompt ends with these tokens. Then policies
+    // that act at the end of the prompt act now. If the tokens do not fit, throws Error(resource)
+    // and changes nothing. If a number is not finite, throws Error(runtime) with the layer and the
+    // position.
     //
     // Returns false if the call was cancelled (HostServices::request_cancel) before the last token.
-    // Then there are no logits, and the session and its pending token are as before. One exception:
-    // if tokens were evicted meanwhile, or keys that left a window were freed, the tokens that were
-    // already computed stay; see tokens().
+    // Then there are no logits, and the session and its pending token are as before the call. There
+    // is one exception: if tokens were evicted during the call, or keys outside of a window were
+    // freed, the tokens that were already computed stay in the session; see tokens().
     bool prefill(std::span<const int32_t> ids, bool is_prompt_end = true, uint32_t rows = 1,
                  const Progress &progress = {});
-    // As prefill(), for tokens after the end of the prompt: a question, or a text that is scored.
-    // These tokens are not a prompt, so no eviction happens at their end, and no queries are kept
-    // for one.
+    // Like prefill(), but for tokens after the end of the prompt: a question, or a text that is
+    // scored. These tokens are not a prompt, so no eviction happens at their end, and no queries
+    // are kept for an eviction.
     bool take_in(std::span<const int32_t> ids, uint32_t rows = 1, const Progress &progress = {});
     // Ends the prompt after a prefill() without `is_prompt_end`. Policies that act at the end of
     // the prompt act now. Throws Error(usage) after take_in().
@@ -54,25 +55,25 @@ class Session {
     // Logits of the last `rows` tokens, [rows, vocabulary], in host memory. Valid until the next
     // step. The first call after a step waits for the step.
     std::span<const float> logits();
-    // The most likely next token, without reading all logits. Of equal logits the lower id wins.
-    // `go_on`: the caller will most likely call decode() with this token. If the device runs beside
-    // the host, and the host decides nothing between the two steps, the next step is then queued
-    // before the token is read. If another function is called instead, or drop_ahead(), that step
-    // is discarded. Only SessionStats::discarded_steps and the device's time show it. If the
-    // discarded step has overwritten the logits, logits() computes the last step again. A queued
-    // step's slot is in cache() until the step is discarded.
+    // The most likely next token, without reading all logits. If two logits are equal, the lower id
+    // wins. `go_on`: true if the caller will most likely call decode() with this token. If the
+    // device runs in parallel with the host, and the host decides nothing between the two steps,
+    // the next step is then queued before the token is read. If the caller calls another function,
+    // the queued step is discarded. A discarded step shows only in SessionStats::discarded_steps
+    // and in the device's time. If the discarded step has overwritten the logits, logits() computes
+    // the last step again. A queued step's slot is in cache() until the step is discarded.
     int32_t greedy(bool go_on = false);
     void drop_ahead() { ahead_.drop(); }
 
-    // Takes the last n tokens back. Throws Error(usage) if CacheManager::truncate does.
+    // Removes the last n tokens. Throws the same errors as CacheManager::truncate.
     void truncate(int64_t n);
-    // An independent copy, under the same policy or another one of the pipeline's.
-    // CacheManager::fork_into says what another policy requires. The two share blocks of the cache
-    // until one of them writes; PipelineOptions::sequences has to allow it. The copy's stats begin
-    // at 0.
+    // An independent copy, under the same policy or under another policy of the pipeline.
+    // CacheManager::fork_into describes the requirements for another policy. The two sessions share
+    // blocks of the cache until one of them writes to a block. PipelineOptions::sequences must
+    // allow one more session. The copy's stats begin at 0.
     std::unique_ptr<Session> fork();
     std::unique_ptr<Session> fork(PolicySetup &plan);
-    // The token that was generated last and is not taken in yet. The next step forgets it.
+    // The token that was generated last, if no step has read it yet. The next step clears it.
     std::optional<int32_t> pending() const { return sequence_.text.pending(); }
     void set_pending(std::optional<int32_t> id) { sequence_.text.set_pending(id); }
 
@@ -82,15 +83,16 @@ class Session {
     Switch switch_to(Engine &engine);
 
     Pipeline &pipeline() { return sequence_.pipeline; }
-    // Where the sequence is. If layers are split, the engine of the first layers.
+    // The engine on which the sequence is. If layers are split, the engine of the first layers.
     Engine &engine() const { return sequence_.cache.first_engine(); }
-    // Taken in since the start or the last reset.
+    // The number of tokens since the start or the last reset.
     int64_t tokens() const { return sequence_.text.size(); }
     std::span<const int32_t> history() const { return sequence_.text.tokens(); }
     // If layers are split, the cache of the first layers.
     CacheManager &cache() { return sequence_.cache.acting(); }
     const CacheManager &cache() const { return sequence_.cache.acting(); }
-    // As the functions of CacheManager, on the caches of all layers.
+    // The next functions do the same as the functions of CacheManager with the same names, on the
+    // caches of all layers.
     void pin(int64_t from, int64_t to, std::string_view what);
     void unpin(int64_t from) { sequence_.cache.unpin(from); }
     void protect_prefix(int64_t tokens, std::string_view what) {
@@ -102,17 +104,17 @@ class Session {
     uint64_t held_bytes() const { return kv_bytes() + policy_bytes(); }
     uint64_t held_peak_bytes() const { return sequence_.cache.held_peak_bytes(); }
     const SessionStats &stats() { return sequence_.meter.read(sequence_.cache); }
-    // The session is unusable: a device was lost and no other can continue, or a step of several
-    // sessions failed. The error of the last call that threw has the reason.
+    // Returns true if the session is unusable: a device was lost and no other backend can continue,
+    // or a step of several sessions failed. The error of the last call that threw has the reason.
     bool is_broken() const { return sequence_.is_broken; }
-    // Forgets everything but the pipeline. A policy's random numbers start again.
+    // Empties the session. A policy's random numbers start again from the seed.
     void reset();
-    // For SessionBatch, which runs steps of several sequences. Call drop_ahead() before.
+    // For SessionBatch, which runs steps of several sequences. Call drop_ahead() first.
     Sequence &sequence() { return sequence_; }
 
-    // Writes and reads cache, history and the pending token, see session_file.hpp. load_state()
-    // replaces what is here; stats begin at 0 except for evictions. After a failed load_state() the
-    // session is empty.
+    // Write and read the cache, the tokens and the pending token, see session_file.hpp.
+    // load_state() replaces the content of the session. The statistics start at 0, except for those
+    // of evictions. After a failed load_state() the session is empty.
     void save_state(StateWriter &out);
     void load_state(StateReader &in);
 

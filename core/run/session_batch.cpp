@@ -14,8 +14,9 @@ using Clock = std::chrono::steady_clock;
 
 KvArenas make_arenas(Pipeline &pipeline, PolicySetup &plan) {
     if (pipeline.batch() < 2) {
-        throw_error(ErrorKind::usage, "the pipeline was made for one sequence at a time; "
-                                      "PipelineOptions::batch says how many take steps together");
+        throw_error(ErrorKind::usage,
+                    "the pipeline was made for one sequence at a time; set PipelineOptions::batch "
+                    "to the number of sequences that run at once");
     }
     const uint32_t seats = pipeline.graph().attends_together() ? plan.shape().sequences : 0;
     const auto make = [&](const KvShape &shape) {
@@ -45,8 +46,9 @@ void SessionBatch::check(std::span<Session *const> sessions, std::span<const int
     const size_t n = sessions.size();
     if (n == 0 || n > pipeline_.batch() || ids.size() != n) {
         throw_error(ErrorKind::usage,
-                    "a step of {} sequences and {} tokens; the pipeline was made for 1 to {}", n,
-                    ids.size(), pipeline_.batch());
+                    "a step has {} sequences and {} tokens; expected one token for each sequence, "
+                    "and 1 to {} sequences",
+                    n, ids.size(), pipeline_.batch());
     }
     for (size_t i = 0; i < n; ++i) {
         const Sequence &sequence = sessions[i]->sequence();
@@ -55,10 +57,10 @@ void SessionBatch::check(std::span<Session *const> sessions, std::span<const int
             throw_error(ErrorKind::usage, "sequence {} of a step {}", i,
                         sequence.is_broken ? "is broken"
                         : is_empty         ? "has no prompt yet"
-                                           : "is of another pipeline");
+                                           : "belongs to another pipeline");
         }
         if (std::ranges::count(sessions.first(i), sessions[i]) > 0)
-            throw_error(ErrorKind::usage, "sequence {} stands twice in a step", i);
+            throw_error(ErrorKind::usage, "sequence {} occurs twice in a step", i);
     }
 }
 
@@ -82,7 +84,8 @@ SessionBatch::decode(std::span<Session *const> sessions, std::span<const int32_t
             read_results(read);
             finish_step();
         }
-    } catch (...) { // the error concerns all sequences of the step, but not those that were full
+    } catch (...) { // the error concerns all sequences of the step, but not the sequences that had
+                    // no room for a token
         for (size_t i = 0; i < sessions.size(); ++i)
             if (outcomes_[i].kind != Outcome::Kind::full) sessions[i]->sequence().is_broken = true;
         throw;
@@ -97,7 +100,7 @@ SessionBatch::decode(std::span<Session *const> sessions, std::span<const int32_t
 }
 
 // Makes room for one token of each sequence. Sequences that have room take part in the step. For
-// the others, only evictions were queued.
+// the other sequences, only evictions were queued.
 void SessionBatch::take_in(std::span<Session *const> sessions, std::span<const int32_t> ids) {
     for (size_t i = 0; i < sessions.size(); ++i) {
         Sequence &sequence = sessions[i]->sequence();
@@ -153,7 +156,7 @@ void SessionBatch::read_results(Read read) {
         logits_.resize(n * vocabulary);
         results.read_logits(n, logits_.data());
     }
-    // All results are read before one is checked, because report_non_finite runs more steps.
+    // Reads all results before it checks one, because report_non_finite runs more steps.
     for (size_t i = 0; i < n; ++i) {
         StepResults &own = sequences_[i]->results;
         if (read == Read::greedy)

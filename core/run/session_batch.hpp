@@ -13,9 +13,9 @@ namespace keel {
 
 // Decodes several sequences of one pipeline together. A step processes one token of each sequence
 // in one pass through the model, so each weight is read once for all sequences. Each sequence keeps
-// its own cache, policy and position. Its text is the same as without the other sequences, up to
-// the rounding of matrix products of several rows. Prompts are read one by one (Session::prefill).
-// Each step may have other sequences. Not thread-safe.
+// its own cache, policy and position. The text of a sequence does not depend on the other
+// sequences, except for the rounding in matrix products of several rows. Prompts are read one by
+// one (Session::prefill). Each step may have other sequences. Not thread-safe.
 class SessionBatch {
   public:
     // Throws Error(usage) if the pipeline was made for one sequence (PipelineOptions::batch).
@@ -26,13 +26,13 @@ class SessionBatch {
     SessionBatch &operator=(const SessionBatch &) = delete;
 
     // A new, empty sequence. All sequences share arenas for keys and values. At most
-    // max(Pipeline::batch(), PipelineOptions::sequences) of them, forks included, may hold tokens
-    // at once. The session may outlive this object.
+    // max(Pipeline::batch(), PipelineOptions::sequences) sequences, forks included, may hold tokens
+    // at the same time. The session may outlive this object.
     std::unique_ptr<Session> make_session() { return make_session(plan_); }
-    // The same, with another policy setup of the pipeline.
+    // Like make_session(), but with another policy setup of the pipeline.
     std::unique_ptr<Session> make_session(PolicySetup &plan);
 
-    // Which results of each sequence a step reads.
+    // The results that a step reads for each sequence.
     enum class Read {
         greedy, // the most likely next token (Session::greedy), without reading all logits
         logits, // Session::logits
@@ -51,13 +51,13 @@ class SessionBatch {
         // failed.
         Error error() const;
     };
-    // Decodes the token ids[i] of sessions[i]. `sessions`: 1 to Pipeline::batch() different
-    // sessions of this pipeline. Returns one outcome for each session, valid until the next call.
-    // If a sequence fails, the others are not changed. A sequence that is done has the same state
-    // as after Session::decode and after reading its results, evictions included. If the sessions
-    // cannot take a step together, throws Error(usage) before anything happens. For an error that
-    // concerns all sessions, for example a lost device, throws it; then all sessions are broken
-    // (Session::is_broken).
+    // Runs a decode step with the token ids[i] for each sessions[i]. `sessions`: 1 to
+    // Pipeline::batch() different sessions of this pipeline. Returns one outcome for each session,
+    // valid until the next call. If a sequence fails, the others are not changed. A sequence that
+    // is done has the same state as after Session::decode and after reading its results, evictions
+    // included. If the sessions cannot run a step together, throws Error(usage) and changes
+    // nothing. An error that concerns all sessions, for example a lost device, is thrown; then all
+    // sessions are broken (Session::is_broken).
     std::span<const Outcome> decode(std::span<Session *const> sessions,
                                     std::span<const int32_t> ids, Read read);
 
@@ -78,8 +78,8 @@ class SessionBatch {
     void queue_step();
     void read_results(Read read);
     void finish_step();
-    // Runs `action` for each sequence of the step that is not broken. If it throws Error, that
-    // sequence alone fails.
+    // Runs `action` for each sequence of the step that is not broken. If it throws Error, only this
+    // sequence fails.
     template <typename Action> void for_each(const Action &action);
 
     Pipeline &pipeline_;
@@ -88,10 +88,11 @@ class SessionBatch {
     Stats stats_;
     StepRunner runner_;
     LayerBatchView view_;
-    // Data of the current step. The memory is kept, so that the next step allocates nothing.
+    // Data of the current step. The memory is reused, so that the next step allocates nothing.
     std::vector<Outcome> outcomes_;          // one for each session that was given
     std::vector<Sequence *> sequences_;      // the sequences that take part
-    std::vector<size_t> numbers_;            // [sequences_]: which of the given sessions they are
+    std::vector<size_t> numbers_;            // for each of sequences_: its index in the given
+                                             // sessions
     std::vector<const SequenceRows *> rows_; // [sequences_]
     std::vector<int32_t> next_;
     std::vector<float> logits_;

@@ -47,7 +47,7 @@ class Checksum {
             }
         }
     }
-    // the checksum of all added bytes; it does not depend on how they were split
+    // the checksum of all added bytes; it does not depend on how the bytes were split into calls
     uint64_t value() const {
         Checksum last = *this;
         last.mix(word_);
@@ -96,8 +96,8 @@ class FileWriter final : public StateWriter {
     Checksum checksum_;
 };
 
-// A hash of the names, types, shapes, and a few bytes of each tensor. It tells a model from another
-// model with the same shape.
+// A hash of the names, types, shapes, and a few bytes of each tensor. It distinguishes models with
+// equal shapes.
 std::string weights_fingerprint(const ModelSource &source) {
     constexpr size_t piece = 64, pieces = 4;
     std::vector<const TensorInfo *> tensors;
@@ -170,7 +170,8 @@ std::string params_text(const BoundPlugin &plugin) {
     return "{" + text + "}";
 }
 
-// The number of layers of which the cache holds only a window. It also depends on model.context.
+// Describes the number of layers for which the cache holds only a window. This number also depends
+// on model.context.
 std::string held_text(const Pipeline &pipeline) {
     const LayerSplit &split = pipeline.engine().split;
     if (split.window() == 0) return "none held";
@@ -243,12 +244,11 @@ void check_facts(StateReader &in, Pipeline &pipeline) {
     const Facts mine = facts_of(pipeline);
     for (size_t i = 0; i < std::max(saved.size(), mine.size()); ++i) {
         if (i >= saved.size() || i >= mine.size() || saved[i].first != mine[i].first)
-            in.fail("saved by another version of Keel, which described the pipeline "
-                    "with other facts; load it with that version");
+            in.fail("the session was saved by another version of Keel, which describes a pipeline "
+                    "differently; load it with that version");
         if (saved[i].second != mine[i].second) {
-            in.fail("saved with {} {}, this pipeline has {}; load a session with the "
-                    "settings that it "
-                    "was saved with",
+            in.fail("the session was saved with {} {}, but this pipeline has {}; load a session "
+                    "with the settings that it was saved with",
                     mine[i].first, printable(saved[i].second, 100), printable(mine[i].second, 100));
         }
     }
@@ -285,13 +285,13 @@ SessionExtras read_extras(StateReader &in) {
 
 namespace {
 
-// A session file names the pipeline's policy, so a session with another policy cannot be saved.
+// A session file has the policy of the pipeline's config, so a session under an added policy cannot
+// be saved.
 void check_policy(Session &session) {
     if (session.pipeline().policies().is_own(session.cache().setup())) return;
     throw_error(ErrorKind::usage,
-                "a session under policy {}, which was added to its pipeline, is neither saved nor "
-                "read; make "
-                "a pipeline with that policy",
+                "policy {} was added to the pipeline, and a session under an added policy can be "
+                "neither saved nor loaded; open a pipeline with this policy",
                 session.cache().setup().config().policy.name);
 }
 
@@ -320,8 +320,8 @@ void check_replaceable(const std::filesystem::path &path) {
     std::ifstream file(path, std::ios::binary);
     if (file.read(begin.data(), begin.size()) && begin == magic) return;
     throw_error(ErrorKind::input,
-                "{}: is there already and is no saved session; it is not replaced: give another "
-                "name, or remove it",
+                "{}: the file exists and is not a saved session, so it is not replaced; give "
+                "another name, or remove the file",
                 printable(path.string(), 400));
 }
 
@@ -352,12 +352,14 @@ SessionExtras load_session(Session &session, const std::filesystem::path &path,
     const auto bytes = file.bytes();
     StateReader head(bytes, printable(path.string(), 400));
     if (bytes.size() < magic.size() || std::memcmp(bytes.data(), magic.data(), magic.size()) != 0)
-        head.fail("not a saved session; 'keel run --save-session FILE' and '/save FILE' of 'keel "
-                  "chat' write them");
+        head.fail("the file is not a saved session; 'keel run --save-session FILE' and '/save "
+                  "FILE' of 'keel chat' write sessions");
     head.take(magic.size(), "the beginning");
     const auto found = head.get<uint32_t>("the version");
     if (found != version)
-        head.fail("a saved session of version {}; this Keel reads version {}", found, version);
+        head.fail("the session has version {}, but this Keel reads version {}; save the session "
+                  "again with this Keel",
+                  found, version);
     uint64_t sum = 0;
     if (head.left() < sizeof sum)
         head.fail("the session is cut short: it ends within its checksum; save it again");

@@ -17,27 +17,28 @@ struct SessionExtras {
     std::map<std::string, std::string> notes; // texts that a program adds, by name
 };
 
-// Throws Error(plugin) if sessions of this pipeline cannot be saved, before save_session() would.
+// Throws Error(plugin) if sessions of this pipeline cannot be saved, so that the caller learns this
+// before the run.
 void check_savable(const Pipeline &pipeline);
 
-// Throws Error(input) if `path` exists and is no saved session, because save_session() would not
+// Throws Error(input) if `path` exists and is not a saved session, because save_session() would not
 // replace it.
 void check_replaceable(const std::filesystem::path &path);
 
 // Writes a session to a file: cache, positions, tokens and the policy's state. The file also has
 // the facts by which load_session() checks that a pipeline fits: the values of the model's
 // config that change what is computed, a fingerprint of its weights, its tokenizer, the types of
-// weights, keys and values, the policy and its parameters. The file appears complete or not at all:
-// it is written under another name in the same folder and renamed. Only its owner may read it,
-// because it contains the text. An existing file is replaced only if it is a saved session, see
-// check_replaceable(). Throws Error(runtime) if it cannot be written, and Error(plugin) for a
-// policy that has state and cannot save it.
+// weights, keys and values, the policy and its parameters. The file is written under another name
+// in the same folder and then renamed, so an incomplete file never has the name `path`. Only its
+// owner may read it, because it contains the text. An existing file is replaced only if it is a
+// saved session, see check_replaceable(). Throws Error(runtime) if it cannot be written, and
+// Error(plugin) for a policy that has state and cannot save it.
 void save_session(Session &session, const std::filesystem::path &path,
                   const SessionExtras &extras = {});
 
 // Replaces the content of `session` by a saved session. Throws Error(input) with the reason if the
 // file is no session, is damaged, or comes from another model, other types or another policy; the
-// session is then unchanged. If the file's checksum is right but its content is impossible, the
+// session is then unchanged. If the checksum of the file is right but its content is invalid, the
 // session is empty after the error. `check` gets the content besides the session, before the
 // session changes; it may throw to refuse it.
 SessionExtras load_session(Session &session, const std::filesystem::path &path,

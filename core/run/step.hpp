@@ -13,7 +13,8 @@ namespace keel {
 struct StageStep {
     Engine *engine;
     LayerCaches *caches; // caches of the engine's layers
-    // By-products of the step for the policy of this engine's layers, see Segment. NULL: none.
+    // Collects by-products of the step for the policy of this engine's layers, see Segment. NULL:
+    // there are none.
     StepTap *tap = nullptr;
     const TapOps *tap_ops = nullptr;
 };

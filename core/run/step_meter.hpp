@@ -14,13 +14,13 @@ namespace keel {
 struct SessionStats {
     uint64_t prefill_tokens = 0, decode_tokens = 0;
     double prefill_seconds = 0, decode_seconds = 0; // time in steps, evictions included
-    uint64_t evictions = 0; // times that a trigger fired and slots were evicted
+    uint64_t evictions = 0; // how often a trigger fired and slots were evicted
     // Tokens that the head with the most losses lost, summed over evictions.
     uint64_t evicted_tokens = 0;
     uint64_t evicted_bytes = 0;  // bytes of blocks that evictions freed, summed over evictions
     double eviction_seconds = 0; // part of the steps' seconds, see CacheManager::eviction_us
     uint64_t kv_bytes = 0, kv_peak_bytes = 0;
-    // Memory of the policy, beside the cache. See CacheManager::policy_bytes.
+    // Memory of the policy in addition to the cache. See CacheManager::policy_bytes.
     uint64_t policy_bytes = 0, policy_peak_bytes = 0;
     // The peak of cache plus policy. If layers are split between backends: the sum of the backends'
     // peaks.
@@ -28,13 +28,14 @@ struct SessionStats {
     // What evictions saved. See CacheManager::freed_bytes.
     uint64_t freed_bytes = 0;
     Stream::Counters stream;        // work of all steps, discarded steps included
-    Stream::Counters decode_stream; // work of decode steps only, discarded steps included
+    Stream::Counters decode_stream; // the stream's work in decode steps, including discarded steps
     // Decode steps that were queued before their token was read, see Session::greedy.
     uint64_t ahead_steps = 0;
     // Steps that were queued ahead and then discarded. They are not in ahead_steps.
     uint64_t discarded_steps = 0;
     uint64_t replay_parts = 0; // stages of a decode step that a backend can submit as a recording
-    std::string no_replay;     // why decode steps are not recorded; empty: they are
+    std::string no_replay;     // the reason why decode steps are not recorded; empty if they are
+                               // recorded
     std::vector<BackendMove> moves; // between the backends of a hybrid
     uint64_t held_bytes() const { return kv_bytes + policy_bytes; }
     double prefill_rate() const {
@@ -50,7 +51,8 @@ class StepMeter {
   public:
     explicit StepMeter(const Pipeline &pipeline) : pipeline_(pipeline) {}
 
-    // Adds the time and the stream's work of its lifetime to the prefill or decode steps.
+    // Adds the time of its lifetime, and the stream's work during it, to the counters of prefill or
+    // of decode.
     class Span {
       public:
         Span(StepMeter &meter, bool is_decode);
@@ -74,7 +76,7 @@ class StepMeter {
     void count_discarded() { ++stats_.discarded_steps; }
     void add_move(BackendMove move) { stats_.moves.push_back(std::move(move)); }
     void reset() { stats_ = {}; }
-    // All counters, with those of the cache as they are now.
+    // Returns all counters. The counters of the cache have their current values.
     const SessionStats &read(const SequenceCache &cache);
 
   private:

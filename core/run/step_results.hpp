@@ -13,19 +13,20 @@ namespace keel {
 // token.
 class StepResults {
   public:
-    // A step was queued. `holder` computes `rows` rows of logits.
+    // Call it when a step was queued. `holder`: the engine that computes `rows` rows of logits.
     void begin(Engine &holder, uint32_t rows);
-    // From now on no step has results to read.
+    // Clears the results. Then no step has results to read.
     void forget();
-    // The device is lost: no read is pending there, and nothing will be computed again.
+    // Call it if the device is lost. It drops the pending read, and the step will not be computed
+    // again.
     void forget_on_device();
-    // Copies the logits of the parent of a fork, which has read them.
+    // For a fork: copies the logits that the parent has read.
     void copy_logits(const StepResults &other);
 
     Engine *holder() const { return holder_; } // NULL: no step was taken
     uint32_t rows() const { return rows_; }
-    // In a step with rows of several sequences: the row of the device's logits that belongs to this
-    // sequence.
+    // For a step of several sequences: sets the first row of the device's logits that belongs to
+    // this sequence.
     void set_first_row(uint32_t row) { first_row_ = row; }
     uint32_t first_row() const { return first_row_; }
 
@@ -35,22 +36,23 @@ class StepResults {
     std::span<const float> read_logits(size_t vocabulary);
     // The logits were read elsewhere.
     void put_logits(std::span<const float> logits);
-    // The values that were read are not all finite.
+    // Call it if the logits are not all finite.
     void reject_logits() { has_logits_ = false; }
 
     std::optional<int32_t> next_token() const { return next_token_; }
     void put_token(int32_t id) { next_token_ = id; }
-    // The next token is on its way to the host: argmax was queued together with the step.
+    // Returns true if argmax was queued together with the step and its result is not read yet.
     bool has_pending_read() const { return static_cast<bool>(pending_read_); }
     void set_pending_read(LaterRead read) { pending_read_ = std::move(read); }
     LaterRead take_pending_read() { return std::move(pending_read_); }
 
-    // A later step has written over the logits on the device.
+    // Returns true if a later step has overwritten the logits on the device.
     bool is_overwritten() const { return is_overwritten_; }
     void set_overwritten(bool is_overwritten) { is_overwritten_ = is_overwritten; }
-    // The step is computed again on `holder`, because it was overwritten.
+    // Call it when the step is computed again on `holder`, because its logits were overwritten.
     void begin_repeat(Engine &holder);
-    // If the logits are overwritten, they cannot be computed again: the next step may evict.
+    // Call it before the next step, which may evict. Overwritten logits then cannot be computed
+    // again.
     void give_up_overwritten();
 
   private:

@@ -8,24 +8,24 @@
 
 namespace keel {
 
-// Queues the forward passes of steps. A step is a list of rows: of one sequence or of several, of
-// prompts or of decoded tokens. It keeps arrays from step to step, so that a decode step allocates
-// nothing.
+// Queues the forward passes of steps. A step has rows of one or several sequences. A row is a token
+// of a prompt, or a decoded token. It reuses its arrays, so that a decode step allocates nothing.
 class StepRunner {
   public:
-    // Takes tokens of one sequence in and queues the step.
+    // Queues a step with tokens of one sequence.
     void step(Sequence &sequence, std::span<const int32_t> ids, StepKind kind, uint32_t logit_rows);
-    // Queues one step with these rows on all engines that hold layers. The rows' slots exist
-    // already. Each element belongs to another sequence; all have the same engines. Their logits
-    // follow each other in this order. `view`: a view of the arenas that the caches share; NULL:
-    // the caches share no arenas.
+    // Queues one step with these rows on all engines that hold layers. The slots of the rows must
+    // already exist. Each element of `rows` belongs to another sequence, and all sequences must
+    // have the same engines. The logits have the order of `rows`. `view`: a view of the arenas that
+    // the caches share; NULL: the caches share no arenas.
     void run(std::span<const SequenceRows *const> rows, LayerBatchView *view = nullptr);
     void run(const SequenceRows &rows);
 
   private:
     void share_residual();
 
-    std::vector<float> residual_; // [tokens, hidden]: goes from one engine to the next
+    std::vector<float> residual_; // [tokens, hidden]: the residual stream between one engine and
+                                  // the next
     std::vector<Segment> segments_;
     std::vector<const LayerCaches *> caches_;
 };

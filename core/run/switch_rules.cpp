@@ -11,7 +11,7 @@ namespace {
 using Why = BackendMove::Why;
 using pipeline::SwitchTrigger;
 
-// The wanted engine, or the current one if the device of the wanted one is lost.
+// Returns the wanted engine, or the current engine if the device of the wanted engine is lost.
 Engine &alive(Engine &wanted, Engine &current) { return wanted.is_lost() ? current : wanted; }
 
 } // namespace
@@ -21,7 +21,7 @@ SwitchRules::SwitchRules(Pipeline &pipeline)
     if (!config_.has(SwitchTrigger::pressure)) return;
     PressureConfig c;
     if (*config_.available_mib) c.low = static_cast<uint64_t>(**config_.available_mib * 1048576.0);
-    c.levels = {0.5}; // one level: it switches, or it does not
+    c.levels = {0.5}; // one level is enough, because a sequence either switches or does not
     watch_ = std::make_unique<PressureWatch>(c, pipeline.monitor());
 }
 
@@ -67,7 +67,7 @@ std::vector<Engine *> SwitchRules::candidates() const {
 
 bool SwitchRules::pressure_fires(int64_t tokens) {
     if (!watch_ || watch_->poll(tokens, 2) != PressureWatch::Change::tighter) return false;
-    log().warn("memory is short: {}; the KV cache goes to backend {}", watch_->state().why,
+    log().warn("memory is short: {}; the KV cache moves to backend {}", watch_->state().why,
                *config_.to);
     return true;
 }
@@ -92,8 +92,8 @@ void SwitchRules::before_prefill(SequenceMover &mover) const {
 void SwitchRules::before_decode(SequenceMover &mover) {
     const bool short_of_memory = pressure_fires(mover.tokens());
     if (short_of_memory) go(mover, Why::pressure, 0);
-    // If the sequence cannot move to the decode engine, it stays, and does not try again at each
-    // token.
+    // If the sequence cannot move to the decode engine, it stays on its engine and does not try
+    // again at each token.
     if (!mover.move(alive(decode_engine(), mover.current_engine()), Why::phase))
         choose(mover.current_engine());
     if (!short_of_memory && tokens_fire()) go(mover, Why::tokens, *config_.warmup_tokens);
@@ -106,12 +106,12 @@ void SwitchRules::go(SequenceMover &mover, Why why, int64_t warmup_tokens) {
 
 SwitchRules::Switch SwitchRules::command(SequenceMover &mover, Engine &to) {
     if (!config_.has(SwitchTrigger::command)) {
-        throw_error(ErrorKind::usage,
-                    "hybrid.switch.on does not list command: add it there to switch by hand");
+        throw_error(ErrorKind::usage, "hybrid.switch.on does not list the trigger command; add "
+                                      "command to the list to switch with /switch");
     }
     if (to.is_lost()) {
-        throw_error(ErrorKind::usage, "backend {} cannot be switched to: its device was lost",
-                    to.name);
+        throw_error(ErrorKind::usage,
+                    "decode cannot switch to backend {}, because its device was lost", to.name);
     }
     if (&to == &decode_engine()) return Switch::there;
     const bool is_empty = mover.tokens() == 0; // an empty sequence has no cache to move

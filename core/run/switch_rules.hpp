@@ -9,7 +9,7 @@
 namespace keel {
 
 // Decides on which backend of a hybrid a sequence runs its next step, if the backends take turns.
-// One for each sequence.
+// Each sequence has its own object.
 class SwitchRules {
   public:
     explicit SwitchRules(Pipeline &pipeline);
@@ -25,27 +25,30 @@ class SwitchRules {
     Engine &decode_engine() const;
     // All engines, in the order in which to try them after a device was lost.
     std::vector<Engine *> candidates() const;
-    // From now on the sequence runs on this engine.
+    // Sets the engine on which the sequence runs from now on.
     void choose(Engine &engine) { chosen_ = &engine; }
 
     // A decode step begins.
     void count_decode() { ++decode_steps_; }
-    // Whether memory became short since the last call, so that the sequence has to switch.
-    // `tokens`: tokens in the sequence.
+    // Returns true if memory has become short since the last call, so that the sequence must
+    // switch. `tokens`: the number of tokens in the sequence.
     bool pressure_fires(int64_t tokens);
-    // Whether the sequence has to switch because of hybrid.switch.after_tokens. True at most once.
+    // Returns true if the sequence must switch because of hybrid.switch.after_tokens. It returns
+    // true at most once.
     bool tokens_fire();
-    // Whether the next decode step also runs on `current`, if memory does not become short.
+    // Returns true if the next decode step also runs on `current`, unless memory becomes short.
     bool stays_on(const Engine &current) const;
 
-    // Move the sequence as the rules say, before a prefill and before a decode step.
+    // Move the sequence to the engine that the rules require before a prefill or before a decode
+    // step.
     void before_prefill(SequenceMover &mover) const;
     void before_decode(SequenceMover &mover);
-    // The user wants the sequence to switch. Throws Error(usage) if the config does not allow it.
+    // Switches the sequence on request of the user. Throws Error(usage) if the config does not
+    // allow it.
     enum class Switch {
         there,   // it is there already
         done,    // it is there now
-        refused, // it stays where it is; SessionStats::moves says why
+        refused, // the sequence stays on its backend; SessionStats::moves has the reason
     };
     Switch command(SequenceMover &mover, Engine &to);
 
@@ -54,9 +57,11 @@ class SwitchRules {
 
     Pipeline &pipeline_;
     const pipeline::SwitchSection &config_;
-    Engine *chosen_ = nullptr;             // target of the last switch; NULL: as the config says
+    Engine *chosen_ = nullptr;             // the target of the last switch; NULL: the config
+                                           // decides
     int64_t decode_steps_ = 0;             // since the sequence began
-    bool tokens_fired_ = false;            // the switch after a number of tokens was tried
+    bool tokens_fired_ = false;            // true: the switch for hybrid.switch.after_tokens was
+                                           // already tried
     std::unique_ptr<PressureWatch> watch_; // NULL: pressure does not switch
 };
 

@@ -1,4 +1,4 @@
-// The families of chat templates: how each one writes a conversation.
+// The families of chat templates: the format in which each family writes a conversation.
 #include "text/chat_template.hpp"
 
 #include "base/error.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 using Format = ChatTemplate::Format;
 
-// Meta's fixed date, for models whose files do not use the current date.
+// The fixed date in Meta's templates, for models whose template does not use the current date.
 constexpr std::string_view llama_date = "26 Jul 2024";
 
 Format llama3() {
@@ -155,7 +155,7 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-// A piece with text from a user or a model, as valid UTF-8.
+// Makes a piece from the text of a user or of a model, as valid UTF-8.
 ChatPiece written(std::string_view text, bool trim) {
     const std::string mended = replace_invalid_utf8(text);
     return {std::string(trim ? trimmed(mended) : std::string_view(mended)), false};
@@ -174,7 +174,7 @@ void append(std::vector<ChatPiece> &pieces, std::vector<ChatPiece> more) {
                   std::make_move_iterator(more.end()));
 }
 
-// Markup in which the placeholders are replaced by the tokenizer's begin and end tokens.
+// Replaces the placeholders in markup by the tokenizer's begin and end tokens.
 std::string with_marks(const std::string &markup, const Tokenizer &tokenizer,
                        const std::string &name) {
     std::string text = markup;
@@ -187,9 +187,8 @@ std::string with_marks(const std::string &markup, const Tokenizer &tokenizer,
         const auto eos = tokenizer.eos_id();
         if (!eos)
             throw_error(ErrorKind::usage,
-                        "the chat template {} ends turns with the tokenizer's end token, and the "
-                        "model's files "
-                        "name none; choose another template",
+                        "the chat template {} ends turns with the tokenizer's end token, but the "
+                        "model's files name no end token; choose another template",
                         name);
         text = replaced(std::move(text), "{eos}", tokenizer.piece(*eos));
     }
@@ -232,8 +231,8 @@ std::vector<ChatPiece> ChatTemplate::begin(std::optional<std::string_view> syste
     } else {
         add(pieces, {format_.preamble, false});
     }
-    // inside a user turn, the system prompt is not trimmed on its own; a family that trims, trims
-    // the whole turn
+    // inside a user turn, the system prompt is not trimmed separately, because a family with `trim`
+    // trims the whole turn
     if (system) add(pieces, written(*system, format_.trim && !format_.system_in_user));
     add_markup(pieces, format_.system_close);
     return pieces;
@@ -270,11 +269,11 @@ std::vector<ChatPiece> ChatTemplate::conversation(std::span<const ChatMessage> m
     const auto turns = messages.subspan(has_system ? 1 : 0);
     for (std::size_t i = 0; i < turns.size(); ++i) {
         if (turns[i].role != (i % 2 == 0 ? ChatRole::user : ChatRole::assistant))
-            throw_error(ErrorKind::input,
-                        "message {} of the conversation: expected one of the {}; a conversation is "
-                        "a system "
-                        "prompt, if any, then user and assistant by turns",
-                        i + (has_system ? 2 : 1), i % 2 == 0 ? "user" : "assistant");
+            throw_error(
+                ErrorKind::input,
+                "message {} of the conversation: expected the role {}, found another role; a "
+                "conversation is an optional system prompt, then user and assistant in turn",
+                i + (has_system ? 2 : 1), i % 2 == 0 ? "user" : "assistant");
         if (turns[i].role == ChatRole::user) {
             append(pieces, user_turn(turns[i].content, i == 0));
         } else {

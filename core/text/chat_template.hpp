@@ -12,7 +12,7 @@
 
 namespace keel {
 
-// `text`, in which every `what` is replaced by `by`.
+// Returns `text` with every `what` replaced by `by`.
 std::string replaced(std::string text, std::string_view what, std::string_view by);
 
 enum class ChatRole { system, user, assistant };
@@ -22,9 +22,9 @@ struct ChatMessage {
     std::string content;
 };
 
-// A part of a prompt. Only markup may become special tokens. Text from users or models stays text,
-// so it cannot forge a turn. (This does not protect templates whose marks are plain words, such as
-// Llama 2's [INST].)
+// A part of a prompt. Only markup may become special tokens. Text from users or models never
+// becomes special tokens, so it cannot imitate the marks of a turn. (This does not protect
+// templates whose marks are plain words, such as Llama 2's [INST].)
 struct ChatPiece {
     std::string text;
     bool is_markup = false;
@@ -34,7 +34,7 @@ struct ChatPiece {
 // in C++. The Jinja text in model folders is only recognized, never run. Immutable; all members are
 // thread-safe.
 //
-// A conversation is prefilled as it grows. Earlier turns are never changed:
+// A conversation is prefilled turn by turn. Earlier turns are never changed:
 //
 //   begin(system) + user_turn("Hi", true)            -> encode(..., false)   the model answers
 //   end_of_answer() + user_turn("And then?", false)  -> encode(..., true)    the model answers
@@ -42,11 +42,12 @@ struct ChatPiece {
 //
 // The pieces of one line are encoded together, so a token may cross the border of two pieces. Some
 // templates of Hugging Face later change earlier turns: they move the system prompt to the last
-// question, or leave out thoughts. Keel does not. The turns stay as they were, and the system
-// prompt stays at the first turn.
+// question, or remove the thoughts of the model. Keel does not do this. The turns stay as they
+// were, and the system prompt stays at the first turn.
 class ChatTemplate {
   public:
-    // How a family writes its turns. "{bos}" and "{eos}" mean the tokenizer's begin and end tokens.
+    // The marks with which a family writes its turns. "{bos}" and "{eos}" mean the tokenizer's
+    // begin and end tokens.
     struct Format {
         std::string begin;        // before everything else
         std::string system_open;  // before and after the system prompt
@@ -74,22 +75,22 @@ class ChatTemplate {
     // The template with a name from names(). nullopt for any other name.
     static std::optional<ChatTemplate> by_name(std::string_view name);
     static std::vector<std::string> names();
-    // Recognizes the Jinja text of a model folder or GGUF file. nullopt if no template here writes
-    // its turns in the same way; the caller then reports this and asks for a name. The text is not
-    // trusted.
+    // Recognizes the Jinja text of a model folder or GGUF file. Returns nullopt if no format of
+    // this class writes the turns in the same way. Then the caller must ask the user for a name.
+    // The text is not trusted.
     static std::optional<ChatTemplate> recognize(std::string_view jinja);
 
     // The name, such as "llama3". For a recognized template, the name of its family.
     const std::string &name() const noexcept { return name_; }
     const Format &format() const noexcept { return format_; }
 
-    // Everything before the first user turn. `system`: nullopt if there is no system prompt; the
-    // template's default may then be used. An empty text is an empty system prompt. `today`: the
-    // date that Llama 3.1 and later write in the system turn, such as "26 Jul 2024"; if empty, this
-    // machine's date.
+    // Everything before the first user turn. `system`: nullopt if there is no system prompt; then
+    // the template may use its default system prompt. An empty text is an empty system prompt.
+    // `today`: the date that Llama 3.1 and later write in the system turn, such as "26 Jul 2024";
+    // if empty, this machine's date.
     std::vector<ChatPiece> begin(std::optional<std::string_view> system,
                                  std::string_view today = {}) const;
-    // A question, and the text that asks for its answer. `is_first`: the turn follows begin().
+    // A question, and the text with which the answer begins. `is_first`: the turn follows begin().
     std::vector<ChatPiece> user_turn(std::string_view text, bool is_first) const;
     // A known answer that follows user_turn(), without end_of_answer().
     std::vector<ChatPiece> answer(std::string_view text) const;
@@ -97,19 +98,19 @@ class ChatTemplate {
     // must not also be in the cache.
     std::vector<ChatPiece> end_of_answer() const;
     // A whole conversation. An optional system message comes first, then user and assistant take
-    // turns. If it ends with a user turn, the result asks for an answer. Throws Error(input) for
-    // another order.
+    // turns. If the conversation ends with a user turn, the result ends with the text with which
+    // the answer begins. Throws Error(input) for another order.
     std::vector<ChatPiece> conversation(std::span<const ChatMessage> messages,
                                         std::string_view today = {}) const;
 
-    // The ids of pieces, equal to those that Hugging Face gives for the same text as a whole.
-    // `continues`: the pieces follow tokens that are already in the cache. Throws Error(usage) if
-    // the template needs a begin or end token that the tokenizer lacks.
+    // Returns the ids of the pieces. They are equal to the ids that Hugging Face gives for the
+    // whole text. `continues`: the pieces follow tokens that are already in the cache. Throws
+    // Error(usage) if the template needs a begin or end token that the tokenizer lacks.
     std::vector<std::int32_t> encode(const Tokenizer &tokenizer, std::span<const ChatPiece> pieces,
                                      bool continues) const;
 
-    // The ids that end an answer, ascending: those of the tokenizer and those of the template's
-    // marks.
+    // The ids that end an answer, ascending: the end ids of the tokenizer, and the ids of the
+    // template's end marks.
     std::vector<std::int32_t> end_ids(const Tokenizer &tokenizer) const;
     // End marks that are not a single token of this tokenizer. They must be searched for in the
     // text (see StopMatcher).
@@ -121,9 +122,9 @@ class ChatTemplate {
 };
 
 // Recognizes the template of a model's files. It is the content of chat_template.jinja if that is
-// not empty. Else it is the key chat_template of tokenizer_config.json: a text, or a list of named
-// texts from which "default" is used. `jinja` is the text, empty if the files have none. Throws
-// Error(input) for an invalid file.
+// not empty. Otherwise it is the value of the key chat_template of tokenizer_config.json: a text,
+// or a list of named texts from which "default" is used. `jinja` is the text, empty if the files
+// have none. Throws Error(input) for an invalid file.
 struct FoundChatTemplate {
     std::string jinja;
     // nullopt if the files have no template, or its turns are not recognized

@@ -31,8 +31,8 @@ std::string pattern(std::string_view text) {
 // The value of a character after a backslash in a Jinja string.
 char unescaped(char c) { return c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c; }
 
-// Whether the text after a {{ }} begins with a line break that is kept, because no tag after it
-// strips it.
+// Returns true if the text after a {{ }} begins with a line break that the output keeps, because
+// the next tag does not strip it.
 bool keeps_newline(std::string_view jinja, std::size_t at) {
     if (at >= jinja.size() || jinja[at] != '\n') return false;
     const std::size_t tag = jinja.find_first_not_of(" \t\r\n", at);
@@ -93,7 +93,7 @@ class JinjaText {
     bool has(std::string_view what) const { return text_.find(pattern(what)) != std::string::npos; }
 
     // The text between `opening` and `closing` in the first string that begins and ends with them
-    // and is longer than both.
+    // and is longer than both together.
     std::optional<std::string> literal(std::string_view opening, std::string_view closing) const {
         const std::string begin = quote + std::string(opening);
         for (std::size_t at = text_.find(begin); at != std::string::npos;
@@ -130,7 +130,7 @@ class JinjaText {
     std::string text_;
 };
 
-// The text of a value that is a single string.
+// Returns the text of a value if the value is a single string.
 std::optional<std::string> string_of(const std::string &value) {
     if (value.size() < 2 || value.front() != quote || value.find(quote, 1) != value.size() - 1)
         return std::nullopt;
@@ -161,7 +161,7 @@ std::optional<std::string> literal_date(const JinjaText &text) {
 bool is_space(char c) { return std::string_view(" \t\r\n\v\f").find(c) != std::string_view::npos; }
 
 // Reads how Llama 3.1 and later use the given system prompt, and their default. Returns false if
-// the text does anything else with it, or trims it differently from its turns.
+// the text does anything else with it, or trims the system prompt differently from the turns.
 bool read_llama3_system(const JinjaText &text, ChatTemplate::Format &format) {
     const std::string given = pattern("messages[0]['content']");
     bool found = false;
@@ -206,7 +206,7 @@ std::optional<ChatTemplate> as_chatml(const JinjaText &text) {
     ChatTemplate::Format format = named("chatml").format();
     const std::string begin = "'<|im_start|>'+message['role']+'\n'+";
     bool found = false;
-    // the last one is Qwen3, which first removes the thoughts from earlier answers
+    // the last form is Qwen3's, which first removes the thoughts from earlier answers
     for (const char *content : {"message['content']", "message['content']|trim", "content"})
         for (const char *end : {"+'<|im_end|>'+'\n'", "+'<|im_end|>\n'"})
             if (text.has(begin + content + end)) {
@@ -219,8 +219,8 @@ std::optional<ChatTemplate> as_chatml(const JinjaText &text) {
     if (text.has("bos_token")) format.begin = "{bos}";
     format.default_system = text.literal("<|im_start|>system\n", "<|im_end|>\n");
     if (!format.default_system && text.literal("<|im_start|>system\n", "")) return std::nullopt;
-    // a start of a system turn as a separate expression begins the list of tools; that must be
-    // inside a condition
+    // an expression that starts a system turn without its text writes the list of tools; it must be
+    // inside a condition on tools
     if (text.has(" '<|im_start|>system\n' ") && !text.has(" iftools")) return std::nullopt;
     return ChatTemplate("chatml", std::move(format));
 }

@@ -16,12 +16,12 @@ struct TokenLogprob {
 // sampling steps.
 struct TokenLogprobs {
     TokenLogprob chosen;
-    std::vector<TokenLogprob>
-        top; // the most likely tokens, most likely first; of equal ones, the lower id first
+    std::vector<TokenLogprob> top; // the most likely tokens, in descending order of probability; if
+                                   // two are equal, the lower id comes first
 };
 
-// Log-softmax of a row of logits. The row must not be empty, and all logits must be finite.
-// Computed in double after subtracting the largest logit, so no row can overflow.
+// Computes the log-softmax of a row of logits. The row must not be empty, and all logits must be
+// finite. Computed in double after subtracting the largest logit, so no row can overflow.
 class LogSoftmax {
   public:
     explicit LogSoftmax(std::span<const float> logits);
@@ -35,8 +35,8 @@ class LogSoftmax {
     double log_sum_ = 0; // log of the sum of exp(logit - highest)
 };
 
-// Log-softmax of a row of finite logits, at `id` and at the `n` most likely tokens. There are fewer
-// than `n` if the row is shorter.
+// Computes the log-softmax of a row of finite logits, for the token `id` and for the `n` most
+// likely tokens. There are fewer than `n` if the row is shorter.
 TokenLogprobs token_logprobs(std::span<const float> logits, int32_t id, int64_t n);
 
 } // namespace keel

@@ -21,7 +21,8 @@ double portable_exp(double x) noexcept {
     constexpr double log2_e = 1.4426950408889634;
     constexpr double ln2_high = 0x1.62e42fee00000p-1;
     constexpr double ln2_low = 0x1.a39ef35793c76p-33;
-    constexpr double rounder = 0x1.8p52; // after adding it, the low bits hold the nearest integer
+    constexpr double rounder = 0x1.8p52; // after this number is added, the low bits of the sum hold
+                                         // the nearest integer
     const double shifted = x * log2_e + rounder;
     const double k = shifted - rounder;
     const double r = (x - k * ln2_high) - k * ln2_low; // |r| <= ln(2) / 2
@@ -56,7 +57,7 @@ void check_range(const char *name, double value, const SamplingRange &range) {
                     range.low, range.high, value);
 }
 
-// The lowest index of the highest logit. Throws if a logit is not finite.
+// Returns the lowest index of the highest logit. Throws if a logit is not finite.
 std::size_t checked_argmax(std::span<const float> logits) {
     // One pass without branches: infinity and NaN times zero are NaN, and the sum stays NaN.
     float poison = 0.0F;
@@ -152,8 +153,8 @@ std::span<const float> Sampler::penalize(std::span<const float> logits,
     return penalized_;
 }
 
-// Keeps the k most likely tokens, sorted. For a small k this is one comparison per logit, with the
-// least likely token of a heap.
+// Keeps the k most likely tokens, sorted. For a small k this costs about one comparison per logit,
+// with the least likely token in a heap.
 void Sampler::keep_top_k(std::span<const float> logits, std::size_t k) {
     const auto is_worse_top = is_likelier; // heap order: the front is the least likely
     for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -187,7 +188,7 @@ void Sampler::keep_all(std::span<const float> logits, float highest) {
 }
 
 // Keeps the smallest set of the most likely candidates that has the share top_p of `total`, sorted.
-// Sorts only the part that it needs, often a few hundred tokens of a large vocabulary.
+// It sorts only as many candidates as it needs, often a few hundred.
 void Sampler::keep_top_p(double total) {
     const double wanted = static_cast<double>(params_.top_p) * total;
     double mass = 0.0;

@@ -35,11 +35,12 @@ struct SamplingParams {
     std::uint64_t seed = 0;
 };
 
-// Throws Error(usage) that names the parameter, its range and the value.
+// Throws Error(usage) if a value is out of its range. The error names the parameter, its range and
+// the value.
 void check_sampling_params(const SamplingParams &params);
 
-// xoshiro256** (Blackman and Vigna), seeded by splitmix64. Gives the same numbers on every
-// platform, which the distributions of the standard library do not.
+// xoshiro256** (Blackman and Vigna), seeded by splitmix64. It gives equal numbers on every
+// platform. The distributions of the standard library do not guarantee this.
 class Rng {
   public:
     using State = std::array<std::uint64_t, 4>;
@@ -55,8 +56,8 @@ class Rng {
     State state_;
 };
 
-// Draws the next token from logits. The steps and their order are those of generate() in Hugging
-// Face transformers, so the same settings mean the same:
+// Draws the next token from logits. The steps and their order are equal to those of generate() in
+// Hugging Face transformers, so equal settings have equal effects:
 //   1. repetition penalty (CTRL's): once for each distinct token of the history, logit / p if
 //                the logit is positive, else logit * p
 //   2. temperature
@@ -66,8 +67,8 @@ class Rng {
 //   5. min-p     keeps those of these with a probability >= min_p times the highest one
 //   6. one draw from the rest, renormalized
 // With temperature 0, takes the highest logit after step 1 (of equal logits, the lowest id) and
-// draws nothing. (llama.cpp applies the temperature last, so there top-p and min-p keep other sets
-// for the same numbers.)
+// draws nothing. (llama.cpp applies the temperature last, so with equal settings its top-p and
+// min-p keep other tokens.)
 //
 // Equal logits, params and seed give equal tokens on every machine: the exponential and the sums
 // are computed in double, with plain operations in a fixed order. Only the first call of sample()
@@ -92,7 +93,8 @@ class Sampler {
     // sample().
     std::span<const Candidate> candidates() const noexcept { return candidates_; }
 
-    // With the stored state, a session that is loaded again continues the same random numbers.
+    // The state of the random numbers. A session stores it, so that a loaded session continues with
+    // the same random numbers.
     const Rng::State &rng_state() const noexcept { return rng_.state(); }
     void restore_rng(const Rng::State &state) noexcept { rng_.restore(state); }
 
@@ -110,7 +112,8 @@ class Sampler {
     std::vector<Candidate> candidates_;
     std::vector<double> weights_; // by id; only used without top-k
     std::vector<float> penalized_;
-    std::vector<std::uint32_t> seen_; // by id: the stamp of the call that penalized the token
+    std::vector<std::uint32_t> seen_; // for each id: the number of the last call that penalized the
+                                      // token
     std::uint32_t stamp_ = 0;
 };
 

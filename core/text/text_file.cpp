@@ -20,7 +20,8 @@ std::string read_text_file(const fs::path &path, bool required) {
     const fs::file_status status = fs::status(path, error);
     if (!fs::exists(status)) {
         if (!required) return {};
-        throw_error(ErrorKind::input, "{}: no such file; a model folder holds its tokenizer there",
+        throw_error(ErrorKind::input,
+                    "{}: no such file; a model folder must have its tokenizer in this file",
                     path.string());
     }
     if (!fs::is_regular_file(status))
@@ -28,8 +29,8 @@ std::string read_text_file(const fs::path &path, bool required) {
     const std::uintmax_t size = fs::file_size(path, error);
     if (error) throw_error(ErrorKind::input, "{}: {}", path.string(), error.message());
     if (size > max_file_bytes)
-        throw_error(ErrorKind::input, "{}: {} bytes; at most {} are read", path.string(), size,
-                    max_file_bytes);
+        throw_error(ErrorKind::input, "{}: the file has {} bytes, expected at most {}",
+                    path.string(), size, max_file_bytes);
     std::ifstream in(path, std::ios::binary);
     std::string text(static_cast<std::size_t>(size), '\0');
     in.read(text.data(), static_cast<std::streamsize>(size));

@@ -16,8 +16,8 @@ namespace keel {
 // is the longest. So the result does not depend on how the text is split into pieces.
 class StopMatcher {
   public:
-    // Throws Error(usage) for a stop string that is empty or is not valid UTF-8, because it could
-    // never be found.
+    // Throws Error(usage) for a stop string that is empty or is not valid UTF-8, because such a
+    // stop string could never be found.
     explicit StopMatcher(std::vector<std::string> stops);
 
     // Appends to `out` the text that cannot be part of a stop string. After a hit, all text is
@@ -47,9 +47,9 @@ class StopMatcher {
 };
 
 // Turns generated tokens into text that can be shown at once. Its output has only complete
-// characters and no part of a stop string. Bytes that can no longer become a character are U+FFFD
-// at once. The joined results of push() and finish() are tokenizer.decode() of all tokens with the
-// same options, up to the first stop string.
+// characters and no part of a stop string. Bytes that can no longer become a character are output
+// as U+FFFD at once. The joined results of push() and finish() are tokenizer.decode() of all tokens
+// with the same options, up to the first stop string.
 class TextStream {
   public:
     // Options for the usual generation: text that continues a prompt.
@@ -68,8 +68,8 @@ class TextStream {
     // returned.
     std::string finish();
 
-    // Whether a stop string was completed, so generation should end. finish() may also complete
-    // one, if it ends in U+FFFD.
+    // Returns true if a stop string was completed, so that the generation should end. finish() may
+    // also complete one, if it ends in U+FFFD.
     bool stopped() const noexcept { return stops_.hit(); }
     // The stop string that was hit; empty if none was.
     std::string_view stop_string() const noexcept;
@@ -81,7 +81,7 @@ class TextStream {
     Utf8Stream utf8_;
     StopMatcher stops_;
     DecodeOptions options_;
-    bool at_start_ = false; // the leading space of the next token is dropped
+    bool at_start_ = false; // true: the leading space of the next token is dropped
 };
 
 } // namespace keel

@@ -34,7 +34,7 @@ void Utf8Stream::push(std::string_view bytes, std::string &out) {
                 if (--needed_ == 0) out.append(held_.data(), count_);
                 continue;
             }
-            // the sequence ends before this byte, which may begin another one
+            // the sequence ends before this byte, which may begin another sequence
             out += utf8_replacement;
             needed_ = 0;
         }
@@ -53,8 +53,8 @@ void Utf8Stream::finish(std::string &out) {
 
 namespace {
 
-// The offset of the first byte that is not part of a well-formed character. size() if there is
-// none.
+// Returns the offset of the first byte that is not part of a well-formed character, or size() if
+// there is no such byte.
 std::size_t valid_prefix(std::string_view bytes) noexcept {
     std::size_t i = 0;
     while (i < bytes.size()) {

@@ -11,22 +11,23 @@ namespace keel {
 // U+FFFD REPLACEMENT CHARACTER in UTF-8.
 inline constexpr std::string_view utf8_replacement = "\xEF\xBF\xBD";
 
-// Whether all bytes are well-formed by the Unicode standard (table 3-7): no overlong forms, no
-// surrogates, nothing above U+10FFFF.
+// Returns true if all bytes are well-formed UTF-8 according to the Unicode standard (table 3-7): no
+// overlong forms, no surrogates, nothing above U+10FFFF.
 bool is_valid_utf8(std::string_view bytes) noexcept;
 
 // Replaces bytes that are not UTF-8. Keel uses this rule everywhere: each maximal subpart of an
 // ill-formed sequence becomes one U+FFFD. A maximal subpart is the longest run of bytes that begins
-// a well-formed sequence. If no such run begins at a byte, it is this one byte. Python's
-// bytes.decode("utf-8", errors="replace") and Rust's String::from_utf8_lossy do the same:
+// a well-formed sequence. If no such run begins at a byte, the maximal subpart is this byte alone.
+// Python's bytes.decode("utf-8", errors="replace") and Rust's String::from_utf8_lossy do the same:
 //   41 F0 9F 98 42   ->  A U+FFFD B          (a character cut short: one replacement)
 //   C0 80            ->  U+FFFD U+FFFD       (an overlong form: no byte of it begins anything)
 //   ED A0 80         ->  U+FFFD U+FFFD U+FFFD (a surrogate)
 std::string replace_invalid_utf8(std::string_view bytes);
 
 // replace_invalid_utf8() for bytes that come in pieces. A sequence that may still become a
-// character is held back (at most three bytes). A sequence that cannot is replaced at once. The
-// joined outputs equal replace_invalid_utf8() of the joined inputs, for any way to split them.
+// character is held back (at most three bytes). A sequence that cannot become a character is
+// replaced at once. The joined outputs are equal to replace_invalid_utf8() of the joined inputs,
+// however the input is split.
 class Utf8Stream {
   public:
     void push(std::string_view bytes, std::string &out);

@@ -32,7 +32,7 @@ uint8_t *scratch(keel_ctx *ctx, uint64_t bytes) noexcept {
     memory_free(ctx->host, ctx->scratch);
     ctx->scratch = memory_alloc(ctx->host, bytes);
     if (ctx->scratch.data == nullptr)
-        fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for %llu bytes of scratch",
+        fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "not enough memory for %llu bytes of scratch space",
              static_cast<unsigned long long>(bytes));
     return ctx->scratch.data;
 }
@@ -99,11 +99,13 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
         return KEEL_E_VERSION;
     keel_ctx_desc mine;
     if (keel_adopt(&mine, sizeof mine, theirs, KEEL_PREFIX(keel_ctx_desc, device)) != KEEL_OK)
-        return fail(host, KEEL_E_VERSION, "a context description of another ABI version");
+        return fail(
+            host, KEEL_E_VERSION,
+            "the context description has another ABI version; build the plugin for this Keel");
     const keel_ctx_desc *desc = &mine;
     if (desc->device != 0)
-        return fail(host, KEEL_E_NOT_FOUND, "device %u: the cpu backend has device 0 only",
-                    desc->device);
+        return fail(host, KEEL_E_NOT_FOUND,
+                    "device %u does not exist: the cpu backend has only device 0", desc->device);
     Isa isa = Isa::scalar;
     const keel_param *p = param(desc, "isa");
     const keel_status status = choose_isa(host, p != nullptr ? p->s : "auto", isa);
@@ -112,7 +114,8 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
     p = param(desc, "threads");
     int64_t threads = p != nullptr ? p->i : 0;
     if (threads < 0 || threads > 256)
-        return fail(host, KEEL_E_INVALID_ARG, "threads: %lld is not in 0..256", (long long)threads);
+        return fail(host, KEEL_E_INVALID_ARG, "threads: expected 0 to 256, found %lld",
+                    (long long)threads);
     if (threads == 0) threads = host->worker_count(host);
     const int compute = place_of(host, desc, "compute", {"fast", "exact"}),
               ask = place_of(host, desc, "prefetch", {"auto", "on", "off"}),
@@ -125,7 +128,8 @@ keel_status KEEL_CALL ctx_create(const keel_host *host, const keel_ctx_desc *the
                prefetch = own_choice ? cpu_features().prefetch_gains : ask == 1;
 
     void *place = host->alloc(host, sizeof(keel_ctx), 64);
-    if (place == nullptr) return fail(host, KEEL_E_OUT_OF_MEMORY, "no memory for a context");
+    if (place == nullptr)
+        return fail(host, KEEL_E_OUT_OF_MEMORY, "not enough memory for a context");
     keel_ctx *ctx = new (place) keel_ctx;
     ctx->host = host;
     ctx->threads = static_cast<uint32_t>(threads < 256 ? threads : 256);
@@ -183,7 +187,7 @@ keel_status KEEL_CALL flush(keel_ctx *ctx, uint64_t *ticket) noexcept {
 
 keel_status KEEL_CALL wait(keel_ctx *ctx, uint64_t ticket) noexcept {
     if (ticket != 0 && ticket <= ctx->ticket) return KEEL_OK;
-    return fail(ctx->host, KEEL_E_INVALID_ARG, "ticket %llu was never given; the last one is %llu",
+    return fail(ctx->host, KEEL_E_INVALID_ARG, "ticket %llu is unknown; the latest ticket is %llu",
                 static_cast<unsigned long long>(ticket),
                 static_cast<unsigned long long>(ctx->ticket));
 }

@@ -13,7 +13,8 @@ keel_status KEEL_CALL device_count(const keel_host *, uint32_t *n) noexcept {
 keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index,
                                   keel_device_info *out) noexcept {
     if (index != 0)
-        return fail(host, KEEL_E_NOT_FOUND, "device %u: the cpu backend has device 0 only", index);
+        return fail(host, KEEL_E_NOT_FOUND,
+                    "device %u does not exist: the cpu backend has only device 0", index);
     keel_device_info info = make_out<keel_device_info>();
     char name[49];
     cpu_name(name);

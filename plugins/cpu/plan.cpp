@@ -24,7 +24,8 @@ keel_status KEEL_CALL op_plan(keel_ctx *ctx, keel_op op, const keel_op_args *arg
     if (choice.scratch_bytes != 0 && scratch(ctx, choice.scratch_bytes) == nullptr)
         return KEEL_E_OUT_OF_MEMORY;
     void *place = ctx->host->alloc(ctx->host, sizeof(keel_plan), alignof(keel_plan));
-    if (place == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a plan");
+    if (place == nullptr)
+        return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "not enough memory for a plan");
     keel_plan *plan = new (place) keel_plan{op, choice.scratch_bytes, {}};
     memcpy(plan->kernel, choice.kernel, sizeof plan->kernel);
     *out = plan;

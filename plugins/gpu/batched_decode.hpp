@@ -20,7 +20,8 @@ Args adopt_batch(const keel_host *host, const Args *theirs, const SeatZero &zero
 
 inline void check_batch_attention(const keel_host *host, const keel_attention_args &args) {
     if ((args.features & KEEL_ATTENTION_SCORES) != 0)
-        refuse(host, KEEL_E_UNSUPPORTED, "attention: scores of several sequences at once");
+        refuse(host, KEEL_E_UNSUPPORTED,
+               "attention: scores of several sequences at once are not supported");
     check_attention(host, args);
 }
 

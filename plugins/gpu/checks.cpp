@@ -9,7 +9,7 @@ void need_f32(const keel_host *host, const keel_tensor *t, const char *name, con
 
 void need_head_dim(const keel_host *host, int64_t dim, const char *op) {
     if (dim > max_head_dim)
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: a head of %lld elements, at most %u are taken", op,
+        refuse(host, KEEL_E_UNSUPPORTED, "%s: a head has %lld elements, expected at most %u", op,
                static_cast<long long>(dim), max_head_dim);
 }
 
@@ -22,13 +22,14 @@ void need_cache(const keel_host *host, const keel_kv_view *kv, const char *op) {
 void need_heads(const keel_host *host, const keel_tensor *q, const keel_kv_view *kv,
                 const char *op) {
     if (kv->kv_heads != 0 && q->shape[1] % kv->kv_heads != 0)
-        refuse(host, KEEL_E_INVALID_ARG, "%s: %lld heads are no multiple of %u KV heads", op,
-               static_cast<long long>(q->shape[1]), kv->kv_heads);
+        refuse(host, KEEL_E_INVALID_ARG,
+               "%s: the number of heads (%lld) is not a multiple of the number of KV heads (%u)",
+               op, static_cast<long long>(q->shape[1]), kv->kv_heads);
 }
 
 void need_range(const keel_host *host, int64_t begin, int64_t end, const char *op) {
     if (begin < 0 || begin > end)
-        refuse(host, KEEL_E_INVALID_ARG, "%s: begin %lld and end %lld are no range", op,
+        refuse(host, KEEL_E_INVALID_ARG, "%s: begin %lld and end %lld are not a valid range", op,
                static_cast<long long>(begin), static_cast<long long>(end));
 }
 
@@ -69,7 +70,7 @@ void check_move(const keel_host *host, const keel_move_args &a, const char *op) 
     check_features(host, a.features, 0, op);
     if (a.out == nullptr || keel_dtype_bytes(a.out->dtype) == 0 ||
         (a.x != nullptr && a.x->dtype != a.out->dtype))
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: dtypes %s and %s", op,
+        refuse(host, KEEL_E_UNSUPPORTED, "%s: the dtypes %s and %s are not supported together", op,
                a.x != nullptr ? keel_dtype_name(a.x->dtype) : "-",
                a.out != nullptr ? keel_dtype_name(a.out->dtype) : "-");
 }
@@ -103,7 +104,7 @@ WeightShape weight_in_use(const keel_host *host, const WeightShape *prepared, co
     if (prepared != nullptr) return *prepared;
     WeightShape shape;
     if (w == nullptr || !type_of(w->dtype, shape.type))
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: w is missing, or its dtype %s is not taken", op,
+        refuse(host, KEEL_E_UNSUPPORTED, "%s: w is missing, or its dtype %s is not supported", op,
                w != nullptr ? keel_dtype_name(w->dtype) : "-");
     shape.rows = w->shape[0];
     shape.cols = w->shape[1];
@@ -173,7 +174,7 @@ void check_cast(const keel_host *host, const keel_move_args &a) {
     const bool known = a.x != nullptr && a.out != nullptr && type_of(a.x->dtype, from) &&
                        type_of(a.out->dtype, to);
     if (!known || (is_block(from) && to != type_f32) || (is_block(to) && from != type_f32))
-        refuse(host, KEEL_E_UNSUPPORTED, "cast: from %s to %s",
+        refuse(host, KEEL_E_UNSUPPORTED, "cast: from %s to %s is not supported",
                a.x != nullptr ? keel_dtype_name(a.x->dtype) : "-",
                a.out != nullptr ? keel_dtype_name(a.out->dtype) : "-");
 }

@@ -22,7 +22,9 @@ keel_status create_context(const keel_host *host, const keel_ctx_desc *theirs, k
     return guarded(host, [&] {
         keel_ctx_desc desc;
         if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_ctx_desc, device)) != KEEL_OK)
-            refuse(host, KEEL_E_VERSION, "a context description of another ABI version");
+            refuse(
+                host, KEEL_E_VERSION,
+                "the context description has another ABI version; build the plugin for this Keel");
         auto ctx = std::make_unique<keel_ctx>();
         ctx->host = host;
         open(*ctx, desc);
@@ -38,8 +40,12 @@ keel_status create_buffer(keel_ctx *ctx, const keel_buffer_desc *theirs, keel_bu
     return guarded(ctx->host, [&] {
         keel_buffer_desc desc;
         if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_buffer_desc, kind)) != KEEL_OK)
-            refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer description of another ABI version");
-        if (desc.size == 0) refuse(ctx->host, KEEL_E_INVALID_ARG, "a buffer of 0 bytes");
+            refuse(
+                ctx->host, KEEL_E_INVALID_ARG,
+                "the buffer description has another ABI version; build the plugin for this Keel");
+        if (desc.size == 0)
+            refuse(ctx->host, KEEL_E_INVALID_ARG,
+                   "expected a buffer of 1 byte or more, found 0 bytes");
         *out = make(desc);
     });
 }
@@ -52,7 +58,9 @@ keel_status create_weight(keel_ctx *ctx, const keel_weight_desc *theirs, keel_we
     return guarded(ctx->host, [&] {
         keel_weight_desc desc;
         if (keel_adopt(&desc, sizeof desc, theirs, KEEL_PREFIX(keel_weight_desc, use)) != KEEL_OK)
-            refuse(ctx->host, KEEL_E_INVALID_ARG, "a weight description of another ABI version");
+            refuse(
+                ctx->host, KEEL_E_INVALID_ARG,
+                "the weight description has another ABI version; build the plugin for this Keel");
         *out = make(desc);
     });
 }

@@ -29,8 +29,8 @@ uint64_t sum_of(const void *data, size_t n, uint64_t sum = first_sum) noexcept {
 
 // Returns the reason why other users could use the folder, or NULL if only this user can.
 const char *why_not_private(const struct stat &facts) noexcept {
-    if (!S_ISDIR(facts.st_mode)) return "it is no folder";
-    if (facts.st_uid != geteuid()) return "it is another user's";
+    if (!S_ISDIR(facts.st_mode)) return "it is not a folder";
+    if (facts.st_uid != geteuid()) return "it belongs to another user";
     return (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0 ? "others may write to it (chmod go-w)"
                                                       : nullptr;
 }

@@ -61,7 +61,7 @@ inline keel_status KEEL_CALL replay_begin(keel_ctx *ctx) noexcept {
     return guarded(ctx->host, [&] {
         need_no_recording(*ctx, "another recording");
         if (backend::times_ops(*ctx))
-            refuse(ctx->host, KEEL_E_UNSUPPORTED, "no step is recorded while ops are timed");
+            refuse(ctx->host, KEEL_E_UNSUPPORTED, "a step cannot be recorded while ops are timed");
         ctx->recording = backend::start_recording(*ctx);
     });
 }
@@ -97,15 +97,18 @@ inline keel_status KEEL_CALL read_start(keel_ctx *ctx, keel_buffer *b, uint64_t 
         need_no_recording(*ctx, "read_later");
         if (!backend::reads_later(*ctx))
             refuse(ctx->host, KEEL_E_UNSUPPORTED,
-                   "nothing is read later on this device (parameter read_later)");
+                   "the extension keel.read_later/1 is turned off on this device (parameter "
+                   "read_later)");
         if (n == 0 || n > KEEL_READ_LATER_BYTES || offset > b->size || n > b->size - offset)
             refuse(ctx->host, KEEL_E_INVALID_ARG,
-                   "%llu bytes at %llu of a buffer of %llu are read later",
+                   "read_later: %llu bytes at offset %llu do not fit into one read, or into a "
+                   "buffer of %llu bytes",
                    static_cast<unsigned long long>(n), static_cast<unsigned long long>(offset),
                    static_cast<unsigned long long>(b->size));
         *number = backend::start_read(*ctx, *b, offset, n);
         if (*number == 0)
-            refuse(ctx->host, KEEL_E_UNSUPPORTED, "%d reads are under way", KEEL_READ_LATER_MOST);
+            refuse(ctx->host, KEEL_E_UNSUPPORTED, "read_later: all %d reads are in use",
+                   KEEL_READ_LATER_MOST);
     });
 }
 
@@ -115,7 +118,7 @@ inline keel_status KEEL_CALL read_finish(keel_ctx *ctx, uint64_t number, void *d
         if (ctx->recording != nullptr) backend::finish_read(*ctx, number, nullptr);
         need_no_recording(*ctx, "read_later");
         if (!backend::finish_read(*ctx, number, dst))
-            refuse(ctx->host, KEEL_E_INVALID_ARG, "read %llu is not under way",
+            refuse(ctx->host, KEEL_E_INVALID_ARG, "read_later: there is no unfinished read %llu",
                    static_cast<unsigned long long>(number));
     });
 }

@@ -5,8 +5,8 @@ namespace {
 
 uint32_t halves(const keel_host *host, int64_t bytes, const char *op) {
     if (bytes % 2 != 0 || bytes < 0 || bytes / 2 >= int64_t{1} << 32)
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: an arena's offset or stride is odd or beyond 32 bits",
-               op);
+        refuse(host, KEEL_E_UNSUPPORTED,
+               "%s: the offset or a stride of k or v is odd, or does not fit into 32 bits", op);
     return static_cast<uint32_t>(bytes / 2);
 }
 
@@ -23,13 +23,17 @@ KvConstants kv_constants(const keel_host *host, const keel_kv_view *kv, const ch
         refuse(host, KEEL_E_INVALID_ARG, "%s: the cache view is missing", op);
     Type k, v;
     if (!type_of(kv->k->dtype, k) || !type_of(kv->v->dtype, v))
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: a cache of %s and %s", op,
+        refuse(host, KEEL_E_UNSUPPORTED,
+               "%s: a cache with keys in %s and values in %s is not supported", op,
                keel_dtype_name(kv->k->dtype), keel_dtype_name(kv->v->dtype));
     if (kv->k->rank != 3 || kv->v->rank != 3 || kv->block_slots == 0 ||
         (kv->block_slots & (kv->block_slots - 1)) != 0)
-        refuse(host, KEEL_E_INVALID_ARG, "%s: an arena is not [blocks, block_slots, head_dim]", op);
+        refuse(host, KEEL_E_INVALID_ARG,
+               "%s: expected k and v of shape [blocks, block_slots, head_dim] with block_slots a "
+               "power of two",
+               op);
     if (kv->max_length < 0 || kv->max_length > INT32_MAX)
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: max_length %lld", op,
+        refuse(host, KEEL_E_UNSUPPORTED, "%s: max_length %lld is negative or too large", op,
                static_cast<long long>(kv->max_length));
     need_i32(host, kv->block_table, "block_table", op);
     need_i32(host, kv->lengths, "lengths", op);
@@ -78,14 +82,15 @@ uint32_t drop_seat(const keel_host *host, const keel_tensor *books, uint32_t ran
     need_i32(host, books, name, op);
     if (books->rank != rank || books->shape[0] < 1)
         refuse(host, KEEL_E_INVALID_ARG,
-               "%s: expected %s of rank %u, with a dimension of seats first", op, name, rank);
+               "%s: expected %s of rank %u, whose first dimension is the seats", op, name, rank);
     one = *books;
     one.rank = rank - 1;
     for (uint32_t i = 0; i + 1 < rank; ++i)
         one.shape[i] = books->shape[i + 1], one.stride[i] = books->stride[i + 1];
     const int64_t row = rank == 2 ? 4 : books->stride[1];
     if (row <= 0 || books->stride[0] % row != 0 || books->stride[0] / row > INT32_MAX)
-        refuse(host, KEEL_E_UNSUPPORTED, "%s: the seats of %s are not whole rows apart", op, name);
+        refuse(host, KEEL_E_UNSUPPORTED,
+               "%s: the stride between seats of %s is not a whole number of rows", op, name);
     return static_cast<uint32_t>(books->stride[0] / row);
 }
 
@@ -97,10 +102,10 @@ SeatZero::SeatZero(const keel_host *host, const keel_batch_kv *kv, int64_t n, co
     if (drop_seat(host, kv->lengths, 2, lengths_, "lengths", op) != rows ||
         drop_seat(host, kv->positions, 3, positions_, "positions", op) != rows)
         refuse(host, KEEL_E_UNSUPPORTED,
-               "%s: block tables, lengths and positions have their seats apart", op);
+               "%s: block tables, lengths and positions have different strides between seats", op);
     need_i32(host, kv->seats, "seats", op);
     if (kv->seats->rank != 1 || kv->seats->shape[0] < n || n > INT32_MAX)
-        refuse(host, KEEL_E_INVALID_ARG, "%s: seats are not i32 [%lld]", op,
+        refuse(host, KEEL_E_INVALID_ARG, "%s: expected seats of shape [%lld] in i32", op,
                static_cast<long long>(n));
     view_.k = kv->k, view_.v = kv->v;
     view_.block_table = &table_, view_.lengths = &lengths_, view_.positions = &positions_;
@@ -119,7 +124,8 @@ RopeConstants rope_constants(const keel_host *host, const keel_rope_tables *tabl
     if (tables->mode != KEEL_ROPE_HALF_SPLIT && tables->mode != KEEL_ROPE_INTERLEAVED)
         refuse(host, KEEL_E_UNSUPPORTED, "%s: unknown rope mode %u", op, tables->mode);
     if (tables->rot % 2 != 0 || tables->rot > head_dim || tables->cos->shape[0] < 1)
-        refuse(host, KEEL_E_INVALID_ARG, "%s: %u rotated elements of %lld, tables of %lld rows", op,
+        refuse(host, KEEL_E_INVALID_ARG,
+               "%s: %u rotated elements of %lld with RoPE tables of %lld rows are not possible", op,
                tables->rot, static_cast<long long>(head_dim),
                static_cast<long long>(tables->cos->shape[0]));
     const View cos = view_of(host, tables->cos, "tables.cos"),

@@ -49,7 +49,8 @@ int64_t number(const keel_ctx_desc &desc, const char *key, int64_t otherwise) {
 
 void need_range(const keel_host *host, uint64_t size, uint64_t offset, uint64_t n) {
     if (offset > size || n > size - offset)
-        refuse(host, KEEL_E_INVALID_ARG, "bytes %llu..+%llu lie outside a buffer of %llu bytes",
+        refuse(host, KEEL_E_INVALID_ARG,
+               "offset %llu and size %llu do not fit into a buffer of %llu bytes",
                static_cast<unsigned long long>(offset), static_cast<unsigned long long>(n),
                static_cast<unsigned long long>(size));
 }

@@ -51,7 +51,7 @@ template <class T> T make_out() {
 template <class Args> Args adopt_args(const keel_host *host, const Args *theirs) {
     Args args;
     if (keel_adopt(&args, sizeof(Args), theirs, sizeof(keel_op_args)) != KEEL_OK)
-        refuse(host, KEEL_E_INVALID_ARG, "args of another ABI version, or too small");
+        refuse(host, KEEL_E_INVALID_ARG, "the args have another ABI version, or are too small");
     return args;
 }
 
@@ -69,7 +69,8 @@ void need_not_cancelled(const keel_host *host);
 template <class Context> void need_no_recording(const Context &ctx, const char *what) {
     if (ctx.recording != nullptr)
         refuse(ctx.host, KEEL_E_INVALID_ARG,
-               "%s while a step is recorded: it belongs before or behind it", what);
+               "%s was called while a step is recorded; call it before or after the recording",
+               what);
 }
 
 // The result of plan_<op>.

@@ -12,9 +12,8 @@ void SlowStart::passed(const keel_host *host, const char *device, double seconds
     if (host == nullptr || !KEEL_HAS(host, keel_host, log)) return;
     char text[400];
     snprintf(text, sizeof text,
-             "the first work of '%.200s' takes a while: drivers compile kernels when they meet "
-             "them, and keep "
-             "them for the next time",
+             "the first work of '%.200s' takes some time, because the driver compiles each kernel "
+             "at its first use; later runs reuse the compiled kernels",
              device);
     host->log(host, KEEL_LOG_INFO, text);
 }

@@ -45,8 +45,9 @@ View flatten(const keel_host *host, const keel_tensor *t, uint32_t unit, uint64_
     }
     if (!fits || !reaches_only(view, strides))
         refuse(host, KEEL_E_UNSUPPORTED,
-               "%s: an offset or stride of it is no multiple of %u bytes, or beyond 32 bits", name,
-               unit);
+               "%s: the offset or a stride is not a multiple of %u bytes, or does not fit into 32 "
+               "bits",
+               name, unit);
     return view;
 }
 

@@ -6,7 +6,7 @@ namespace keel_gpu {
 
 WeightShape check_weight(const keel_host *host, const keel_weight_desc &desc) {
     if (desc.n_sources == 0 || desc.sources == nullptr)
-        refuse(host, KEEL_E_INVALID_ARG, "a weight without sources");
+        refuse(host, KEEL_E_INVALID_ARG, "weight: expected at least one source, found none");
     if (desc.join > KEEL_JOIN_INTERLEAVE)
         refuse(host, KEEL_E_UNSUPPORTED, "weight: unknown join %u", desc.join);
     if ((desc.use & ~uint32_t{KEEL_USE_MATMUL | KEEL_USE_EMBED}) != 0)
@@ -34,14 +34,14 @@ WeightShape check_weight(const keel_host *host, const keel_weight_desc &desc) {
                    static_cast<long long>(first.rows), i, static_cast<long long>(s.rows));
         if (s.cols % keel_dtype_block(s.dtype) != 0)
             refuse(host, KEEL_E_INVALID_ARG,
-                   "weight: %lld columns are no multiple of %s's block of %u",
+                   "weight: %lld columns do not consist of whole %s blocks of %u elements",
                    static_cast<long long>(s.cols), keel_dtype_name(s.dtype),
                    keel_dtype_block(s.dtype));
         const uint64_t row = keel_dtype_row_bytes(s.dtype, static_cast<uint64_t>(s.cols));
         const uint64_t room = s.offset <= s.mapping_bytes ? s.mapping_bytes - s.offset : 0;
         if (row != 0 && static_cast<uint64_t>(s.rows) > room / row)
             refuse(host, KEEL_E_INVALID_ARG,
-                   "weight: source %u reaches beyond its mapping of %llu bytes", i,
+                   "weight: source %u does not fit into its mapping of %llu bytes", i,
                    static_cast<unsigned long long>(s.mapping_bytes));
         shape.rows += s.rows;
         if (shape.rows > INT32_MAX || shape.cols > INT32_MAX)

@@ -129,9 +129,9 @@ keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset
 
 keel_status KEEL_CALL buffer_map(keel_ctx *ctx, keel_buffer *b, void **out) noexcept {
     *out = b->mapped;
-    return b->mapped != nullptr
-               ? KEEL_OK
-               : keel_gpu::fail(ctx->host, KEEL_E_UNSUPPORTED, "a DEVICE buffer is not mapped");
+    return b->mapped != nullptr ? KEEL_OK
+                                : keel_gpu::fail(ctx->host, KEEL_E_UNSUPPORTED,
+                                                 "a buffer of kind DEVICE cannot be mapped");
 }
 
 } // namespace keel_opencl

@@ -11,7 +11,8 @@ namespace {
 void open_device(keel_ctx &ctx, const keel_ctx_desc &desc) {
     const std::vector<DeviceFacts> devices = list_devices();
     if (desc.device >= devices.size())
-        refuse(ctx.host, KEEL_E_NOT_FOUND, "device %u: OpenCL has %zu device(s) here", desc.device,
+        refuse(ctx.host, KEEL_E_NOT_FOUND,
+               "device %u does not exist: OpenCL finds %zu device(s) on this machine", desc.device,
                devices.size());
     ctx.device = devices[desc.device];
     ctx.unified = ctx.device.unified && !keel_same(word(desc, "memory", "auto"), "staged");
@@ -53,7 +54,7 @@ void choose_form(keel_ctx &ctx, const keel_ctx_desc &desc) {
 
 void need_ticket(keel_ctx &ctx, uint64_t ticket) {
     if (ticket == 0 || ticket > ctx.ticket)
-        refuse(ctx.host, KEEL_E_INVALID_ARG, "ticket %llu was never given; the last one is %llu",
+        refuse(ctx.host, KEEL_E_INVALID_ARG, "ticket %llu is unknown; the latest ticket is %llu",
                static_cast<unsigned long long>(ticket),
                static_cast<unsigned long long>(ctx.ticket));
 }

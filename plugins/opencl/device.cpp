@@ -150,9 +150,8 @@ keel_status KEEL_CALL device_count(const keel_host *host, uint32_t *n) noexcept 
         const std::filesystem::path cache = pocl_cache();
         if (is_writable(cache)) return;
         keel_gpu::fail(host, KEEL_E_NOT_FOUND,
-                       "PoCL is installed, but cannot write its cache in '%.300s'; make that "
-                       "folder writable, or set "
-                       "POCL_CACHE_DIR to one that is",
+                       "PoCL is installed, but cannot write its cache in '%.300s'; make this "
+                       "folder writable, or set POCL_CACHE_DIR to a writable folder",
                        cache.c_str());
     });
 }
@@ -162,7 +161,8 @@ keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index,
     return guarded(host, [&] {
         const std::vector<DeviceFacts> devices = list_devices();
         if (index >= devices.size())
-            refuse(host, KEEL_E_NOT_FOUND, "device %u: OpenCL has %zu device(s) here", index,
+            refuse(host, KEEL_E_NOT_FOUND,
+                   "device %u does not exist: OpenCL finds %zu device(s) on this machine", index,
                    devices.size());
         const DeviceFacts &f = devices[index];
         keel_device_info info = make_out<keel_device_info>();

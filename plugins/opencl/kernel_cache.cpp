@@ -13,7 +13,9 @@ cl_kernel KernelCache::get(Source source, const char *name, Defines defines) {
     Key key = {source, name, {}, {}};
     size_t n = 0;
     for (const Define &define : defines) {
-        if (n == 8) refuse(host_, KEEL_E_INTERNAL, "%s: more than 8 defines", name);
+        if (n == 8)
+            refuse(host_, KEEL_E_INTERNAL, "%s: expected at most 8 preprocessor macros, found more",
+                   name);
         key.values[n] = define.value;
         key.names[n++] = define.name;
     }

@@ -79,7 +79,8 @@ void *map(keel_ctx &ctx, const keel_buffer &b) {
 } // namespace
 
 void require_alive(const keel_ctx &ctx) {
-    if (ctx.timed_out) refuse(ctx.host, KEEL_E_DEVICE_LOST, "the device was lost before");
+    if (ctx.timed_out)
+        refuse(ctx.host, KEEL_E_DEVICE_LOST, "the device was lost in an earlier call");
 }
 
 void wait_for(keel_ctx &ctx, cl_event event, const char *what) {
@@ -115,7 +116,8 @@ bool settle(keel_ctx &ctx) noexcept {
     ctx.gone = !ended;
     if (ctx.gone && KEEL_HAS(ctx.host, keel_host, log))
         ctx.host->log(ctx.host, KEEL_LOG_ERROR,
-                      "the device does not come back: what it was given stays with it");
+                      "the lost device does not answer; its buffers are not freed, because it may "
+                      "still use them");
     return ended;
 }
 
@@ -133,7 +135,8 @@ void give_to_host(keel_ctx &ctx) {
     if (ctx.host_has || ctx.shared.empty()) return;
     for (keel_buffer *b : ctx.shared)
         if (map(ctx, *b) != b->mapped)
-            refuse(ctx.host, KEEL_E_INTERNAL, "'%s' maps a buffer at another address each time",
+            refuse(ctx.host, KEEL_E_INTERNAL,
+                   "'%s' maps a buffer at another address each time; expected the same address",
                    ctx.device.name.c_str());
     ctx.host_has = true;
 }
@@ -149,7 +152,8 @@ void share(keel_ctx &ctx, keel_buffer &b) {
     void *again = map(ctx, b);
     if (again != b.mapped) {
         clEnqueueUnmapMemObject(ctx.queue.get(), b.memory.get(), again, 0, nullptr, nullptr);
-        refuse(ctx.host, KEEL_E_UNSUPPORTED, "'%s' maps a buffer at another address each time",
+        refuse(ctx.host, KEEL_E_UNSUPPORTED,
+               "'%s' maps a buffer at another address each time; expected the same address",
                ctx.device.name.c_str());
     }
     ctx.shared.push_back(&b);

@@ -16,7 +16,8 @@ constexpr uint64_t piece_bytes = 8 << 20; // bytes that are converted and writte
 Memory make_memory(keel_ctx &ctx, uint64_t bytes, cl_mem_flags flags, void *host) {
     if (ctx.device.max_buffer != 0 && bytes > ctx.device.max_buffer)
         refuse(ctx.host, KEEL_E_OUT_OF_MEMORY,
-               "a weight of %llu bytes; '%s' allows %llu in one buffer",
+               "a weight of %llu bytes is too large: device '%s' allows at most %llu bytes in one "
+               "buffer",
                static_cast<unsigned long long>(bytes), ctx.device.name.c_str(),
                static_cast<unsigned long long>(ctx.device.max_buffer));
     cl_int code = CL_SUCCESS;

@@ -103,7 +103,7 @@ keel_status KEEL_CALL buffer_map(keel_ctx *ctx, keel_buffer *b, void **out) noex
            : b->kind == KEEL_BUFFER_HOST_VISIBLE ? b->range.mapped()
                                                  : nullptr;
     if (*out == nullptr)
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "a DEVICE buffer is not mapped");
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "a buffer of kind DEVICE cannot be mapped");
     return KEEL_OK;
 }
 

@@ -14,7 +14,8 @@ void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
     ctx.instance.open(ctx.host, number(desc, "validation", 0) != 0, &ctx.messages);
     const std::vector<VkPhysicalDevice> devices = list_devices(ctx.instance);
     if (desc.device >= devices.size())
-        refuse(ctx.host, KEEL_E_NOT_FOUND, "device %u: Vulkan has %zu device(s) here", desc.device,
+        refuse(ctx.host, KEEL_E_NOT_FOUND,
+               "device %u does not exist: Vulkan finds %zu device(s) on this machine", desc.device,
                devices.size());
     ctx.device.open(ctx.host, ctx.instance, devices[desc.device],
                     keel_same(word(desc, "memory", "auto"), "staged"),
@@ -23,7 +24,7 @@ void open(keel_ctx &ctx, const keel_ctx_desc &desc) {
     const char *reduce = word(desc, "reduce", "auto");
     if (keel_same(reduce, "subgroup") && !ctx.device.facts().subgroup_sums)
         refuse(ctx.host, KEEL_E_UNSUPPORTED,
-               "reduce: device '%s' has no sums over subgroups; use shared or auto",
+               "reduce: device '%s' does not support sums over subgroups; use shared or auto",
                ctx.device.facts().properties.deviceName);
     ctx.subgroups = ctx.device.facts().subgroup_sums && !keel_same(reduce, "shared");
     const char *later = word(desc, "read_later", "auto");

@@ -284,7 +284,8 @@ keel_status KEEL_CALL device_info(const keel_host *host, uint32_t index,
         instance.open(host, false, nullptr);
         const std::vector<VkPhysicalDevice> devices = list_devices(instance);
         if (index >= devices.size())
-            refuse(host, KEEL_E_NOT_FOUND, "device %u: Vulkan has %zu device(s) here", index,
+            refuse(host, KEEL_E_NOT_FOUND,
+                   "device %u does not exist: Vulkan finds %zu device(s) on this machine", index,
                    devices.size());
         const DeviceFacts facts = device_facts(devices[index]);
         keel_device_info info = make_out<keel_device_info>();

@@ -54,7 +54,8 @@ Instance::~Instance() {
 void Instance::open(const keel_host *host, bool validation, Messages *messages) {
     uint32_t loader = 0;
     if (vkEnumerateInstanceVersion(&loader) != VK_SUCCESS || loader < VK_API_VERSION_1_2)
-        refuse(host, KEEL_E_NOT_FOUND, "the Vulkan loader is older than 1.2");
+        refuse(host, KEEL_E_NOT_FOUND,
+               "the Vulkan loader is older than version 1.2; install a newer one");
     // The loader also loads layers that this environment variable names. Then the user wants the
     // messages of these layers.
     const char *named = getenv("VK_INSTANCE_LAYERS");
@@ -82,7 +83,7 @@ void Instance::open(const keel_host *host, bool validation, Messages *messages) 
                          has_extension(instance_extensions(kValidationLayer), extensions[0]);
     if (validation && messages != nullptr && !listens)
         refuse(host, KEEL_E_UNSUPPORTED,
-               "validation: the layer %s that is installed cannot report (it lacks %s)",
+               "validation: the installed layer %s cannot report errors, because it lacks %s",
                kValidationLayer, extensions[0]);
     if (listens) {
         info.enabledExtensionCount = 1;

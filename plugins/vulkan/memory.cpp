@@ -86,10 +86,10 @@ void Memory::bind(Block &block, void *import) {
     info.memoryTypeIndex = type_for(block.use, allowed);
     if (info.memoryTypeIndex == UINT32_MAX)
         refuse(host_, KEEL_E_UNSUPPORTED, "the device has no type of memory for %s",
-               import != nullptr ? "that host memory" : "such buffers");
+               import != nullptr ? "this host memory" : "this kind of buffer");
     const VkResult result = vkAllocateMemory(device, &info, nullptr, &block.memory);
     if (import != nullptr && result == VK_ERROR_INVALID_EXTERNAL_HANDLE)
-        refuse(host_, KEEL_E_UNSUPPORTED, "the driver does not take that host memory");
+        refuse(host_, KEEL_E_UNSUPPORTED, "the driver refuses to import this host memory");
     char what[64];
     snprintf(what, sizeof what, "vkAllocateMemory of %llu bytes",
              static_cast<unsigned long long>(info.allocationSize));
@@ -111,15 +111,16 @@ void Memory::bind(Block &block, void *import) {
 Block *Memory::make_block(MemoryUse use, uint64_t bytes, void *import) {
     const DeviceFacts &facts = device_->facts();
     if (facts.max_allocation != 0 && bytes > facts.max_allocation)
+        refuse(host_, KEEL_E_OUT_OF_MEMORY,
+               "an allocation of %llu bytes is too large; the device allows at most %llu bytes "
+               "(maxMemoryAllocationSize)",
+               static_cast<unsigned long long>(bytes),
+               static_cast<unsigned long long>(facts.max_allocation));
+    if (blocks_.size() >= facts.properties.limits.maxMemoryAllocationCount)
         refuse(
             host_, KEEL_E_OUT_OF_MEMORY,
-            "%llu bytes in one piece are wanted; the device allows %llu (maxMemoryAllocationSize)",
-            static_cast<unsigned long long>(bytes),
-            static_cast<unsigned long long>(facts.max_allocation));
-    if (blocks_.size() >= facts.properties.limits.maxMemoryAllocationCount)
-        refuse(host_, KEEL_E_OUT_OF_MEMORY,
-               "the device allows %u allocations (maxMemoryAllocationCount)",
-               facts.properties.limits.maxMemoryAllocationCount);
+            "the %u allocations that the device allows are all in use (maxMemoryAllocationCount)",
+            facts.properties.limits.maxMemoryAllocationCount);
     auto block = std::make_unique<Block>();
     block->size = bytes;
     block->use = use;
@@ -162,7 +163,7 @@ bool Memory::take_hole(Block &block, uint64_t bytes, Range &out) {
 
 Range Memory::take(MemoryUse use, uint64_t bytes) {
     if (bytes > UINT64_MAX / 2)
-        refuse(host_, KEEL_E_OUT_OF_MEMORY, "%llu bytes are wanted",
+        refuse(host_, KEEL_E_OUT_OF_MEMORY, "an allocation of %llu bytes is too large",
                static_cast<unsigned long long>(bytes));
     bytes = std::max(round_up(bytes, kAlign), kAlign);
     Range out;
@@ -211,10 +212,11 @@ Block *Memory::import(void *host, uint64_t bytes) {
     const uint64_t align = device_->facts().import_align;
     if (!device_->facts().imports)
         refuse(host_, KEEL_E_UNSUPPORTED,
-               "the device takes no host memory (VK_EXT_external_memory_host)");
+               "the device cannot import host memory (it lacks VK_EXT_external_memory_host)");
     if (host == nullptr || reinterpret_cast<uintptr_t>(host) % align != 0 || bytes % align != 0)
         refuse(host_, KEEL_E_UNSUPPORTED,
-               "the device takes host memory in whole pieces of %llu bytes",
+               "the device imports host memory only at addresses and sizes that are multiples of "
+               "%llu bytes",
                static_cast<unsigned long long>(align));
     return make_block(MemoryUse::import, bytes, host);
 }

@@ -19,7 +19,7 @@ void Stream::check(VkResult result, const char *what) {
 }
 
 void Stream::require_alive() const {
-    if (lost_) refuse(host_, KEEL_E_DEVICE_LOST, "the device was lost before");
+    if (lost_) refuse(host_, KEEL_E_DEVICE_LOST, "the device was lost in an earlier call");
 }
 
 void Stream::open(const keel_host *host, const Device *device, Memory *memory, KernelCache &kernels,
@@ -251,7 +251,8 @@ bool Stream::settle() noexcept {
         snprintf(text, sizeof text, "%s %u seconds%s", before, seconds, behind);
         if (KEEL_HAS(host_, keel_host, log)) host_->log(host_, level, text);
     };
-    if (timed_out_) tell(KEEL_LOG_WARN, "the device that did not answer is waited for", " more");
+    if (timed_out_)
+        tell(KEEL_LOG_WARN, "Keel waits for the device that did not answer for another", "");
     for (uint32_t silent = 0; submitted_ > done_ && silent < seconds;) {
         VkResult result = VK_SUCCESS;
         silent = wait_slice(submitted_, result) ? 0 : silent + 1;
@@ -263,13 +264,14 @@ bool Stream::settle() noexcept {
     }
     gone_ = submitted_ > done_;
     if (gone_)
-        tell(KEEL_LOG_ERROR, "the device did not answer for", ": what it was given stays with it");
+        tell(KEEL_LOG_ERROR, "the device did not answer for",
+             "; its buffers are not freed, because it may still use them");
     return !gone_;
 }
 
 void Stream::wait(uint64_t ticket) {
     if (ticket == 0 || ticket > last_)
-        refuse(host_, KEEL_E_INVALID_ARG, "wait: ticket %llu was never given",
+        refuse(host_, KEEL_E_INVALID_ARG, "wait: ticket %llu is unknown",
                static_cast<unsigned long long>(ticket));
     require_alive();
     // If no commands were recorded, a flush gives a ticket without a submission. This ticket then
@@ -279,7 +281,7 @@ void Stream::wait(uint64_t ticket) {
 
 bool Stream::poll(uint64_t ticket) {
     if (ticket == 0 || ticket > last_)
-        refuse(host_, KEEL_E_INVALID_ARG, "poll: ticket %llu was never given",
+        refuse(host_, KEEL_E_INVALID_ARG, "poll: ticket %llu is unknown",
                static_cast<unsigned long long>(ticket));
     require_alive();
     return std::min(ticket, submitted_) <= done_ || std::min(ticket, submitted_) <= done();

@@ -20,7 +20,8 @@ void check(const keel_host *host, VkResult result, const char *what) {
     const char *why = "an error of the driver";
     if (result == VK_ERROR_OUT_OF_HOST_MEMORY) why = "no host memory";
     if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY) why = "no device memory";
-    if (result == VK_ERROR_TOO_MANY_OBJECTS) why = "the driver has no more objects of that kind";
+    if (result == VK_ERROR_TOO_MANY_OBJECTS)
+        why = "the driver cannot create more objects of this kind";
     if (result == VK_ERROR_DEVICE_LOST) why = "the device was lost";
     refuse(host, status_of(result), "%s: %s (VkResult %d)", what, why, static_cast<int>(result));
 }

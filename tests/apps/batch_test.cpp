@@ -57,7 +57,8 @@ TEST_CASE(
     // All answers in a file must have been made with the same settings.
     std::vector<std::string> other = command;
     other.insert(other.end(), {"--weights", "q4_0"});
-    CHECK(contains(failure(run_keel(other)), "out.jsonl:1: answered under other settings"));
+    CHECK(contains(failure(run_keel(other)),
+                   "out.jsonl:1: this answer was generated with other settings"));
     CHECK(read_file(out) == content);
     // A run that ended in the middle of a line.
     const size_t second = content.find('\n') + 1;
@@ -111,7 +112,7 @@ TEST_CASE("Lines that are not prompts are reported with file and line before any
                    "id: expected a string or an integer, found 1.5"));
     CHECK(contains(refusal("{\"id\": 1}"), "'prompt' is missing"));
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": 3}"), "prompt: expected a string, found 3"));
-    CHECK(contains(refusal(good + good), "in.jsonl:2: the id 1 is that of line 1 already"));
+    CHECK(contains(refusal(good + good), "in.jsonl:2: the id 1 is already used in line 1"));
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": \"a\", \"max_token\": 3}"),
                    "did you mean 'max_tokens'"));
     CHECK(contains(refusal("{\"id\": 1, \"prompt\": \"a\", \"max_tokens\": 0}"), "from 1 to"));
@@ -147,7 +148,7 @@ TEST_CASE("An output file with other content is not changed") {
         failure(run_keel({"run", tiny, "--prompts", in, "--output", folder.path().string()})),
         "directory"));
     CHECK(contains(failure(run_keel({"run", tiny, "--prompts", in, "--output", "/dev/null"})),
-                   "not a file"));
+                   "expected a regular file"));
 }
 
 TEST_CASE("Prompts that are answered together get the same answers as one by one") {

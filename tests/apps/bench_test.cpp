@@ -110,7 +110,7 @@ TEST_CASE("keel bench matrix measures several sequences at once, and one sequenc
     INFO(refused.err);
     CHECK(refused.code == 2);
     CHECK(contains(refused.err, "capped.yaml:4:"));
-    CHECK(contains(refused.err, "caps the cache of one sequence"));
+    CHECK(contains(refused.err, "limits the cache of one sequence"));
 }
 
 TEST_CASE("keel bench matrix measures sync strategies") {

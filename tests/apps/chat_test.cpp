@@ -278,11 +278,11 @@ TEST_CASE("A failed /save does not end the chat, and /save replaces only saved s
     const ProcessResult refused =
         chat("Hi\n/save " + (folder / "mine").string() + "\nGo on\n", {"-q"});
     CHECK(refused.code == 1);
-    CHECK(contains(refused.err, "no saved session"));
+    CHECK(contains(refused.err, "is not a saved session"));
     CHECK(read_file(folder / "mine") == "a text of mine");
     CHECK(lines(refused.out) >= 2);
     CHECK(contains(failure(run_keel({"run", tiny, "-p", "Hi", "--save-session", folder / "mine"})),
-                   "no saved session"));
+                   "is not a saved session"));
     // A limit on the size of files simulates a full disk.
     const std::string script =
         "trap '' XFSZ; ulimit -f 4; exec \"$0\" chat \"$1\" --template chatml -n 8 -q";
@@ -392,7 +392,8 @@ TEST_CASE("A chat continues on another backend of its hybrid, with its cache") {
     const ProcessResult refused =
         talk("/switch b\n", {"--set", "hybrid.prefill=b", "--set", "hybrid.switch=null"});
     CHECK(refused.code == 1);
-    CHECK(refused.err.find("hybrid.switch.on does not list command") != std::string::npos);
+    CHECK(refused.err.find("hybrid.switch.on does not list the trigger command") !=
+          std::string::npos);
     const ProcessResult unknown = talk("/switch c\n");
     CHECK(unknown.code == 1);
     CHECK(unknown.err.find("'c' is neither a backend of this pipeline (a, b)") !=

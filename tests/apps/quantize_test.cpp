@@ -35,7 +35,7 @@ TEST_CASE("quantize writes a file that gives the folder's results, and prints th
 
     const ProcessResult again = run_keel({"quantize", tiny, file});
     CHECK(again.code == 2);
-    CHECK(contains(again.err, "the file exists; give another name, or --force to replace it"));
+    CHECK(contains(again.err, "the file exists; give another name, or use --force to replace it"));
     const ProcessResult forced =
         run_keel({"quantize", tiny, file, "--force", "--json", "--type", "bf16"});
     CHECK(forced.code == 0);

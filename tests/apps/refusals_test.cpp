@@ -139,7 +139,7 @@ TEST_CASE("If a window and a budget differ, a warning says which one is used") {
         return r.err;
     };
     CHECK(contains(warning("64", "32"),
-                   "keel: warning: policy.budget.tokens leaves 64 slots a head"));
+                   "keel: warning: policy.budget.tokens allows 64 slots per head"));
     CHECK(contains(warning("64", "32"), "so an eviction leaves 36"));
     CHECK(contains(warning("64", "200"), "so an eviction leaves 64"));
     CHECK_FALSE(contains(warning("64", "60"), "warning"));
@@ -154,7 +154,7 @@ TEST_CASE("config init refuses a backend that does not exist, and writes nothing
            {{"config", "init", tiny, "--backend", "nosuch"}, {"no plugin 'nosuch'"}},
            {{"config", "init", tiny, "--backend", "./nosuch.so", "-o", file}, {"nosuch.so"}},
            {{"config", "init", tiny, "--backend", "none", "-o", file},
-            {"--backend: ", "a backend is wanted here"}}});
+            {"--backend: ", "but this key needs a backend"}}});
     CHECK_FALSE(std::filesystem::exists(file));
     CHECK(run_keel({"config", "init", tiny, "--backend", "reference", "-o", file}).code == 0);
 }

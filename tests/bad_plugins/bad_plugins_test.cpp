@@ -97,9 +97,10 @@ TEST_CASE("a path that does not exist, that is a folder, or that has no base fol
     CHECK(missing ==
           "run.yaml:17:11: plugin /nonexistent/cpu.so: no such file; correct the path, or build "
           "or install the plugin");
-    CHECK(refusal(folder.string()).find("is not a file but a folder") != std::string::npos);
-    CHECK(refusal("./good_policy.so").find("write it absolute") != std::string::npos);
-    CHECK(refusal("good_policy.so").find("write it absolute") != std::string::npos);
+    CHECK(refusal(folder.string()).find("expected a regular file, found a folder") !=
+          std::string::npos);
+    CHECK(refusal("./good_policy.so").find("write an absolute path") != std::string::npos);
+    CHECK(refusal("good_policy.so").find("write an absolute path") != std::string::npos);
 }
 
 TEST_CASE("a file that is not a library is refused with the loader's message") {
@@ -118,7 +119,7 @@ TEST_CASE("a file that is not a library is refused with the loader's message") {
 
 TEST_CASE("a library that needs an unknown symbol is refused at load, not at the first call") {
     check_refusal("missing_symbol", "undefined symbol: a_function_that_nobody_defines",
-                  "link what the plugin uses into it");
+                  "link the missing library into the plugin");
 }
 
 TEST_CASE("a library without the entry symbol is refused") {
@@ -126,7 +127,7 @@ TEST_CASE("a library without the entry symbol is refused") {
 }
 
 TEST_CASE("an entry symbol of another major version is reported") {
-    check_refusal("major_one", "was built for ABI major 1, this Keel speaks 0.1",
+    check_refusal("major_one", "was built for ABI major 1, this Keel has ABI 0.1",
                   "or a newer Keel");
 }
 
@@ -136,9 +137,9 @@ TEST_CASE("a plugin that returns NULL is reported as refusing the host") {
 }
 
 TEST_CASE("a descriptor or table of another major version is refused") {
-    check_refusal("wrong_major", "its descriptor speaks ABI 7.3, this Keel speaks 0.1",
-                  "take a build of the plugin");
-    check_refusal("table_major", "its policy table speaks ABI 2.0, this Keel speaks 0.1",
+    check_refusal("wrong_major", "its descriptor has ABI 7.3, this Keel has ABI 0.1",
+                  "use a build of the plugin");
+    check_refusal("table_major", "its policy table has ABI 2.0, this Keel has ABI 0.1",
                   "build the plugin with the headers");
 }
 
@@ -146,7 +147,7 @@ TEST_CASE("a descriptor or table that does not cover the required prefix is refu
     check_refusal("small_descriptor", "its descriptor is too small", "report it to its author");
     check_refusal("small_table", "its policy table is too small: 24 bytes, 32 are required",
                   "report it to its author");
-    check_refusal("half_slot", "no multiple of a pointer's", "report it to its author");
+    check_refusal("half_slot", "not a multiple of a pointer's", "report it to its author");
 }
 
 TEST_CASE("missing tables and missing required functions are reported") {
@@ -157,14 +158,14 @@ TEST_CASE("missing tables and missing required functions are reported") {
 
 TEST_CASE("a plugin of the wrong kind is refused, but can still be used as its own kind") {
     const std::string text = refusal("good_policy", KEEL_PLUGIN_BACKEND);
-    CHECK(text == "run.yaml:17:11: good_policy is a policy, a backend is wanted here; name a "
+    CHECK(text == "run.yaml:17:11: good_policy is a policy, but this key needs a backend; name a "
                   "backend (plugin file: " +
                       (folder / "good_policy.so").string() + ")");
     check_refusal("unknown_kind", "is of kind 77", "update Keel");
 }
 
 TEST_CASE("the error for a plugin that needs a newer host names the needed version") {
-    check_refusal("future_host", "needs ABI 0.42 or newer, this Keel speaks 0.1", "update Keel");
+    check_refusal("future_host", "needs ABI 0.42 or newer, this Keel has ABI 0.1", "update Keel");
 }
 
 TEST_CASE("a plugin that was found by name must have this name as its id") {
@@ -206,7 +207,7 @@ TEST_CASE("a plugin linked with -ffast-math loads with a warning, and the floati
     INFO(text.str());
     CHECK(text.str().find("run.yaml:17:11: plugin " + (folder / "fast_math.so").string()) !=
           std::string::npos);
-    CHECK(text.str().find("-ffast-math: give that flag to the compiler only") != std::string::npos);
+    CHECK(text.str().find("-ffast-math: pass this flag only to the compiler") != std::string::npos);
 }
 #endif
 

@@ -101,7 +101,8 @@ TEST_CASE("JSON that exceeds a limit is refused") {
           "f.json: expected at most 64 B of JSON, found 65 B");
     CHECK(refused(std::string(1'000'000, '[')) ==
           "f.json:1: expected at most 32 nested levels, found more");
-    CHECK(refused(R"({"a": 1, "a": 2})") == "f.json:1: the key 'a' stands twice in one object");
+    CHECK(refused(R"({"a": 1, "a": 2})") ==
+          "f.json:1: the key 'a' occurs twice in one object; remove one");
     const std::string twice = "{\"a\": 1,\n\"a\": 2}";
     const JsonDocument last(twice, "f.json", {100, 3, 6, true});
     CHECK(last.root().at("a").integer(0, 9) == 2);

@@ -59,9 +59,8 @@ TEST_CASE("unknown keys are refused with a suggestion") {
          "f.yaml:3:10: unknown key 'tokens' in 'policy'; did you mean 'policy.budget.tokens'?"},
         {"sync: {xyzzy: 5}",
          "f.yaml:3:8: unknown key 'xyzzy' in 'sync'; known keys: strategy, ops, replay, ahead"},
-        {"policy.plugin: none",
-         "f.yaml:3:1: unknown key 'policy.plugin' in a pipeline; write one map inside "
-         "the other, as 'policy: {plugin: none}'"},
+        {"policy.plugin: none", "f.yaml:3:1: unknown key 'policy.plugin' in a pipeline; write "
+                                "nested keys as nested maps, for example 'policy: {plugin: none}'"},
         {"<<: {strict: true}", "f.yaml:3:1: unknown key '<<' in a pipeline; known keys: model, "
                                "backend, kv, policy, sync, "
                                "hybrid, sampling, generation, strict, fallback"},
@@ -78,7 +77,7 @@ TEST_CASE("settings that this version does not support are refused, not ignored"
          "remove one of "
          "them"},
         {"hybrid: {prefill: gpu}",
-         "f.yaml:3:19: expected 'hybrid.backends' beside this, found none"},
+         "f.yaml:3:19: expected the key 'hybrid.backends', because 'hybrid' is set; found none"},
     });
 }
 
@@ -93,19 +92,18 @@ TEST_CASE("errors in a hybrid section say what is wrong") {
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"prefill: a, decode: c",
          "f.yaml:2:68:" + names + "'hybrid.decode', found 'c'; did you mean 'a'?"},
-        {"prefill: a", "f.yaml:2:57: a runs both prefill and decode, and nothing switches; name "
-                       "another backend for prefill or decode, or say in 'hybrid.switch' when to "
-                       "switch"},
+        {"prefill: a",
+         "f.yaml:2:57: backend a runs both prefill and decode, and 'hybrid.switch' lists no "
+         "trigger; name another backend for prefill or decode, or set 'hybrid.switch.on'"},
         {"layers: [{range: 0-1, on: a}, {range: 1-2, on: b}]",
          "f.yaml:2:86: expected the range in 'hybrid.layers' to begin at layer 2, found 1-2; "
-         "layers would be "
-         "on "
-         "two backends"},
+         "otherwise some layers would be on two backends"},
         {"layers: [{range: 0-1, on: a}, {range: 3-4, on: b}]",
-         "f.yaml:2:86: expected the range in 'hybrid.layers' to begin at layer 2, found 3-4; the "
-         "layers before it would have no backend"},
+         "f.yaml:2:86: expected the range in 'hybrid.layers' to begin at layer 2, found 3-4; "
+         "otherwise the layers before this range would have no backend"},
         {"layers: [{range: 0-1, on: a}]",
-         "f.yaml:2:29: backend b has no part in 'hybrid.layers'; give it one, or remove it"},
+         "f.yaml:2:29: backend b is not used in 'hybrid.layers'; use the backend there, or remove "
+         "it from 'hybrid.backends'"},
         {"layers: [{range: x, on: a}]",
          "f.yaml:2:65: expected FIRST-LAST, two layers from 0 to 65535 (the range includes both), "
          "for 'range' in 'hybrid.layers', found 'x'"},
@@ -115,19 +113,17 @@ TEST_CASE("errors in a hybrid section say what is wrong") {
                                         "keys: switch, backends, prefill, decode, "
                                         "layers"},
         {"switch: {on: tokens, to: b}",
-         "f.yaml:2:61: expected 'hybrid.switch.after_tokens' beside tokens in "
-         "'hybrid.switch.on', found none"},
-        {"switch: {on: tokens, after_tokens: 5}", "f.yaml:2:61: expected 'hybrid.switch.to' beside "
-                                                  "tokens in 'hybrid.switch.on', found none"},
+         "f.yaml:2:61: expected the key 'hybrid.switch.after_tokens', because 'hybrid.switch.on' "
+         "lists tokens; found none"},
+        {"switch: {on: tokens, after_tokens: 5}",
+         "f.yaml:2:61: expected the key 'hybrid.switch.to', because 'hybrid.switch.on' lists "
+         "tokens; found none"},
         {"switch: {on: pressure, after_tokens: 5, to: b}",
-         "f.yaml:2:85: expected tokens in 'hybrid.switch.on' beside 'hybrid.switch.after_tokens', "
-         "found none "
-         "of "
-         "it; add it to the list"},
+         "f.yaml:2:85: expected tokens in 'hybrid.switch.on', because 'hybrid.switch.after_tokens' "
+         "is set; found a list without it; add it to the list"},
         {"switch: {on: command, available_mib: 5}",
-         "f.yaml:2:85: expected pressure in 'hybrid.switch.on' "
-         "beside 'hybrid.switch.available_mib', found none "
-         "of it; add it to the list"},
+         "f.yaml:2:85: expected pressure in 'hybrid.switch.on', because "
+         "'hybrid.switch.available_mib' is set; found a list without it; add it to the list"},
         {"switch: {on: tokens, after_tokens: 5, to: a}",
          "f.yaml:2:90: 'hybrid.switch.to': a already runs decode; name another backend, or "
          "remove 'hybrid.switch'"},
@@ -137,16 +133,15 @@ TEST_CASE("errors in a hybrid section say what is wrong") {
          "one "
          "of them"},
         {"layers: [{range: 0-1, on: a}, {range: 2, on: b}], switch: {available_mib: 5}",
-         "f.yaml:2:122: 'hybrid.switch.available_mib' is the available memory below which decode "
-         "switches to "
-         "another backend, but 'hybrid.layers' says where each layer stays; remove the key"},
+         "f.yaml:2:122: 'hybrid.switch.available_mib' sets the available memory below which decode "
+         "switches to another backend, but 'hybrid.layers' fixes the backend of each layer; remove "
+         "the key"},
         {"layers: [{range: 0-1, on: a}, {range: 2, on: b}], switch: {warmup_tokens: 3}",
-         "f.yaml:2:122: 'hybrid.switch.warmup_tokens' is the number of dummy tokens that a backend "
-         "runs before "
-         "decode switches to it, but 'hybrid.layers' says where each layer stays; remove the key"},
-        {"", "f.yaml:2:20: expected 'hybrid' to say what the backends do: prefill, decode, switch "
-             "or layers; "
-             "found none of them"},
+         "f.yaml:2:122: 'hybrid.switch.warmup_tokens' sets the number of dummy tokens that a "
+         "backend runs before decode switches to it, but 'hybrid.layers' fixes the backend of each "
+         "layer; remove the key"},
+        {"", "f.yaml:2:20: expected a key of 'hybrid' that gives work to the backends (prefill, "
+             "decode, switch or layers), found none"},
     };
     for (const auto &[text, message] : cases) {
         INFO(text);
@@ -168,9 +163,9 @@ TEST_CASE("errors in a hybrid section say what is wrong") {
 TEST_CASE("wrong lists of numbers and spans are refused with the expected and the found value") {
     const std::string steps = " expected a list of falling numbers from 0.01 to 0.99 for "
                               "'policy.trigger.pressure.steps', found ";
-    const std::string spans =
-        " expected a list of pairs [from, to] of integers from 0 to 16777216, from below to for "
-        "'policy.protect.spans', found ";
+    const std::string spans = " expected a list of pairs [from, to] of integers from 0 to "
+                              "16777216, with from less than to for "
+                              "'policy.protect.spans', found ";
     check_all({
         {"policy: {trigger: {pressure: {steps: 0.5}}}", "f.yaml:3:38:" + steps + "'0.5'"},
         {"policy: {trigger: {pressure: {steps: []}}}", "f.yaml:3:38:" + steps + "an empty list"},
@@ -182,8 +177,9 @@ TEST_CASE("wrong lists of numbers and spans are refused with the expected and th
         {"policy: {protect: {spans: [[3]]}}", "f.yaml:3:28:" + spans + "a list of 1"},
         {"policy: {protect: {spans: [[3, 3]]}}", "f.yaml:3:28:" + spans + "[3, 3]"},
         {"policy: {protect: {spans: [[-1, 3]]}}", "f.yaml:3:29:" + spans + "'-1'"},
-        {"policy: {log_positions: true}", "f.yaml:3:25: expected 'policy.log' beside "
-                                          "'policy.log_positions', found none; name a file there"},
+        {"policy: {log_positions: true}",
+         "f.yaml:3:25: expected the key 'policy.log', because 'policy.log_positions' is set; found "
+         "none; set policy.log to a file"},
     });
 }
 
@@ -286,23 +282,25 @@ TEST_CASE("ranges are checked at both ends") {
 TEST_CASE("keys that belong together are checked together") {
     check_all({
         {"sync: {strategy: lazy, ops: 5}",
-         "f.yaml:3:29: expected the strategy batched beside 'sync.ops', "
-         "found another; write 'strategy: batched'"},
+         "f.yaml:3:29: expected the strategy batched, because 'sync.ops' is set; found another; "
+         "write 'strategy: batched', or remove 'sync.ops'"},
     });
 }
 
 TEST_CASE("settings of evictions are checked if the policy evicts") {
     const std::vector<Case> cases = {
         {"policy: {budget: {tokens: 5, ratio: 0.5}}",
-         "f.yaml:3:27: expected one of tokens, ratio, mib in 'policy.budget', found 2; keep one"},
+         "f.yaml:3:27: expected only one of tokens, ratio and mib in 'policy.budget', found 2; "
+         "keep one"},
         {"policy: {trigger: {on: []}}", "f.yaml:3:24: expected at least one trigger in "
                                         "'policy.trigger.on', found none; to evict nothing "
                                         "use 'policy: none'"},
-        {"policy: {trigger: {on: [every_n]}}", "f.yaml:3:24: expected 'policy.trigger.every_n' "
-                                               "beside every_n in 'policy.trigger.on', found none"},
-        {"policy: {trigger: {every_n: 5}}", "f.yaml:3:29: expected every_n in 'policy.trigger.on' "
-                                            "beside 'policy.trigger.every_n', found none; "
-                                            "add it to the list"},
+        {"policy: {trigger: {on: [every_n]}}",
+         "f.yaml:3:24: expected the key 'policy.trigger.every_n', because 'policy.trigger.on' "
+         "lists every_n; found none"},
+        {"policy: {trigger: {every_n: 5}}",
+         "f.yaml:3:29: expected every_n in 'policy.trigger.on', because 'policy.trigger.every_n' "
+         "is set; found none; add every_n to the list"},
     };
     for (const Case &c : cases) {
         INFO(c.text);

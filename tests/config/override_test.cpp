@@ -182,7 +182,8 @@ TEST_CASE("a single backend and a hybrid replace each other") {
     CHECK(split.hybrid.mode() == HybridMode::by_layers);
     CHECK(split.backend.plugin->empty());
     CHECK(parse_config(to_yaml(split), "f", "/") == split);
-    CHECK(override_refused("hybrid.prefill=x").find("expected 'hybrid.backends' beside this") !=
+    CHECK(override_refused("hybrid.prefill=x")
+              .find("expected the key 'hybrid.backends', because 'hybrid' is set") !=
           std::string::npos);
 }
 

@@ -77,9 +77,9 @@ TEST_CASE("invalid YAML is refused with its place") {
         {"{[a]: 1}\n", "f.yaml:1:2: expected a word as a key, found a list"},
         {"? {a: b}\n: 1\n", "f.yaml:1:3: expected a word as a key, found a map"},
         {"~: 1\n", "f.yaml:1:1: expected a word as a key, found nothing"},
-        {"a: *x\n", "f.yaml:1:4: expected an alias (*name) of an anchor (&name), found none"},
-        {"a: &x [*x]\n",
-         "f.yaml:1:8: expected an alias of a finished value, found one inside itself"},
+        {"a: *x\n", "f.yaml:1:4: expected an anchor (&name) for this alias (*name), found none"},
+        {"a: &x [*x]\n", "f.yaml:1:8: expected an alias of a complete value, found an alias inside "
+                         "the value that it names"},
         {"a: [1, 2\n", "f.yaml:2:1: expected valid YAML, found: end of sequence flow not found"},
         {"a: \"b\n", "f.yaml:2:1: expected valid YAML, found: illegal EOF in scalar"},
         {"a: \"b", "f.yaml:1:6: expected valid YAML, found: illegal EOF in scalar"},
@@ -126,7 +126,7 @@ TEST_CASE("depth, size and the expansion of aliases are limited") {
     // This document has few values, but each of them is long.
     std::string wide = "a: &a " + std::string(100'000, 'x') + "\nb: [*a";
     for (int i = 0; i < 5000; ++i) wide += ", *a";
-    CHECK_THAT(yaml_refused(wide + "]\n"), Contains("aliases count as what they stand for"));
+    CHECK_THAT(yaml_refused(wide + "]\n"), Contains("an alias counts as all values of its anchor"));
 
     std::string chain = "a0: &a0 [x]\n";
     for (int i = 1; i < 80; ++i)

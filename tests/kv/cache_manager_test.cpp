@@ -324,7 +324,7 @@ TEST_CASE("Budgets in ratio and MiB are converted to slots") {
     CHECK(Run("reference", shape, script, config).plan->budget().at(0).tokens == 49);
     config.slack = 79;
     CHECK_THAT(refusal(shape, script, config),
-               Contains("policy.budget.mib") && Contains("80 for slack"));
+               Contains("policy.budget.mib") && Contains("80 slots for slack"));
     config.slack = std::nullopt;
     config.at_budget = false;
     config.every_n = 16;
@@ -360,11 +360,11 @@ TEST_CASE("Impossible configs are refused with the key to change") {
     config.at_prefill_end = true;
     config.at_insert = true;
     CHECK_THAT(refusal(shape, script, config),
-               Contains("policy.trigger.on") && Contains("never answers insert"));
+               Contains("policy.trigger.on") && Contains("the trigger insert has no effect"));
     config.at_insert = false;
     config.every_n = 4;
     CHECK_THAT(refusal(shape, script, config),
-               Contains("policy.trigger.on") && Contains("never answers every_n"));
+               Contains("policy.trigger.on") && Contains("the trigger every_n has no effect"));
 }
 
 TEST_CASE("A need that the core does not support is refused by its name") {
@@ -413,20 +413,20 @@ TEST_CASE("A policy that breaks the rules is named, and the cache does not chang
              out.keep_count[0] = in.lengths[0] + 1;
              return KEEL_OK;
          },
-         "policy scripted, layer 0, head 0: a keep-list of 61 slots, the head has 60"},
+         "policy scripted, layer 0, head 0: the keep-list has 61 slots, but the head has only 60"},
         {"negative", KEEL_OUTPUT_KEEP,
          [](const keel_policy_input &, keel_policy_decision &out) {
              out.keep_count[0] = -3;
              return KEEL_OK;
          },
-         "policy scripted, layer 0, head 0: a keep-list of -3 slots, the head has 60"},
+         "policy scripted, layer 0, head 0: the keep-list has -3 slots, but the head has only 60"},
         {"out of range", KEEL_OUTPUT_KEEP,
          [](const keel_policy_input &in, keel_policy_decision &out) {
              out.keep[0] = in.lengths[0];
              out.keep_count[0] = 1;
              return KEEL_OK;
          },
-         "policy scripted, layer 0, head 0: the keep-list names slot 60, slots are 0 to 59"},
+         "policy scripted, layer 0, head 0: the keep-list names slot 60, expected 0 to 59"},
         {"fails", KEEL_OUTPUT_KEEP,
          [](const keel_policy_input &, keel_policy_decision &) {
              return keel_status{KEEL_E_INTERNAL};
@@ -610,7 +610,7 @@ TEST_CASE("A policy with its own budget takes slack") {
     CHECK(run.plan->budget().at(0).tokens == 32);
     script.needs.own_budget = 0;
     CHECK_THAT(refusal(test_shape(), script, config),
-               Catch::StartsWith("policy.budget.slack: expected a budget beside slack"));
+               Catch::StartsWith("policy.budget.slack: expected a budget, because slack is set"));
 }
 
 TEST_CASE("The largest length is the budget only for a policy that acts during the prompt") {

@@ -102,7 +102,7 @@ TEST_CASE("The eviction log has one JSON object per line, which is readable imme
                Contains("policy.log"));
     const auto thesis = folder.write("thesis.txt", "mine");
     CHECK_THAT(error_text([&] { EvictionLog(thesis.string(), "p"); }),
-               Contains("something else than an eviction log"));
+               Contains("the file exists and is not an eviction log"));
 }
 
 TEST_CASE("An eviction log does not change an older file before it is opened, and locks its file") {

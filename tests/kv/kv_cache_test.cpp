@@ -251,7 +251,7 @@ TEST_CASE(
         std::string why;
         CHECK(child->can_compact(std::vector<KeepLists>{all, all}, &why));
         CHECK_FALSE(child->can_compact(std::vector<KeepLists>{all, all_but_first}, &why));
-        CHECK_THAT(why, Contains("layer 1") && Contains("0 are free"));
+        CHECK_THAT(why, Contains("layer 1") && Contains("0 blocks are free"));
         const uint64_t bytes = parent->arena().bytes_in_use();
         child.reset();
         CHECK(parent->arena().bytes_in_use() == bytes);

@@ -140,8 +140,8 @@ TEST_CASE("A list with more slots than its head, or with a slot out of order, is
         return error_text([&] { p.decide(1, {10, 10}); }, ErrorKind::plugin);
     };
     CHECK_THAT(refusal({{}, {}}, 11),
-               Contains("layer 1, head 1: a keep-list of 11 slots, the head has 10"));
-    CHECK_THAT(refusal({{}, {}}, -1), Contains("a keep-list of -1 slots"));
+               Contains("layer 1, head 1: the keep-list has 11 slots, but the head has only 10"));
+    CHECK_THAT(refusal({{}, {}}, -1), Contains("the keep-list has -1 slots"));
     CHECK_THAT(refusal({{}, {1, 1}}), Contains("not strictly rising"));
     CHECK_THAT(refusal({{10}, {}}), Contains("layer 1, head 0") && Contains("slot 10"));
 }

@@ -307,7 +307,7 @@ TEST_CASE("A kv.max_mib that the policy's state alone exceeds is refused with th
     config.budget = 6;
     shape.max_bytes = 40000;
     CHECK_THAT(error_text([&] { ManagerRun("reference", shape, config); }, ErrorKind::input),
-               Contains("kv.max_mib: 0.038 MiB") && Contains("raise it to"));
+               Contains("kv.max_mib: 0.038 MiB") && Contains("raise the limit to"));
     shape.max_bytes = 200000;
     ManagerRun run("reference", shape, config);
     std::string why;

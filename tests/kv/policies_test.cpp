@@ -208,8 +208,9 @@ TEST_CASE("An allocator that gives too many slots, or fewer than are protected, 
         PolicyRun run(config);
         return error_text([&] { run.prefill(60); }, ErrorKind::plugin);
     };
-    CHECK_THAT(message(25, 24), Contains("allocator odd shared out 97 slots, the budget has 96"));
-    CHECK_THAT(message(3, 24),
-               Contains("allocator odd gave layer 0 head 0 3 slots, 4 are protected"));
+    CHECK_THAT(message(25, 24),
+               Contains("allocator odd gave out 97 slots in total, but the budget has only 96"));
+    CHECK_THAT(message(3, 24), Contains("allocator odd gave layer 0, head 0 a budget of 3 slots, "
+                                        "but 4 slots of the head are protected"));
     CHECK_THAT(message(20, 24), Contains("allocator odd") && Contains("sliding_window"));
 }

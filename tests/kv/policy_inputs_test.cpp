@@ -592,7 +592,7 @@ TEST_CASE(
         PolicySetup other(parent.rig.executor(), inputs_shape(),
                           parent.rig.executor().device().host(), with(stats, slack_budget(30)));
         CHECK_THAT(error_text([&] { parent.manager->fork_into(other); }, ErrorKind::input),
-                   Contains("policy scripted needs query_stats") && Contains("not collected"));
+                   Contains("policy scripted needs query_stats") && Contains("did not collect"));
     }
 }
 
@@ -644,7 +644,7 @@ TEST_CASE(
         TappedRun run("reference", inputs_shape(), with(script, slack_budget(60)));
         run.step(20, StepKind::prefill_end);
         CHECK_THAT(error_text([&] { run.manager->truncate(3); }, ErrorKind::usage),
-                   Contains("policy scripted goes by sums"));
+                   Contains("policy scripted uses sums"));
         CHECK(run.manager->tokens_seen() == 20);
         run.manager->truncate(20);
         CHECK(run.manager->tokens_seen() == 0);

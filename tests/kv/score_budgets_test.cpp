@@ -139,8 +139,12 @@ TEST_CASE("Allocators whose answer would break a rule are refused") {
         CHECK(run.held() == 240); // nothing was evicted
         return text;
     };
-    CHECK_THAT(refusal(31, 30), Contains("sharer shared out 121 slots, the budget has 120"));
-    CHECK_THAT(refusal(4, 30), Contains("gave layer 0 head 0 4 slots, 5 are protected"));
+    CHECK_THAT(refusal(31, 30),
+               Contains("sharer gave out 121 slots in total, but the budget has only 120"));
+    CHECK_THAT(
+        refusal(4, 30),
+        Contains(
+            "gave layer 0, head 0 a budget of 4 slots, but 5 slots of the head are protected"));
 }
 
 TEST_CASE("Impossible pairs of policy and allocator are refused by name in the plan") {
@@ -164,7 +168,7 @@ TEST_CASE("Impossible pairs of policy and allocator are refused by name in the p
     script.needs.flags = 0;
     sharer.flags = KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES;
     CHECK_THAT(refusal(script, sharer), Contains("policy.allocator: sharer") &&
-                                            Contains("do not compare across heads") &&
+                                            Contains("are not comparable across heads") &&
                                             Contains("set policy.allocator.params.normalize"));
     sharer.needs = 1 << 7;
     CHECK_THAT(refusal(script, sharer), Contains("sharer needs 0x80"));
@@ -212,7 +216,7 @@ TEST_CASE("A budget that protected slots and the policy's own slots fill is refu
         error_text([&] { ManagerRun("reference", scores_shape(), config); }, ErrorKind::input),
         Contains("policy.budget.tokens: a budget of 46 slots leaves policy scripted no "
                  "choice: 30 slots are protected") &&
-            Contains("46 are taken; raise the budget to at least 47"));
+            Contains("46 slots are taken; raise the budget to at least 47"));
     config.budget = 47;
     CHECK(ManagerRun("reference", scores_shape(), config).plan->budget().at(60).tokens == 47);
     config.protect_recent = 10; // these slots are among the 16 newest
@@ -260,12 +264,12 @@ TEST_CASE("Needs that contradict each other are refused by name") {
     CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_UNROTATED; }),
                Contains("before RoPE"));
     CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_KEY_PROJECT; }),
-               Contains("of no matrix"));
+               Contains("and no matrix"));
     CHECK_THAT(refusal([](keel_policy_needs &n) { n.needs = KEEL_NEED_CHUNK_SCORES; }),
                Contains("pieces of 0 tokens"));
     CHECK_THAT(refusal([](keel_policy_needs &n) {
                    n.needs = KEEL_NEED_REPLAY;
                    n.replay_chunk = 9;
                }),
-               Contains("acts at the prompt's end only"));
+               Contains("acts only at the end of the prompt"));
 }

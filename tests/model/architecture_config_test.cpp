@@ -196,12 +196,12 @@ TEST_CASE("Gemma 3's text config is read with head norms, two thetas, and one of
     CHECK(newer.rope_theta == 2e6);
     CHECK(newer.rope_scaling.factor == 8);
     CHECK(newer.local_rope_theta == 5e3);
-    CHECK_THAT(
-        refusal(small("Gemma3ForCausalLM",
-                      R"("rope_parameters": {"full_attention": {},
+    CHECK_THAT(refusal(small("Gemma3ForCausalLM",
+                             R"("rope_parameters": {"full_attention": {},
             "sliding_attention": {"rope_type": "linear",
                                 "factor": 2.0}})")),
-        Contains("rope_parameters.sliding_attention.rope_type: scaling the layers with a window"));
+               Contains("rope_parameters.sliding_attention.rope_type: RoPE scaling in the layers "
+                        "with an attention window"));
     CHECK_THAT(refusal(small("Gemma3ForCausalLM", R"("use_bidirectional_attention": true)")),
                Contains("use_bidirectional_attention"));
     CHECK_THAT(refusal(small("Gemma3ForCausalLM", R"("sliding_window_pattern": 0)")),

@@ -206,7 +206,7 @@ TEST_CASE("each size may be large, but their product may not") {
         "intermediate_size": 16777216,
         "num_hidden_layers": 4096, "num_attention_heads": 65536, "vocab_size": 16777216,
         "head_dim": 64})");
-    CHECK_THAT(text, Contains("parameters, more than 4398046511104"));
+    CHECK_THAT(text, Contains("parameters, expected at most 4398046511104"));
     CHECK_THAT(config_refusal(replaced("num_attention_heads", "65536, \"head_dim\": 4096")),
                Contains("65536 heads of 4096"));
 }
@@ -238,7 +238,7 @@ TEST_CASE("broken JSON is reported with line and column, and exhausting JSON sto
     CHECK_THAT(config_refusal(""), StartsWith("x/config.json:1:1: not valid JSON"));
     CHECK_THAT(config_refusal("[1, 2]"), Contains("expected a JSON object, found an array of 2"));
     CHECK_THAT(config_refusal(config_with(R"("hidden_size": 1)")),
-               Contains("'hidden_size' stands twice"));
+               Contains("'hidden_size' occurs twice"));
     CHECK_THAT(config_refusal(config_with("\"a\": " + std::string(100000, '['))),
                Contains("nested levels"));
     std::string deep = R"("a": )";

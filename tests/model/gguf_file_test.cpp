@@ -116,10 +116,10 @@ TEST_CASE("a file cut short anywhere is refused") {
         CHECK_THROWS_AS(parse_gguf(part), Error);
     }
     CHECK_THAT(file_refusal(bytes.substr(0, 2)),
-               Contains("m.gguf: magic: 4 bytes are needed at byte 0, 2 follow"));
+               Contains("m.gguf: magic: expected 4 bytes at offset 0, found only 2"));
     CHECK_THAT(file_refusal(bytes.substr(0, bytes.size() - 1)),
-               Contains("tensor 'two': 34 bytes at 256 lie behind the file's 289 data bytes; the "
-                        "file is cut short"));
+               Contains("tensor 'two': 34 bytes at offset 256 do not fit into the file's 289 data "
+                        "bytes; the file is cut short"));
 }
 
 TEST_CASE("a file that is not GGUF of a known version is refused") {
@@ -147,17 +147,17 @@ TEST_CASE("absurd counts and lengths are refused before anything is allocated") 
     const std::string front = GgufBytes{}.bytes().substr(0, 8) + GgufBytes::number(uint64_t{0}) +
                               GgufBytes::number(uint64_t{1});
     CHECK_THAT(file_refusal(front + GgufBytes::number(UINT64_MAX) + std::string(100, 'k')),
-               Contains("a metadata key: 18446744073709551615 bytes are needed"));
+               Contains("a metadata key: expected 18446744073709551615 bytes"));
     for (const uint32_t element : {0U, 8U, 10U}) { // u8, string, u64
         file = GgufBytes{};
         file.raw_key("k", 9, GgufBytes::number(element) + GgufBytes::number(uint64_t{1} << 60));
         CHECK_THAT(file_refusal(file),
-                   Contains("metadata key 'k': 1152921504606846976 values are announced"));
+                   Contains("metadata key 'k': expected 1152921504606846976 values"));
     }
     file = GgufBytes{};
     file.raw_key("k", 8, GgufBytes::number(uint64_t{1} << 61));
     CHECK_THAT(file_refusal(file),
-               Contains("metadata key 'k': 2305843009213693952 bytes are needed"));
+               Contains("metadata key 'k': expected 2305843009213693952 bytes"));
     file = GgufBytes{};
     file.key(std::string(70000, 'k'), uint32_t{1});
     CHECK_THAT(file_refusal(file),
@@ -167,13 +167,13 @@ TEST_CASE("absurd counts and lengths are refused before anything is allocated") 
 TEST_CASE("metadata with unknown types, repeated keys or invalid bools is refused") {
     GgufBytes file;
     file.raw_key("k", 13, "xxxx");
-    CHECK_THAT(file_refusal(file), Contains("metadata key 'k': there is no value type 13"));
+    CHECK_THAT(file_refusal(file), Contains("metadata key 'k': unknown value type 13"));
     file = GgufBytes{};
     file.raw_key("k", 9, GgufBytes::number(uint32_t{9}) + GgufBytes::number(uint64_t{0}));
     CHECK_THAT(file_refusal(file), Contains("arrays of arrays are not supported"));
     file = GgufBytes{};
     file.key("k", uint32_t{1}).key("k", uint32_t{1});
-    CHECK_THAT(file_refusal(file), Contains("metadata key 'k': the key stands there twice"));
+    CHECK_THAT(file_refusal(file), Contains("metadata key 'k': the key occurs twice"));
     file = GgufBytes{};
     file.raw_key("k", 7, "\x02");
     CHECK_THAT(file_refusal(file), Contains("expected 0 or 1 for a bool, found 2"));
@@ -193,17 +193,16 @@ TEST_CASE("metadata with unknown types, repeated keys or invalid bools is refuse
 TEST_CASE("tensors outside the file, misaligned or overlapping are refused") {
     const std::vector<std::pair<std::function<void(GgufBytes &)>, std::string>> cases = {
         {[](GgufBytes &f) { f.raw_tensor("x", {32}, ggml::f32, UINT64_MAX - 31); },
-         "lie behind the file's"},
+         "do not fit into the file's"},
         {[](GgufBytes &f) { f.raw_tensor("x", {32}, ggml::f32, 290); },
          "offset: expected a multiple of 32, found 290"},
         {[](GgufBytes &f) { f.raw_tensor("x", {32}, ggml::f32, 128); },
-         "its data overlaps that of 'one'"},
+         "its data overlaps the data of tensor 'one'"},
         {[](GgufBytes &f) { f.raw_tensor("x", {32}, ggml::f32, 0); }, "overlaps"},
-        {[](GgufBytes &f) { f.raw_tensor("one", {1}, ggml::f32, 0); },
-         "tensor 'one' stands there twice"},
-        {[](GgufBytes &f) { f.raw_tensor("x", {32}, 4, 0); }, "there is no tensor type 4"},
+        {[](GgufBytes &f) { f.raw_tensor("one", {1}, ggml::f32, 0); }, "tensor 'one' occurs twice"},
+        {[](GgufBytes &f) { f.raw_tensor("x", {32}, 4, 0); }, "unknown tensor type 4"},
         {[](GgufBytes &f) { f.raw_tensor("x", {32}, 0xFFFFFFFF, 0); },
-         "there is no tensor type 4294967295"},
+         "unknown tensor type 4294967295"},
         {[](GgufBytes &f) { f.raw_tensor("x", {0}, ggml::f32, 0); },
          "expected sizes of 1 and more, found 0"},
         {[](GgufBytes &f) { f.raw_tensor("x", {UINT64_MAX}, ggml::f32, 0); },
@@ -211,11 +210,11 @@ TEST_CASE("tensors outside the file, misaligned or overlapping are refused") {
         {[](GgufBytes &f) {
              f.raw_tensor("x", {1ULL << 32, 1ULL << 32}, ggml::f32, 0);
          },
-         "more elements than 64 bits"},
+         "number of elements does not fit into 64 bits"},
         {[](GgufBytes &f) { f.raw_tensor("x", {1ULL << 62}, ggml::f32, 0); },
-         "more bytes than 64 bits count"},
+         "number of bytes does not fit into 64 bits"},
         {[](GgufBytes &f) { f.raw_tensor("x", {33}, ggml::q4_0, 0); },
-         "rows of 33 elements are no multiple of Q4_0's blocks of 32"},
+         "rows of 33 elements do not consist of whole Q4_0 blocks of 32 elements"},
         {[](GgufBytes &f) {
              f.raw_tensor("x", {1, 1, 1, 1, 1}, ggml::f32, 0);
          },

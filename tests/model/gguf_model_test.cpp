@@ -179,7 +179,7 @@ TEST_CASE("a GGUF model with a missing key is refused with the key's name") {
                                                std::numeric_limits<float>::quiet_NaN())),
                Contains("metadata key 'llama.rope.freq_base': expected a number"));
     CHECK_THAT(model_refusal(sound_model().key("llama.rope.dimension_count", uint32_t{8})),
-               Contains("rotating 8 of the 16 elements of each head is not supported"));
+               Contains("RoPE on 8 of the 16 elements of each head is not supported"));
     CHECK_THAT(model_refusal(sound_model().key("llama.attention.value_length", uint32_t{8})),
                Contains("keys of 16 and values of 8"));
     CHECK_THAT(
@@ -201,9 +201,9 @@ TEST_CASE("a GGUF file in a backend's own layout is refused") {
     file.key("general.architecture", "llama").key("keel.layout", "cpu/interleaved-16/1");
     file.tensor("blk.0.attn_v.weight.laid_out", {64}, 24, std::string(64, '\1'));
     CHECK_THAT(model_refusal(file),
-               Contains("m.gguf: metadata key 'keel.layout': the weights are stored in one "
-                        "backend's own layout, \"cpu/interleaved-16/1\", which Keel no longer "
-                        "reads; use the model that this file was made from"));
+               Contains("m.gguf: metadata key 'keel.layout': the weights are stored in the private "
+                        "layout of a backend, \"cpu/interleaved-16/1\", which Keel no longer "
+                        "reads; use the model from which this file was made"));
 }
 
 TEST_CASE(
@@ -217,9 +217,8 @@ TEST_CASE(
     file = sound_model();
     file.keys.replace(file.keys.find("llama.feed_forward_length") + 25, 8,
                       GgufBytes::number(uint32_t{4}) + GgufBytes::number(uint32_t{96}));
-    CHECK_THAT(model_refusal(file),
-               Contains("tensor 'blk.0.ffn_gate.weight': its metadata asks for "
-                        "shape [96, 32], found [64, 32] of F32"));
+    CHECK_THAT(model_refusal(file), Contains("tensor 'blk.0.ffn_gate.weight': its metadata "
+                                             "requires shape [96, 32], found [64, 32] of F32"));
     file = sound_model();
     const size_t type = file.tensors.find("blk.0.attn_v.weight") + 19 + 4 + 16;
     file.tensors.replace(type, 4, GgufBytes::number(uint32_t{26})); // I32
@@ -272,7 +271,8 @@ TEST_CASE("split GGUF files are one model, and parts of different models are ref
                Contains("this is file 2 of 2; give the first one"));
     second.raw_tensor("blk.0.attn_q.weight", {1}, ggml::f32, 1024);
     second.data.resize(1056);
-    CHECK_THAT(error_text([&] { open_model_source(write(first, second)); }), Contains("stands in"));
+    CHECK_THAT(error_text([&] { open_model_source(write(first, second)); }),
+               Contains("is also in"));
     second = split().second;
     second.raw_tensor("more", {1}, ggml::f32, 1024);
     second.data.resize(1056);
@@ -281,7 +281,7 @@ TEST_CASE("split GGUF files are one model, and parts of different models are ref
     CHECK_THAT(error_text([&] { open_model_source(write(first, split().first)); }),
                Contains("expected part 2 of 2, found part 1 of 2"));
     CHECK_THAT(error_text([&] { open_model_source(folder.write("other.gguf", first.bytes())); }),
-               Contains("expected to end in '-00001-of-00002.gguf'"));
+               Contains("its name must end in '-00001-of-00002.gguf'"));
     fs::remove(folder / "m-00002-of-00002.gguf");
     CHECK_THAT(error_text([&] { open_model_source(path); }),
                Contains("m-00002-of-00002.gguf: the file is missing"));

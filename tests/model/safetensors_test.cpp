@@ -114,9 +114,9 @@ TEST_CASE("an impossible header length is refused before anything is allocated")
     const uint64_t before = peak_resident_bytes();
     CHECK_THAT(tensors_refusal(std::string("\0\0\0\0\0\0\0\x10", 8) + "{}"),
                Contains("header length") && Contains("1152921504606846976"));
-    CHECK_THAT(
-        tensors_refusal(std::string("\0\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
-        Contains("header length: 100000000 bytes are announced, 2 follow; the file is cut short"));
+    CHECK_THAT(tensors_refusal(std::string("\0\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
+               Contains("header length: expected 100000000 bytes, but only 2 bytes follow; the "
+                        "file is cut short"));
     CHECK_THAT(tensors_refusal(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
                Contains("expected at most 100000000"));
     CHECK(peak_resident_bytes() - before < (64U << 20));
@@ -146,16 +146,16 @@ TEST_CASE("headers that are not safetensors headers are refused with what is wro
     CHECK_THAT(
         refusal_of_header(
             R"({"w": {"dtype": "F32", "dtype": "F16", "shape": [], "data_offsets": [0, 4]}})"),
-        Contains("'dtype' stands twice"));
+        Contains("'dtype' occurs twice"));
     const std::string entry = R"({"dtype": "F32", "shape": [1], "data_offsets": [0, 4]})";
     CHECK_THAT(refusal_of_header(R"({"w": )" + entry + R"(, "w": )" + entry + "}"),
-               Contains("'w' stands twice"));
+               Contains("'w' occurs twice"));
 }
 
 TEST_CASE("offsets must be in the file, in order, and match the shape") {
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[0, 65]"),
-               Contains("end 65 lies behind the file's 64 data bytes"));
-    CHECK_THAT(refusal_of_tensor("F32", "[2]", "[8, 0]"), Contains("begin 8 lies behind end 0"));
+               Contains("end 65 is larger than the file's 64 data bytes"));
+    CHECK_THAT(refusal_of_tensor("F32", "[2]", "[8, 0]"), Contains("begin 8 is larger than end 0"));
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[-8, 0]"),
                Contains("data_offsets[0]: expected an integer from 0") && Contains("found -8"));
     CHECK_THAT(refusal_of_tensor("F32", "[2]", "[0, 18446744073709551615]"),
@@ -175,11 +175,11 @@ TEST_CASE("shapes that overflow are refused") {
     CHECK_THAT(refusal_of_tensor("F32", "[1152921504606846976]", "[0, 64]"),
                Contains("needs 4611686018427387904 bytes"));
     CHECK_THAT(refusal_of_tensor("F32", "[4294967296, 4294967296]", "[0, 64]"),
-               Contains("more elements than 64 bits count"));
+               Contains("the number of elements does not fit into 64 bits"));
     CHECK_THAT(refusal_of_tensor("I64", "[1152921504606846976, 4]", "[0, 64]"),
                Contains("needs too many bytes"));
     CHECK_THAT(refusal_of_tensor("F32", "[0, 4294967296, 4294967296]", "[0, 0]"),
-               Contains("more elements"));
+               Contains("the number of elements does not fit"));
     CHECK_THAT(refusal_of_tensor("F32", "[9223372036854775808]", "[0, 64]"),
                Contains("shape[0]: expected an integer from 0"));
     CHECK_THAT(refusal_of_tensor("F32", "[-1]", "[0, 4]"),
@@ -195,10 +195,10 @@ TEST_CASE("tensors that share bytes are refused, but holes and empty tensors are
                R"(}, "b": {"dtype": "U8", "shape": [8], "data_offsets": )" + b + "}}";
     };
     CHECK_THAT(refusal_of_header(header("[0, 8]", "[7, 15]")),
-               Contains("tensor 'b': its data overlaps that of 'a'"));
+               Contains("tensor 'b': its data overlaps the data of tensor 'a'"));
     CHECK_THAT(refusal_of_header(header("[0, 8]", "[0, 8]")), Contains("overlaps"));
     CHECK_THAT(refusal_of_header(header("[3, 11]", "[0, 8]")),
-               Contains("tensor 'a': its data overlaps that of 'b'"));
+               Contains("tensor 'a': its data overlaps the data of tensor 'b'"));
     CHECK(parse_tensors(safetensors_bytes(header("[20, 28]", "[0, 8]"), std::string(64, 'd')))
               .tensors.size() == 2);
     const auto empty =
@@ -245,5 +245,5 @@ TEST_CASE("a shard index cannot name files outside its folder") {
     CHECK_THAT(refused(R"({"weight_map": {}})"), Contains("expected tensors, found none"));
     CHECK_THAT(refused(R"({"weight_map": {"a": 5}})"), Contains("found 5"));
     CHECK_THAT(refused(R"({"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}})"),
-               Contains("'a' stands twice"));
+               Contains("'a' occurs twice"));
 }

@@ -82,9 +82,9 @@ TEST_CASE("tensors that are missing or have a wrong shape or type are reported c
           (folder / "m").string() + ": tensor 'v' is missing; expected shape [4]");
     CHECK(error_text([&] {
               source->expect("w", {3, 2});
-          }) == file + ": tensor 'w': config.json asks for shape [3, 2], found [2, 3] of F32");
+          }) == file + ": tensor 'w': config.json requires shape [3, 2], found [2, 3] of F32");
     CHECK_THAT(error_text([&] { source->expect("w", {2}); }),
-               Contains("asks for shape [2], found [2, 3]"));
+               Contains("requires shape [2], found [2, 3]"));
     write_file(file,
                safetensors_bytes(R"({"w": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}})",
                                  "12345678"));
@@ -98,7 +98,7 @@ TEST_CASE("folders that are not models are refused with what to do") {
     CHECK_THAT(source_refusal(folder / "none"),
                StartsWith((folder / "none").string()) && Contains("No such file"));
     CHECK_THAT(source_refusal(folder.write("m.gguf", "GGUF")),
-               Contains("m.gguf: version: 4 bytes are needed at byte 4, 0 follow"));
+               Contains("m.gguf: version: expected 4 bytes at offset 4, found only 0"));
     CHECK_THAT(source_refusal(folder.write("m.safetensors", "x")),
                Contains("expected the folder of a model or a GGUF file, found another file"));
     CHECK_THAT(source_refusal(folder.path()), Contains("config.json is missing"));
@@ -112,7 +112,7 @@ TEST_CASE("for a folder without safetensors, the error lists its other model fil
     CHECK_THAT(source_refusal(folder.path()),
                Contains("model.safetensors is missing; is the download complete?"));
     folder.write("a.gguf", "");
-    CHECK_THAT(source_refusal(folder.path()), Contains("'a.gguf': give that file itself"));
+    CHECK_THAT(source_refusal(folder.path()), Contains("'a.gguf': give the path of this file"));
     folder.write("pytorch_model.bin", "");
     CHECK_THAT(source_refusal(folder.path()),
                Contains("'pytorch_model.bin'") && Contains("convert them to safetensors"));
@@ -168,11 +168,11 @@ TEST_CASE("shards and their index must agree") {
     map("\"a\":" + one + ",\"b\":" + one + ",\"c\":" + two);
     write_safetensors(second, {{"c", {1}, {3}}, {"a", {1}, {4}}});
     CHECK_THAT(source_refusal(folder / "m"),
-               Contains("00002-of-00002.safetensors: tensor 'a' stands in") &&
+               Contains("00002-of-00002.safetensors: tensor 'a' is also in") &&
                    Contains("00001-of"));
     fs::remove(second);
     CHECK_THAT(source_refusal(folder / "m"),
-               StartsWith(second.string() + ": the shard is missing, though ") &&
+               StartsWith(second.string() + ": the shard is missing, but ") &&
                    Contains("lists it"));
 }
 

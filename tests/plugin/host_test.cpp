@@ -97,7 +97,8 @@ TEST_CASE("regions run with their barrier, and wrong use is an error with a reas
     CHECK(host->parallel_region(host, 2, nest, &nested) == KEEL_OK);
     CHECK(nested.status[0] == KEEL_E_INVALID_ARG);
     CHECK(nested.status[1] == KEEL_E_INVALID_ARG);
-    CHECK(HostServices::take_error()->message == "parallel_region: regions do not nest");
+    CHECK(HostServices::take_error()->message ==
+          "parallel_region: expected no region to be active in this thread; regions cannot nest");
 }
 
 TEST_CASE("plugins see a cancellation until it is cleared") {

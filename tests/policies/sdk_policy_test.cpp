@@ -135,7 +135,7 @@ TEST_CASE("No exception leaves a policy class, and its text reaches the host") {
     CHECK(PolicyRun::error() == "no idea");
     mood = Mood::asks_for_keys;
     CHECK(rig.decide() == KEEL_E_INVALID_ARG);
-    CHECK(PolicyRun::error() == "the host gave no keys");
+    CHECK(PolicyRun::error() == "the host passed no array keys; request it in the policy's needs");
     rig.table.destroy(rig.state);
     rig.table.destroy(nullptr);
     CHECK(alive == 0);

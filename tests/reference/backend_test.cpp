@@ -37,11 +37,11 @@ TEST_CASE("calls that break the rules are refused with a reason, and nothing is 
     a.b = &odd;
     for (const int64_t stride : {int64_t{1} << 40, INT64_MAX, INT64_MIN, int64_t{-64}}) {
         odd.stride[0] = stride;
-        refused(KEEL_E_INVALID_ARG, "beyond its buffer");
+        refused(KEEL_E_INVALID_ARG, "does not fit into its buffer");
     }
     odd = *right;
     odd.offset = UINT64_MAX - 3;
-    refused(KEEL_E_INVALID_ARG, "beyond its buffer");
+    refused(KEEL_E_INVALID_ARG, "does not fit into its buffer");
     odd = *right;
     odd.buffer = nullptr;
     refused(KEEL_E_INVALID_ARG, "no buffer");

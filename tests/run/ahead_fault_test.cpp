@@ -109,7 +109,7 @@ TEST_CASE("a device that is lost in a step that was not needed does not change t
         CHECK(std::equal(result.ids.begin(), result.ids.end(), whole.begin()));
         CHECK(session.cache().cache().max_length() == session.tokens());
         pipeline.host().clear_cancel();
-        CHECK_THROWS_WITH(session.decode(3), Contains("no other backend can go on"));
+        CHECK_THROWS_WITH(session.decode(3), Contains("no other backend can continue"));
         CHECK(session.is_broken());
     }
     CHECK(device.cpu.backend.calls_after_loss() == 0);

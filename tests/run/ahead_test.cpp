@@ -93,7 +93,7 @@ TEST_CASE("a text that ends unexpectedly leaves no trace of the step that was qu
             CHECK(ahead.first.stats.discarded_steps <= 1);
             if (sets.empty() && ahead.first.ids.size() > 1) {
                 CHECK(ahead.first.stats.discarded_steps == 1);
-                CHECK_THAT(closing_line(ahead.first), Contains(", 1 more in vain"));
+                CHECK_THAT(closing_line(ahead.first), Contains(", 1 more discarded"));
             }
             const Change stops = [&](GenerateOptions &o, Pipeline &) {
                 o.stop = {whole.text.substr(whole.text.size() / 3 + at, 4)};

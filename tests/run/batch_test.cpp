@@ -207,7 +207,7 @@ TEST_CASE("sequences that cannot take a step together are refused before anythin
     };
     CHECK(refused({}).find("0 sequences") != std::string::npos);
     CHECK(refused({a.get(), b.get(), c.get()}).find("3 sequences") != std::string::npos);
-    CHECK(refused({a.get(), a.get()}).find("stands twice") != std::string::npos);
+    CHECK(refused({a.get(), a.get()}).find("occurs twice") != std::string::npos);
     CHECK(refused({a.get(), &stranger}).find("another pipeline") != std::string::npos);
     b->reset();
     CHECK(refused({a.get(), b.get()}).find("has no prompt yet") != std::string::npos);

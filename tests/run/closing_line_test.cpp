@@ -19,7 +19,8 @@ TEST_CASE("the closing line has the time to the first token if there was one") {
     CHECK_THAT(closing_line(cancelled), Catch::StartsWith("prefill 512 tokens, "));
 }
 
-TEST_CASE("the closing line counts the steps that were queued ahead, and the wasted ones") {
+TEST_CASE(
+    "the closing line counts the steps that were queued ahead, and those that were discarded") {
     GenerateResult result;
     result.stats.decode_tokens = 9;
     CHECK_THAT(closing_line(result), !Catch::Contains("ahead"));
@@ -27,7 +28,7 @@ TEST_CASE("the closing line counts the steps that were queued ahead, and the was
     CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps queued ahead: 8 of 9"));
     result.stats.discarded_steps = 1;
     CHECK_THAT(closing_line(result),
-               Catch::EndsWith(" | decode steps queued ahead: 8 of 9, 1 more in vain"));
+               Catch::EndsWith(" | decode steps queued ahead: 8 of 9, 1 more discarded"));
     result.stats.replay_parts = 1;
     result.stats.decode_stream.replays = 10;
     CHECK_THAT(closing_line(result), Catch::EndsWith(" | decode steps replayed: 10 of 10"));

@@ -135,7 +135,7 @@ TEST_CASE(
         CHECK(std::equal(result.ids.begin(), result.ids.end(), undisturbed().ids.begin()));
         CHECK_THAT(result.detail, Contains("layer 4") && Contains("at token ") &&
                                       Contains("on device '") &&
-                                      Contains("no other backend can go on"));
+                                      Contains("no other backend can continue"));
         CHECK(session.is_broken());
     }
     CHECK_THAT(error_text([&] { Session session(pipeline); }, ErrorKind::runtime),
@@ -183,7 +183,7 @@ TEST_CASE("if both devices are lost, the run ends with an error") {
     second.backend.fail_nth(1, KEEL_E_DEVICE_LOST, "matmul");
     first.backend.fail_nth(2, KEEL_E_DEVICE_LOST, "matmul");
     CHECK_THAT(error_text([&] { session.decode(session.greedy()); }, ErrorKind::runtime),
-               Contains("no other backend can go on"));
+               Contains("no other backend can continue"));
     CHECK(session.is_broken());
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("a backend without memory for the cache is not switched to, and this i
         CHECK(session.engine().name == "a");
         REQUIRE(stayed.stats.moves.size() == 1);
         CHECK_THAT(stayed.stats.moves[0].refused, Contains("out of memory"));
-        CHECK_THAT(move_text(stayed.stats.moves[0]), Contains("refused, it stays on a"));
+        CHECK_THAT(move_text(stayed.stats.moves[0]), Contains("refused, decode stays on a"));
     }
 }
 
@@ -312,7 +312,7 @@ TEST_CASE("if a fallback is lost and no other backend exists, the text ends and 
     CHECK_FALSE(result.text.empty());
     CHECK(result.ids.size() >= 3);
     CHECK_THAT(result.detail, Contains("silu_mul") && Contains("on device '") &&
-                                  Contains("no other backend can go on"));
+                                  Contains("no other backend can continue"));
     CHECK(session.is_broken());
     CHECK(fallback.backend.calls_after_loss() == 0);
 }

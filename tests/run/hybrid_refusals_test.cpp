@@ -30,5 +30,5 @@ TEST_CASE("impossible combinations are refused by name") {
                    Contains("found 9"));
     Pipeline pipeline(two({"hybrid.prefill=a", "hybrid.decode=b"}));
     CHECK_THAT(error_text([&] { pipeline.policies().add(pipeline.config().policy); }),
-               Contains("several policies over one model run on one backend"));
+               Contains("several policies over one model run only on one backend"));
 }

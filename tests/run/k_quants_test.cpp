@@ -212,7 +212,7 @@ TEST_CASE("K types are refused for values that Keel stores") {
     a.x = x.c();
     a.out = out.c();
     REQUIRE(device->table().cast(device->ctx(), &a) == KEEL_E_UNSUPPORTED);
-    CHECK_THAT(take_message(), Contains("out is q4_k, which only weights are"));
+    CHECK_THAT(take_message(), Contains("out is q4_k, a type that only weights can have"));
     for (const char *key : {"kv.dtype=q4_k", "model.weights=q6_k"})
         CHECK_THAT(
             error_text([&] {

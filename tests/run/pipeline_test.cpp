@@ -95,7 +95,8 @@ TEST_CASE("if a policy evicts, its settings are checked, with their lines") {
     CHECK(pipeline->policy_setup().budget().at(0).slack == 0);
     CHECK(pipeline->policies().own().allocator.library != nullptr);
     CHECK(mini.refusal("policy:\n  plugin: sliding_window\n  budget: {tokens: 9, ratio: 0.5}\n") ==
-          "f.yaml:5:20: expected one of tokens, ratio, mib in 'policy.budget', found 2; keep one");
+          "f.yaml:5:20: expected only one of tokens, ratio and mib in 'policy.budget', found 2; "
+          "keep one");
     CHECK_THAT(mini.refusal("policy:\n  plugin: sliding_window\n  trigger: {on: []}\n"),
                StartsWith("f.yaml:5:17: expected at least one trigger"));
     CHECK_THAT(
@@ -173,13 +174,12 @@ TEST_CASE("a trigger on which the policy never acts is refused with its line") {
     const std::string snapkv =
         "policy:\n  plugin: snapkv\n  budget: {tokens: 64}\n  params: {decode: ";
     CHECK(mini.refusal(snapkv + "false}\n  trigger: {on: [prefill_end, insert]}\n") ==
-          "f.yaml:7:17: policy snapkv acts at the end of the prompt only, so it never answers "
-          "insert; remove "
-          "insert "
-          "from policy.trigger.on or choose a policy that goes on evicting");
+          "f.yaml:7:17: policy snapkv acts only at the end of the prompt, so the trigger insert "
+          "has no effect; remove insert from policy.trigger.on, or choose a policy that also "
+          "evicts later");
     CHECK_THAT(
         mini.refusal(snapkv + "false}\n  trigger: {on: [prefill_end, every_n], every_n: 9}\n"),
-        StartsWith("f.yaml:7:17: ") && Contains("never answers every_n"));
+        StartsWith("f.yaml:7:17: ") && Contains("the trigger every_n has no effect"));
     CHECK_NOTHROW(
         // this is the default
         mini.open(snapkv + "false}\n  trigger: {on: [prefill_end, budget]}\n"));
@@ -221,7 +221,7 @@ TEST_CASE("a pipeline that does not run leaves the content of its log unchanged"
     CHECK_THAT(mini.refusal(text),
                StartsWith("f.yaml:3:61: policy.log: ") && Contains("another pipeline"));
     CHECK_THAT(mini.refusal("policy: {log: no/such/folder/log.jsonl}\n"),
-               StartsWith("f.yaml:3:15: policy.log: ") && Contains("make it first"));
+               StartsWith("f.yaml:3:15: policy.log: ") && Contains("create it first"));
     const Session session(*pipeline);
     CHECK(std::filesystem::file_size(log) == 0);
 }

@@ -68,7 +68,7 @@ TEST_CASE("a plan of another pipeline is refused") {
     Pipeline pipeline(mini_config(), several()), other(mini_config(), several());
     CHECK_THAT(
         error_text([&] { pipeline.policies().taps(other.policy_setup()); }, ErrorKind::internal),
-        Contains("a cache plan of another pipeline"));
+        Contains("the policy setup belongs to another pipeline"));
 }
 
 TEST_CASE("an added policy is checked like the config's") {
@@ -111,7 +111,7 @@ TEST_CASE("one prefill serves policies whose needs are compatible, and refuses o
 TEST_CASE("a hybrid has one policy") {
     Pipeline pipeline(mini_hybrid({"hybrid.prefill=a", "hybrid.decode=b"}), mini_options());
     CHECK_THAT(error_text([&] { pipeline.policies().add(section({})); }),
-               Contains("several policies over one model run on one backend"));
+               Contains("several policies over one model run only on one backend"));
     CHECK_NOTHROW(refuse_hybrid(mini_config(), "what runs here"));
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("only a policy that evicts may have a context beyond the trained one")
     PipelineOptions options = mini_options();
     options.check_only = true;
     CHECK_THAT(error_text([&] { Pipeline(mini_config({"model.context=8193"}), options); }),
-               Contains("model.context is 8193, the model was made for 8192"));
+               Contains("model.context is 8193, but the model was made for 8192 tokens"));
     const Pipeline evicting(
         mini_config({"model.context=8193", "policy=sliding_window", "policy.budget.tokens=64"}),
         options);
@@ -130,9 +130,9 @@ TEST_CASE("if two budgets differ, a warning says how many slots an eviction leav
     // The policy keeps 60 slots in addition to the protected slots.
     const std::string told = warnings({"policy=sliding_window", "policy.params.window=60",
                                        "policy.protect.prefix=4", "policy.budget.tokens=80"});
-    CHECK_THAT(told, Contains("policy.budget.tokens leaves 80 slots a head, policy sliding_window "
-                              "itself asks for 60 beside a protected prefix of 4; both hold, so an "
-                              "eviction leaves 64"));
+    CHECK_THAT(told, Contains("policy.budget.tokens allows 80 slots per head, but policy "
+                              "sliding_window itself sets a budget of 60 slots plus a protected "
+                              "prefix of 4; the smaller budget applies, so an eviction leaves 64"));
     CHECK(warnings({"policy=sliding_window", "policy.params.window=60", "policy.protect.prefix=4",
                     "policy.budget.tokens=64"}) == "");
     CHECK(warnings({"policy=sliding_window", "policy.params.window=60", "policy.protect.prefix=4",

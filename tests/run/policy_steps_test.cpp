@@ -277,9 +277,9 @@ TEST_CASE("tokens after a prompt keep no queries for another eviction") {
     session.take_in(prompt(p, 20));
     CHECK(session.policy_bytes() == at_end);
     CHECK_THAT(error_text([&] { session.end_prompt(); }, ErrorKind::usage),
-               Contains("end_prompt() after take_in()"));
+               Contains("end_prompt() was called after take_in()"));
     CHECK_THAT(error_text([&] { session.fork()->end_prompt(); }, ErrorKind::usage),
-               Contains("end_prompt() after take_in()"));
+               Contains("end_prompt() was called after take_in()"));
     session.prefill(prompt(p, 20), false); // tokens of another prompt, which may end now
     CHECK(session.policy_bytes() > at_end);
     session.end_prompt();
@@ -308,6 +308,6 @@ TEST_CASE("a session under an added policy is not saved as one under the pipelin
     const test::TempFolder folder;
     CHECK_THAT(
         error_text([&] { save_session(session, folder / "s.session", {}); }, ErrorKind::usage),
-        Contains("policy h2o, which was added"));
+        Contains("policy h2o was added to the pipeline"));
     CHECK_FALSE(std::filesystem::exists(folder / "s.session"));
 }

@@ -189,5 +189,5 @@ TEST_CASE("a saved cache is loaded only if it has as many tokens as the text") {
     CHECK(other.lengths() == Lengths{10, 10});
     StateReader again(saved.bytes, "a file");
     CHECK_THAT(error_text([&] { other.cache.load(again, 11); }),
-               Contains("a file: the cache saw 10 tokens, the text has 11"));
+               Contains("a file: the cache has seen 10 tokens, but the text has 11"));
 }

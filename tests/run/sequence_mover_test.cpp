@@ -165,7 +165,7 @@ TEST_CASE("if no other backend can continue, the error says so, and the text is 
     CHECK_THAT(error_text([&] { m.mover.reread(candidates, 10, Error(ErrorKind::runtime, lost)); },
                           ErrorKind::runtime),
                Contains(lost) && Contains("at token 11 on device '") &&
-                   Contains("no other backend can go on"));
+                   Contains("no other backend can continue"));
     CHECK(m.text() == m.ids);
     CHECK(m.moves().empty());
 }

@@ -150,8 +150,9 @@ TEST_CASE(
         CHECK(b.tokens() == 3);
         return text;
     };
-    CHECK_THAT(refusal({"kv.dtype=q8_0"}),
-               Catch::Contains("saved with kv.key_dtype f16, this pipeline has q8_0"));
+    CHECK_THAT(
+        refusal({"kv.dtype=q8_0"}),
+        Catch::Contains("the session was saved with kv.key_dtype f16, but this pipeline has q8_0"));
     CHECK_THAT(refusal({"kv.value_dtype=f32"}), Catch::Contains("kv.value_dtype"));
     CHECK_THAT(refusal({"model.weights=q8_0"}), Catch::Contains("weights of type"));
     CHECK_THAT(refusal({"policy.plugin=sliding_window", "policy.budget.tokens=64"}),
@@ -334,15 +335,15 @@ TEST_CASE("a session file is written completely or not at all") {
     CHECK_THAT(file_refusal_of([&] { save_session(session, folder / "no/such/folder"); }),
                Catch::Contains("cannot be written"));
     CHECK_THAT(file_refusal_of([&] { save_session(session, folder.path()); }),
-               Catch::Contains("not a file"));
+               Catch::Contains("is not a regular file"));
     CHECK_THAT(file_refusal_of([&] { save_session(session, "/dev/null"); }),
-               Catch::Contains("not a file"));
+               Catch::Contains("is not a regular file"));
     CHECK(std::filesystem::is_empty(folder.path()));
     save_session(session, folder / "s");
     save_session(session, folder / "s"); // replaces an older file
     folder.write("other", "not a session, and longer than the mark");
     CHECK_THAT(file_refusal_of([&] { save_session(session, folder / "other"); }),
-               Catch::Contains("no saved session") && Catch::Contains("another name"));
+               Catch::Contains("is not a saved session") && Catch::Contains("another name"));
     CHECK(bytes_of(folder / "other").starts_with("not a session"));
     std::filesystem::remove(folder / "other");
     CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);

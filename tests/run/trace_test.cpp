@@ -76,7 +76,7 @@ TEST_CASE("a trace has ops, submits, waits, evictions and counters, and is compl
 TEST_CASE("a trace never replaces another kind of file") {
     const test::TempFolder folder;
     const auto file = folder.write("precious.txt", "years of work");
-    CHECK(test::error_text([&] { Trace trace(file); }, ErrorKind::usage).find("something else") !=
+    CHECK(test::error_text([&] { Trace trace(file); }, ErrorKind::usage).find("is not a trace") !=
           std::string::npos);
     CHECK(std::filesystem::file_size(file) == 13);
     test::error_text([&] { Trace trace(folder.path()); }, ErrorKind::usage);

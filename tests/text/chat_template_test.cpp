@@ -257,7 +257,7 @@ TEST_CASE("a conversation in wrong order, or without a needed end token, is refu
                       Contains("message 1"));
     CHECK_THROWS_WITH(chat.conversation(std::vector<ChatMessage>{
                           {ChatRole::system, "x"}, {ChatRole::user, "x"}, {ChatRole::user, "x"}}),
-                      Contains("message 3 of the conversation: expected one of the assistant"));
+                      Contains("message 3 of the conversation: expected the role assistant"));
     const OrderedJson tree = read_json(root + "/models/tiny/tokenizer.json");
     const std::string text = tree.dump();
     const auto bare = keel::parse_tokenizer({text, {}, {}, {}, {}});

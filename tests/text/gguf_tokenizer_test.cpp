@@ -183,7 +183,7 @@ TEST_CASE("an unsupported vocabulary is refused with the key") {
     vocab.bos = 4096;
     CHECK_THAT(refusal(vocab), Contains("tokenizer.ggml.bos_token_id"));
     vocab.bos = UINT32_MAX; // no begin token
-    CHECK_THAT(refusal(vocab), Contains("each text has to begin with the token that it names"));
+    CHECK_THAT(refusal(vocab), Contains("each text must begin with the token that this key names"));
     vocab.add_bos = false;
     CHECK_FALSE(load(vocab)->bos_id());
     CHECK(load(vocab)->eos_id() == 4095);
@@ -196,7 +196,7 @@ TEST_CASE("an unsupported vocabulary is refused with the key") {
                Contains("tokenizer.ggml.token_type") && Contains("expected one number per token"));
     vocab = tiny_vocab();
     for (std::string &token : vocab.tokens) token += " ";
-    CHECK_THAT(refusal(vocab), Contains("this is not byte-level BPE"));
+    CHECK_THAT(refusal(vocab), Contains("means byte-level BPE; found none"));
 }
 
 TEST_CASE("the chat template and the ends of turns are found in a GGUF file") {

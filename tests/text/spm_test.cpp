@@ -276,7 +276,7 @@ TEST_CASE("files next to a tokenizer.model add tokens and define the begin and e
     CHECK_THROWS_WITH(from_model(bytes, R"({"added_tokens_decoder": {"x": {"content": "y"}}})"),
                       Contains("m/tokenizer_config.json:1: added_tokens_decoder: expected ids"));
     CHECK_THROWS_WITH(from_model(bytes, {}, R"({"y": 400})"),
-                      Contains("m/tokenizer.model: added token 'y' takes id 400"));
+                      Contains("m/tokenizer.model: added token 'y' has the id 400"));
     CHECK_THROWS_WITH(from_model(bytes, {}, R"({"y": -1})"),
                       Contains("m/added_tokens.json:1: y: expected an integer"));
 }

@@ -137,7 +137,7 @@ TEST_CASE("a damaged vocabulary is refused") {
 
 TEST_CASE("added tokens that contradict the vocabulary or each other are refused") {
     CHECK_THAT(refusal("/added_tokens/0/id", 97),
-               Contains("token '<s>' takes id 97, which model.vocab gives to 'a'"));
+               Contains("token '<s>' has the id 97, which already belongs to 'a' in model.vocab"));
     CHECK_THAT(refusal("/added_tokens/0/content", "a"),
                Contains("token 'a' has id 257 here and 97 in model.vocab"));
     CHECK_THAT(refusal("/added_tokens/0/content", ""), Contains("added_tokens[0].content"));

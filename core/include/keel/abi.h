@@ -5,12 +5,12 @@
  * (policy.h), a budget allocator divides a cache budget over layers and heads (allocator.h). The
  * "core" is the program that loads the plugin: Keel itself, or a checker such as
  * keel_conformance. It is also called the host. The core opens the library, calls its one
- * exported function (plugin.h), and from then on calls the functions of the plugin's table. A
- * plugin calls the core through a keel_host (host.h). A "slot" of a table is one function pointer
- * in it. (A slot of a KV cache is something else: the place of one key and value. See kv.h.)
+ * exported function (plugin.h), and then calls the functions in the plugin's table. A plugin calls
+ * the core through a keel_host (host.h). A "slot" of a table is one function pointer in it. (A slot
+ * of a KV cache is something else: the place of one key and value. See kv.h.)
  *
- * A plugin includes only the headers in this folder. They are valid C11 and C++, they need
- * <stddef.h> and <stdint.h>, and a plugin links nothing of Keel. Everything in these headers
+ * A plugin includes only the headers in this folder. They are valid C11 and C++, they need only
+ * <stddef.h> and <stdint.h>. A plugin does not link against Keel. Everything in these headers
  * exists since 0.1, unless its comment says otherwise.
  *
  * EXAMPLE. The core reads a policy's table and accepts tables of other minor versions:
@@ -34,9 +34,9 @@
  *    zero (see KEEL_HAS), and never reads beyond its own layout.
  *  - Arrays of structs are arrays of pointers, because the size of an element may grow.
  *
- * FEATURES. Args structs have a member `uint64_t features`. Each bit turns on an optional meaning
- * of the call. If a callee sees a bit that it does not know, it returns KEEL_E_UNSUPPORTED and
- * does nothing. So a callee never ignores a new meaning.
+ * FEATURES. Args structs have a member `uint64_t features`. Each bit requests an optional behaviour
+ * of the call. If a callee sees a bit that it does not know, it returns KEEL_E_UNSUPPORTED and does
+ * nothing. So a callee never ignores a new behaviour.
  *
  * THREAD TAGS. Each function's comment has one of these tags:
  *   [init]  No other [init] call into the same plugin runs at the same time. [ctx] calls on
@@ -46,7 +46,7 @@
  *           have mutable global variables.
  *   [any]   Any thread may call it at any time, also while other calls run.
  *   [task]  It runs inside the body of a parallel_region (host.h). There, only [any] calls are
- *           allowed: no nested region, and no waiting except at the region's barrier.
+ *           allowed. A nested region is not allowed, nor any wait except at the region's barrier.
  *
  * OWNERSHIP.
  *  - The side that created an object destroys it, through the same table.
@@ -56,12 +56,13 @@
  *  - Strings are UTF-8 and end with NUL. A receiver that keeps a string copies it.
  *  - No side frees memory of the other side. The one exception is memory from keel_host.alloc:
  *    the plugin owns it and gives it back with keel_host.free.
- *  - No C++ type, exception, FILE *, errno or locale crosses the border.
+ *  - No C++ type, exception, FILE *, errno or locale crosses the border between plugin and core.
  *  - A plugin never prints, exits or aborts, and never changes the state of the process: FPU
  *    mode, signal handlers, environment.
  *
  * GROWTH. A new minor version adds members at the end of structs, each with a "since" note.
- * Numbers are never used again. A new idea starts as an extension: a table with a string name
+ * A number is never reused for another meaning. A new feature starts as an extension: a table with
+ * a string name
  * such as "keel.name/1", in ext/draft/. The major version is part of the entry symbol's name.
  * While the major is 0, the ABI may still change between releases. */
 #ifndef KEEL_ABI_H
@@ -70,8 +71,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* KEEL_CALL: the calling convention of all functions at the border. KEEL_EXPORT: makes a symbol
- * visible outside the library. */
+/* KEEL_CALL: the calling convention of all functions between plugin and core. KEEL_EXPORT: makes a
+ * symbol visible outside the library. */
 #if defined(_WIN32)
 #define KEEL_CALL __cdecl
 #define KEEL_EXPORT __declspec(dllexport)
@@ -104,33 +105,33 @@ typedef struct keel_header {
     { (uint32_t)sizeof(type), KEEL_ABI_VERSION }
 
 /* Number of bytes from the start of a struct to the end of the named member. A reader passes it to
- * keel_adopt() as the part of the struct that must be there. */
+ * keel_adopt() as the number of bytes that the struct must have at least. */
 #define KEEL_PREFIX(type, last_member) \
     ((uint32_t)(offsetof(type, last_member) + sizeof(((type *)0)->last_member)))
 
-/* 1 if the struct that `ptr` points to is long enough to hold the member, else 0. For args structs,
- * which are not adopted. */
+/* 1 if the struct that `ptr` points to is long enough to hold the member, else 0. Use it for args
+ * structs, which are not adopted. */
 #define KEEL_HAS(ptr, type, member) ((ptr)->h.struct_size >= KEEL_PREFIX(type, member))
 
-/* The result of a call. A plugin may return numbers of its own from 0x10000 on; the core treats
- * them as KEEL_E_INTERNAL. Before a plugin returns an error, it says why with
+/* The result of a call. A plugin may return its own numbers from 0x10000 on; the core treats them
+ * as KEEL_E_INTERNAL. Before a plugin returns an error, it reports the reason with
  * keel_host.set_error (host.h). */
 typedef int32_t keel_status;
 enum keel_status_e {
     /* Done. */
     KEEL_OK = 0,
-    /* The callee does not do this op, shape, dtype or feature. The call had no side effect, so the
-     * core may use its fallback. */
+    /* The callee does not support this op, shape, dtype or feature. The call had no side effect, so
+     * the core may use its fallback. */
     KEEL_E_UNSUPPORTED = 1,
     /* The caller broke a rule of these headers. */
     KEEL_E_INVALID_ARG = 2,
     /* Host or device memory is full. The call changed nothing. */
     KEEL_E_OUT_OF_MEMORY = 3,
-    /* The device is lost. The only call that the object still allows is its destroy. */
+    /* The device is lost. Afterwards only the object's destroy function may be called. */
     KEEL_E_DEVICE_LOST = 4,
     /* The call stopped early because keel_host.cancelled returned 1. */
     KEEL_E_CANCELLED = 5,
-    /* The callee failed for a reason that no other status describes, a bug for example. */
+    /* The callee failed for a reason that no other status describes, for example a bug. */
     KEEL_E_INTERNAL = 6,
     /* A struct of the peer has another major version, or is too small. */
     KEEL_E_VERSION = 7,

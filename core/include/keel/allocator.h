@@ -1,14 +1,14 @@
 /* A budget allocator: it divides the cache's budget over layers and KV heads.
  *
  * Without an allocator every KV head may keep the same number of slots. An allocator gives some
- * heads more and others less; the sum stays the same. It does not choose slots: the policy
- * (policy.h) does that afterwards, within each head's budget.
+ * heads more and others less; the sum over all heads does not change. It does not choose slots: the
+ * policy (policy.h) does that afterwards, within each head's budget.
  *
  * LIFE CYCLE. create() makes a state for one sequence. Whenever a trigger fires, the core calls
  * allocate() once for all layers. With KEEL_ALLOCATOR_NEED_SCORES the policy scores all layers
  * first, so allocate() can read the scores. destroy() frees the state.
  *
- * EXAMPLE. allocate() that gives all heads the same:
+ * EXAMPLE. An allocate() function that gives all heads the same budget:
  *
  *     keel_status allocate(keel_allocator_state *state, const keel_allocator_input *in,
  *                          int32_t *budgets) {
@@ -53,7 +53,7 @@ enum keel_allocator_flags_e {
  * the call. */
 typedef struct keel_allocator_needs {
     keel_header h;
-    /* KEEL_ALLOCATOR_NEED_* bits. The core refuses an allocator with a bit that it does not
+    /* Bits KEEL_ALLOCATOR_NEED_*. The core refuses an allocator with a bit that it does not
      * know. */
     uint64_t needs;
     /* Bits of keel_allocator_flags_e. */
@@ -61,20 +61,21 @@ typedef struct keel_allocator_needs {
     uint32_t reserved;
 } keel_allocator_needs;
 
-/* What allocate() divides. The core owns the struct and the arrays; they are valid during the call.
- * All arrays are in host memory. */
+/* The input of allocate(): the budget to divide, and facts about the cache. The core owns the
+ * struct and the arrays; they are valid during the call. All arrays are in host memory. */
 typedef struct keel_allocator_input {
     keel_header h;
     /* Number of layers and of KV heads of a layer. */
     uint32_t layers, kv_heads;
-    /* Average number of slots of a head that may stay, protected ones included. The sum to divide
+    /* Average number of slots of a head that may stay, including protected slots. The sum to divide
      * is budget * layers * kv_heads. */
     int64_t budget;
-    /* Smallest budget that a head may get: its protected slots, or the policy's least_budget if
-     * that is more. With scores, slots that the policy lets stay count as protected. At most
-     * `budget`. */
+    /* Smallest budget that a head may get: the number of its protected slots, or the policy's
+     * least_budget if this is larger. With scores, slots that the policy always keeps
+     * (keel_policy_decision.stay) count as protected. At most `budget`. */
     int64_t protected_slots;
-    /* Elements from the row of one head to that of the next in `scores` and `protected_masks`. */
+    /* Elements from the row of one head to the row of the next head in `scores` and
+     * `protected_masks`. */
     int64_t stride;
     /* Slots in use: [layers, kv_heads]. */
     const int32_t *lengths;
@@ -82,16 +83,16 @@ typedef struct keel_allocator_input {
      * KEEL_ALLOCATOR_NEED_SCORES. */
     const float *const *scores;
     /* For each layer a pointer to u8 [kv_heads, stride]. 1: the slot is protected, or the policy
-     * lets it stay (keel_policy_decision.stay). NULL if `scores` is NULL. */
+     * always keeps it (keel_policy_decision.stay). NULL if `scores` is NULL. */
     const uint8_t *const *protected_masks;
-    /* Slots of each head that are not chosen by scores: the protected ones, and those that the
-     * policy always keeps (its least_budget minus 1: first the newest needs.window slots, then
-     * slots at the front). A slot that is both counts once. At most `budget`. The allocator
-     * `pyramid` divides only what is above this number. */
+    /* Number of slots of each head that are not chosen by scores: the protected slots, and the
+     * slots that the policy always keeps. The policy always keeps least_budget - 1 slots: first the
+     * newest needs.window slots, then slots at the front. A slot of both kinds counts once. At most
+     * `budget`. The allocator `pyramid` divides only the part of the budget above this number. */
     int64_t fixed_slots;
 } keel_allocator_input;
 
-/* The table of functions. All members must be there and not NULL. */
+/* The table of functions. All members are required and must not be NULL. */
 typedef struct keel_allocator {
     keel_header h;
     /* Makes the state of a new sequence in *out, and fills *needs (keel_emit in abi.h). `params`
@@ -104,7 +105,8 @@ typedef struct keel_allocator {
     void(KEEL_CALL *destroy)(keel_allocator_state *);
     /* Writes the budget of each head, in slots: `budgets` is [layers, kv_heads]. The core checks
      * the answer, and fails the run if a budget is below protected_slots, if the sum is above
-     * budget * layers * kv_heads, or if heads differ that must not (see the flags). [ctx] */
+     * budget * layers * kv_heads, or if the budgets of two heads differ although the flags do not
+     * allow it. [ctx] */
     keel_status(KEEL_CALL *allocate)(keel_allocator_state *, const keel_allocator_input *,
                                      int32_t *budgets);
 } keel_allocator;

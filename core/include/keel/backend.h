@@ -1,17 +1,17 @@
 /* A compute backend: the table of functions that runs a model on a device.
  *
- * WHO CALLS WHOM. The core calls these functions, in this order:
- * 1. device_count and device_info: which devices are there. ctx_create opens one of them. The
- *    result is a keel_ctx, the context.
+ * ORDER OF CALLS. The core calls these functions, in this order:
+ * 1. device_count and device_info list the devices. ctx_create opens one of them. The result is a
+ *    keel_ctx, the context.
  * 2. weight_prepare for each weight of the model, and op_plan for each op of it. Both are optional.
  * 3. buffer_create for activations and KV cache.
  * 4. For each step of the model: buffer_write of token ids, positions and block tables; the ops;
  *    flush; buffer_read or wait.
  * 5. The destroy functions, ctx_destroy last.
  *
- * WHAT IS REQUIRED. The first ten functions, device_count to wait. With `matmul` added, a backend
- * is useful. Every other function may be NULL. If an op is NULL or refuses, the core takes the next
- * rung of the fallback ladder (ops.h) and reports it.
+ * WHAT IS REQUIRED. The first ten functions, device_count to wait, are required. A backend is
+ * useful if it also has `matmul`. Every other function may be NULL. If an op is NULL or refuses a
+ * call, the core uses the next rung of the fallback ladder (ops.h) and reports this.
  *
  * THE STREAM. A context has one stream: a queue of work that runs in order.
  * - Ops and buffer_write are queued in it. buffer_write copies its source before it returns.
@@ -21,11 +21,11 @@
  * - buffer_read waits for all work queued before it.
  * - If queued work fails, the next flush, wait, poll or buffer_read returns the error.
  *
- * RECORDED STEPS. Whatever changes from step to step is in buffers: token ids, positions, lengths,
- * block tables, index lists. Args stay the same. So a backend can record a step once and submit it
- * again (ext/draft/replay.h).
+ * RECORDED STEPS. All data that changes from step to step is in buffers: token ids, positions,
+ * lengths, block tables, index lists. Args stay the same. So a backend can record a step once and
+ * submit it again (ext/draft/replay.h).
  *
- * EXAMPLE. A context whose ops run inside the call needs no queue:
+ * EXAMPLE. If the ops of a context finish before their call returns, the context needs no queue:
  *
  *     keel_status flush(keel_ctx *ctx, uint64_t *ticket) {
  *         *ticket = ++ctx->tickets;
@@ -39,7 +39,7 @@
  * fills it with keel_emit() (abi.h). In the other structs, the caller owns the struct and what it
  * points to; both are valid during the call. "For people" means: the text is shown, never parsed.
  *
- * EXTENSIONS. keel_plugin.get_extension hands out more tables. The core uses keel.replay/1,
+ * EXTENSIONS. keel_plugin.get_extension returns further tables. The core uses keel.replay/1,
  * keel.timestamps/1, keel.read_later/1, keel.stream_counts/1 and keel.batched_decode/1
  * (ext/draft/). These names are reserved: keel.fused_ffn/1, keel.attention_backward/1, keel.mla/1,
  * keel.moe/1, keel.gptq/1, keel.kv_merge/1.
@@ -103,7 +103,7 @@ typedef struct keel_ctx_desc {
     const keel_param *const *params;
 } keel_ctx_desc;
 
-/* When the core submits queued work and when it waits. It never changes a result. */
+/* How the core submits queued work and waits for it. It never changes a result. */
 typedef uint32_t keel_sync;
 enum keel_sync_e {
     KEEL_SYNC_LAZY = 0,   /* flush at the end of a step, wait when the host reads */
@@ -111,7 +111,7 @@ enum keel_sync_e {
     KEEL_SYNC_BATCHED = 2 /* flush every sync_ops ops */
 };
 
-/* Out-struct: what the context prefers. A member that is 0 means: the core's default. */
+/* Out-struct: the preferences of the context. For a member that is 0, the core uses its default. */
 typedef struct keel_ctx_info {
     keel_header h;
     /* For people, such as "avx2, 2 threads, compute fast". Backends without op_plan put "compute
@@ -119,7 +119,7 @@ typedef struct keel_ctx_info {
     char description[256];
     /* The type A of ops.h: f32, f16 or bf16. Default: f32. */
     keel_dtype activation_dtype;
-    /* What `strategy: auto` in a pipeline file means. */
+    /* The strategy that `strategy: auto` in a pipeline file selects. */
     keel_sync sync;
     /* With KEEL_SYNC_BATCHED: ops between two flushes. */
     uint32_t sync_ops;
@@ -127,15 +127,15 @@ typedef struct keel_ctx_info {
     uint32_t kv_block_slots;
     /* Tokens of a chunk of a prompt, at most 65536. Default: 512. */
     uint32_t prefill_chunk;
-    /* Alignment in bytes: of buffers, of imported memory, and of the offsets at which the core
+    /* Alignment in bytes of buffers, of imported memory, and of the offsets at which the core
      * places tensors in a buffer. A power of two, at least 64. Default: 64. A view into a
      * tensor may begin at any of its elements (tensor.h). */
     uint32_t buffer_align;
     /* Largest buffer in bytes. 0: no limit except memory. */
     uint64_t max_buffer_bytes;
-    /* Bits 1 << dtype: weight_prepare, matmul and embed take weights of these types too. Every
-     * backend takes f32, f16, bf16, q8_0 and q4_0. The core converts weights of other types and
-     * reports it. */
+    /* A set of bits 1 << dtype. weight_prepare, matmul and embed also take weights of these types.
+     * Every backend takes f32, f16, bf16, q8_0 and q4_0. The core converts weights of other types
+     * and reports it. */
     uint64_t weight_dtypes;
 } keel_ctx_info;
 
@@ -143,13 +143,13 @@ typedef struct keel_ctx_info {
 
 typedef uint32_t keel_buffer_kind;
 enum keel_buffer_kind_e {
-    /* The fastest memory for the device. Every backend has this kind. */
+    /* Memory that is fastest for the device. Every backend has this kind. */
     KEEL_BUFFER_DEVICE = 0,
     /* buffer_map works for it. */
     KEEL_BUFFER_HOST_VISIBLE = 1,
     /* The buffer is the host memory in keel_buffer_desc.host, without a copy. */
     KEEL_BUFFER_IMPORT = 2,
-    /* Only address space. A range of it has memory between buffer_commit(1) and
+    /* Address space without memory. A range has memory from buffer_commit(1) until
      * buffer_commit(0). */
     KEEL_BUFFER_RESERVE = 3
 };
@@ -159,7 +159,7 @@ typedef struct keel_buffer_desc {
     keel_header h;
     /* Bytes, at least 1. */
     uint64_t size;
-    keel_buffer_kind kind; /* see buffer_create for kinds that a backend lacks */
+    keel_buffer_kind kind; /* the kind; see buffer_create for kinds that a backend does not have */
     uint32_t reserved;
     /* KEEL_BUFFER_IMPORT: the host memory, aligned to keel_ctx_info.buffer_align. The caller owns
      * it; it is valid until the buffer is destroyed. Other kinds: NULL. */
@@ -169,26 +169,26 @@ typedef struct keel_buffer_desc {
 /* Out-struct. Numbers are bytes of device memory. */
 typedef struct keel_mem_info {
     keel_header h;
-    /* All memory of the device, and what is free of it. 0: unknown. If `free` is 0, the core
-     * assumes that everything is free except `ours`. So a device with no free memory writes 1. */
+    /* The total memory of the device, and its free memory. 0: unknown. If `free` is 0, the core
+     * assumes that everything is free except `ours`. So a device without free memory writes 1. */
     uint64_t total, free;
-    /* Held by this context: buffers, weights, plans, scratch. */
+    /* Bytes that this context holds: buffers, weights, plans, scratch. */
     uint64_t ours;
 } keel_mem_info;
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* How several sources become the rows of one weight. */
+/* The way in which several sources become the rows of one weight. */
 typedef uint32_t keel_join;
 enum keel_join_e {
     /* All rows of the first source, then all rows of the second, and so on. Used for Q, K, V. */
     KEEL_JOIN_ROWS = 0,
-    /* Row 0 of each source, then row 1 of each, and so on. Used for gate and up. All sources have
-     * the same number of rows. */
+    /* Row 0 of each source, then row 1 of each source, and so on. Used for gate and up. All sources
+     * have the same number of rows. */
     KEEL_JOIN_INTERLEAVE = 1
 };
 
-/* Bits of keel_weight_desc.use: which op reads the weight. */
+/* Bits of keel_weight_desc.use: the ops that read the weight. */
 enum keel_weight_use_e { KEEL_USE_MATMUL = 1,
                          KEEL_USE_EMBED = 2 };
 
@@ -202,7 +202,7 @@ typedef struct keel_weight_source {
     /* Size of the whole mapping in bytes. So a device can import the mapping once for all
      * weights. */
     uint64_t mapping_bytes;
-    /* Bytes from `mapping` to row 0. Any alignment. */
+    /* Bytes from `mapping` to row 0. It may have any alignment. */
     uint64_t offset;
     keel_dtype dtype; /* type of the elements */
     uint32_t reserved;
@@ -215,7 +215,7 @@ typedef struct keel_weight_desc {
     /* n_sources pointers, at least one. All sources have the same dtype and cols. */
     const keel_weight_source *const *sources;
     uint32_t n_sources; /* number of sources */
-    keel_join join;     /* how the sources become one matrix; no matter for one source */
+    keel_join join;     /* how the sources become one matrix; not used if there is one source */
     /* Bits of keel_weight_use_e. Both bits if input and output embeddings are the same weight. */
     uint32_t use;
     /* Largest number of rows that x of a matmul will have. */
@@ -241,8 +241,8 @@ typedef struct keel_weight_info {
 /* Out-struct. */
 typedef struct keel_plan_info {
     keel_header h;
-    /* Bytes of device memory that the op uses besides its tensors. Plans share this memory if
-     * possible. */
+    /* Bytes of device memory that the op uses in addition to its tensors. Plans share this memory
+     * if possible. */
     uint64_t scratch_bytes;
     /* For people and tests, such as "matmul q4_0 avx2 fast". If "fast" is in it, the bounds for
      * "fast" apply (ops.h). */
@@ -251,20 +251,20 @@ typedef struct keel_plan_info {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* The functions of a backend. Members up to `wait` must be there and not NULL. */
+/* The functions of a backend. Members up to `wait` are required and must not be NULL. */
 typedef struct keel_backend {
     keel_header h;
 
-    /* Writes the number of devices to *n. 0 is no error; if the backend knows the reason, it passes
-     * it to keel_host.set_error. [init] */
+    /* Writes the number of devices to *n. 0 devices is not an error. If the backend knows the
+     * reason for it, it passes the reason to keel_host.set_error. [init] */
     keel_status(KEEL_CALL *device_count)(const keel_host *, uint32_t *n);
-    /* Describes the device with number `index`. KEEL_E_NOT_FOUND: there is none. [init] */
+    /* Describes the device `index`. KEEL_E_NOT_FOUND: there is no such device. [init] */
     keel_status(KEEL_CALL *device_info)(const keel_host *, uint32_t index, keel_device_info *out);
     /* Opens a device. The host pointer stays valid until ctx_destroy returns. On an error, *out is
      * not used. [init] */
     keel_status(KEEL_CALL *ctx_create)(const keel_host *, const keel_ctx_desc *, keel_ctx **out);
-    /* Waits for queued work and closes the device. The core has destroyed the context's buffers,
-     * weights and plans before. [ctx] */
+    /* Waits for queued work and closes the device. Before this call, the core has destroyed the
+     * context's buffers, weights and plans. [ctx] */
     void(KEEL_CALL *ctx_destroy)(keel_ctx *);
     /* Makes a buffer in *out. It is not zeroed. It is aligned to 64 bytes, or to the device's
      * alignment if that is larger. KEEL_E_UNSUPPORTED: the backend does not have this kind (every
@@ -282,55 +282,55 @@ typedef struct keel_backend {
     /* Submits all queued work and writes its ticket to *ticket, at least 1. [ctx] */
     keel_status(KEEL_CALL *flush)(keel_ctx *, uint64_t *ticket);
     /* Waits until all work up to the ticket is done. KEEL_E_INVALID_ARG: no flush returned this
-     * ticket; 0 is never one. [ctx] */
+     * ticket. 0 is never a ticket. [ctx] */
     keel_status(KEEL_CALL *wait)(keel_ctx *, uint64_t ticket);
 
     /* ---- optional from here on ---- */
-    /* KEEL_OK: the work up to the ticket is done. KEEL_E_NOT_READY: not yet. It does not wait. The
-     * core does not call it; other hosts may. [ctx] */
+    /* KEEL_OK: the work up to the ticket is done. KEEL_E_NOT_READY: the work is not done yet. The
+     * function does not wait. The core does not call it, but other hosts may call it. [ctx] */
     keel_status(KEEL_CALL *poll)(keel_ctx *, uint64_t ticket);
-    /* What the context prefers. NULL: all defaults. [ctx] */
+    /* Writes the preferences of the context. NULL: the core uses its defaults. [ctx] */
     keel_status(KEEL_CALL *ctx_info)(keel_ctx *, keel_ctx_info *out);
     /* Memory of the device. NULL: unknown. [ctx] */
     keel_status(KEEL_CALL *mem_info)(keel_ctx *, keel_mem_info *out);
-    /* Writes to *out the host's pointer to a HOST_VISIBLE, RESERVE or IMPORT buffer. It is the same
-     * as long as the buffer lives. The host uses the memory only while no queued work does. NULL:
-     * the core copies with buffer_read and buffer_write. [ctx] */
+    /* Writes to *out the host's pointer to a HOST_VISIBLE, RESERVE or IMPORT buffer. The pointer
+     * does not change during the lifetime of the buffer. The host uses the memory only while no
+     * queued work uses it. NULL: the core copies with buffer_read and buffer_write. [ctx] */
     keel_status(KEEL_CALL *buffer_map)(keel_ctx *, keel_buffer *, void **out);
-    /* For n bytes of a RESERVE buffer. With commit 1 the range gets memory, of any contents. With 0
-     * whole pages of the range go back to the system, and their contents are lost. Runs in the
-     * stream's order. NULL: the backend has no RESERVE, so a growing KV cache is copied. [ctx] */
+    /* For n bytes of a RESERVE buffer, in the stream's order. commit 1: the range gets memory with
+     * undefined contents. commit 0: whole pages of the range return to the system and lose their
+     * contents. NULL: no RESERVE buffers, so the core copies a KV cache when it grows. [ctx] */
     keel_status(KEEL_CALL *buffer_commit)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n,
                                           uint32_t commit);
 
     /* Makes a weight in *out: copies the sources into the backend's layout, or reads them in place.
-     * It may take long, so it asks host->cancelled. NULL or KEEL_E_UNSUPPORTED: the core joins the
-     * sources in a buffer, and ops get the weight as a tensor. [ctx] */
+     * It may take long, so it calls host->cancelled from time to time. NULL or KEEL_E_UNSUPPORTED:
+     * the core joins the sources in a buffer, and ops get the weight as a tensor. [ctx] */
     keel_status(KEEL_CALL *weight_prepare)(keel_ctx *, const keel_weight_desc *, keel_weight **out);
-    /* Frees a weight. NULL is allowed. Required with weight_prepare. [ctx] */
+    /* Frees a weight. NULL is allowed. Required if weight_prepare is not NULL. [ctx] */
     void(KEEL_CALL *weight_destroy)(keel_ctx *, keel_weight *);
-    /* Describes a weight. Required with weight_prepare. [ctx] */
+    /* Describes a weight. Required if weight_prepare is not NULL. [ctx] */
     keel_status(KEEL_CALL *weight_info)(keel_ctx *, const keel_weight *, keel_weight_info *out);
 
-    /* Prepares calls of an op and makes a plan in *out. `args` is the op's args struct, a template
-     * of the largest call. Its buffers may be NULL. The calls that use the plan may differ from the
-     * template:
+    /* Prepares calls of an op and makes a plan in *out. `args` is the args struct of the op; it is
+     * a template of the largest call. Its buffers may be NULL. The calls that use the plan may
+     * differ from the template:
      * - Dimensions that count tokens, rows, slots, blocks or ranges may be smaller. Then the
      *   strides of the dimensions outside them may differ too.
      * - Buffers, offsets, max_length, begin, end and n_sides may differ.
-     * Everything else is equal. KEEL_E_UNSUPPORTED: the op does not run here, also for an unknown
-     * `op`. NULL: the core calls ops without a plan, and the backend decides in the call. [ctx] */
+     * Everything else is equal. KEEL_E_UNSUPPORTED: the op or these args are not supported. NULL:
+     * the core calls ops without a plan, and the backend decides in the call. [ctx] */
     keel_status(KEEL_CALL *op_plan)(keel_ctx *, keel_op op, const keel_op_args *args,
                                     keel_plan **out);
-    /* Frees a plan. NULL is allowed. Required with op_plan. [ctx] */
+    /* Frees a plan. NULL is allowed. Required if op_plan is not NULL. [ctx] */
     void(KEEL_CALL *plan_destroy)(keel_ctx *, keel_plan *);
-    /* Describes a plan. Required with op_plan. [ctx] */
+    /* Describes a plan. Required if op_plan is not NULL. [ctx] */
     keel_status(KEEL_CALL *plan_info)(keel_ctx *, const keel_plan *, keel_plan_info *out);
 
     /* ---- ops ---------------------------------------------------------------------------------
-     * Each call queues the op in the stream. ops.h, ops_attention.h and ops_policy.h say what an op
-     * computes; KEEL_OP_NAME in ops.h names it. Errors: see ops.h. NULL: the core uses its fallback
-     * ladder. The op with number n is the n-th of these. All are [ctx]. */
+     * Each call queues the op in the stream. The ops are described in ops.h, ops_attention.h and
+     * ops_policy.h. Errors: see ops.h. NULL: the core uses its fallback ladder. The op with number
+     * n is the n-th of these. All are [ctx]. */
     keel_status(KEEL_CALL *matmul)(keel_ctx *, const keel_matmul_args *);
     keel_status(KEEL_CALL *rms_norm)(keel_ctx *, const keel_norm_args *);
     keel_status(KEEL_CALL *add_rms_norm)(keel_ctx *, const keel_norm_args *);
@@ -362,7 +362,7 @@ typedef struct keel_backend {
     keel_status(KEEL_CALL *top_k_rows)(keel_ctx *, const keel_rows_args *);
 } keel_backend;
 
-/* X(ID, slot, args type) for each op in the order of the slots, for wrappers and tables. */
+/* Expands X(ID, slot, args type) for each op, in slot order. For wrappers and tables. */
 #define KEEL_FOR_EACH_OP(X)                                           \
     X(MATMUL, matmul, keel_matmul_args)                               \
     X(RMS_NORM, rms_norm, keel_norm_args)                             \

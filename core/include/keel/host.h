@@ -2,8 +2,8 @@
  *
  * The core passes a keel_host to every function of a plugin that creates an object (ctx_create,
  * create). The plugin keeps the pointer with the object and calls the functions in it. The core
- * owns the struct. The pointer is valid until the object's destroy function returns. A plugin that
- * is older or newer than the core reads the struct as abi.h describes.
+ * owns the struct. The pointer is valid until the object's destroy function returns. If plugin and
+ * core have different versions, the plugin reads the struct as abi.h describes.
  *
  * EXAMPLE. A backend refuses a call and says why, then runs a loop on all workers:
  *
@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/* How important a log message is. The user chooses the level from which on messages are shown. */
+/* How important a log message is. The user chooses the lowest level that is shown. */
 typedef int32_t keel_log_level;
 enum keel_log_level_e {
     KEEL_LOG_TRACE = 0,
@@ -37,8 +37,8 @@ enum keel_log_level_e {
     KEEL_LOG_ERROR = 4
 };
 
-/* What one worker sees of a running parallel region. The core owns it. It is valid while the body
- * runs. */
+/* The view that one worker has of a running parallel region. The core owns it. It is valid while
+ * the body runs. */
 typedef struct keel_region keel_region;
 struct keel_region {
     keel_header h;
@@ -46,10 +46,11 @@ struct keel_region {
     uint32_t worker;
     /* Number of workers that run the body. */
     uint32_t n;
-    /* Waits until all n workers have called it. What a worker wrote before the barrier, all workers
-     * see after it. A waiting worker spins for a short time, then sleeps. [task] */
+    /* Waits until all n workers have called it. After the barrier, all workers see the data that
+     * each worker wrote before the barrier. A waiting worker spins for a short time, then sleeps.
+     * [task] */
     void(KEEL_CALL *barrier)(const keel_region *);
-    /* For the core. A plugin does not use it. */
+    /* Used by the core. A plugin must not use it. */
     void *core;
 };
 
@@ -61,17 +62,17 @@ typedef void(KEEL_CALL *keel_region_fn)(void *user, const keel_region *region);
 typedef struct keel_host keel_host;
 struct keel_host {
     keel_header h;
-    /* For the core. A plugin does not use it. */
+    /* Used by the core. A plugin must not use it. */
     void *host_data;
 
     /* Writes one line to the core's log. `utf8` has no newline at its end. The core copies it.
      * [any] */
     void(KEEL_CALL *log)(const keel_host *, keel_log_level level, const char *utf8);
 
-    /* Says why the current call fails. A plugin calls it just before it returns `status`. The core
-     * copies the text, for the calling thread, and adds the plugin, the op and the line of the
-     * config. `utf8` is one line that names what was found and what was expected. Without set_error
-     * the user sees only the meaning of the status. [any] */
+    /* Reports why the current call fails. A plugin calls it just before it returns `status`. The
+     * core copies the text for the calling thread and later adds the plugin, the op and the line of
+     * the config. `utf8` is one line that names what was found and what was expected. Without a
+     * text, the user sees only the meaning of the status. [any] */
     void(KEEL_CALL *set_error)(const keel_host *, keel_status status, const char *utf8);
 
     /* Allocates `size` bytes, aligned to `align` bytes (a power of two, at least 1). The bytes are
@@ -93,12 +94,13 @@ struct keel_host {
     keel_status(KEEL_CALL *parallel_region)(const keel_host *, uint32_t n, keel_region_fn fn,
                                             void *user);
 
-    /* 1 if the user asked to stop, else 0. A call that takes seconds asks from time to time. If the
-     * answer is 1, the call returns KEEL_E_CANCELLED. [any] */
+    /* Returns 1 if the user asked to stop, else 0. A function that takes seconds calls this from
+     * time to time. If the answer is 1, the call returns KEEL_E_CANCELLED. [any] */
     int32_t(KEEL_CALL *cancelled)(const keel_host *);
 
-    /* A further service by its name, such as "keel.name/1". NULL if the core does not have it. The
-     * service is a struct that begins with a keel_header; the plugin adopts it (abi.h). [any] */
+    /* Returns a further service by its name, such as "keel.name/1", or NULL if the core does not
+     * have it. The service is a struct that begins with a keel_header; the plugin adopts it
+     * (abi.h). [any] */
     const void *(KEEL_CALL *get_extension)(const keel_host *, const char *id);
 };
 

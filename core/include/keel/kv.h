@@ -2,10 +2,10 @@
  *
  * A model keeps a key (K) and a value (V) for each token, in each layer and KV head. A SLOT is the
  * place of one key and its value in a head. The POSITION of a key is the number of the token that
- * RoPE encoded in it. Slot and position are equal until slots are evicted: then the later slots
- * move to the front, and slot 10 may hold position 500.
+ * RoPE encoded in it. Slot and position are equal until slots are evicted. Then the later keys move
+ * to lower slots, so slot 10 may hold position 500.
  *
- * The core owns the cache. It takes blocks, counts slots and moves keys. A backend gets a
+ * The core owns the cache. It allocates blocks, counts slots and moves keys. A backend gets a
  * keel_kv_view of one layer in the args of an op, and reads or writes the rows that the view
  * describes.
  *
@@ -24,8 +24,8 @@
  * RECORDED STEPS. Everything that changes from step to step is in buffers, so a backend may record
  * a step once and run it again (ext/draft/replay.h). Two things are not in buffers: max_length, and
  * the tensors k and v, whose buffers change if the backend cannot reserve memory and an arena
- * grows. A recording is valid while these are as they were. The core rounds max_length up, so that
- * it changes rarely.
+ * grows. A recording is valid as long as these two do not change. The core rounds max_length up, so
+ * that it changes rarely.
  *
  * Everything here exists since 0.1. */
 #ifndef KEEL_KV_H
@@ -47,7 +47,7 @@ typedef struct keel_kv_view {
      * k. */
     const keel_tensor *v;
     /* Block numbers: i32 [kv_heads, blocks_per_head]. Entry [h][i] is the block in k and v with the
-     * slots i * block_slots and following of head h. -1: the head does not have this block. */
+     * slots of head h from i * block_slots on. -1 means that the head does not have this block. */
     const keel_tensor *block_table;
     /* Slots in use of each head: i32 [kv_heads]. They include the slots that the current step
      * appends, from the step's first op on, even if the op that writes these slots has not run
@@ -65,7 +65,8 @@ typedef struct keel_kv_view {
     int64_t max_length;
 } keel_kv_view;
 
-/* Which elements of a head RoPE rotates together. Element pairs (a, b) at frequency i become
+/* The pairs of elements of a head that RoPE rotates together. Element pairs (a, b) at frequency i
+ * become
  * a' = a * cos - b * sin, b' = b * cos + a * sin. */
 typedef uint32_t keel_rope_mode;
 enum keel_rope_mode_e {
@@ -77,11 +78,13 @@ enum keel_rope_mode_e {
 };
 
 /* Tables of RoPE's cosines and sines. The core computes them in float64, with the model's scaling
- * of positions, and rounds them to f32. The core owns them; they are valid as in keel_kv_view. */
+ * of positions, and rounds them to f32. The core owns them; they are valid as long as a
+ * keel_kv_view. */
 typedef struct keel_rope_tables {
     keel_header h;
-    /* f32 [rows, rot/2] each. Position p has row p % rows. The core keeps the rows of all positions
-     * in use. So positions may grow without limit in a table of constant size. */
+    /* Both are f32 [rows, rot/2]. Position p has row p % rows. The core keeps the rows of all
+     * positions that are in use. So positions may grow without limit, and the table has a constant
+     * size. */
     const keel_tensor *cos, *sin;
     /* Which elements form a pair. */
     keel_rope_mode mode;

@@ -4,9 +4,10 @@
  *
  * An OP is one step of a model's computation, such as a matrix product. The core calls it through a
  * function pointer of keel_backend (backend.h) with a struct of arguments, its "args". A backend
- * implements the ops that it wants. For each op that a backend lacks or refuses, the core uses the
- * FALLBACK LADDER: the op composed of smaller ops; the backend that the config names as fallback;
- * the core's own REFERENCE, which implements every op in plain C++.
+ * may implement only some ops. For each op that a backend does not have or refuses, the core uses
+ * the FALLBACK LADDER. It first composes the op of smaller ops, then tries the backend that the
+ * config names as fallback, then uses the core's own REFERENCE, which implements every op in plain
+ * C++.
  *
  * EXAMPLE. y[m, n] = x[m, k] * W[n, k]^T + bias:
  *
@@ -29,23 +30,24 @@
  *   The buffers that the tensors name stay valid until the op is done.
  * - Pointers that an op does not use are NULL.
  * - Sums, norms and softmax are computed in f32 or better.
- * - If the formula gives a number that is not finite, the output has a number there that is not
- *   finite either: NaN or an infinity. Only outputs that depend on a NaN or infinity are affected.
- *   Ops whose bound is "exact" keep the NaN or infinity as it is.
+ * - If the formula gives a number that is not finite, the output also has a number that is not
+ *   finite at this place: NaN or an infinity. Only outputs that depend on a NaN or infinity are
+ *   affected. Ops whose bound is "exact" keep the NaN or infinity as it is.
  * - Thread: [ctx] (see THREAD TAGS in abi.h).
  *
  * ERRORS. The core checks shapes and dtypes against these comments before it calls. A backend that
  * does not take a dtype, a stride pattern or a feature returns KEEL_E_UNSUPPORTED and has no side
- * effect. op_plan returns it if the backend can tell from the template, else the call does. A
- * feature bit that is not listed for the op is KEEL_E_UNSUPPORTED.
+ * effect. If the backend can see this from the template, op_plan returns it; otherwise the call
+ * returns it. For a feature bit that is not listed for the op, it also returns KEEL_E_UNSUPPORTED.
  *
  * ACCURACY. The reference computes every op as written here, with sums in float64. The "bound" in
  * an op's comment limits |y - reference| / (1 + s) for each element y. s is the sum of the absolute
  * values of the terms that were added up for the element. For elementwise ops, norms, activations
- * and softmax, s is |reference|. The rounding of an output of 16 bits or of a quantized type comes
- * on top. "Exact" as a bound means: the same value as the reference. Some ops have two bounds. The
- * one for "fast" holds if the word "fast" is in keel_plan_info.kernel, or, for a backend without
- * op_plan, if "compute fast" is in keel_ctx_info.description. Otherwise the stricter bound holds.
+ * and softmax, s is |reference|. The rounding of an output with 16 bits or a quantized type is
+ * added to the bound. "Exact" as a bound means that the value is equal to the reference. Some ops
+ * have two bounds. The bound for "fast" holds if the word "fast" is in keel_plan_info.kernel, or,
+ * for a backend without op_plan, if "compute fast" is in keel_ctx_info.description. Otherwise the
+ * stricter bound holds.
  *
  * Everything here exists since 0.1. */
 #ifndef KEEL_OPS_H
@@ -58,7 +60,7 @@ extern "C" {
 #endif
 
 /* A weight matrix in the layout that the backend chose. weight_prepare creates it, weight_destroy
- * destroys it (backend.h). Only the backend knows what is inside. */
+ * destroys it (backend.h). Only the backend knows its contents. */
 typedef struct keel_weight keel_weight;
 /* The decisions of a backend about one op, made before the op is called: kernel, descriptors,
  * scratch memory. op_plan creates it, plan_destroy destroys it (backend.h). */
@@ -66,7 +68,7 @@ typedef struct keel_plan keel_plan;
 
 /* Number of an op, for op_plan and reports. Numbers never change. Extensions use numbers from
  * 0x10000 on. The op with number n is the n-th op slot of keel_backend. The comment of its args
- * struct says what it computes. */
+ * struct describes it. */
 typedef uint32_t keel_op;
 enum keel_op_e {
     KEEL_OP_MATMUL = 1,            /* product of activations and a weight */
@@ -103,10 +105,10 @@ enum keel_op_e {
 /* The first members of every args struct. */
 typedef struct keel_op_args {
     keel_header h;
-    /* Bits of this op, such as KEEL_MATMUL_BIAS. Each args struct lists its bits above it. An
-     * unknown bit is KEEL_E_UNSUPPORTED. */
+    /* Bits of this op, such as KEEL_MATMUL_BIAS. They are listed above each args struct. For an
+     * unknown bit the backend returns KEEL_E_UNSUPPORTED. */
     uint64_t features;
-    /* What op_plan returned for this op, or NULL: then the backend decides during the call. */
+    /* The plan that op_plan returned for this op. NULL: the backend decides during the call. */
     keel_plan *plan;
 } keel_op_args;
 
@@ -120,7 +122,7 @@ typedef struct keel_op_args {
 
 /* `bias` is added. */
 #define KEEL_MATMUL_BIAS 1u
-/* The product is added to the old contents of `out`. `out` is then f32. */
+/* The product is added to the previous contents of `out`. Then `out` is f32. */
 #define KEEL_MATMUL_ACCUMULATE 2u
 /* matmul: out[m, n] = x[m, k] * W[n, k]^T (+ bias).
  *
@@ -163,7 +165,7 @@ typedef struct keel_embed_args {
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* All three work along the innermost dimension.
+/* The args of rms_norm, add_rms_norm and layer_norm, which all work along the innermost dimension.
  *
  * rms_norm:     out = x / sqrt(mean(x^2) + eps) * weight.
  * add_rms_norm: first residual += x, then out = rms_norm(residual).
@@ -174,7 +176,8 @@ typedef struct keel_norm_args {
     KEEL_ARGS_HEAD;
     /* Input: A [m, dim] or [m, heads, dim]. */
     const keel_tensor *x;
-    /* Residual stream of add_rms_norm: f32, the shape of x, read and written. Other ops: NULL. */
+    /* Residual stream of add_rms_norm: f32, with the shape of x. It is read and written. Other ops:
+     * NULL. */
     const keel_tensor *residual;
     /* Weight of the norm: f32 [dim]. */
     const keel_tensor *weight;
@@ -192,7 +195,8 @@ typedef struct keel_norm_args {
 /* `gate` holds pairs (gate, up): [m, 2n], and `up` is NULL. A weight that was joined with
  * KEEL_JOIN_INTERLEAVE gives this layout. */
 #define KEEL_GATE_INTERLEAVED 1u
-/* Only gelu_mul: gelu is computed with the tanh approximation. Without this bit, with erf. */
+/* Only gelu_mul: gelu is computed with the tanh approximation. Without this bit, it is computed
+ * with erf. */
 #define KEEL_GELU_TANH 2u
 /* silu_mul: out = gate / (1 + exp(-gate)) * up.
  * gelu_mul: out = gelu(gate) * up. If `up` is NULL and KEEL_GATE_INTERLEAVED is not set:
@@ -256,11 +260,11 @@ typedef struct keel_move_args {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* argmax_rows: index[r] = index of the largest x[r, :]. Of equal values, the lowest index. -1 if
- *              the row has a NaN or an infinity, or if n is 0.
- * top_k_rows:  the k largest values of a row and their indices, the largest first. Of equal values,
- *              the lower index first. A row with a NaN gives indices -1 and values NaN. k is at
- *              most n.
+/* argmax_rows: index[r] = index of the largest x[r, :]. If values are equal, the lowest index. -1
+ *              if the row has a NaN or an infinity, or if n is 0.
+ * top_k_rows: the k largest values of a row and their indices, the largest first. If two values are
+ *              equal, the lower index comes first. A row with a NaN gives indices -1 and values
+ *              NaN. k is at most n.
  * Bound: exact. */
 typedef struct keel_rows_args {
     KEEL_ARGS_HEAD;

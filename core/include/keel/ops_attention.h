@@ -4,11 +4,11 @@
  * blocks. The ops write rows of the cache, but they never change its lengths or its block table:
  * the core does that before it queues the op.
  *
- * A query head h uses KV head h / (heads / kv_heads). So several query heads share a KV head; they
- * are its GROUP.
+ * A query head h uses KV head h / (heads / kv_heads). So several query heads share a KV head. These
+ * query heads are the GROUP of the KV head.
  *
- * EXAMPLE. The core's decoder does this in each layer, for m new tokens. Before it, the core has
- * raised all lengths by m and queued the new lengths:
+ * EXAMPLE. The core's decoder makes these calls in each layer, for m new tokens. Before these
+ * calls, the core has raised all lengths by m and queued a write of the new lengths:
  *
  *     keel_qkv_args p = {KEEL_HEADER(keel_qkv_args)};      // rotates q and k, appends k and v
  *     p.q = &q, p.k = &k, p.v = &v, p.positions = &positions, p.tables = &tables;
@@ -51,14 +51,15 @@ typedef struct keel_rope_args {
 /* Each query head and key head is RMS-normalized before RoPE, with q_norm, k_norm and eps
  * (Qwen3). */
 #define KEEL_QKV_NORM 1u
-/* q_unrotated and k_unrotated are written too, each if it is not NULL. They get the values after
+/* q_unrotated and k_unrotated are also written, each if it is not NULL. They get the values after
  * the norm and before RoPE. */
 #define KEEL_QKV_UNROTATED 2u
-/* qkv_prepare: everything between the projections and attention, in one call.
+/* qkv_prepare: all steps between the projections and attention, in one call.
  * 1. Normalizes the heads of q and k (with KEEL_QKV_NORM).
  * 2. Rotates q and k by the tokens' positions, and writes the queries to q_out.
  * 3. Converts k and v to the cache's dtypes, and writes them and the positions to the cache. Token
- *    i of head h goes to slot lengths[h] - m + i. If that is below 0, the token is not written.
+ *    i of head h goes to slot lengths[h] - m + i. If this number is below 0, the token is not
+ *    written.
  *
  * q, k and v may be strided views of one tensor. Bound: 4e-6, before the rounding to the cache's
  * dtype. */
@@ -74,14 +75,14 @@ typedef struct keel_qkv_args {
     const keel_tensor *positions;
     /* The model's RoPE tables. */
     const keel_rope_tables *tables;
-    /* Weights of the norms: f32 [head_dim]. With KEEL_QKV_NORM, else NULL. */
+    /* Weights of the norms: f32 [head_dim]. NULL without KEEL_QKV_NORM. */
     const keel_tensor *q_norm, *k_norm;
     /* The layer's cache. */
     const keel_kv_view *kv;
     /* The rotated queries: A [m, heads, head_dim]. May be q itself. */
     const keel_tensor *q_out;
-    /* Queries and keys before RoPE: f32, the shapes of q and of k. With KEEL_QKV_UNROTATED; NULL:
-     * not wanted. */
+    /* Queries and keys before RoPE: f32, the shapes of q and of k. Used only with
+     * KEEL_QKV_UNROTATED. NULL: this output is not requested. */
     const keel_tensor *q_unrotated, *k_unrotated;
     /* Added under the square root of the norms. */
     float eps;
@@ -90,7 +91,8 @@ typedef struct keel_qkv_args {
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* How several numbers become one: not at all (NONE), their sum, their mean, or the largest. */
+/* How several numbers are reduced to one number: their sum, their mean, or the largest. NONE: they
+ * are not reduced. */
 typedef uint32_t keel_reduce;
 enum keel_reduce_e { KEEL_REDUCE_NONE = 0,
                      KEEL_REDUCE_SUM = 1,
@@ -101,8 +103,8 @@ enum keel_reduce_e { KEEL_REDUCE_NONE = 0,
  * numbers.
  *
  * A probability belongs to a query, a query head and a slot. The op first reduces the queries of
- * each query head (reduce_queries), then the query heads of each group (reduce_group). A slot that
- * a query does not see has the probability 0. With m = 0 nothing is written. */
+ * each query head (reduce_queries), then the query heads of each group (reduce_group). The
+ * probability is 0 if the query does not attend to the slot. With m = 0 nothing is written. */
 typedef struct keel_scores {
     keel_header h;
     /* The result: f32 [kv_heads, slots], or [heads, slots] if reduce_group is NONE. `slots` is at
@@ -114,16 +116,17 @@ typedef struct keel_scores {
     keel_reduce reduce_queries;
     /* NONE, SUM, MEAN or MAX. */
     keel_reduce reduce_group;
-    /* 0: `out` is overwritten. 1: each new number is combined with the old number in `out`. If
-     * reduce_queries is SUM or MEAN, `out` gets their sum; if it is MAX, the larger of the two. */
+    /* 0: `out` is overwritten. 1: each new number is combined with the previous number in `out`. If
+     * reduce_queries is SUM or MEAN, `out` gets the sum of both numbers. If it is MAX, `out` gets
+     * the larger number. */
     uint32_t accumulate;
 } keel_scores;
 
-/* Query i of m sees slot j only if j <= lengths[h] - m + i. Without this bit, a query sees all
- * slots below lengths[h]. */
+/* Query i of m attends to slot j (it "sees" the slot) only if j <= lengths[h] - m + i. Without this
+ * bit, a query sees all slots below lengths[h]. */
 #define KEEL_ATTENTION_CAUSAL 1u
-/* Query i sees slot j of head h only if q_positions[i] - positions[h][j] < window, and if
- * KEEL_ATTENTION_CAUSAL does not hide it. This is the attention window of the model (Mistral). */
+/* Query i sees slot j of head h only if q_positions[i] - positions[h][j] < window, and only if
+ * KEEL_ATTENTION_CAUSAL also allows it. This is the attention window of the model (Mistral). */
 #define KEEL_ATTENTION_WINDOW 2u
 /* logits = softcap * tanh(logits / softcap) (Gemma 2). */
 #define KEEL_ATTENTION_SOFTCAP 4u
@@ -134,13 +137,14 @@ typedef struct keel_scores {
 /* attention: out[i, h, :] = sum over the slots j that query i sees: p[j] * V[j], where p is the
  * softmax of scale * q[i, h] . K[j] over these slots. K and V are those of the KV head of h.
  *
- * m = 1 is decode, a larger m is prefill. The keys and values of the m tokens are in the cache
- * already. The op does not need memory for m x length logits: it computes the softmax online.
+ * m = 1 is decode, a larger m is prefill. The keys and values of the m tokens are already in the
+ * cache. The op does not need memory for m x length logits: it computes the softmax online.
  *
  * A query that sees no slot gives zeros in `out` and -inf in `lse`. Slots from lengths[h] on, and
- * slots that a query does not see, may contain anything, also NaN. They do not change the result.
+ * slots that a query does not see, may contain any value, including NaN. They do not change the
+ * result.
  *
- * Bound: 1e-5; fast: 8e-3. K and V count as they are stored, after the rounding to their dtype. A
+ * Bound: 1e-5; fast: 8e-3. The bound uses the stored K and V, after the rounding to their dtype. A
  * fast op may round q and K to bf16. That moves a logit by up to 2^-7 of the sum of its terms'
  * absolute values, and the exponential multiplies the error. So the bounds hold for small logits,
  * below about 4. For `lse`, s is |lse|. For scores the bound is the same, and s is the score. */
@@ -152,11 +156,11 @@ typedef struct keel_attention_args {
     const keel_kv_view *kv;
     /* Result: A [m, heads, v_head_dim]. May be q itself. */
     const keel_tensor *out;
-    /* Positions of the queries: i32 [m] or [m, kv_heads]. With KEEL_ATTENTION_WINDOW, else NULL. */
+    /* Positions of the queries: i32 [m] or [m, kv_heads]. NULL without KEEL_ATTENTION_WINDOW. */
     const keel_tensor *q_positions;
-    /* log(sum_j exp(logit_j)): f32 [m, heads]. With KEEL_ATTENTION_LSE, else NULL. */
+    /* log(sum_j exp(logit_j)): f32 [m, heads]. NULL without KEEL_ATTENTION_LSE. */
     const keel_tensor *lse;
-    /* The reduction and where it writes. With KEEL_ATTENTION_SCORES, else NULL. */
+    /* The reduction of the probabilities, and its output. NULL without KEEL_ATTENTION_SCORES. */
     const keel_scores *scores;
     /* Factor of the dot products. 1 / sqrt(head_dim) for Llama. */
     float scale;
@@ -168,10 +172,10 @@ typedef struct keel_attention_args {
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
-/* kv_append: the third step of qkv_prepare alone. Converts K and V of m tokens to the cache's
+/* kv_append: only the third step of qkv_prepare. Converts K and V of m tokens to the cache's
  * dtypes, and writes them and the positions to the cache. In head h, token i goes to slot
- * lengths[h] - m + i. If that is below 0, the token is not written. The rounding to the dtypes is
- * that of `cast`. Bound: exact. */
+ * lengths[h] - m + i. If this number is below 0, the token is not written. The rounding to the
+ * dtypes is equal to that of `cast`. Bound: exact. */
 typedef struct keel_kv_append_args {
     KEEL_ARGS_HEAD;
     /* Keys: A [m, kv_heads, head_dim]. Values: A [m, kv_heads, v_head_dim]. */
@@ -187,7 +191,7 @@ typedef struct keel_kv_append_args {
  *
  * Each list is strictly rising. So `from` and `to` may be the same view: rows only move to lower
  * slots. `to` may also have some other blocks, if a fork shares the blocks of `from`. A block that
- * is in both tables has the same place in both. Lengths are neither read nor written. Bound:
+ * is in both block tables has the same place in both. Lengths are neither read nor written. Bound:
  * exact. */
 typedef struct keel_kv_gather_args {
     KEEL_ARGS_HEAD;
@@ -205,8 +209,8 @@ typedef struct keel_kv_gather_args {
     uint32_t reserved;
 } keel_kv_gather_args;
 
-/* The keys to rotate come un-rotated from `source`. Without this bit they come from the cache, and
- * each rotation rounds them again. */
+/* The op rotates keys from `source`, which are not rotated yet. Without this bit, it rotates the
+ * keys in the cache, and each rotation rounds them again. */
 #define KEEL_REROTATE_SOURCE 1u
 /* kv_rerotate: rotates keys that are in the cache. For each head h and each slot j of begin..end-1
  * that is below lengths[h] and has r = row[h][j] >= 0:
@@ -219,15 +223,14 @@ typedef struct keel_kv_rerotate_args {
     KEEL_ARGS_HEAD;
     /* The layer's cache. */
     const keel_kv_view *kv;
-    /* Cosines and sines of the rotations to apply, usually of differences of positions. These are
-     * not the model's tables: `row` chooses the row directly. */
+    /* Cosines and sines of the rotations to apply, usually for differences of positions. These are
+     * not the tables of the model: `row` gives the table row of each slot. */
     const keel_rope_tables *tables;
     /* Row of the tables for each slot: i32 [kv_heads, slots]. -1: the slot stays as it is. */
     const keel_tensor *row;
     /* New position of each slot: i32 [kv_heads, slots]. */
     const keel_tensor *new_positions;
-    /* Un-rotated keys: f32 [kv_heads, end - begin, head_dim]. With KEEL_REROTATE_SOURCE, else
-     * NULL. */
+    /* Un-rotated keys: f32 [kv_heads, end - begin, head_dim]. NULL without KEEL_REROTATE_SOURCE. */
     const keel_tensor *source;
     /* The slots of the range are begin..end-1. */
     int64_t begin, end;

@@ -2,8 +2,8 @@
  *
  * A policy (policy.h) runs on the host and reads small f32 arrays. These ops compute the arrays on
  * the backend, so keys and queries need not be copied to the host. Only the core calls them, and
- * only if the policy of the pipeline needs their result. If a backend lacks one, the core uses its
- * fallback ladder (ops.h).
+ * only if the policy of the pipeline needs their result. If a backend does not have one of these
+ * ops, the core uses its fallback ladder (ops.h).
  *
  * The rules at the top of ops.h hold for these ops too. Slots from a head's length on are neither
  * read nor written.
@@ -27,7 +27,8 @@
 extern "C" {
 #endif
 
-/* As KEEL_ATTENTION_CAUSAL: query i of m sees slot j only if j <= lengths[h] - m + i. */
+/* Like KEEL_ATTENTION_CAUSAL: query i of m attends to slot j (it "sees" the slot) only if j <=
+ * lengths[h] - m + i. */
 #define KEEL_SCORES_CAUSAL 1u
 /* A query sees only slots inside `ranges`, and the softmax is over these slots. */
 #define KEEL_SCORES_RANGES 2u
@@ -38,23 +39,24 @@ extern "C" {
  * over the queries that see the slot; MEAN divides by the number of these queries. If no query sees
  * the slot, SUM and MEAN give 0, and MAX gives -inf. */
 #define KEEL_SCORES_LOGITS 8u
-/* As KEEL_ATTENTION_SOFTCAP: logits = softcap * tanh(logits / softcap). It is applied before the
+/* Like KEEL_ATTENTION_SOFTCAP: logits = softcap * tanh(logits / softcap). It is applied before the
  * softmax (with KEEL_SCORES_LOGITS: before the reduction) and before the weight. */
 #define KEEL_SCORES_SOFTCAP 16u
-/* As KEEL_ATTENTION_WINDOW: query i sees slot j of head h only if q_positions[i] - positions[h][j]
- * < window. This is the attention window of the model; scores->window is something else. */
+/* Like KEEL_ATTENTION_WINDOW: query i sees slot j of head h only if q_positions[i] -
+ * positions[h][j] < window. This is the attention window of the model; scores->window has another
+ * meaning. */
 #define KEEL_SCORES_WINDOW 32u
 /* attention_scores: the probabilities of attention, reduced to one number for each slot
  * (keel_scores), without reading values. The queries are those in `q`.
  *
- * All bits can be combined. A query sees a slot if CAUSAL, RANGES and WINDOW all allow it, as far
- * as they are set. The softmax is over the slots that the query sees.
+ * All bits can be combined. A query sees a slot if each of the bits CAUSAL, RANGES and WINDOW that
+ * is set allows it. The softmax is over the slots that the query sees.
  *
- * A slot outside `ranges` has the score 0. With accumulate, SUM and MEAN leave its old value; MAX
- * stores max(old, 0). With scores->window only the last queries count.
+ * A slot outside `ranges` has the score 0. With accumulate, SUM and MEAN keep its previous value,
+ * and MAX stores max(previous value, 0). With scores->window only the last queries count.
  *
  * Bound: 1e-5. s is the score itself; with KEEL_SCORES_LOGITS s is the sum of the absolute values
- * of the dot product's terms, and KEEL_SCORES_SOFTCAP's formula is applied to s too. */
+ * of the dot product's terms, and the formula of KEEL_SCORES_SOFTCAP is also applied to s. */
 typedef struct keel_attention_scores_args {
     KEEL_ARGS_HEAD;
     /* Rotated queries: A [m, heads, head_dim]. */
@@ -62,16 +64,16 @@ typedef struct keel_attention_scores_args {
     /* The layer's cache. */
     const keel_kv_view *kv;
     /* i32 [n, 2]: begin and end of slot ranges that do not overlap. The end is not part of the
-     * range. With KEEL_SCORES_RANGES, else NULL. */
+     * range. NULL without KEEL_SCORES_RANGES. */
     const keel_tensor *ranges;
-    /* Weights: f32 [kv_heads, slots]. With KEEL_SCORES_WEIGHTS, else NULL. */
+    /* Weights: f32 [kv_heads, slots]. NULL without KEEL_SCORES_WEIGHTS. */
     const keel_tensor *weights;
     /* The reduction and where it writes. */
     const keel_scores *scores;
     /* Factor of the dot products. */
     float scale;
     uint32_t reserved;
-    /* Positions of the queries: i32 [m] or [m, kv_heads]. With KEEL_SCORES_WINDOW, else NULL. */
+    /* Positions of the queries: i32 [m] or [m, kv_heads]. NULL without KEEL_SCORES_WINDOW. */
     const keel_tensor *q_positions;
     /* Length of the model's window in tokens. Used with KEEL_SCORES_WINDOW. */
     int64_t window;
@@ -80,35 +82,36 @@ typedef struct keel_attention_scores_args {
     uint32_t reserved_2;
 } keel_attention_scores_args;
 
-/* Only key_project: keys are first rotated back at positions[h][slot], so they are as before RoPE.
- * Needs `tables`. */
+/* Only key_project: the op first undoes the rotation of each key for positions[h][slot], so the
+ * keys are as they were before RoPE. Requires `tables`. */
 #define KEEL_KEYS_UNROTATED 1u
 /* Only key_project: the result is the L2 norm of each key. `projection` is NULL. */
 #define KEEL_KEYS_NORMS 2u
-/* Only key_sum: each key is divided by its L2 norm before it is added. A key of zeros counts as
+/* Only key_sum: each key is divided by its L2 norm before it is added. A key of zeros adds
  * zeros. */
 #define KEEL_KEYS_NORMALIZED 4u
-/* Only value_norms: the L1 norm. Without this bit, the L2 norm. */
+/* Only value_norms: the op computes the L1 norm. Without this bit, it computes the L2 norm. */
 #define KEEL_KEYS_L1 8u
-/* The three ops read the slots begin..end-1 of each head h, as far as they are below lengths[h].
+/* The args of key_project, key_sum and value_norms. The ops read the slots begin..end-1 of each
+ * head h that are below lengths[h].
  *
  * key_project: out[h][j][:] = K_j * projection. If `projection` is NULL: K_j itself, and r is
  *              head_dim. With KEEL_KEYS_NORMS: out[h][j] = ||K_j||_2.
  * key_sum:     out[h][:] = the sum of K_j over the slots; zeros if there is no slot.
  * value_norms: out[h][j] = ||V_j||.
  *
- * Each op takes only the bits that name it. Bound: 4e-6 for all three. */
+ * Each op accepts only the bits whose comment names the op. Bound: 4e-6 for all three. */
 typedef struct keel_keys_args {
     KEEL_ARGS_HEAD;
     /* The layer's cache. */
     const keel_kv_view *kv;
-    /* RoPE tables for the positions in kv. With KEEL_KEYS_UNROTATED, else NULL. */
+    /* RoPE tables for the positions in kv. NULL without KEEL_KEYS_UNROTATED. */
     const keel_rope_tables *tables;
     /* The matrix: f32 [head_dim, r], or NULL. Only key_project. */
     const keel_tensor *projection;
     /* Result: f32. key_project: [kv_heads, slots, r]; with KEEL_KEYS_NORMS [kv_heads, slots].
-     * key_sum: [kv_heads, head_dim]. value_norms: [kv_heads, slots]. Slot j has entry j, also if
-     * begin is above 0. */
+     * key_sum: [kv_heads, head_dim]. value_norms: [kv_heads, slots]. The entry of slot j has index
+     * j, even if begin is above 0. */
     const keel_tensor *out;
     /* The slots of the range are begin..end-1. */
     int64_t begin, end;

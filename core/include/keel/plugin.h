@@ -1,11 +1,10 @@
 /* What a plugin is: one exported function, a descriptor, a table of parameters.
  *
  * A pipeline file names a plugin by its id or by the path of its file. The core opens the library
- * and calls keel_plugin_query_v0(). It returns the plugin's descriptor, a keel_plugin. From the
- * descriptor the core knows the kind of the plugin and its functions: `vtable` points to the table
- * of that kind. The core checks the values in the pipeline file against the plugin's parameter
- * table and passes them to the plugin's create function. The library stays mapped until the process
- * ends.
+ * and calls keel_plugin_query_v0(). It returns the plugin's descriptor, a keel_plugin. The
+ * descriptor has the kind of the plugin and its functions: `vtable` points to the table of this
+ * kind. The core checks the values in the pipeline file against the plugin's parameter table and
+ * passes them to the plugin's create function. The library stays mapped until the process ends.
  *
  * EXAMPLE. The descriptor of a policy in C with one parameter:
  *
@@ -35,7 +34,7 @@
 extern "C" {
 #endif
 
-/* What a plugin does, and which struct its `vtable` points to. */
+/* The kind of a plugin. It determines the struct to which `vtable` points. */
 typedef uint32_t keel_plugin_kind;
 enum keel_plugin_kind_e {
     KEEL_PLUGIN_BACKEND = 1,  /* vtable is a keel_backend (backend.h) */
@@ -70,10 +69,11 @@ enum keel_param_flags_e {
 /* One row of a plugin's parameter table: a parameter that a pipeline file may set. The core checks
  * the values in the file against the rows, and `keel plugins show` prints the rows. A plugin does
  * not read YAML. Rows are static data of the plugin. A plugin has at most 1000 rows. The core
- * refuses a table with a bad row, and names the row. */
+ * refuses a table with an invalid row, and names the row in the error. */
 typedef struct keel_param_spec {
     keel_header h;
-    /* Name of the parameter: [a-z][a-z0-9_]*, at most 64 characters. Each row has another key. */
+    /* Name of the parameter: [a-z][a-z0-9_]*, at most 64 characters. The keys of all rows are
+     * different. */
     const char *key;
     /* What the parameter does, in one sentence, with the unit. */
     const char *doc;
@@ -83,11 +83,12 @@ typedef struct keel_param_spec {
     uint32_t flags;
     /* INT and FLOAT: smallest and largest value allowed. */
     double min, max;
-    /* Default value, written as in YAML. A value that this row allows; for PATH: an absolute path,
-     * a word of `choices`, or "". NULL with KEEL_PARAM_REQUIRED. */
+    /* Default value, written as in YAML. It must be a value that this row allows; for PATH: an
+     * absolute path, a word of `choices`, or "". NULL with KEEL_PARAM_REQUIRED. */
     const char *default_utf8;
     /* A list of words that ends with NULL. CHOICE: the words allowed. PATH: words that do not mean
-     * a path, such as "auto" (a file of that name is then "./auto"); or NULL. Other types: NULL. */
+     * a path, such as "auto" (the user writes "./auto" for a file with this name), or NULL. Other
+     * types: NULL. */
     const char *const *choices;
 } keel_param_spec;
 
@@ -109,8 +110,8 @@ enum keel_plugin_caps_e {
     KEEL_CAP_OWN_THREADS = 1 /* The plugin, or a driver that it uses, starts threads. */
 };
 
-/* The sanitizer that code is built with. The core refuses a plugin with another sanitizer than its
- * own. It takes a plugin without a sanitizer. */
+/* The sanitizer that code is built with. The core accepts a plugin without a sanitizer. It refuses
+ * a plugin whose sanitizer differs from its own. */
 typedef uint32_t keel_sanitizer;
 enum keel_sanitizer_e { KEEL_SANITIZER_NONE = 0,
                         KEEL_SANITIZER_ADDRESS = 1,
@@ -132,8 +133,8 @@ enum keel_sanitizer_e { KEEL_SANITIZER_NONE = 0,
 #define KEEL_SANITIZER_HERE KEEL_SANITIZER_NONE
 #endif
 
-/* The descriptor of a plugin. Static const data of the plugin. The core adopts it (abi.h). All
- * members up to `vtable` must be there. */
+/* The descriptor of a plugin. It is static const data of the plugin. The core adopts it (abi.h).
+ * All members up to `vtable` are required. */
 typedef struct keel_plugin {
     keel_header h;
     /* The oldest ABI version of a core that the plugin works with: major << 16 | minor. */
@@ -162,26 +163,27 @@ typedef struct keel_plugin {
     uint32_t n_params;
     /* The parameter table: n_params pointers to rows. NULL if there are none. */
     const keel_param_spec *const *params;
-    /* The table of functions: a keel_backend, keel_policy or keel_allocator, as `kind` says. The
-     * table is static data of the plugin. */
+    /* The table of functions: a keel_backend, keel_policy or keel_allocator, according to `kind`.
+     * The table is static data of the plugin. */
     const void *vtable;
     /* Returns an extension by its name: "keel.name/1", or "com.vendor.name/1" from another vendor.
-     * It is a struct of static data that begins with a keel_header. NULL if the plugin does not
-     * have the extension. get_extension itself may be NULL: no extensions. [any] */
+     * An extension is a struct of static data that begins with a keel_header. Returns NULL if the
+     * plugin does not have the extension. get_extension may be NULL if the plugin has no
+     * extensions. [any] */
     const void *(KEEL_CALL *get_extension)(const char *id);
 } keel_plugin;
 
-/* The entry function, the only symbol that a plugin exports. Returns the plugin's descriptor, the
- * same pointer each time. NULL: the plugin cannot work with a core of this ABI version. The
- * function uses no device and starts nothing. The number in its name is the major version of the
- * ABI. [any] */
+/* The entry function, the only symbol that a plugin exports. It always returns the same pointer to
+ * the plugin's descriptor. It returns NULL if the plugin cannot work with a core of this ABI
+ * version. The function must not use a device and must not start threads or processes. The number
+ * in its name is the major version of the ABI. [any] */
 typedef const keel_plugin *(KEEL_CALL *keel_plugin_query_fn)(uint32_t host_abi_version);
-/* Its name, for looking it up in a library. */
+/* The name of the entry function, with which the core finds it in a library. */
 #define KEEL_PLUGIN_QUERY_SYMBOL "keel_plugin_query_v0"
 KEEL_EXPORT const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t host_abi_version);
 
 /* Initializers of a keel_param_spec, for static const rows in C and C++. default_text is the
- * default as in YAML, `doc` one sentence. */
+ * default as in YAML. `doc` is one sentence. */
 #define KEEL_INT_PARAM(key, default_text, min, max, doc) \
     { KEEL_HEADER(keel_param_spec), key, doc, KEEL_PARAM_INT, 0, min, max, default_text, NULL }
 #define KEEL_FLOAT_PARAM(key, default_text, min, max, doc) \

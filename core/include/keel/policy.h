@@ -1,28 +1,30 @@
 /* A KV-cache eviction policy: it decides which slots of the cache stay.
  *
  * The KV cache grows with every token. When it holds more than its budget, slots are EVICTED: their
- * keys and values are dropped. The policy only decides which ones. The core does everything else:
- * it decides when to evict (the TRIGGER) and how many slots may stay (the BUDGET), computes the
- * numbers that the policy needs, moves the slots that stay, and rotates keys to new positions. kv.h
- * explains slots and positions. A policy never sees device memory.
+ * keys and values are dropped. The policy only decides which slots are evicted. The core does
+ * everything else: it decides when to evict (the TRIGGER) and how many slots may stay (the BUDGET),
+ * computes the numbers that the policy needs, moves the slots that stay, and rotates keys to new
+ * positions. kv.h explains slots and positions. A policy never sees device memory.
  *
  * LIFE CYCLE
- * 1. create() makes the policy's state for one sequence. It fills in keel_policy_needs: what the
- *    core has to compute, how fine the decisions are, and how the policy answers.
+ * 1. create() makes the policy's state for one sequence. It fills in keel_policy_needs: which
+ *    inputs the core must compute, whether the policy decides per head, per layer or for all
+ *    layers, and the form of its answers.
  * 2. A trigger fires and the cache holds more than the budget. The core computes what the policy
- *    needs and calls decide() for layer 0, 1, and so on. Only after all layers are decided does it
- *    move slots. So if decide() fails, the cache stays as it was.
- * 3. In between the core may call reset(), truncate(), fork(), save() and load(), all optional.
- * 4. destroy() ends it.
+ *    needs and calls decide() for layer 0, 1, and so on. The core moves slots only after all layers
+ *    are decided. So if decide() fails, the cache does not change.
+ * 3. Between evictions the core may call reset(), truncate(), fork(), save() and load(), all
+ *   optional.
+ * 4. destroy() frees the state.
  *
  * RULES
  * - The same inputs and the same seed give the same answer. A policy reads no clock, no file after
  *   create(), and no randomness except its seed. It has no mutable global variables.
  * - The core enforces budget and protection. PROTECTED slots always stay: the first and the newest
- *   tokens as the pipeline file says, and pinned tokens. If the answer keeps too many slots, the
- *   core evicts the oldest unprotected ones of them.
- * - A budget allocator (allocator.h) may give each head a budget of its own. The policy does not
- *   choose it.
+ *   tokens, whose numbers are in the pipeline file, and pinned tokens. If the answer keeps too many
+ *   slots, the core also evicts the oldest unprotected slots of the answer.
+ * - A budget allocator (allocator.h) may give each head its own budget. The policy does not choose
+ *   the budget.
  *
  * EXAMPLE. decide() of a policy that keeps the keys with the smallest norm. In create() it has set
  * needs->needs = KEEL_NEED_KEY_NORMS, granularity = KEEL_KEEP_HEAD_EQUAL, output =
@@ -48,10 +50,10 @@ extern "C" {
 #endif
 
 /* A policy's state for one sequence. create and fork make it, destroy frees it. Only the policy
- * knows what is inside. */
+ * knows its contents. */
 typedef struct keel_policy_state keel_policy_state;
 
-/* What the model looks like. The core owns it; it is valid during create. */
+/* The sizes of the model. The core owns the struct. It is valid during create. */
 typedef struct keel_geometry {
     keel_header h;
     /* Number of layers on which the policy decides, query heads of a layer, KV heads of a layer,
@@ -60,10 +62,10 @@ typedef struct keel_geometry {
     uint32_t layers, heads, kv_heads, head_dim;
     /* Number of positions that the model was trained for. */
     uint32_t context;
-    /* Number of elements of a head that RoPE rotates. 0: layers differ. */
+    /* Number of elements of a head that RoPE rotates. 0: the layers have different numbers. */
     uint32_t rot;
     /* Frequencies of RoPE: rot / 2 numbers, in radians per position, with the model's scaling.
-     * NULL: layers differ. */
+     * NULL: the layers have different frequencies. */
     const double *rope_frequencies;
     /* Which elements are rotated together: keel_rope_mode (kv.h). */
     uint32_t rope_mode;
@@ -110,20 +112,23 @@ typedef struct keel_geometry {
  * two must be requested. */
 #define KEEL_NEED_UNROTATED (1ull << 12)
 
-/* How many keep-sets the policy decides on. A keep-set is the set of slots that stay. */
+/* The number of keep-sets on which the policy decides. A keep-set is a set of slots that stay. */
 typedef uint32_t keel_granularity;
 enum keel_granularity_e {
-    KEEL_KEEP_TOKEN = 1,      /* one for all layers and heads; decide is called for one layer */
-    KEEL_KEEP_LAYER = 2,      /* one for each layer, the same for all its heads */
-    KEEL_KEEP_HEAD_EQUAL = 3, /* one for each KV head; heads of a layer keep equally many slots */
-    KEEL_KEEP_HEAD_RAGGED = 4 /* one for each KV head; heads may keep different numbers */
+    KEEL_KEEP_TOKEN = 1,      /* one keep-set for all layers and heads; decide is called only for
+                               * one layer */
+    KEEL_KEEP_LAYER = 2,      /* one keep-set for each layer, which all its heads share */
+    KEEL_KEEP_HEAD_EQUAL = 3, /* one keep-set for each KV head; all heads of a layer keep equal
+                               * numbers of slots */
+    KEEL_KEEP_HEAD_RAGGED = 4 /* one keep-set for each KV head; heads may keep different numbers of
+                               * slots */
 };
 
 /* How decide() answers. */
 typedef uint32_t keel_policy_output;
 enum keel_policy_output_e {
-    /* decide() writes a score for each slot. The core keeps the highest ones within the budget. Of
-     * equal scores, the newer slot stays. */
+    /* decide() writes a score for each slot. The core keeps the slots with the highest scores
+     * within the budget. If scores are equal, the newer slot stays. */
     KEEL_OUTPUT_SCORES = 1,
     /* decide() writes the lists of the slots that stay. */
     KEEL_OUTPUT_KEEP = 2
@@ -131,16 +136,16 @@ enum keel_policy_output_e {
 
 /* Bits of keel_policy_needs.flags. The core refuses a policy with a bit that it does not know. */
 enum keel_policy_flags_e {
-    /* Scores of different heads and layers mean the same, so they may be compared. True for
-     * probabilities, not for cosines. */
+    /* Scores of different heads and layers have the same meaning, so they may be compared. This is
+     * true for probabilities, but not for cosines. */
     KEEL_POLICY_COMPARABLE = 1,
     /* The policy acts once, at the end of the prompt. */
     KEEL_POLICY_PREFILL_ONLY = 2,
     /* The policy may also act between the chunks of a prompt. So a long prompt needs less
      * memory. */
     KEEL_POLICY_BLOCKWISE = 4,
-    /* The policy wants to decide after each layer of a step instead of after the last one. This
-     * version does not offer that and refuses the policy. */
+    /* The policy requests to decide after each layer of a step instead of after the last layer.
+     * This version of the core does not support this, and refuses the policy. */
     KEEL_POLICY_BETWEEN_LAYERS = 8,
     /* The policy never evicts, so it needs no budget and no trigger (policy `none`). */
     KEEL_POLICY_KEEPS_ALL = 16,
@@ -162,26 +167,27 @@ typedef struct keel_policy_needs {
     uint32_t flags;
     /* Number of the newest queries that the scores use: 1 to 4096 with KEEL_NEED_WINDOW_SCORES,
      * else 0 to 4096. The core cuts a prompt into chunks so that the last chunk has this many
-     * tokens, if the prompt has. 0: none. */
+     * tokens, if the prompt is long enough. 0: the scores use no window. */
     uint32_t window;
-    /* How the queries of window and running scores become one number: keel_reduce_e
-     * (ops_attention.h), SUM, MEAN or MAX. */
+    /* How the probabilities of several queries become one number, for window and running scores:
+     * keel_reduce_e (ops_attention.h), SUM, MEAN or MAX. */
     uint32_t reduce_queries;
-    /* How the query heads of a KV head become one number: NONE, SUM, MEAN or MAX. For window,
-     * running and chunk scores. NONE, for window scores only: `scores` has a row for each query
-     * head. */
+    /* How the probabilities of the query heads of a KV head become one number: NONE, SUM, MEAN or
+     * MAX. Used for window, running and chunk scores. NONE is allowed only for window scores: then
+     * `scores` has a row for each query head. */
     uint32_t reduce_group;
-    /* Slots per head that the policy wants to keep beside the protected prefix. The core uses the
-     * number if the pipeline file has no budget. 0: the pipeline file must have a budget. */
+    /* The budget of the policy itself: the number of slots per head to keep in addition to the
+     * protected prefix. The core uses this number if the pipeline file has no budget. 0: the
+     * pipeline file must have a budget. */
     uint32_t own_budget;
     /* Columns r of `projection`. With KEEL_NEED_KEY_PROJECT. */
     uint32_t projection_cols;
-    /* f32 [head_dim, r]. The policy owns it; it is valid until destroy. With
-     * KEEL_NEED_KEY_PROJECT. */
+    /* The matrix for KEEL_NEED_KEY_PROJECT: f32 [head_dim, r]. The policy owns it; it is valid
+     * until destroy. */
     const float *projection;
     /* The smallest budget that the policy works with, in slots per head. It includes the slots that
-     * the policy always keeps. The core refuses a smaller budget and names this number. 0: any
-     * budget. */
+     * the policy always keeps. The core refuses a smaller budget and names this number. 0: the
+     * policy works with any budget. */
     uint32_t least_budget;
     /* KEEL_NEED_QUERY_STATS: number of queries at the start of the sequence that are left out. */
     uint32_t skip_queries;
@@ -189,8 +195,8 @@ typedef struct keel_policy_needs {
     uint32_t chunk;
     /* KEEL_NEED_REPLAY: tokens of the context that the model repeats at a time, at least 1. */
     uint32_t replay_chunk;
-    /* KEEL_NEED_REPLAY: each repetition except the first begins with this many tokens, the last
-     * ones of the piece before. Below replay_chunk. */
+    /* KEEL_NEED_REPLAY: the lead, a number of tokens below replay_chunk. Each repetition except the
+     * first begins with the lead: the last tokens of the previous piece. */
     uint32_t replay_lead;
     /* KEEL_NEED_REPLAY: number of first slots that the repeating tokens attend to, in addition to
      * the piece that they repeat and to each other. */
@@ -199,8 +205,8 @@ typedef struct keel_policy_needs {
 
 /* ---- a decision ------------------------------------------------------------------------------ */
 
-/* Why slots are evicted now. The pipeline file chooses the triggers (policy.trigger). `slack` is
- * policy.budget.slack: slots above the budget that are allowed until an eviction. */
+/* The reason why slots are evicted now. The pipeline file chooses the triggers (policy.trigger).
+ * `slack` is policy.budget.slack: slots above the budget that are allowed until an eviction. */
 typedef uint32_t keel_trigger;
 enum keel_trigger_e {
     KEEL_TRIGGER_PREFILL_END = 1, /* the prompt was read */
@@ -211,8 +217,9 @@ enum keel_trigger_e {
     KEEL_TRIGGER_CHUNK = 6        /* a chunk of a prompt was read, and more of the prompt follows */
 };
 
-/* The layer that decide() is called for. The core owns the struct and the arrays. They are valid
- * during the call. Arrays are in host memory. In the shapes below, `stride` is the dimension of
+/* The layer for which decide() is called, with its inputs. The core owns the struct and the arrays.
+ * They are valid during the call. Arrays are in host memory. In the shapes below, `stride` is the
+ * dimension of
  * the slots: the entry for slot j of head h is array[h * stride + j]. Only the entries of slots
  * below lengths[h] have a meaning. An array that needs.needs does not request is NULL. */
 typedef struct keel_policy_input {
@@ -220,8 +227,8 @@ typedef struct keel_policy_input {
     /* Why the core evicts. */
     keel_trigger trigger;
     /* Number of the layer, below geometry.layers. With KEEL_KEEP_TOKEN: the first layer. If two
-     * backends hold the layers, each has a state of its own, and the layers of the second one do
-     * not begin at 0. */
+     * backends hold the layers, each backend has its own state, and the layers of the second
+     * backend do not begin at 0. */
     uint32_t layer;
     /* Number of KV heads. */
     uint32_t kv_heads;
@@ -229,18 +236,20 @@ typedef struct keel_policy_input {
     uint32_t heads;
     /* Position of the next token: the number of tokens so far. */
     int64_t next_position;
-    /* Elements from the row of one head to that of the next. At least the largest length. */
+    /* Elements from the row of one head to the row of the next head. It is at least the largest
+     * length. */
     int64_t stride;
     /* Slots in use. Shape [kv_heads]. */
     const int32_t *lengths;
-    /* Slots that may stay, protected ones included. Shape [kv_heads]. With an allocator that reads
-     * scores, the budget is not divided yet: each entry is the average. */
+    /* Number of slots of each head that may stay, including protected slots. Shape [kv_heads]. With
+     * an allocator that reads scores, the budget is not divided yet, so each entry is the
+     * average. */
     const int32_t *budgets;
     /* 1: the slot is protected, so it stays whatever the policy answers. Shape
      * [kv_heads, stride]. */
     const uint8_t *protected_mask;
     /* Position that RoPE encoded in the key of each slot, rising. If the core has rotated a key to
-     * a new position, this is the new one. Shape [kv_heads, stride]. */
+     * a new position, this is the new position. Shape [kv_heads, stride]. */
     const int32_t *positions;
     /* L2 norm of each key. Shape [kv_heads, stride]. */
     const float *key_norms;
@@ -268,14 +277,14 @@ typedef struct keel_policy_input {
     const float *key_anchor;
     /* Attention within pieces. Shape [kv_heads, stride]. The prompt is cut into pieces of
      * needs.chunk tokens. The queries of a piece attend to all slots of their own piece, also to
-     * later ones, and to nothing else. The probabilities are summed over the queries of the piece
+     * later ones, and to no other slot. The probabilities are summed over the queries of the piece
      * and reduced over the group (needs.reduce_group). 0 for decoded tokens. */
     const float *chunk_scores;
 } keel_policy_input;
 
-/* Where decide() writes its answer. The core owns the arrays; they are valid during the call.
- * needs.output says which ones are used; the others are NULL. With granularity TOKEN or LAYER, only
- * row 0 is used. */
+/* The arrays to which decide() writes its answer. The core owns the arrays; they are valid during
+ * the call. needs.output determines which arrays are used; the others are NULL. With granularity
+ * TOKEN or LAYER, only row 0 is used. */
 typedef struct keel_policy_decision {
     keel_header h;
     /* KEEL_OUTPUT_SCORES: the score of each slot below lengths[h]. Slots with higher scores stay.
@@ -288,18 +297,18 @@ typedef struct keel_policy_decision {
     int32_t *keep_count;
     /* KEEL_OUTPUT_SCORES: the core sets all entries to 0 before the call. The policy sets 1 for
      * slots that stay whatever their score, such as sinks or an observation window. Shape
-     * [kv_heads, stride]. If these slots and the protected ones do not fit into the budget, the
-     * newest of these slots stay. */
+     * [kv_heads, stride]. If these slots and the protected slots together do not fit into the
+     * budget, the protected slots stay, and of these slots only the newest stay. */
     uint8_t *stay;
 } keel_policy_decision;
 
-/* The table of functions. Members up to `decide` must be there and not NULL. */
+/* The table of functions. Members up to `decide` are required and must not be NULL. */
 typedef struct keel_policy {
     keel_header h;
 
     /* Makes the state of a new sequence in *out, and fills *needs (keel_emit in abi.h). `params`
      * are n_params values, one for each row of the plugin's table. `seed` is the seed of the run.
-     * `host` is valid until destroy. Files may be read here only. On an error, *out is not used.
+     * `host` is valid until destroy. Only create may read files. On an error, *out is not used.
      * [init] */
     keel_status(KEEL_CALL *create)(const keel_host *, const keel_geometry *,
                                    const keel_param *const *params, uint32_t n_params,
@@ -308,30 +317,33 @@ typedef struct keel_policy {
     /* Frees the state. NULL is allowed. [ctx] */
     void(KEEL_CALL *destroy)(keel_policy_state *);
     /* Decides which slots of one layer stay. Called for the layers in rising order; with
-     * KEEL_KEEP_TOKEN once, for the first layer. An answer above the budget is cut: the oldest
-     * unprotected slots go. An answer below the budget is fine. [ctx] */
+     * KEEL_KEEP_TOKEN once, for the first layer. If an answer keeps more slots than the budget, the
+     * core evicts the oldest unprotected slots. An answer with fewer slots than the budget is
+     * allowed. [ctx] */
     keel_status(KEEL_CALL *decide)(keel_policy_state *, const keel_policy_input *,
                                    keel_policy_decision *);
 
     /* ---- optional ---- */
 
-    /* The sequence starts again, empty. NULL: the core destroys the state and creates another.
-     * [ctx] */
+    /* Resets the state for an empty sequence. NULL: the core destroys the state and creates a new
+     * one. [ctx] */
     keel_status(KEEL_CALL *reset)(keel_policy_state *);
-    /* Makes an independent copy in *out, so that two sequences share a prompt. NULL: the state
-     * depends on nothing but the parameters and the seed, so the core creates a fresh one. A policy
-     * with fork but without save cannot be saved: the core refuses to save its sessions. [ctx] */
+    /* Makes an independent copy of the state in *out, for a second sequence that continues from the
+     * same prompt. NULL: the state depends only on the parameters and the seed, so the core creates
+     * a new state. A policy with fork but without save cannot be saved: the core refuses to save
+     * its sessions. [ctx] */
     keel_status(KEEL_CALL *fork)(const keel_policy_state *, keel_policy_state **out);
-    /* The tokens from position `position` on were removed. NULL: the state does not depend on
+    /* Called after the tokens from position `position` on were removed. NULL: the state does not
+     * depend on
      * them. [ctx] */
     keel_status(KEEL_CALL *truncate)(keel_policy_state *, int64_t position);
-    /* Writes the state as bytes. `data` NULL: only writes the number of bytes to *size. Else *size
-     * is the room in `data` on entry, and the number of bytes written on return, which is no more.
-     * At most 1 GiB. [ctx] */
+    /* Writes the state as bytes. If `data` is NULL, only writes the number of bytes to *size.
+     * Otherwise *size is the size of `data` on entry, and the number of written bytes on return,
+     * which is at most that size. At most 1 GiB. [ctx] */
     keel_status(KEEL_CALL *save)(const keel_policy_state *, void *data, uint64_t *size);
-    /* Replaces the state by one that save() wrote. The bytes come from a file that may be damaged
-     * or changed, so load checks them. Required if save is there. If both are NULL, nothing is
-     * saved (see fork). [ctx] */
+    /* Replaces the state by a state that save() wrote. The bytes come from a file that may be
+     * damaged or changed, so load must check them. Required if save is not NULL. If both are NULL,
+     * no state is saved (see fork). [ctx] */
     keel_status(KEEL_CALL *load)(keel_policy_state *, const void *data, uint64_t size);
 } keel_policy;
 

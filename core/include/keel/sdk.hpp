@@ -2,7 +2,8 @@
 //
 // They are optional, and header-only: a plugin may also be written against the C headers alone. The
 // helpers keep C++ exceptions inside the plugin and turn them into a status and a message. They use
-// standard headers only. For policies and budget allocators, sdk_policy.hpp does even more.
+// only standard headers. For policies and budget allocators, use sdk_policy.hpp, which writes whole
+// plugins.
 //
 // HOW IT WORKS. Write the functions of a table as normal C++ functions that may throw. slot<f>
 // wraps such a function in a C function that never throws. If the function throws, the wrapper
@@ -22,8 +23,8 @@
 //   }
 //   table.matmul = keel::sdk::slot<matmul>;
 //
-// Everything here exists since 0.1. All classes belong to one thread at a time, unless said
-// otherwise.
+// Everything here exists since 0.1. Only one thread at a time may use an object of these classes,
+// unless its comment says otherwise.
 #ifndef KEEL_SDK_HPP
 #define KEEL_SDK_HPP
 
@@ -56,7 +57,7 @@ class Failure : public std::exception {
     Failure(keel_status status, const char *text) noexcept : status_(status) {
         std::snprintf(text_, sizeof text_, "%s", text);
     }
-    // With a text made as by printf: Failure(KEEL_E_INVALID_ARG, "x has %d columns", n).
+    // Makes the text like printf: Failure(KEEL_E_INVALID_ARG, "x has %d columns", n).
     template <typename... Args>
     Failure(keel_status status, const char *format, Args... args) noexcept : status_(status) {
         std::snprintf(text_, sizeof text_, format, args...);
@@ -69,13 +70,13 @@ class Failure : public std::exception {
     char text_[252];
 };
 
-// A status and a text, without allocated memory. KEEL_OK at first.
+// A status and a text, without allocated memory. The initial status is KEEL_OK.
 struct Outcome {
     keel_status status = KEEL_OK;
     char text[252] = {};
 
-    // Call it inside a catch block. Failure gives its status and text, std::bad_alloc
-    // KEEL_E_OUT_OF_MEMORY, everything else KEEL_E_INTERNAL.
+    // Call it inside a catch block. Takes the status and the text of a Failure. std::bad_alloc
+    // becomes KEEL_E_OUT_OF_MEMORY, and all other exceptions become KEEL_E_INTERNAL.
     void take_current_exception() noexcept {
         try {
             throw;
@@ -86,7 +87,7 @@ struct Outcome {
         } catch (const std::exception &error) {
             set(KEEL_E_INTERNAL, error.what());
         } catch (...) {
-            set(KEEL_E_INTERNAL, "an exception that is no std::exception");
+            set(KEEL_E_INTERNAL, "the plugin threw an exception that is not a std::exception");
         }
     }
     // The text is cut to 251 bytes.
@@ -103,7 +104,7 @@ struct Outcome {
 };
 
 // Runs `body`, which returns a keel_status or nothing. Returns its status, or KEEL_OK. An exception
-// becomes a status, and its message goes to `host` (may be NULL).
+// becomes a status, and its message is passed to `host`, which may be NULL.
 template <typename Body>
 keel_status guard(const keel_host *host, Body &&body) noexcept {
     try {
@@ -160,8 +161,8 @@ struct Slot<Function, Result (*)(First, Rest...) noexcept> {
 };
 
 // slot<function> is a function pointer for a table: a C function that calls `function` and never
-// throws. It also fits the body of keel_plugin_query_v0: an exception there gives NULL, which means
-// "this plugin cannot serve".
+// throws. It also fits the body of keel_plugin_query_v0: then an exception gives NULL, which means
+// that the plugin refuses the core.
 template <auto Function>
 inline constexpr auto slot = &Slot<Function>::call;
 
@@ -185,9 +186,9 @@ class Params {
     const char *text(const char *key) const {
         return at(key).s;
     }
-    // Is the value of this STRING, CHOICE or PATH the given word?
+    // Returns true if the value of this STRING, CHOICE or PATH is `word`.
     bool is(const char *key, const char *word) const { return keel_same(at(key).s, word) != 0; }
-    // Does the pipeline file give the value? False: it is the default.
+    // Returns true if the pipeline file gives the value, and false if the value is the default.
     bool given(const char *key) const { return at(key).is_default == 0; }
 
   private:
@@ -217,7 +218,7 @@ class HostArray {
             n > UINT64_MAX / sizeof(T) ? nullptr : host->alloc(host, n * sizeof(T), align);
         if (block == nullptr) {
             throw Failure(KEEL_E_OUT_OF_MEMORY,
-                          "the host has no room for %llu elements of %zu bytes",
+                          "the host could not allocate %llu elements of %zu bytes each",
                           static_cast<unsigned long long>(n), sizeof(T));
         }
         memory_.reset(static_cast<T *>(block));
@@ -240,7 +241,7 @@ class HostArray {
 // ---- tensors -----------------------------------------------------------------------------------
 
 // The elements of a tensor in memory that the plugin can read. T is the C++ type of a plain element
-// type, such as float; const for inputs. It owns nothing: tensor and memory must live longer.
+// type, such as float; const for inputs. It owns nothing: tensor and memory must outlive it.
 template <typename T>
 class View {
     using Byte = std::conditional_t<std::is_const_v<T>, const unsigned char, unsigned char>;
@@ -263,8 +264,8 @@ class View {
             n *= tensor_->shape[d];
         return n;
     }
-    // First element of a row. Rows are counted over all outer dimensions, the outermost one
-    // slowest. The elements of a row are contiguous.
+    // First element of a row. The index counts over all outer dimensions; the outermost dimension
+    // changes slowest. The elements of a row are contiguous.
     T *row(int64_t index) const noexcept {
         Byte *at = start_;
         for (uint32_t d = tensor_->rank - 1; d-- > 0;) {
@@ -284,7 +285,7 @@ class View {
 // Calls fn(begin, end) on the host's workers. The ranges cover 0..n-1 once, and each has at least
 // `grain` elements (fewer only if n is smaller). Returns when all calls have returned. If fn
 // throws, the first exception becomes the status and the message. Must not be called inside another
-// region: that is KEEL_E_INVALID_ARG.
+// region; this gives KEEL_E_INVALID_ARG.
 template <typename Fn>
 keel_status parallel_for(const keel_host *host, int64_t n, int64_t grain, const Fn &fn) noexcept {
     if (n <= 0) return KEEL_OK;

@@ -1,10 +1,10 @@
-// C++17 helpers for authors of policies and budget allocators. Header-only and optional: policy.h
-// and allocator.h describe what they build on.
+// C++17 helpers for authors of policies and budget allocators. They are header-only and optional.
+// policy.h and allocator.h describe the interface below them.
 //
 // HOW IT WORKS. You write a class. One macro makes a whole plugin of it: entry symbol, descriptor,
 // parameter table, table of functions. An object of the class is the state of one sequence: the
-// host constructs it, calls decide() at each eviction, and destroys it. Calls on one object come
-// one after the other.
+// host constructs it, calls decide() at each eviction, and destroys it. Calls on one object never
+// overlap.
 //
 // EXAMPLE. A policy that keeps the keys with the largest norm, and the first `sinks` slots:
 //
@@ -74,11 +74,11 @@ struct PluginInfo {
     const char *id, *version, *vendor, *license, *doc;
 };
 
-// What the constructor of a policy or an allocator gets.
+// The argument of the constructor of a policy or an allocator.
 struct Setup {
     // Valid as long as the object. All other members are valid during the constructor only.
     const keel_host *host;
-    // What the model looks like. Members that an older host does not know are 0 or NULL.
+    // The sizes of the model. Members that an older host does not know are 0 or NULL.
     const keel_geometry &geometry;
     // The plugin's parameters.
     Params params;
@@ -96,19 +96,20 @@ T blank() noexcept {
 
 // ---- a policy's view of one layer --------------------------------------------------------------
 
-// What decide() reads: keel_policy_input (policy.h) with checks. Valid during the call.
+// The input of decide(): keel_policy_input (policy.h) with checks. Valid during the call.
 //
 // A function that returns an array throws Failure(KEEL_E_INVALID_ARG) with the array's name if the
-// host did not give it: `needs` does not request it, or the host is too old. h is the number of a
-// KV head. An array of head h has entries for the slots 0..length(h)-1; entries after these have no
-// meaning.
+// host did not pass this array. Then `needs` does not request it, or the host is too old. h is the
+// number of a KV head. An array of head h has entries for the slots 0..length(h)-1; entries after
+// these have no meaning.
 class PolicyInput {
   public:
-    // Throws Failure(KEEL_E_VERSION) if the struct is of another major or too small.
+    // Throws Failure(KEEL_E_VERSION) if the struct has another major version or is too small.
     explicit PolicyInput(const keel_policy_input *input) {
         if (keel_adopt(&in_, sizeof in_, input, KEEL_PREFIX(keel_policy_input, protected_mask)) !=
             KEEL_OK)
-            throw Failure(KEEL_E_VERSION, "the host's keel_policy_input is too old or too new");
+            throw Failure(KEEL_E_VERSION, "the host's keel_policy_input has another ABI version; "
+                                          "build the plugin for this Keel");
     }
     // The struct itself; members that an older host does not know are 0 or NULL.
     const keel_policy_input &raw() const noexcept { return in_; }
@@ -127,7 +128,7 @@ class PolicyInput {
     int32_t length(uint32_t h) const noexcept { return in_.lengths[h]; }
     // Slots that may stay, protected ones included.
     int32_t budget(uint32_t h) const noexcept { return in_.budgets[h]; }
-    // Does the slot stay whatever the policy answers?
+    // Returns true if the slot stays whatever the policy answers.
     bool is_protected(uint32_t h, int64_t slot) const noexcept {
         return in_.protected_mask[h * in_.stride + slot] != 0;
     }
@@ -143,7 +144,8 @@ class PolicyInput {
     const float *value_norms(uint32_t h) const {
         return row(in_.value_norms, "value_norms", h * in_.stride);
     }
-    // Attention probability of each slot. With reduce_group NONE, h is the number of a query head.
+    // Reduced attention probability of each slot. With reduce_group NONE, h is the number of a
+    // query head.
     const float *scores(uint32_t h) const { return row(in_.scores, "scores", h * in_.stride); }
     // Dot product of each key with key_sum().
     const float *key_anchor(uint32_t h) const {
@@ -153,12 +155,12 @@ class PolicyInput {
     const float *chunk_scores(uint32_t h) const {
         return row(in_.chunk_scores, "chunk_scores", h * in_.stride);
     }
-    // Keys times the projection. Elements of slot j: [j * cols] and following. `cols` is
+    // Keys times the projection. The elements of slot j begin at [j * cols]. `cols` is
     // needs.projection_cols.
     const float *key_project(uint32_t h, uint32_t cols) const {
         return row(in_.key_project, "key_project", h * in_.stride * cols);
     }
-    // The keys. Elements of slot j: [j * head_dim] and following.
+    // The keys. The elements of slot j begin at [j * head_dim].
     const float *keys(uint32_t h, uint32_t head_dim) const {
         return row(in_.keys, "keys", h * in_.stride * head_dim);
     }
@@ -178,43 +180,50 @@ class PolicyInput {
   private:
     template <typename T>
     static const T *row(const T *array, const char *name, int64_t offset) {
-        if (array == nullptr) throw Failure(KEEL_E_INVALID_ARG, "the host gave no %s", name);
+        if (array == nullptr)
+            throw Failure(KEEL_E_INVALID_ARG,
+                          "the host passed no array %s; request it in the policy's needs", name);
         return array + offset;
     }
     keel_policy_input in_;
 };
 
-// Where decide() writes its answer: keel_policy_decision (policy.h) with checks. With
-// KEEL_OUTPUT_SCORES use scores() and stay(), with KEEL_OUTPUT_KEEP use keep() and kept(). h is the
-// number of a KV head. With granularity TOKEN or LAYER, h is 0. Valid during the call.
+// The output of decide(): keel_policy_decision (policy.h) with checks. With KEEL_OUTPUT_SCORES use
+// scores() and stay(), with KEEL_OUTPUT_KEEP use keep() and kept(). h is the number of a KV head.
+// With granularity TOKEN or LAYER, h is 0. Valid during the call.
 class PolicyDecision {
   public:
-    // `stride` and `lengths` are those of the input. stay_first() and stay_last() need the lengths.
-    // Throws Failure(KEEL_E_VERSION) if the struct is of another major or too small.
+    // `stride` and `lengths`: pass the values of the input. stay_first() and stay_last() need the
+    // lengths. Throws Failure(KEEL_E_VERSION) if the struct has another major version or is too
+    // small.
     PolicyDecision(const keel_policy_decision *decision, int64_t stride,
                    const int32_t *lengths = nullptr)
         : stride_(stride), lengths_(lengths) {
         if (keel_adopt(&out_, sizeof out_, decision,
                        KEEL_PREFIX(keel_policy_decision, keep_count)) != KEEL_OK)
-            throw Failure(KEEL_E_VERSION, "the host's keel_policy_decision is too old or too new");
+            throw Failure(KEEL_E_VERSION,
+                          "the host's keel_policy_decision has another ABI version; "
+                          "build the plugin for this Keel");
     }
     // The scores to write, one for each slot 0..length-1. Slots with higher scores stay. A NaN is
     // an error. Throws Failure(KEEL_E_INVALID_ARG) if the output is KEEL_OUTPUT_KEEP.
     float *scores(uint32_t h) {
-        if (out_.scores == nullptr) throw Failure(KEEL_E_INVALID_ARG, "the host takes no scores");
+        if (out_.scores == nullptr)
+            throw Failure(KEEL_E_INVALID_ARG,
+                          "the host expects keep-lists, not scores; declare KEEL_OUTPUT_SCORES");
         return out_.scores + h * stride_;
     }
-    // The slots begin..end-1 stay whatever their score. The range may be empty. Throws
+    // Marks the slots begin..end-1: they stay whatever their score. The range may be empty. Throws
     // Failure(KEEL_E_VERSION) if the host is older than this function.
     void stay(uint32_t h, int64_t begin, int64_t end) {
         if (begin >= end) return;
         if (out_.stay == nullptr)
             throw Failure(KEEL_E_VERSION,
-                          "the host cannot let slots stay: it is older than this policy");
+                          "the host is older than this policy and has no array stay; update Keel");
         std::memset(out_.stay + h * stride_ + begin, 1, static_cast<size_t>(end - begin));
     }
-    // The oldest or the newest n slots stay whatever their score. If the head has fewer slots, all
-    // stay.
+    // Mark the oldest or the newest n slots: they stay whatever their score. If the head has fewer
+    // slots, all stay.
     void stay_first(uint32_t h, int64_t n) { stay(h, 0, std::min(n, length(h))); }
     void stay_last(uint32_t h, int64_t n) {
         stay(h, std::max<int64_t>(0, length(h) - n), length(h));
@@ -223,7 +232,8 @@ class PolicyDecision {
     // Failure(KEEL_E_INVALID_ARG) if the output is KEEL_OUTPUT_SCORES.
     int32_t *keep(uint32_t h) {
         if (out_.keep == nullptr || out_.keep_count == nullptr)
-            throw Failure(KEEL_E_INVALID_ARG, "the host takes no keep-lists");
+            throw Failure(KEEL_E_INVALID_ARG,
+                          "the host expects scores, not keep-lists; declare KEEL_OUTPUT_KEEP");
         return out_.keep + h * stride_;
     }
     // Sets the length of that list.
@@ -231,7 +241,9 @@ class PolicyDecision {
 
   private:
     int64_t length(uint32_t h) const {
-        if (lengths_ == nullptr) throw Failure(KEEL_E_INVALID_ARG, "the lengths are not known");
+        if (lengths_ == nullptr)
+            throw Failure(KEEL_E_INVALID_ARG,
+                          "the lengths are unknown; pass them to PolicyDecision's constructor");
         return lengths_[h];
     }
     keel_policy_decision out_;
@@ -240,7 +252,7 @@ class PolicyDecision {
 };
 
 // Base class of a policy that never evicts. The core does not call its decide(). If another host
-// does, the answer is: all slots stay.
+// calls it, the answer is that all slots stay.
 class KeepsAll {
   public:
     KeepsAll(const Setup &, keel_policy_needs &needs) noexcept {
@@ -256,7 +268,8 @@ class KeepsAll {
 
 // ---- tools -------------------------------------------------------------------------------------
 
-// A pseudo-random number made from all 64 bits of x (splitmix64). The same on every machine.
+// A pseudo-random number made from all 64 bits of x (splitmix64). The result is equal on every
+// machine.
 inline uint64_t mix(uint64_t x) noexcept {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -280,13 +293,14 @@ void for_each_head(const keel_host *host, uint32_t n, const Fn &fn) {
         }
     });
     if (failed) throw Failure(first.status, first.text);
-    if (status != KEEL_OK) throw Failure(status, "the host could not run its workers");
+    if (status != KEEL_OK)
+        throw Failure(status, "the host could not run the function on its worker threads");
 }
 
 // Divides `total` into shares in proportion to `weights`, which are 0 or more. Share i is at least
 // least[i] and at most most[i]. The caller makes sure that the sum of `least` is at most `total`.
 // The sum of the shares is exactly `total`, unless the sum of `most` is smaller. Shares are rounded
-// by the largest remainder; of equal remainders the first share gets the rest.
+// by the largest remainder; if remainders are equal, the first share gets the rest.
 inline std::vector<int64_t> share_out(std::vector<double> weights,
                                       const std::vector<int64_t> &least,
                                       const std::vector<int64_t> &most, int64_t total) {
@@ -304,7 +318,8 @@ inline std::vector<int64_t> share_out(std::vector<double> weights,
             s += real_share(i, factor);
         return s;
     };
-    double low = 0, high = 1; // the shares add up to the total at a factor between these
+    double low = 0, high = 1; // the factor at which the shares add up to the total is between these
+                              // two numbers
     for (int i = 0; i < 400 && sum(high) < static_cast<double>(total); ++i)
         high *= 2;
     for (int i = 0; i < 200; ++i) {
@@ -378,16 +393,18 @@ struct ParamRows<T, std::void_t<decltype(T::params)>> {
     }
 };
 
-// Copies the host's struct. Throws Failure(KEEL_E_VERSION) if it is of another major or too small.
+// Copies the host's struct. Throws Failure(KEEL_E_VERSION) if it has another major version or is
+// too small.
 inline keel_geometry adopt_geometry(const keel_geometry *geometry) {
     keel_geometry mine;
     if (keel_adopt(&mine, sizeof mine, geometry, KEEL_PREFIX(keel_geometry, context)) != KEEL_OK)
-        throw Failure(KEEL_E_VERSION, "the host's keel_geometry is too old or too new");
+        throw Failure(KEEL_E_VERSION, "the host's keel_geometry has another ABI version; "
+                                      "build the plugin for this Keel");
     return mine;
 }
 
 // Writes the out-struct of create. Throws Failure(KEEL_E_VERSION) if the plugin has set a member
-// that the host's struct does not have, because the host would not see it.
+// that the host's struct does not have, because the host would ignore this member.
 template <typename Needs>
 void hand_over(Needs *out, const Needs &mine) {
     const auto *bytes = reinterpret_cast<const unsigned char *>(&mine);
@@ -401,8 +418,8 @@ void hand_over(Needs *out, const Needs &mine) {
     keel_emit(out, &mine, sizeof mine);
 }
 
-// What a keel_policy_state or keel_allocator_state points to: the object, and the host for error
-// texts.
+// The struct to which a keel_policy_state or keel_allocator_state points: the object, and the host
+// for error texts.
 template <typename T>
 struct Held {
     template <typename... Args>
@@ -468,7 +485,8 @@ struct PolicySlots {
         return guard(of(state).host, [&] {
             const std::vector<unsigned char> bytes = of(state).object.save();
             if (data != nullptr && *size < bytes.size())
-                throw Failure(KEEL_E_INVALID_ARG, "the state has %zu bytes, there is room for %llu",
+                throw Failure(KEEL_E_INVALID_ARG,
+                              "the state has %zu bytes, but the host has room for %llu",
                               bytes.size(), static_cast<unsigned long long>(*size));
             if (data != nullptr && !bytes.empty()) std::memcpy(data, bytes.data(), bytes.size());
             *size = bytes.size();
@@ -514,7 +532,8 @@ struct AllocatorSlots {
             if (keel_adopt(&mine, sizeof mine, input, KEEL_PREFIX(keel_allocator_input, lengths)) !=
                 KEEL_OK)
                 throw Failure(KEEL_E_VERSION,
-                              "the host's keel_allocator_input is too old or too new");
+                              "the host's keel_allocator_input has another ABI version; "
+                              "build the plugin for this Keel");
             of(state).object.allocate(mine, budgets);
         });
     }
@@ -541,7 +560,7 @@ keel_plugin describe(keel_plugin_kind kind, const void *vtable) noexcept {
 
 } // namespace detail
 
-// The table of a policy class. Static data.
+// The table of functions of a policy class. It is static data.
 template <typename T>
 const keel_policy &policy_table() noexcept {
     static const keel_policy table = [] {
@@ -562,8 +581,8 @@ const keel_policy &policy_table() noexcept {
     return table;
 }
 
-// The table of an allocator class. Static data. The class has `info`, `params` if it has
-// parameters, a constructor T(const Setup &, keel_allocator_needs &), and a member
+// The table of functions of an allocator class. It is static data. The class has `info`, `params`
+// if it has parameters, a constructor T(const Setup &, keel_allocator_needs &), and a member
 // void allocate(const keel_allocator_input &, int32_t *budgets), see allocator.h. Members of the
 // input that an older host does not know are 0 or NULL.
 template <typename T>
@@ -595,7 +614,7 @@ const keel_plugin *allocator_plugin() noexcept {
 
 } // namespace keel::sdk
 
-// Defines the entry symbol of the plugin. Use one of these once in a library, outside of all
+// Defines the entry symbol of the plugin. Use one of these macros once in a library, outside of all
 // namespaces.
 #define KEEL_POLICY_PLUGIN(Class)                                 \
     const keel_plugin *KEEL_CALL keel_plugin_query_v0(uint32_t) { \

@@ -2,11 +2,11 @@
  *
  * A tensor is a view of a part of a buffer: element type, shape, strides, and the offset of its
  * first element. It owns nothing. The core creates the views and passes them to the ops of a
- * backend (ops.h). The buffer is memory of the backend; only the backend knows what is in a
+ * backend (ops.h). The buffer is memory of the backend. Only the backend knows the members of a
  * keel_buffer.
  *
- * Quantized types ("block types") store elements in blocks: some integers of few bits that share
- * a scale. Blocks lie along the innermost dimension, and a row has a whole number of blocks.
+ * Quantized types ("block types") store elements in blocks: a few integers with few bits each that
+ * share a scale. Blocks lie along the innermost dimension, and a row has a whole number of blocks.
  *
  * EXAMPLE. Rows 8 to 15 of a contiguous f32 matrix [64, 128], which starts at byte 4096:
  *
@@ -29,8 +29,8 @@
 extern "C" {
 #endif
 
-/* Element type of a tensor. Numbers of several bytes are little-endian. A backend may define types
- * of its own from 0x10000 on.
+/* Element type of a tensor. Numbers of several bytes are little-endian. A backend may define its
+ * own types from 0x10000 on.
  *
  * In the comments below, a block is described byte by byte in the order of memory, and `value` is
  * the number that an element represents. A byte has a low nibble (byte & 15) and a high nibble
@@ -141,7 +141,7 @@ static inline uint32_t keel_dtype_bytes(keel_dtype t) {
     }
 }
 
-/* 1 for the K types, which only weights have; else 0. */
+/* Returns 1 for the K types, which only weights can have, else 0. */
 static inline int keel_dtype_weights_only(keel_dtype t) {
     return t == KEEL_DTYPE_Q4_K || t == KEEL_DTYPE_Q5_K || t == KEEL_DTYPE_Q6_K;
 }
@@ -191,8 +191,8 @@ static inline const char *keel_dtype_name(keel_dtype t) {
     }
 }
 
-/* Memory of a backend: see buffer_create and buffer_destroy in backend.h. The core does not look
- * inside. */
+/* Memory of a backend: see buffer_create and buffer_destroy in backend.h. The core does not know
+ * its contents. */
 typedef struct keel_buffer keel_buffer;
 
 /* The most dimensions that a tensor has. */
@@ -202,22 +202,23 @@ typedef struct keel_buffer keel_buffer;
  * valid during the call. */
 typedef struct keel_tensor {
     keel_header h;
-    /* The memory. NULL only in the templates of keel_backend.op_plan. The view keeps nothing
-     * alive: the side that created the buffer destroys it after the last use. */
+    /* The memory. NULL only in the templates of keel_backend.op_plan. The view does not own the
+     * buffer: the side that created the buffer destroys it after the last use. */
     keel_buffer *buffer;
-    /* Bytes from the start of the buffer to element 0. A multiple of the element's size (block
-     * types: of 2). A backend may need more alignment: its ops then return KEEL_E_UNSUPPORTED for
-     * this view, and the core copies the tensor. */
+    /* Bytes from the start of the buffer to element 0. It is a multiple of the element's size (for
+     * block types: of 2). A backend may need more alignment: its ops then return KEEL_E_UNSUPPORTED
+     * for this view, and the core copies the tensor. */
     uint64_t offset;
     /* Type of the elements. */
     keel_dtype dtype;
     /* Number of dimensions, 1 to KEEL_MAX_RANK. */
     uint32_t rank;
-    /* Number of elements along each dimension, shape[0] the outermost. 0 is allowed: then the op
-     * has nothing to do for this tensor. Entries from `rank` on are 0. */
+    /* Number of elements along each dimension, shape[0] is the outermost dimension. 0 is allowed:
+     * then the tensor has no elements, and the op does nothing for it. Entries from `rank` on are
+     * 0. */
     int64_t shape[KEEL_MAX_RANK];
-    /* Bytes from one index of a dimension to the next. The innermost dimension is contiguous, so
-     * stride[rank - 1] is not read: elements are adjacent, and a row of block types has
+    /* Bytes from one index of a dimension to the next index. The innermost dimension is contiguous,
+     * so stride[rank - 1] is not read: elements are adjacent, and a row of block types has
      * keel_dtype_row_bytes() bytes. Entries from `rank` on are 0. */
     int64_t stride[KEEL_MAX_RANK];
 } keel_tensor;

@@ -54,8 +54,8 @@ Budget::Budget(const CacheConfig &config, const keel_policy_needs &needs, const 
     }
 }
 
-// The number of blocks per head that fit in `bytes`, together with the policy's state for these
-// blocks.
+// Returns the number of blocks per head that fit in `bytes`, together with the policy's state for
+// these blocks.
 int64_t Budget::blocks_in(double bytes, const State &state) const {
     const auto row = static_cast<double>(block_row_bytes_);
     auto most = static_cast<int64_t>(std::min(std::floor(bytes / row), 0x1p30));
@@ -64,7 +64,7 @@ int64_t Budget::blocks_in(double bytes, const State &state) const {
         const auto slots = std::min(blocks * shape_.block_slots, shape_.max_slots);
         return static_cast<double>(blocks) * row + static_cast<double>(state(slots)) <= bytes;
     };
-    int64_t least = 0; // 0 may not fit; larger values are known to fit
+    int64_t least = 0; // invariant of the search: `least` blocks fit, or it is 0
     while (least < most) {
         const int64_t middle = least + (most - least + 1) / 2;
         if (fits(middle)) {
@@ -76,8 +76,9 @@ int64_t Budget::blocks_in(double bytes, const State &state) const {
     return least;
 }
 
-// The number of slots per head that an eviction may leave, so that the blocks in use never exceed
-// the budget in MiB. It leaves room for the slots that are added until the next eviction.
+// Returns the number of slots per head that an eviction may leave without the risk that the blocks
+// in use exceed the budget in MiB. It leaves room for the slots that are added until the next
+// eviction.
 int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens,
                              const State &state) {
     // If heads have unequal lengths, each head may leave a part of a block unused.
@@ -89,7 +90,7 @@ int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens
     mib_slots_ = static_cast<int64_t>(std::min(usable * shape_.block_slots, 1e9));
     const bool prefill_only = has_flag(needs_, KEEL_POLICY_PREFILL_ONLY);
     const bool in_prompt = has_flag(needs_, KEEL_POLICY_BLOCKWISE) && config_.at_budget;
-    // The number of slots that one step adds, for which room must be left.
+    // One step adds at most this number of slots. The budget must leave room for them.
     int64_t step = 0;
     if (!prefill_only) step = in_prompt ? std::clamp<int64_t>(mib_slots_ / 8, 1, step_tokens) : 1;
     const int64_t room = mib_slots_ - step;
@@ -101,9 +102,9 @@ int64_t Budget::slots_of_mib(const AllocatorForm &allocator, int64_t step_tokens
     } else if (!prefill_only && config_.every_n) {
         tokens = room - *config_.every_n;
     }
-    key_ = fmt::format(
-        "policy.budget.mib (room for {} slots, of which {} for slack and a step's tokens)",
-        mib_slots_, mib_slots_ - tokens);
+    key_ = fmt::format("policy.budget.mib (it holds {} slots, including {} slots for slack and the "
+                       "tokens of a step)",
+                       mib_slots_, mib_slots_ - tokens);
     return std::max<int64_t>(tokens, 0);
 }
 

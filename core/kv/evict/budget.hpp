@@ -14,7 +14,7 @@ namespace keel {
 // The budget in slots per head.
 struct BudgetNow {
     int64_t tokens = 0; // slots per head after an eviction, on average; protected slots included
-    int64_t slack = 0;  // slots that may be added above this before the trigger `budget` fires
+    int64_t slack = 0;  // slots that may be added above `tokens` before the trigger `budget` fires
 };
 
 // Facts about the budgets that an allocator gives.
@@ -26,44 +26,50 @@ struct AllocatorForm {
 
 // Are keys rotated again after an eviction?
 bool may_move_keys(const CacheConfig &config, const keel_policy_needs &needs);
-// Are quantized keys rotated again? Then PristineKeys keeps a copy of the keys that move.
+// Returns true if quantized keys are rotated again. Then PristineKeys keeps a copy of the keys that
+// move.
 bool keeps_pristine(const CacheConfig &config, const keel_policy_needs &needs,
                     const KvShape &shape);
-// Tokens of CacheConfig::pinned that are not in the protected prefix.
+// The number of tokens in CacheConfig::pinned that are not in the protected prefix.
 int64_t pinned_slots(const CacheConfig &config);
 
-// Turns the budget of the config into slots per head. It checks nothing: check_budget() does.
+// Turns the budget of the config into slots per head. This class does not check the budget;
+// check_budget() does.
 class Budget {
   public:
-    // Bytes that the policy needs beside a cache of `slots` slots per head. Rises with `slots`.
+    // The bytes that the policy needs in addition to a cache of `slots` slots per head. The result
+    // rises with `slots`.
     using State = std::function<uint64_t(int64_t slots)>;
     // The arguments must stay valid. `step_tokens`: the most tokens that one prefill step has.
-    // `state`: its bytes count against KvShape::max_bytes and a budget in MiB. NULL: the policy's
-    // memory does not count.
+    // `state`: computes the policy's bytes, which count against KvShape::max_bytes and a budget in
+    // MiB. If `state` is NULL, the policy's memory does not count.
     Budget(const CacheConfig &config, const keel_policy_needs &needs, const KvShape &shape,
            const AllocatorForm &allocator, int64_t step_tokens, const State &state = {});
 
-    // The budget after `seen` tokens (a ratio needs them) of a sequence whose first `prefix` slots
-    // are protected, at least CacheConfig::protect_prefix. Not for a policy that keeps all.
+    // The budget of a sequence after `seen` tokens; only a budget with a ratio depends on `seen`.
+    // The first `prefix` slots of the sequence are protected; `prefix` is at least
+    // CacheConfig::protect_prefix. Do not call it for a policy that keeps all slots.
     BudgetNow at(int64_t seen, int64_t prefix) const;
     BudgetNow at(int64_t seen) const { return at(seen, config_.protect_prefix); }
-    // The slots per head that the config gives; for a ratio, the smallest number that it can give.
+    // The budget of the config in slots per head. For a ratio: the smallest budget that the ratio
+    // can give.
     int64_t fixed() const { return fixed_; }
-    // Slots per head that model.context and kv.max_mib leave to one sequence.
+    // The most slots per head that model.context and kv.max_mib allow for one sequence.
     int64_t capacity() const { return capacity_; }
     // The most slots per head, on average, that one sequence may hold. This is capacity(), or less
     // if the policy acts between the chunks of a prompt and the budget is not a ratio. `chunk`: the
     // most tokens of a chunk.
     int64_t peak(int64_t chunk) const;
-    // All slots per head that fit in a budget in MiB: the slots that stay after an eviction, the
-    // slots that are added until the next eviction (slack or every_n), and the slots of a step. 0
-    // or less: none fit. 0 if the budget has another unit.
+    // A budget in MiB as slots per head. These slots include the slots that stay after an eviction,
+    // the slots that are added until the next eviction (slack or every_n), and the slots of a step.
+    // The value is 0 or less if no slots fit, and 0 if the budget has another unit.
     int64_t mib_slots() const { return mib_slots_; }
     // Bytes of one block of each head of all layers.
     uint64_t block_row_bytes() const { return block_row_bytes_; }
     // The fewest blocks of a head for which a budget in MiB must have room.
     int64_t least_blocks() const { return least_blocks_; }
-    // Bytes that a sequence reserves for the policy: the policy's state beside a full cache.
+    // The bytes that a sequence reserves for the policy: the most that the policy needs in addition
+    // to a full cache.
     uint64_t set_aside() const { return set_aside_; }
     // The config key that the budget comes from, for messages.
     const std::string &key() const { return key_; }

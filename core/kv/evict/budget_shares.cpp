@@ -46,8 +46,8 @@ void BudgetShares::share_by_scores(int64_t target, const KvCache &cache,
     ask(input, cache, tokens);
 }
 
-// Asks the allocator to divide the budget. `input` may have scores. budgets_ has the even shares
-// and gets the result.
+// Asks the allocator to divide the budget. `input` may have scores. Before the call, budgets_ has
+// equal shares; the call writes the result to budgets_.
 void BudgetShares::ask(keel_allocator_input &input, const KvCache &cache,
                        const ProtectedTokens &tokens) {
     const KvShape &s = setup_.shape();
@@ -68,7 +68,8 @@ void BudgetShares::ask(keel_allocator_input &input, const KvCache &cache,
     check_agreement();
 }
 
-// Heads that share a keep-list, or must keep equal numbers of slots, need equal shares.
+// Checks that heads have equal shares if they share a keep-list or must keep equal numbers of
+// slots.
 void BudgetShares::check_agreement() const {
     const uint32_t kv_heads = setup_.shape().kv_heads;
     const keel_granularity granularity = setup_.needs().granularity;
@@ -81,8 +82,8 @@ void BudgetShares::check_agreement() const {
             const KvPlugin<keel_allocator> &allocator = setup_.config().allocator;
             allocator.places.fail(
                 "",
-                "budget allocator {} gave layer {} head {} {} slots and the head before {} slots; "
-                "policy {} needs the same number in both",
+                "budget allocator {} gave layer {}, head {} a budget of {} slots and the head "
+                "before it {} slots; policy {} needs the same number for both heads",
                 allocator.name, i / kv_heads, i % kv_heads, budgets_[i], budgets_[i - 1],
                 setup_.config().policy.name);
         }

@@ -12,8 +12,8 @@
 
 namespace keel {
 
-// Divides a budget over all heads of all layers: evenly, or as the config's allocator says. Not
-// thread-safe.
+// Divides a budget over all heads of all layers: in equal parts, or with the config's allocator.
+// Not thread-safe.
 class BudgetShares {
   public:
     // `setup` must stay valid.
@@ -29,7 +29,7 @@ class BudgetShares {
 
     // The shares of the heads of a layer, [kv_heads].
     std::span<const int32_t> of_layer(uint32_t layer) const;
-    // Does any head hold more than its share?
+    // Returns true if any head holds more slots than its share.
     bool any_above(const KvCache &cache) const;
     // Takes over the allocator of a sequence that moves to another device.
     void take_over(BudgetShares &other) { allocator_ = std::move(other.allocator_); }

@@ -19,10 +19,11 @@
 
 namespace keel {
 
-// What happens to the RoPE positions of the keys that stay if slots before them are evicted.
+// The RoPE positions of the keys that stay after slots before them were evicted.
 enum class KvPositions {
     absolute,  // a key keeps the position with which it was written
-    rerotated, // each eviction closes the gaps between positions, so distances follow the slots
+    rerotated, // each eviction closes the gaps between positions, so the distance of two keys
+               // equals the distance of their slots
     // Absolute, until the oldest key would be farther back than the model was trained for; then the
     // gaps are closed.
     automatic,
@@ -31,8 +32,8 @@ enum class KvPositions {
 enum class BudgetUnit {
     none,   // the policy's own budget, or none
     tokens, // slots per head on average
-    ratio,  // share of the tokens seen so far, above 0 and at most 1
-    mib,    // MiB of whole blocks in all layers and heads
+    ratio,  // the budget is a share of the tokens seen so far, above 0 and at most 1
+    mib,    // the budget is in MiB of whole blocks in all layers and heads
 };
 
 // A policy or allocator that was adopted, with its bound parameters.
@@ -44,60 +45,68 @@ template <typename Table> struct KvPlugin {
     PluginPlaces places = {}; // in the config, for messages
 };
 
-// How a cache is managed: the config's policy section, and what policies need to know of the model.
+// The settings of a cache: the config's policy section, and the facts about the model that policies
+// need.
 struct CacheConfig {
     KvPlugin<keel_policy> policy;
-    KvPlugin<keel_allocator> allocator; // table NULL: the budget is the same for all heads
+    KvPlugin<keel_allocator> allocator; // if `table` is NULL, all heads get the same budget
     BudgetUnit budget_unit = BudgetUnit::none;
     double budget = 0; // in that unit
-    // Slots above the budget before the budget trigger fires; nullopt: an eighth of the budget.
+    // The number of slots above the budget at which the budget trigger fires. nullopt: an eighth of
+    // the budget.
     std::optional<int64_t> slack;
     int64_t protect_prefix = 0, protect_recent = 0; // first and last slots that stay
-    // A sequence may protect a longer prefix, see CacheManager::protect_prefix.
+    // true: a sequence may protect a longer prefix, see CacheManager::protect_prefix.
     bool protect_system_prompt = false;
     KvPositions positions = KvPositions::absolute;
-    // The policy's memory beside the cache counts against KvShape::max_bytes and a budget in MiB.
+    // true: the policy's memory, which is not part of the cache, counts against KvShape::max_bytes
+    // and a budget in MiB.
     bool count_policy_state = false;
     bool at_prefill_end = true, at_budget = true, at_insert = false; // triggers
     std::optional<int64_t> every_n;                                  // and every n tokens
     std::optional<PressureConfig> pressure;                          // and when memory is short
     std::shared_ptr<SystemMonitor> monitor;                          // NULL: the system's
     // A policy acts on the layers of the model that have no attention window, or on all layers if
-    // all have one. Only these layers are counted here. If several backends hold them: the number
-    // of the first such layer in this cache, and how many the model has. model_layers 0: this cache
-    // has all of them.
+    // all have one. These two numbers count only such layers. If several backends hold them,
+    // first_layer is the number of this cache's first such layer, and model_layers is the number of
+    // such layers in the model. model_layers 0: this cache has all such layers.
     uint32_t first_layer = 0, model_layers = 0;
-    // The number in the model of each layer on which the policy acts, for the log and for errors.
-    // Empty: layer l is first_layer + l.
+    // For each layer on which the policy acts: its number in the model, for the log and for errors.
+    // If empty, layer l has the number first_layer + l.
     std::vector<uint32_t> layer_numbers;
     uint32_t number_of(uint32_t layer) const {
         return layer_numbers.empty() ? first_layer + layer : layer_numbers[layer];
     }
-    bool other_backends = false; // other backends run layers of the model too
+    bool other_backends = false; // true: other backends also run layers of the model
     WindowedLayers windowed;     // the layers with a window, which have a cache of their own
     // For the log: how many layers of the model have a window, how many layers it has, and the
-    // window in tokens. 0: no layer has a window.
+    // window in tokens. All are 0 if no layer has a window.
     uint32_t windowed_layers = 0, all_layers = 0;
     int64_t model_window = 0;
-    // Sequences will be forked into policies that evict. So the cache keeps all tokens even if all
-    // layers of the model have a window.
+    // true: sequences will be forked into policies that evict. Then the cache keeps all tokens,
+    // even if all layers of the model have a window.
     bool keeps_for_forks = false;
-    // Slots are evicted, here or in a cache of other layers. A sequence may then have more tokens
-    // than KvShape::max_slots, and layers with a window hold their window of them.
+    // true: slots are evicted in this cache or in a cache of other layers. Then a sequence may have
+    // more tokens than KvShape::max_slots, and layers with a window hold only the tokens of their
+    // window.
     bool evicts = false;
-    std::vector<TokenRun> pinned; // further tokens that stay, by their numbers since the start
+    std::vector<TokenRun> pinned; // further tokens that are never evicted; a token's number counts
+                                  // from the start of the sequence
     uint64_t seed = 0;
     std::string log; // path of the eviction log; empty: none
-    // The log of another setup of the same sequences; NULL: `log` is opened.
+    // The log that another setup of the same sequences has opened. If NULL, this setup opens the
+    // file `log`.
     std::shared_ptr<EvictionLog> shared_log;
-    bool log_positions = false;   // the log also lists the tokens that stay
+    bool log_positions = false;   // true: the log also lists the tokens that stay
     int64_t trained_context = 0;  // positions the model was trained for
     float attention_scale = 0;    // factor of the logits; 0: 1 / sqrt(head_dim)
     int64_t attention_window = 0; // window of the layers on which the policy acts; 0: none
     float attention_softcap = 0;  // cap of the logits; 0: none
-    // RoPE as the model has it, for re-rotation: radians per token of each pair, [rot / 2].
+    // The model's RoPE frequencies, for rotating keys again: radians per token for each pair of
+    // elements, [rot / 2].
     std::vector<double> rope_frequencies;
-    // The same of the layers that are true in local_rope_layers: Gemma 3's layers with a window.
+    // The RoPE frequencies of the layers that are true in local_rope_layers. These are the layers
+    // of Gemma 3 with an attention window.
     std::vector<double> local_rope_frequencies;
     std::vector<bool> local_rope_layers; // [layers]; empty: all layers have the same
     const std::vector<double> &rope_frequencies_of(uint32_t layer) const {

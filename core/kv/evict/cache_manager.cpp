@@ -31,8 +31,8 @@ void CacheManager::start() {
     stamp_.number = setup_.next_sequence();
     set_aside_ = setup_.budget().set_aside();
     cache_->arena().set_aside(set_aside_, 0);
-    // Opening the log empties it, so after a run without evictions it does not have the records of
-    // an older run.
+    // open() empties the log. So even after a run without evictions, the log has no records of an
+    // older run.
     if (setup_.log() != nullptr) setup_.log()->open();
     if (!setup_.keeps_all() || !setup_.collected().empty())
         inputs_ = std::make_unique<PolicyInputs>(setup_, placement_);
@@ -58,8 +58,8 @@ bool CacheManager::can_repeat_context(int64_t n, std::string *why) const {
     const int64_t room = ContextRepeat::room(setup_, *forward_, seen_ + n);
     if (!cache_->fits(n) || cache_->fits(n + room, why)) return true;
     if (why != nullptr) {
-        *why = fmt::format("policy {} has the model repeat the prompt, which takes room for {} "
-                           "tokens beside it for a while: {}",
+        *why = fmt::format("policy {} makes the model repeat the prompt, which needs room for {} "
+                           "more tokens for a short time: {}",
                            setup_.config().policy.name, room, *why);
     }
     return false;
@@ -86,15 +86,16 @@ std::span<const EvictionRecord> CacheManager::before_append(int64_t n, StepKind 
         const auto records = run(*firing);
         if (cache_->fits(n, &why)) return records;
     } else if (clock_.may_act(kind) && !setup_.config().at_insert) {
-        why += "; add insert to policy.trigger.on to evict before that";
+        why += "; add insert to policy.trigger.on, so that Keel evicts before the cache is full";
     }
     throw_error(ErrorKind::resource, "{}", why);
 }
 
 std::span<const int32_t> CacheManager::next_positions(int64_t n) {
     if (seen_ + n > std::numeric_limits<int32_t>::max()) {
-        throw_error(ErrorKind::resource, "the sequence has {} tokens; positions end at {}", seen_,
-                    std::numeric_limits<int32_t>::max());
+        throw_error(ErrorKind::resource,
+                    "the sequence has {} tokens, and the largest position is {}; shorten the text",
+                    seen_, std::numeric_limits<int32_t>::max());
     }
     positions_.resize(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i)
@@ -152,8 +153,8 @@ std::span<const EvictionRecord> CacheManager::evict() {
     if (setup_.keeps_all()) return {};
     if (setup_.needs(KEEL_NEED_WINDOW_SCORES) && !inputs_->has_queries(*cache_, tail_)) {
         throw_error(ErrorKind::usage,
-                    "policy {} needs the last queries, but none are kept now; evict with a "
-                    "trigger",
+                    "policy {} needs the latest queries, but the cache keeps none at this time; "
+                    "let a trigger evict instead",
                     setup_.config().policy.name);
     }
     return run({KEEL_TRIGGER_BUDGET, clock_.budget(seen_).tokens});
@@ -177,11 +178,13 @@ std::span<const EvictionRecord> CacheManager::run(const Firing &firing) {
     return eviction_->records();
 }
 
-// Computes the scores of a repetition, which inputs_ passes to the policy. Returns false if it was
-// cancelled.
+// Lets the model repeat its context and computes scores from that; inputs_ passes the scores to the
+// policy. Returns false if it was cancelled.
 bool CacheManager::repeat_context() {
     if (forward_ == nullptr)
-        throw_error(ErrorKind::internal, "policy {} without anybody to replay for it",
+        throw_error(ErrorKind::internal,
+                    "policy {} needs a replay of the prompt, but the cache has no function that "
+                    "runs the model",
                     setup_.config().policy.name);
     const auto numbers = [this](uint32_t layer, uint32_t head) {
         return tokens_.tokens(*cache_, size_t{layer} * setup_.shape().kv_heads + head);
@@ -202,14 +205,15 @@ bool CacheManager::repeat_context() {
 
 void CacheManager::protect_prefix(int64_t tokens, std::string_view what) {
     if (seen_ != 0)
-        throw_error(ErrorKind::internal, "a prefix to be protected behind {} tokens", seen_);
+        throw_error(ErrorKind::internal,
+                    "a prefix can be protected only in an empty cache, found {} tokens", seen_);
     const int64_t prefix = std::max(tokens, setup_.config().protect_prefix);
     // If the policy keeps all slots, only forks use the prefix.
     if (!setup_.keeps_all()) check_prefix(setup_.config(), setup_.budget(), prefix, what);
     set_prefix(prefix);
 }
 
-// Call it for an empty cache, or for a cache in which no key was moved.
+// The cache must be empty, or no eviction may have rotated its keys to new positions.
 void CacheManager::set_prefix(int64_t prefix) {
     tokens_.set_prefix(prefix);
     if (rerotation_) rerotation_ = std::make_unique<Rerotation>(setup_, placement_, prefix);
@@ -217,7 +221,7 @@ void CacheManager::set_prefix(int64_t prefix) {
 
 void CacheManager::pin(int64_t from, int64_t to, std::string_view what) {
     if (from < 0 || from >= to || to > (int64_t{1} << 30))
-        throw_error(ErrorKind::internal, "a pin of tokens {} to {}", from, to);
+        throw_error(ErrorKind::internal, "tokens {} to {} are not a valid range to pin", from, to);
     if (setup_.keeps_all()) return;
     const TokenRun run = {static_cast<int32_t>(from), static_cast<int32_t>(to)};
     tokens_.pin(run, *cache_, seen_, tail_, what);
@@ -228,16 +232,16 @@ void CacheManager::pin(int64_t from, int64_t to, std::string_view what) {
 bool CacheManager::can_truncate(int64_t n, std::string *why) const {
     if (n < 0 || n > tail_) {
         if (why != nullptr)
-            *why = fmt::format(
-                "{} tokens cannot be taken back: of the last ones {} are still in the cache", n,
-                tail_);
+            *why = fmt::format("{} tokens cannot be taken back: only the latest {} tokens are "
+                               "still complete in the cache",
+                               n, tail_);
         return false;
     }
     if (!caches_.can_truncate(n, why)) return false;
     if (!inputs_ || inputs_->can_truncate(n, seen_)) return true;
     if (why != nullptr) {
         *why = fmt::format(
-            "{} tokens cannot be taken back: policy {} goes by sums that they are part of", n,
+            "{} tokens cannot be taken back: policy {} uses sums that include these tokens", n,
             setup_.config().policy.name);
     }
     return false;
@@ -259,7 +263,7 @@ void CacheManager::truncate(int64_t n) {
 void CacheManager::reseed(uint64_t seed) {
     if (!eviction_) return;
     if (totals_.evictions != 0)
-        throw_error(ErrorKind::internal, "another seed for policy {} behind an eviction",
+        throw_error(ErrorKind::internal, "the seed of policy {} cannot change after an eviction",
                     setup_.config().policy.name);
     eviction_->reseed(seed);
 }
@@ -305,7 +309,8 @@ void CacheManager::load(StateReader &in) {
         if (eviction_) eviction_->policy().load(in);
         tokens_.load(in, *cache_, seen_);
         if (!setup_.keeps_all() && tokens_.slots() + 1 > clock_.budget(seen_).tokens)
-            in.fail("more protected and pinned tokens than this pipeline's budget holds");
+            in.fail("the session has more protected and pinned tokens than this pipeline's budget "
+                    "has slots; raise policy.budget");
         if (inputs_) inputs_->load(in, *cache_, seen_);
         tokens_.load_numbers(in, *cache_, seen_);
     } catch (...) {
@@ -350,7 +355,8 @@ std::unique_ptr<CacheManager> CacheManager::begin_move(PolicySetup &setup,
                                                        keel_buffer_kind placement) {
     if (setup.shape().layers != setup_.shape().layers ||
         setup.config().policy.name != setup_.config().policy.name)
-        throw_error(ErrorKind::internal, "a cache under policy {} moves to policy {}",
+        throw_error(ErrorKind::internal,
+                    "a cache under policy {} cannot move to a cache under policy {}",
                     setup_.config().policy.name, setup.config().policy.name);
     auto to = std::make_unique<CacheManager>(setup, placement);
     to->set_prefix(tokens_.prefix());

@@ -17,7 +17,8 @@ namespace keel {
 
 // One sequence's cache under its policy, step by step. It owns the caches and the classes that
 // decide: EvictionClock (when), Eviction (which slots), ProtectedTokens (which slots stay). The
-// policy acts on the main cache of LayerCaches. Layers with a window hold only its tokens.
+// policy acts on the main cache of LayerCaches. Layers with an attention window hold only the
+// tokens of the window.
 // A step:
 //
 //     n = manager.next_chunk(tokens_left, chunk);        // prefill; decode: n = 1
@@ -28,17 +29,19 @@ namespace keel {
 //     graph.forward({positions, manager.caches().views(), ids, tap, ...});
 //     for (const EvictionRecord &r : manager.after_step(kind)) ...
 //
-// Under a policy that keeps all, no hook queues an op, allocates a buffer or reads one. Evictions
-// read policy inputs back, so they wait for the stream. Not thread-safe.
+// Under a policy that keeps all slots, none of these calls queues an op for the policy, allocates a
+// buffer or reads a buffer. Evictions read policy inputs back, so they wait for the stream. Not
+// thread-safe.
 //
-// It has more than 30 member functions because each event in the life of a sequence is one: steps,
-// speculative steps, pins, going back, fork, move, save and load.
+// The class has more than 30 member functions, because each event of a sequence needs one: steps,
+// speculative steps, pins, removal of tokens, fork, move, save and load.
 class CacheManager {
   public:
-    // `setup` must stay valid. `placement` is Executor::placement() once all ops are planned.
+    // `setup` must stay valid. `placement`: the value of Executor::placement() after all ops were
+    // planned.
     CacheManager(PolicySetup &setup, keel_buffer_kind placement);
-    // For one of several sequences that share arenas. The arenas have the setup's executor and
-    // layout.
+    // Use this constructor for one of several sequences that share arenas. The arenas have the
+    // setup's executor and layout.
     CacheManager(PolicySetup &setup, const KvArenas &arenas);
     ~CacheManager();
 
@@ -51,49 +54,52 @@ class CacheManager {
 
     // ---- steps ----
 
-    // Is there room for n more tokens, in steps as next_chunk cuts them? `prompt`: they are a
-    // prefill. (A policy that acts only at the end of a prompt makes no room during it.) If not,
-    // `why` names the limit and the key to change.
+    // Returns true if there is room for n more tokens, in steps of the sizes that next_chunk()
+    // gives. `prompt`: true if the tokens are part of a prompt. (A policy that acts only at the end
+    // of a prompt makes no room during it.) If there is no room, `why` gets a text with the limit
+    // and the key to change.
     bool can_take(int64_t n, bool prompt, std::string *why = nullptr) const;
-    // How many of `left` prompt tokens the next step should take, at most `preferred`: what fits
-    // once the policy has made room. The prompt's last chunk holds the window that the policy
-    // reads.
+    // The number of prompt tokens that the next step should take: at most `left`, at most
+    // `preferred`, and no more than fit after the policy has made room. The prompt's last chunk
+    // always has all queries of the window that the policy reads.
     int64_t next_chunk(int64_t left, int64_t preferred) const;
 
-    // Makes room for n tokens if they would not fit and the policy may act now; returns what it
-    // evicted. Throws Error(resource) with the key to change if they do not fit; then nothing but
-    // evictions has changed.
+    // If n tokens do not fit and the policy may act now, evicts slots and returns the records of
+    // the eviction. If the tokens still do not fit, throws Error(resource) with the key to change.
+    // Then evictions are the only change.
     std::span<const EvictionRecord> before_append(int64_t n, StepKind kind);
-    // RoPE positions of the next n tokens, [n], the same for all heads: each token's number since
-    // the start, in every mode (see Rerotation). Valid until the next call.
+    // RoPE positions of the next n tokens, [n], equal for all heads. A token's position is its
+    // number since the start of the sequence, even if keys are rotated again (see Rerotation).
+    // Valid until the next call.
     std::span<const int32_t> next_positions(int64_t n);
     // Takes slots for n tokens at next_positions. Call it between before_append and the step.
     void append(int64_t n);
-    // Call it between append() and the step's ops. Returns what the graph has to leave for the
-    // policy; NULL: nothing. Valid for this step.
+    // Call it between append() and the step's ops. Returns the tap that receives the by-products of
+    // the step for the policy. NULL: the policy needs none. Valid for this step.
     StepTap *begin_step(int64_t n, StepKind kind);
     // Call it after all ops of the step were queued. It fires triggers and evicts. The records, one
     // per layer, are valid until the next call.
     std::span<const EvictionRecord> after_step(StepKind kind);
 
     // A speculative step: one token, queued before the previous decode step's after_step().
-    // can_append_ahead() says whether it can be undone: the previous step evicts nothing, and this
-    // one allocates nothing and records nothing for the policy. append_ahead() makes the slot; the
-    // step's position is next_positions(1). After it call either keep_ahead() or drop_ahead(),
-    // before anything else.
+    // can_append_ahead() says whether it can be undone: the previous step evicts nothing, and the
+    // speculative step allocates nothing and records nothing for the policy. append_ahead() makes
+    // the slot; the step's position is next_positions(1). After it call either keep_ahead() or
+    // drop_ahead(), before anything else.
     bool can_append_ahead() const;
     void append_ahead();
     void keep_ahead();
     void drop_ahead();
     // Evicts now, down to the budget, without regard to the triggers. For experiments. Throws
-    // Error(usage) if the policy needs the last queries and none are kept.
+    // Error(usage) if the policy needs the last queries and the cache keeps none.
     std::span<const EvictionRecord> evict();
 
     // ---- what stays ----
 
-    // The first `tokens` slots stay from now on (at least the config's prefix): a system prompt.
-    // Call it before the first token. Throws Error(input) naming the key to change if that leaves
-    // no room. `what` names the slots in the error: "the system prompt".
+    // Protects the first `tokens` slots from eviction, and at least the config's prefix. Used for a
+    // system prompt. Call it before the first token. If this leaves no room for other tokens,
+    // throws Error(input) that names the key to change. `what` names the slots in the error: "the
+    // system prompt".
     void protect_prefix(int64_t tokens, std::string_view what);
     int64_t protected_prefix() const { return tokens_.prefix(); }
     // Pins the tokens `from` to `to` - 1, counted from the start of the sequence: they are not
@@ -103,7 +109,7 @@ class CacheManager {
     // change, if the budget has no room for them. `what` names the tokens in the error:
     // "generation.pin". With a policy that keeps all tokens this does nothing.
     void pin(int64_t from, int64_t to, std::string_view what);
-    // Removes pins that reach to token number `from` or beyond.
+    // Removes all pins with a token whose number is `from` or larger.
     void unpin(int64_t from) { tokens_.unpin(from); }
     int64_t pinned_tokens() const { return tokens_.pinned(); } // those after the protected prefix
 
@@ -111,42 +117,46 @@ class CacheManager {
 
     // Removes the last n tokens. Throws Error(usage) if some of them were evicted already, if they
     // are part of sums that the policy reads (running_scores, query_stats, chunk_scores), or if
-    // layers with a window freed keys that would be in the window again. Removing all tokens is
-    // always possible.
+    // layers with an attention window have freed keys that later queries would need again. Removing
+    // all tokens is always possible.
     void truncate(int64_t n);
     bool can_truncate(int64_t n, std::string *why = nullptr) const;
-    // An empty cache; the policy begins again, and the protected prefix is the config's.
+    // Empties the cache and resets the policy's state. The protected prefix is again the prefix of
+    // the config.
     void reset();
-    // The policy begins again with another seed than the setup's, so that sequences of one setup
-    // make different random choices. Call it before anything was evicted from this sequence.
+    // Resets the policy's state with another seed than the seed of the setup, so that sequences of
+    // one setup make different random choices. Call it before anything was evicted from this
+    // sequence.
     void reseed(uint64_t seed);
 
     // save() writes the cache, its lengths and positions, and the policy's state. load() replaces
-    // those of this sequence; its pipeline needs the same shape, types, policy and parameters.
-    // Throws Error(input) for impossible values, and Error(plugin) for a policy that has state and
-    // cannot save it. After a failed load() the cache is empty.
+    // all of these in this sequence; the pipeline needs the same shape, types, policy and
+    // parameters. Throws Error(input) for invalid values, and Error(plugin) for a policy that has
+    // state and cannot save it. After a failed load() the cache is empty.
     void save(StateWriter &out) const;
     void load(StateReader &in);
-    // A copy that shares each block until one of the two writes to it. KvShape::sequences has to
-    // allow it. Both write to the setup's log.
+    // A copy that shares each block until one of the two writes to it. KvShape::sequences must
+    // allow one more cache. Both write to the setup's log.
     std::unique_ptr<CacheManager> fork();
     // A copy under another setup, which has the same executor and shape and must stay valid. Throws
     // Error(input) unless the inputs of that setup's policy were collected here
-    // (PolicySetup::collected). That policy begins again. If slots were evicted already, both
-    // setups must treat positions alike.
+    // (PolicySetup::collected). The state of that policy is reset. If slots were evicted already,
+    // both setups must treat positions alike.
     std::unique_ptr<CacheManager> fork_into(PolicySetup &setup);
     // Moves the sequence to another device, under a setup of the same policy, which must stay
-    // valid. begin_move() makes a manager there that has room for everything, with what the policy
-    // collected. If it fails, nothing has changed here. finish_move() moves keys and values layer
-    // by layer and frees each layer here, then moves lengths, positions and the policy's state. It
-    // returns the bytes written. After it this manager must not be used; if it throws, neither may
-    // be used, and the tokens have to be read again.
+    // valid. begin_move() makes a manager on the other device, with room for the whole cache, and
+    // copies the inputs that were collected for the policy. If begin_move() fails, this manager has
+    // not changed. finish_move() moves keys and values layer by layer and frees each layer here,
+    // then moves lengths, positions and the policy's state. It returns the bytes written.
+    // Afterwards this manager must not be used. If finish_move() throws, neither manager may be
+    // used, and the tokens must be computed again.
     std::unique_ptr<CacheManager> begin_move(PolicySetup &setup, keel_buffer_kind placement);
     uint64_t finish_move(CacheManager &to);
-    // Begins again with the protected prefix, the pins and the log number of another sequence.
+    // Empties this sequence, and copies the protected prefix, the pins and the log number of
+    // another sequence.
     void begin_like(const CacheManager &other);
-    // Runs tokens for a policy that makes the model repeat its context; must stay valid. Such a
-    // policy needs it before the first token.
+    // Sets the object that runs the model for a policy that lets the model repeat its context. Such
+    // a policy needs this call before the first token. The object must stay valid.
     void set_forward(SequenceForward *forward) { forward_ = forward; }
 
     // ---- counters ----
@@ -160,35 +170,35 @@ class CacheManager {
     // The maximum of bytes_in_use() since the sequence began, including the temporary tokens of a
     // repetition.
     uint64_t peak_bytes() const { return std::max(peaks_.cache, bytes_in_use()); }
-    // Bytes that the core has allocated for the policy in addition, on device and host: sums per
-    // slot, last queries, their statistics, scores of a repetition, the protected prefix before its
-    // rotation, and the arrays for deciding evictions (freed after a prompt). The plugin's own
-    // memory is not counted.
+    // Bytes that the core has allocated for the policy in addition to the cache, on device and
+    // host: sums per slot, last queries, their statistics, scores of a repetition, the protected
+    // prefix before its rotation, and the arrays for deciding evictions (freed after a prompt). The
+    // plugin's own memory is not counted.
     uint64_t policy_bytes() const;
-    // An estimate of policy_bytes() for a context of this many tokens, of which the cache holds
-    // `held` when slots are evicted. Needs no allocated memory.
+    // An estimate of policy_bytes() for a context of this many tokens, if the cache holds `held` of
+    // these tokens when slots are evicted. Needs no allocated memory.
     static uint64_t policy_bytes(const PolicySetup &setup, int64_t context, int64_t held);
     // The maximum of policy_bytes() since the sequence began, also during evictions.
     uint64_t policy_peak_bytes() const { return std::max(peaks_.policy, policy_bytes()); }
-    // All that the sequence holds: its cache and the policy's data beside it.
+    // All bytes of the sequence: its cache, and the data for the policy.
     uint64_t held_bytes() const { return bytes_in_use() + policy_bytes(); }
     // The maximum of held_bytes() since the sequence began, also during evictions. It is at most
-    // the sum of the two other peaks, which may be of different moments.
+    // the sum of the two other peaks, which may occur at different times.
     uint64_t held_peak_bytes() const { return std::max(peaks_.held, held_bytes()); }
-    // What evictions saved: the maximum of held_bytes() at the beginnings of evictions, minus
-    // held_bytes() now. 0 without evictions.
+    // The bytes that evictions saved: the maximum of held_bytes() at the start of an eviction,
+    // minus held_bytes() now. 0 without evictions.
     uint64_t freed_bytes() const {
         const uint64_t now = held_bytes();
         return std::max(peaks_.evicting, now) - now;
     }
-    // Microseconds that evictions took, from the trigger to the end, on the host (which waits for
-    // the device where it reads).
+    // Microseconds that evictions took, from the trigger to the end, measured on the host,
+    // including the waits for reads from the device.
     double eviction_us() const { return totals_.microseconds; }
     uint64_t evictions() const { return totals_.evictions; } // times that slots were evicted
     // Slots of the head that lost the most, summed over evictions.
     uint64_t evicted_slots() const { return totals_.evicted_slots; }
     // Bytes of the blocks that evictions freed, summed over evictions. A block that was used and
-    // freed again counts twice, so the sum can be larger than the cache ever was. See
+    // freed again counts twice, so the sum can exceed the largest size of the cache. See
     // freed_bytes().
     uint64_t evicted_bytes() const { return totals_.evicted_bytes; }
 
@@ -197,7 +207,7 @@ class CacheManager {
     struct Peaks {
         uint64_t cache = 0, policy = 0;
         uint64_t held = 0;     // cache plus policy
-        uint64_t evicting = 0; // cache plus policy, at the beginnings of evictions
+        uint64_t evicting = 0; // the maximum of cache plus policy bytes at the start of an eviction
 
         void note(uint64_t cache_bytes, uint64_t policy_bytes) {
             cache = std::max(cache, cache_bytes);
@@ -230,7 +240,8 @@ class CacheManager {
     SequenceForward *forward_ = nullptr;
     SequenceStamp stamp_;
     int64_t seen_ = 0;       // tokens since the start
-    int64_t tail_ = 0;       // number of the newest tokens that all heads have; they can be removed
+    int64_t tail_ = 0;       // how many of the newest tokens are still in all heads; only these can
+                             // be removed
     uint64_t set_aside_ = 0; // bytes that are reserved for the policy
     EvictionTotals totals_;
     Peaks peaks_;

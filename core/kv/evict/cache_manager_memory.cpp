@@ -1,5 +1,5 @@
-// CacheManager: the memory of a sequence in addition to its blocks, and its reaction to low memory
-// of the system.
+// Part of CacheManager: the memory of a sequence in addition to its blocks, and its reaction to low
+// memory of the system.
 #include "kv/evict/cache_manager.hpp"
 
 #include "device/device.hpp"
@@ -17,9 +17,9 @@ uint64_t CacheManager::policy_bytes(const PolicySetup &setup, int64_t context, i
     return inputs + Eviction::bytes(setup, held) + Rerotation::work_bytes(setup, context, held);
 }
 
-// Frees the arrays of the prompt's eviction. They are as large as the cache was, and the next
-// prompt may come much later. Evictions while decoding keep their arrays, because the next eviction
-// comes soon.
+// Frees the arrays of the prompt's eviction. These arrays are as large as the cache was, and the
+// next prompt may come much later. Evictions during decode keep their arrays, because the next
+// eviction comes soon.
 void CacheManager::end_prompt() {
     if (!inputs_) return;
     peaks_.note(bytes_in_use(), policy_bytes());
@@ -39,8 +39,8 @@ std::span<const EvictionRecord> CacheManager::answer_pressure(StepKind kind) {
         return records;
     }
     // Returns the memory that backend and allocator keep for later to the system. First waits for
-    // the stream, because queued ops still read from old arenas, which were replaced by larger
-    // ones.
+    // the stream, because queued ops may still read from old arenas that were replaced by larger
+    // arenas.
     setup_.executor().stream().wait();
     setup_.executor().device().trim();
     return_free_memory();

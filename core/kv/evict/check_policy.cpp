@@ -10,13 +10,13 @@
 namespace keel {
 namespace {
 
-// Whether this is one of several caches that together hold the layers of the model.
+// Returns true if this is one of several caches that together hold the layers of the model.
 bool is_part(const CacheConfig &config, const KvShape &shape) {
     return config.model_layers > 0 && config.model_layers != shape.layers;
 }
 
-// A policy decides separately for each of these caches. So a policy that decides for all layers
-// from one layer is refused.
+// If several caches hold the layers, a policy decides separately for each cache. So a policy that
+// decides for all layers from one layer is refused.
 void check_part(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs) {
     const std::string &name = config.policy.name;
     if (is_part(config, shape) && needs.granularity == KEEL_KEEP_TOKEN &&
@@ -44,14 +44,14 @@ void check_triggers(const CacheConfig &config, const keel_policy_needs &needs) {
                         *config.every_n);
     if (prefill_only && (config.every_n || config.at_insert)) {
         throw_key_error(ErrorKind::input, "policy.trigger.on",
-                        "policy {} acts at the end of the prompt only, so it never "
-                        "answers {}; remove it, or choose a policy that goes on evicting",
+                        "policy {} acts only at the end of the prompt, so the trigger {} has no "
+                        "effect; remove the trigger, or choose a policy that also evicts later",
                         config.policy.name, config.every_n ? "every_n" : "insert");
     }
     if (prefill_only && !config.at_prefill_end && !config.pressure) {
         throw_key_error(ErrorKind::input, "policy.trigger.on",
-                        "policy {} acts at the end of the prompt and under memory pressure "
-                        "only; add prefill_end or pressure",
+                        "policy {} acts only at the end of the prompt and under memory pressure; "
+                        "add prefill_end or pressure to the list",
                         config.policy.name);
     }
 }
@@ -64,8 +64,8 @@ void check_policy(const CacheConfig &config, const KvShape &shape, const keel_po
         config.protect_prefix + config.protect_recent + pinned_slots(config) >=
             (int64_t{1} << 30)) {
         throw_key_error(ErrorKind::input, "policy.protect",
-                        "expected prefix and recent of 0 or more, together with pins below 2^30; "
-                        "found prefix {} and recent {}",
+                        "expected prefix and recent to be 0 or more, and their sum with all pinned "
+                        "tokens to be below 2^30; found prefix {} and recent {}",
                         config.protect_prefix, config.protect_recent);
     }
     check_triggers(config, needs);
@@ -78,8 +78,8 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
     const std::string &name = config.allocator.name;
     if ((allocator.needs & ~KEEL_ALLOCATOR_NEED_SCORES) != 0) {
         throw_error(ErrorKind::input,
-                    "budget allocator {} needs {:#x}, which this version of Keel does not hand to "
-                    "allocators",
+                    "budget allocator {} needs the inputs {:#x}, which this version of Keel does "
+                    "not pass to allocators; update Keel",
                     name, allocator.needs & ~KEEL_ALLOCATOR_NEED_SCORES);
     }
     form.by_scores = (allocator.needs & KEEL_ALLOCATOR_NEED_SCORES) != 0;
@@ -94,8 +94,8 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
     if ((allocator.flags & KEEL_ALLOCATOR_COMPARES) != 0 &&
         (policy.flags & KEEL_POLICY_COMPARABLE) == 0) {
         throw_key_error(ErrorKind::input, "policy.allocator",
-                        "{} compares the scores of different heads, but scores of policy {} "
-                        "do not compare across heads; set policy.allocator.params.normalize",
+                        "{} compares the scores of different heads, but the scores of policy {} "
+                        "are not comparable across heads; set policy.allocator.params.normalize",
                         name, config.policy.name);
     }
     if (is_part(config, shape) && allocator.flags != 0) {
@@ -109,10 +109,10 @@ AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
     constexpr uint32_t known =
         KEEL_ALLOCATOR_RAGGED | KEEL_ALLOCATOR_COMPARES | KEEL_ALLOCATOR_BY_LAYER;
     if ((allocator.flags & ~known) != 0) {
-        throw_error(
-            ErrorKind::input,
-            "budget allocator {} sets flags {:#x}, which this version of Keel does not know", name,
-            allocator.flags & ~known);
+        throw_error(ErrorKind::input,
+                    "budget allocator {} sets the flags {:#x}, which this version of Keel does not "
+                    "know; update Keel",
+                    name, allocator.flags & ~known);
     }
     if ((allocator.flags & KEEL_ALLOCATOR_BY_LAYER) != 0 && policy.granularity == KEEL_KEEP_TOKEN) {
         throw_key_error(ErrorKind::input, "policy.allocator",
@@ -140,8 +140,8 @@ void check_budget_unit(const CacheConfig &config, const KvShape &shape,
     if (config.budget_unit == BudgetUnit::none) {
         if (needs.own_budget == 0 && config.slack) {
             throw_key_error(ErrorKind::input, "policy.budget.slack",
-                            "expected a budget beside slack, found none; policy {} "
-                            "needs one of policy.budget.tokens, .ratio and .mib",
+                            "expected a budget, because slack is set; found none; policy {} needs "
+                            "one of policy.budget.tokens, .ratio and .mib",
                             config.policy.name);
         }
         if (needs.own_budget == 0) {
@@ -156,19 +156,19 @@ void check_budget_unit(const CacheConfig &config, const KvShape &shape,
         }
     } else if (config.budget_unit == BudgetUnit::mib) {
         if (allocator.ragged && keeps_pristine(config, needs, shape)) {
-            throw_key_error(
-                ErrorKind::input, "policy.budget.mib",
-                "{} keys that are rotated again need copies as long as the layer's longest head; "
-                "under allocator {} a budget in MiB cannot limit that length; "
-                "use policy.budget.tokens, policy.positions: absolute, or a kv.key_dtype of f16",
-                keel_dtype_name(shape.key_dtype), config.allocator.name);
+            throw_key_error(ErrorKind::input, "policy.budget.mib",
+                            "{} keys that are rotated again need a copy for each slot of the "
+                            "layer's longest head; allocator {} sets no limit to that length, so a "
+                            "budget in MiB cannot be kept; use policy.budget.tokens, "
+                            "policy.positions: absolute, or a kv.key_dtype of f16",
+                            keel_dtype_name(shape.key_dtype), config.allocator.name);
         }
         const double least = static_cast<double>(budget.least_blocks()) *
                              static_cast<double>(budget.block_row_bytes());
         if (budget.mib_slots() <= 0) {
             throw_key_error(ErrorKind::input, "policy.budget.mib",
-                            "{} MiB cannot hold {} of {} slots for each head; raise it to at "
-                            "least {:.3f}",
+                            "{} MiB cannot hold {} of {} slots for each head; raise the budget to "
+                            "at least {:.3f}",
                             config.budget,
                             budget.least_blocks() > 1 ? "two blocks (heads may differ in length)"
                                                       : "one block",
@@ -204,8 +204,8 @@ void check_budget(const CacheConfig &config, const KvShape &shape, const keel_po
         throw_key_error(
             ErrorKind::input, budget.key(),
             "a budget of {} slots leaves policy {} no choice: {} slots are protected "
-            "(policy.protect), and with those that the policy always keeps {} are taken; raise "
-            "the budget to at least {}, or protect fewer tokens",
+            "(policy.protect), and together with the slots that the policy always keeps, {} slots "
+            "are taken; raise the budget to at least {}, or protect fewer tokens",
             budget.fixed(), config.policy.name,
             config.protect_prefix + config.protect_recent + pinned, fixed, fixed + 1);
     }
@@ -215,8 +215,8 @@ void check_budget(const CacheConfig &config, const KvShape &shape, const keel_po
     const int64_t capacity = budget.capacity();
     if (capacity < shape.max_slots && budget.fixed() >= capacity) {
         throw_key_error(ErrorKind::input, budget.key(),
-                        "a budget of {} slots does not fit: {} holds {} slots, and the next token "
-                        "needs one of them",
+                        "a budget of {} slots is too large: {} allows {} slots, and the next token "
+                        "needs one of them; lower the budget",
                         budget.fixed(), shape.cap_text(), capacity);
     }
 }
@@ -232,8 +232,8 @@ void check_state(const CacheConfig &config, const KvShape &shape, const Budget &
     const auto refuse = [&](const char *key, double found) {
         throw_key_error(
             ErrorKind::input, key,
-            "{:.3f} MiB cannot hold the state of policy {} ({:.3f} MiB) and {} of "
-            "{} slots for each head ({:.3f} MiB); raise it to {:.3f} or more, or set "
+            "{:.3f} MiB cannot hold the state of policy {} ({:.3f} MiB) and {} of {} slots for "
+            "each head ({:.3f} MiB); raise the limit to {:.3f} or more, or set "
             "kv.count_policy_state to false",
             found, config.policy.name, static_cast<double>(beside) / bytes_per_mib,
             blocks == 1 ? "a block" : fmt::format("{} blocks", blocks), shape.block_slots,
@@ -252,14 +252,14 @@ void check_prefix(const CacheConfig &config, const Budget &budget, int64_t prefi
     if (tokens < least) {
         throw_key_error(
             ErrorKind::input, budget.key(),
-            "a budget of {} slots leaves no room beside {} of {} tokens and "
-            "policy.protect.recent = {}; at least {}, or set policy.protect.system_prompt to false",
+            "a budget of {} slots leaves no room beside {} of {} tokens and policy.protect.recent "
+            "= {}; raise the budget to at least {}, or set policy.protect.system_prompt to false",
             tokens, what, prefix, config.protect_recent, least);
     }
     if (least + 1 > budget.capacity()) {
         throw_key_error(ErrorKind::input, "model.context",
-                        "{} of {} tokens fills the {} slots that model.context and "
-                        "kv.max_mib leave",
+                        "{} of {} tokens fills all {} slots that model.context and kv.max_mib "
+                        "allow; raise these limits",
                         what, prefix, budget.capacity());
     }
 }
@@ -267,18 +267,18 @@ void check_prefix(const CacheConfig &config, const Budget &budget, int64_t prefi
 void check_pins(const CacheConfig &config, const Budget &budget, int64_t seen, int64_t prefix,
                 int64_t pinned, std::string_view what) {
     const int64_t least = prefix + config.protect_recent + pinned + 1;
-    // A policy's own budget grows with the number of protected slots; so does a ratio. Both are
-    // limited by the size of the cache.
+    // A policy's own budget grows with the number of protected slots, and so does a budget with a
+    // ratio. Both budgets are limited by the size of the cache.
     const bool grows =
         config.budget_unit == BudgetUnit::none || config.budget_unit == BudgetUnit::ratio;
     const int64_t room =
         std::min(grows ? budget.capacity() : budget.at(seen, prefix).tokens, budget.capacity() - 1);
     if (least > room) {
-        throw_key_error(
-            ErrorKind::input, what,
-            "{} pinned tokens, {} at the front and policy.protect.recent = {} leave no "
-            "room in {} slots; at least {} are needed: raise policy.budget, or pin less",
-            pinned, prefix, config.protect_recent, room, least);
+        throw_key_error(ErrorKind::input, what,
+                        "{} pinned tokens, {} protected tokens at the front and "
+                        "policy.protect.recent = {} leave no free slot of {}; at least {} slots "
+                        "are needed: raise policy.budget, or pin fewer tokens",
+                        pinned, prefix, config.protect_recent, room, least);
     }
 }
 

@@ -10,12 +10,12 @@
 #include <cstdint>
 #include <string_view>
 
-// Can this policy run with this config, model and backend? Each check throws Error(input) that
-// names the config key to change.
+// These functions check whether a policy can run with the config, the model and the backend. Each
+// check throws Error(input) that names the config key to change.
 namespace keel {
 
-// Checks a policy that evicts: its needs, whether they suit the model, its triggers, the protected
-// slots.
+// Checks a policy that evicts: its needs, whether the needs suit the model, its triggers, the
+// protected slots.
 void check_policy(const CacheConfig &config, const KvShape &shape, const keel_policy_needs &needs);
 // Checks whether the allocator can work with its policy.
 AllocatorForm check_allocator(const CacheConfig &config, const KvShape &shape,
@@ -28,12 +28,12 @@ void check_budget(const CacheConfig &config, const KvShape &shape, const keel_po
 // under kv.max_mib and in a budget in MiB.
 void check_state(const CacheConfig &config, const KvShape &shape, const Budget &budget,
                  const Budget::State &state);
-// Is there room beside a protected prefix of this many slots? `what` names it in the error: "the
-// system prompt".
+// Checks that the budget has free slots in addition to a protected prefix of `prefix` slots. `what`
+// names the prefix in the error: "the system prompt".
 void check_prefix(const CacheConfig &config, const Budget &budget, int64_t prefix,
                   std::string_view what);
-// Is there room beside `pinned` tokens after the first `prefix`? `what` names them in the error:
-// "generation.pin".
+// Checks that the budget has free slots in addition to the first `prefix` tokens and `pinned`
+// further tokens. `what` names the pinned tokens in the error: "generation.pin".
 void check_pins(const CacheConfig &config, const Budget &budget, int64_t seen, int64_t prefix,
                 int64_t pinned, std::string_view what);
 

@@ -10,30 +10,32 @@ namespace keel {
 void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent &parent) {
     const std::string &name = to.config().policy.name;
     if (to.shape().window != from.shape().window) {
-        throw_error(ErrorKind::input,
-                    "policy {} needs all tokens of layers with a window, but under policy {} the "
-                    "cache holds only the window ({} tokens); prefill under policy {}",
-                    to.shape().window > 0 ? from.config().policy.name : name,
-                    to.shape().window > 0 ? name : from.config().policy.name,
-                    std::max(from.shape().window, to.shape().window), name);
+        throw_error(
+            ErrorKind::input,
+            "policy {} needs all tokens in the layers with an attention window, but under policy "
+            "{} the cache holds only the window ({} tokens); prefill under policy {}",
+            to.shape().window > 0 ? from.config().policy.name : name,
+            to.shape().window > 0 ? name : from.config().policy.name,
+            std::max(from.shape().window, to.shape().window), name);
     }
     KvShape shape = to.shape(); // the two may have different caps
     shape.max_bytes = from.shape().max_bytes;
     shape.cap_beside = from.shape().cap_beside;
     if (!(shape == from.shape()) || &to.executor() != &from.executor())
-        throw_error(ErrorKind::internal, "a fork into a cache of another shape, under policy {}",
+        throw_error(ErrorKind::internal,
+                    "a cache cannot be forked into a cache of another shape, under policy {}",
                     name);
     if (parent.seen > 0) {
         const char *need = from.collected().missing(to.collected());
-        // A policy that acts only once collects no queries after that.
+        // A policy that acts only once collects no queries after its eviction.
         const bool reads_later = parent.evicted && to.prefill_only();
         if (to.collected().window > 0 && &from != &to && !reads_later &&
             from.ring_use() == RingUse::none)
             need = "window_scores";
         if (need != nullptr) {
             throw_error(ErrorKind::input,
-                        "policy {} needs {}, which was not collected while the cache was filled "
-                        "under policy {}; prefill under a setup that collects it",
+                        "policy {} needs {}, which Keel did not collect while it filled the cache "
+                        "under policy {}; prefill under a policy that also needs it",
                         name, need, from.config().policy.name);
         }
     }
@@ -46,12 +48,11 @@ void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent
     }
     const bool moves = from.may_move_keys();
     if (moves != to.may_move_keys() || (moves && parent.prefix != to.config().protect_prefix)) {
-        throw_key_error(
-            ErrorKind::input, "policy.positions",
-            "slots were evicted already, and policies {} and {} treat positions differently; "
-            "fork before the first eviction, or give both the same policy.positions and "
-            "policy.protect",
-            from.config().policy.name, name);
+        throw_key_error(ErrorKind::input, "policy.positions",
+                        "the cache has evicted slots, and policies {} and {} treat positions "
+                        "differently; fork before the first eviction, or give both policies the "
+                        "same policy.positions and policy.protect",
+                        from.config().policy.name, name);
     }
     if (!to.config().pinned.empty()) {
         throw_key_error(ErrorKind::input, "policy.protect",
@@ -70,13 +71,17 @@ void check_lengths(const StateReader &in, const PolicySetup &setup, const KvCach
         for (uint32_t h = 0; h < s.kv_heads; ++h) {
             const int64_t length = cache.length(l, h);
             if (length < tail || (setup.keeps_all() && length != seen))
-                in.fail("layer {} head {} has {} slots of {} tokens", l, h, length, seen);
+                in.fail("layer {}, head {}: found {} slots, which is impossible after {} tokens; "
+                        "the file is damaged",
+                        l, h, length, seen);
             // Positions ascend and the newest tokens are present, so the last positions end at the
             // newest token's.
             const auto positions = cache.positions(l, h);
             for (int64_t i = 1; i <= tail; ++i) {
                 if (positions[static_cast<size_t>(length - i)] != seen - i)
-                    in.fail("layer {} head {}: a newest token is missing", l, h);
+                    in.fail("layer {}, head {}: one of the latest tokens is missing; the file is "
+                            "damaged",
+                            l, h);
             }
             const bool shared =
                 !setup.keeps_all() &&
@@ -85,8 +90,9 @@ void check_lengths(const StateReader &in, const PolicySetup &setup, const KvCach
             const int64_t other =
                 granularity == KEEL_KEEP_TOKEN ? cache.length(0, 0) : cache.length(l, 0);
             if (shared && length != other)
-                in.fail("layer {} head {} has {} slots, policy {} keeps {} there", l, h, length,
-                        setup.config().policy.name, other);
+                in.fail(
+                    "layer {}, head {} has {} slots; policy {} keeps equal numbers, expected {}", l,
+                    h, length, setup.config().policy.name, other);
         }
     }
 }

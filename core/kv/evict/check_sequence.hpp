@@ -4,22 +4,23 @@
 
 #include <cstdint>
 
-// Checks of a cache that does not come from the steps of this sequence: from a fork's parent, or
-// from a saved session.
+// Checks of a cache whose content was not computed by this sequence, but comes from the parent of a
+// fork or from a saved session.
 namespace keel {
 
-// A sequence that is forked into another setup.
+// The state of a sequence that is forked into another setup.
 struct ForkParent {
     int64_t seen = 0;     // tokens since the start
     int64_t prefix = 0;   // protected slots at the front
     bool evicted = false; // slots are gone from the cache
 };
-// Throws Error(input) naming the key to change if a cache under `from` cannot go on under `to`.
+// Throws Error(input) that names the key to change if a cache under `from` cannot continue under
+// `to`.
 void check_fork(const PolicySetup &from, const PolicySetup &to, const ForkParent &parent);
 
 // Checks that a loaded cache has the properties on which steps, evictions and truncate() rely.
-// `seen` tokens since the start, the newest `tail` of them in all heads. Throws StateReader's error
-// if it does not.
+// `seen`: the number of tokens since the start. `tail`: how many of the newest tokens are in all
+// heads. Throws the error of StateReader::fail() if the check fails.
 void check_lengths(const StateReader &in, const PolicySetup &setup, const KvCache &cache,
                    int64_t seen, int64_t tail);
 

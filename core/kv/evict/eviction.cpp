@@ -13,8 +13,8 @@ double microseconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double, std::micro>(passed).count();
 }
 
-// The number of the `tail` newest tokens that all heads of a layer still have after the layer's
-// compaction.
+// Returns how many of the `tail` newest tokens all heads of a layer still have after the compaction
+// of the layer.
 int64_t tail_after(const KvCache &cache, uint32_t layer, const KeepLists &keep, int64_t tail) {
     for (uint32_t h = 0; h < keep.size(); ++h) {
         const int64_t length = cache.length(layer, h), kept = std::ssize(keep[h]);
@@ -91,8 +91,8 @@ bool Eviction::run(const Firing &firing, const Sequence &sequence) {
         shares_.share(firing.target, sequence.cache, sequence.tokens);
     }
     if (!has_excess(firing, sequence.cache)) return false;
-    // Reading the inputs waits for the stream. The time to finish the step is not part of the
-    // eviction, so the wait is made before.
+    // Reading the inputs waits for the stream. The time of this wait belongs to the step, not to
+    // the eviction. So the code waits before it starts to measure the eviction.
     if (PolicyInputs::reads(by_rule_ ? key_rule_needs : setup_.needs().needs)) {
         const auto waits = Clock::now();
         setup_.executor().stream().wait();
@@ -122,8 +122,8 @@ bool Eviction::needs_rule(const Firing &firing, const Sequence &sequence) const 
     return !sequence.inputs.has_queries(sequence.cache, sequence.tail);
 }
 
-// Whether all heads together hold more than the budget. If not, the shares of single heads are no
-// reason to evict. But if room for a step is needed, one full head is a reason.
+// Returns true if all heads together hold more slots than the budget. If not, the shares of single
+// heads are no reason to evict. But if a step needs room, one head above its share is enough.
 bool Eviction::has_excess(const Firing &firing, const KvCache &cache) const {
     if (firing.trigger == KEEL_TRIGGER_INSERT && !setup_.allocator().by_scores)
         return shares_.any_above(cache);
@@ -203,8 +203,8 @@ void Eviction::decide(const Firing &firing, const Sequence &sequence, int64_t st
         record.held_max = sequence.cache.max_length(record.layer);
 }
 
-// Moves the cache to keep_, then the rotations of the keys. Completes the records, and drops the
-// records of layers that kept all slots.
+// Compacts the cache to the slots in keep_, then rotates keys to their new positions. Completes the
+// records, and drops the records of layers that kept all slots.
 void Eviction::compact(const Firing &firing, const Sequence &sequence) {
     KvCache &cache = sequence.cache;
     Rerotation *rerotation = sequence.rerotation;

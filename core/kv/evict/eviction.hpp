@@ -36,23 +36,25 @@ class Eviction {
         const SequenceStamp &stamp;
         int64_t seen;  // tokens since the start
         int64_t &tail; // newest tokens that are in all heads
-        // For KEEL_NEED_REPLAY: makes the scores of the inputs. False: it was cancelled, so nothing
-        // is evicted.
+        // For KEEL_NEED_REPLAY: lets the model repeat its context and computes the scores for the
+        // policy. Returns false if it was cancelled; then nothing is evicted.
         std::function<bool()> repeat_context;
     };
 
-    // `setup` must stay valid, and its policy evicts.
+    // `setup` must stay valid, and its policy must be one that evicts.
     Eviction(PolicySetup &setup, uint64_t seed);
 
-    // False: there was nothing to evict, or the repetition was cancelled. Throws Error(plugin) if
-    // the policy or the allocator fails, and Error(resource) if shared blocks cannot be copied.
+    // Returns false if there was nothing to evict, or if the repetition was cancelled. Throws
+    // Error(plugin) if the policy or the allocator fails, and Error(resource) if shared blocks
+    // cannot be copied.
     bool run(const Firing &firing, const Sequence &sequence);
-    // One for each layer that slots were evicted from. Valid until the next run().
+    // One record for each layer from which slots were evicted. Valid until the next run().
     std::span<const EvictionRecord> records() const { return records_; }
 
     // The state of the sequence's policy.
     PolicyState &policy() { return *policy_; }
-    // The policy begins again, with another seed, or as a copy of another sequence's.
+    // reseed() resets the policy's state, with another seed. fork_policy() copies the policy's
+    // state of another sequence.
     void reseed(uint64_t seed);
     void fork_policy(const Eviction &parent) { policy_ = parent.policy_->fork(); }
     // Takes over policy and allocator of a sequence that moves to another device.
@@ -80,9 +82,10 @@ class Eviction {
     PolicySetup &setup_;
     std::unique_ptr<PolicyState> policy_;
     BudgetShares shares_;
-    bool by_rule_ = false;                 // the rule of key_rule.hpp decides, not the policy
-    bool by_scores_ = false;               // the allocator weighs scores
-    std::vector<LayerDecision> decisions_; // one, or with an allocator that weighs scores [layers]
+    bool by_rule_ = false;                   // the rule of key_rule.hpp decides, not the policy
+    bool by_scores_ = false;                 // the allocator weighs scores
+    std::vector<LayerDecision> decisions_;   // one entry; with an allocator that uses scores, one
+                                             // entry for each layer
     std::vector<double> asked_microseconds_; // [layers], with such an allocator; else 0
     std::vector<KeepLists> keep_;            // [layers]
     std::vector<EvictionRecord> records_;

@@ -41,7 +41,7 @@ bool EvictionClock::fires_every_n(int64_t more) const {
     return every_n && since_every_n_ + more >= *every_n;
 }
 
-// Whether all heads together hold more slots than budget and slack.
+// Returns true if all heads together hold more slots than budget and slack.
 bool EvictionClock::is_over(const BudgetNow &budget, const KvCache &cache, int64_t more) const {
     const auto rows = static_cast<int64_t>(cache.rows());
     return cache.total_length() + more * rows > (budget.tokens + budget.slack) * rows;
@@ -128,8 +128,8 @@ bool EvictionClock::makes_room(int64_t n, bool prompt, int64_t seen, std::string
     const bool fires = config.at_insert || (config.at_budget && now.tokens < capacity) ||
                        (!prompt && config.every_n && now.tokens + *config.every_n < capacity);
     if (!fires) {
-        return refuse(config.at_budget ? "; policy.budget is no smaller than that limit: lower it, "
-                                         "or add insert to policy.trigger.on"
+        return refuse(config.at_budget ? "; policy.budget is not below this limit: lower "
+                                         "policy.budget, or add insert to policy.trigger.on"
                                        : "; add budget or insert to policy.trigger.on");
     }
     if (least + 1 > capacity)

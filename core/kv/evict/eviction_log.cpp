@@ -49,8 +49,7 @@ std::string quoted(const std::string &text) {
     throw_key_error(ErrorKind::input, "policy.log", "{} cannot be written: {}", path, why);
 }
 
-// Checks whether fopen would succeed, as far as this is possible without creating or emptying the
-// file.
+// Checks whether the file can be opened for writing, without creating or emptying the file.
 void check_writable(const fs::path &path) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
@@ -58,17 +57,17 @@ void check_writable(const fs::path &path) {
     const bool exists = fs::exists(status);
     const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
     if (!exists && !fs::is_directory(folder, error))
-        refuse(path.string(), "there is no folder " + folder.string() + "; make it first");
+        refuse(path.string(), "there is no folder " + folder.string() + "; create it first");
     if (::access((exists ? path : folder).c_str(), exists ? W_OK : W_OK | X_OK) != 0)
         refuse(path.string(), std::strerror(errno));
     if (!fs::is_regular_file(status) || fs::file_size(path, error) == 0) return;
     // A run begins with an empty log. But a file that is not an eviction log must not be
-    // overwritten; it could be the pipeline file.
+    // overwritten; it could be the user's pipeline file.
     std::ifstream in(path, std::ios::binary);
     std::string begin(first_key.size(), '\0');
     in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
     if (begin != first_key)
-        refuse(path.string(), "the file holds something else than an eviction log; name another");
+        refuse(path.string(), "the file exists and is not an eviction log; name another file");
 }
 
 // The log files of this process. Two logs in one file would empty it twice and mix their lines.
@@ -90,8 +89,8 @@ std::string claim(const fs::path &path) {
     const std::lock_guard lock(claims().mutex);
     if (!claims().paths.insert(key).second) {
         throw_key_error(ErrorKind::input, "policy.log",
-                        "{} is the log of another pipeline of this process; give each a "
-                        "file of its own (policy.log=null: none)",
+                        "another pipeline of this process already writes its log to {}; give each "
+                        "pipeline its own file (policy.log=null: no log)",
                         path.string());
     }
     return key;
@@ -155,7 +154,8 @@ std::string params_json(const keel_param *const *params, uint32_t n) {
 }
 
 std::string windows_text(uint32_t windowed_layers, uint32_t all_layers, int64_t window) {
-    return fmt::format("the policy acts on {} of {} layers; {} hold their window of {} tokens",
+    return fmt::format("the policy acts on {} of {} layers; the other {} layers hold only their "
+                       "window of {} tokens",
                        all_layers - windowed_layers, all_layers, windowed_layers, window);
 }
 

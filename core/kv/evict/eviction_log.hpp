@@ -22,14 +22,15 @@ struct TokenRun {
 // Rising numbers as runs of consecutive numbers.
 std::vector<TokenRun> token_runs(std::span<const int32_t> rising);
 
-// What an eviction did to one layer: a member for each field of the log.
+// The effects of an eviction on one layer. Each field of the log has a member.
 struct EvictionRecord {
     uint64_t sequence = 0; // which of the setup's sequences, from 0
     int64_t tokens = 0;    // seen by the cache so far
     double seconds = 0;    // since the cache was made or reset
     std::chrono::system_clock::time_point when{};
     keel_trigger trigger = KEEL_TRIGGER_BUDGET;
-    const char *rule = nullptr; // the rule that decided instead of the policy; NULL: the policy did
+    const char *rule = nullptr; // the rule that decided instead of the policy; NULL if the policy
+                                // decided
     uint32_t layer = 0, heads = 0; // heads: KV heads
     int64_t held_max = 0;          // slots of the longest head before the eviction
     int64_t budget = 0; // slots per head that may stay, on average over all layers and heads
@@ -39,39 +40,40 @@ struct EvictionRecord {
     int64_t evicted = 0, evicted_max = 0;
     uint64_t freed_bytes = 0; // bytes of freed blocks
     // Time on the host for deciding and moving in this layer, plus its share of the work for all
-    // layers (dividing the budget, computing and reading the policy's inputs, a replay). The
-    // records of an eviction add up to its whole time, without writing this log.
+    // layers (dividing the budget, computing and reading the policy's inputs, a replay). The sum
+    // over the records of an eviction is the time of the whole eviction, without the time to write
+    // this log.
     double microseconds = 0;
     int64_t moved_keys = 0; // keys that were rotated again, all heads
-    // Why memory is short. NULL: it is not short, or it is not watched.
+    // The reason why memory is short. NULL: memory is not short, or Keel does not watch memory.
     std::shared_ptr<const PressureState> pressure;
-    // Only with a log: the slots of each head after the eviction, [heads].
+    // The slots of each head after the eviction, [heads]. Filled only if there is a log.
     std::vector<int64_t> kept;
-    // Only with policy.log_positions: the tokens that are left in each head, [heads].
+    // The tokens that are left in each head, [heads]. Filled only with policy.log_positions.
     std::vector<std::vector<TokenRun>> tokens_kept;
-    // Quantiles of the scores of all heads, protected slots included. false: the policy has no
-    // scores.
+    // Quantiles of the scores of all heads, protected slots included. They are valid only if
+    // has_scores is true; it is false if the policy has no scores.
     bool has_scores = false;
     float score_min = 0, score_p25 = 0, score_median = 0, score_p75 = 0, score_max = 0;
 
-    // Fills in the quantiles: scores [heads, stride], lengths [heads].
+    // Computes the quantiles from scores [heads, stride] and lengths [heads].
     void summarize(std::span<const float> scores, std::span<const int32_t> lengths, int64_t stride,
                    uint32_t n_heads);
 };
 
 const char *trigger_name(keel_trigger trigger); // "prefill_end"
 
-// The policy and the allocator that decided, the same in all records of a log.
+// The policy and the allocator of a log. They are equal in all records.
 struct EvictionSource {
     std::string policy;
     std::string allocator = {};        // empty: none
     std::string allocator_params = {}; // as JSON, {"beta":20}
-    // Of the model: the number of layers that hold only a window, and on which the policy does not
-    // act; the number of all layers; the window in tokens. 0: no layer holds only a window.
+    // Facts about the model: the number of layers that hold only a window (the policy does not act
+    // on them); the number of all layers; the window in tokens. 0: no layer holds only a window.
     uint32_t windowed_layers = 0, all_layers = 0;
     int64_t window = 0;
 };
-// "the policy acts on 3 of 18 layers; 15 hold their window of 512 tokens".
+// "the policy acts on 3 of 18 layers; the other 15 layers hold only their window of 512 tokens".
 std::string windows_text(uint32_t windowed_layers, uint32_t all_layers, int64_t window);
 // A plugin's parameters as a JSON object.
 std::string params_json(const keel_param *const *params, uint32_t n);
@@ -101,8 +103,8 @@ class EvictionLog {
     };
     std::string path_;
     EvictionSource source_;
-    // The canonical path of the reserved file. Empty: it is no regular file, so several logs may
-    // have it.
+    // The canonical path of the reserved file. Empty if it is not a regular file; several logs may
+    // write to such a file.
     std::string claim_;
     std::unique_ptr<std::FILE, Close> file_;
 };

@@ -28,7 +28,8 @@ void EvictionTotals::load(StateReader &in) {
     evicted_bytes = in.get<uint64_t>("evicted bytes");
     microseconds = in.get<double>("microseconds of evictions");
     if (!(microseconds >= 0) || !std::isfinite(microseconds))
-        in.fail("evictions took {} us", microseconds);
+        in.fail("microseconds of evictions: expected a finite number of 0 or more, found {}",
+                microseconds);
 }
 
 } // namespace keel

@@ -16,7 +16,7 @@ struct EvictionTotals {
     uint64_t evicted_bytes = 0; // bytes of blocks that evictions freed, summed over evictions
     double microseconds = 0;    // time on the host, including waits for the device
 
-    // One eviction; its records are of different layers.
+    // Adds one eviction. Each record is of another layer.
     void add(std::span<const EvictionRecord> records);
     void save(StateWriter &out) const;
     void load(StateReader &in);

@@ -49,7 +49,7 @@ void keep_listed(const HeadBudget &head, std::span<const int32_t> listed, const 
     int64_t last = -1;
     for (const int32_t slot : listed) {
         if (slot < 0 || slot >= head.length) {
-            throw_error(ErrorKind::plugin, "{}: the keep-list names slot {}, slots are 0 to {}",
+            throw_error(ErrorKind::plugin, "{}: the keep-list names slot {}, expected 0 to {}",
                         who.text(), slot, head.length - 1);
         }
         if (slot <= last) {

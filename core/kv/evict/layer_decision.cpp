@@ -75,7 +75,7 @@ bool LayerDecision::is_scored() const {
     return by_rule_ || setup_->needs().output == KEEL_OUTPUT_SCORES;
 }
 
-// Whether all heads of the layer share one row of scores or one keep-list.
+// Returns true if all heads of the layer share one row of scores or one keep-list.
 bool LayerDecision::has_shared_row() const {
     const keel_granularity granularity = setup_->needs().granularity;
     return granularity == KEEL_KEEP_TOKEN || granularity == KEEL_KEEP_LAYER;
@@ -103,8 +103,9 @@ void LayerDecision::read(std::span<const int32_t> budgets, KeepLists &keep,
         }
         const int32_t count = counts_[h];
         if (count < 0 || count > head.length) {
-            throw_error(ErrorKind::plugin, "{}: a keep-list of {} slots, the head has {}",
-                        who.text(), count, head.length);
+            throw_error(ErrorKind::plugin,
+                        "{}: the keep-list has {} slots, but the head has only {}", who.text(),
+                        count, head.length);
         }
         keep_listed(head, {listed_.data() + first, static_cast<size_t>(count)}, who, keep[h]);
     }

@@ -20,7 +20,7 @@ class LayerDecision {
     // `setup` must stay valid.
     explicit LayerDecision(const PolicySetup &setup) : setup_(&setup) {}
 
-    // One layer in an eviction: `layer` counts from this cache's first, `budgets` [kv_heads].
+    // One layer in an eviction. `layer`: its number in this cache, from 0. `budgets`: [kv_heads].
     struct Question {
         keel_trigger trigger = KEEL_TRIGGER_BUDGET;
         uint32_t layer = 0;
@@ -28,15 +28,16 @@ class LayerDecision {
         int64_t stride = 0; // slots of the longest head of all layers
         std::span<const int32_t> budgets;
     };
-    // Asks the policy about a layer; NULL: the rule of key_rule.hpp decides.
+    // Asks the policy about a layer. If the policy is NULL, the rule of key_rule.hpp decides.
     void ask(const Question &question, const KvCache &cache, const ProtectedTokens &tokens,
              PolicyInputs &inputs, PolicyState *policy);
     // Makes checked keep-lists from the answer, within the budgets [kv_heads]. (An allocator may
     // have made these budgets from the scores.) The record gets a summary of the scores.
     void read(std::span<const int32_t> budgets, KeepLists &keep, EvictionRecord &record);
 
-    // For an allocator: if heads share a row, gives each head its own. Returns the largest number
-    // of slots of a head that must stay: protected ones, and those that the policy keeps.
+    // Prepares the scores for an allocator: if heads share a row of scores, copies it to each head.
+    // Returns the largest number of slots that must stay in a head. These are the protected slots
+    // and the slots that the policy always keeps.
     int64_t spread();
     const float *scores() const { return scores_.data(); }
     const uint8_t *held() const { return held_.data(); } // which slots stay, see spread()
@@ -45,7 +46,8 @@ class LayerDecision {
     // An estimate of bytes() that needs no allocated memory. `cells`: slots of all heads of a
     // layer.
     static uint64_t bytes(const PolicySetup &setup, uint64_t cells) {
-        // A mask, and scores with what stays or lists of slots; positions.
+        // The size per slot: a mask, positions, and either a score with its `stay` flag or an entry
+        // of a keep-list.
         const uint64_t positions = setup.needs(KEEL_NEED_POSITIONS) ? sizeof(int32_t) : 0;
         return cells * (3 + sizeof(float) + positions);
     }
@@ -62,10 +64,11 @@ class LayerDecision {
     int64_t stride_ = 0;
     bool by_rule_ = false; // the rule of key_rule.hpp decided
     std::vector<int32_t> lengths_, positions_;
-    // Slots that are protected; that the policy keeps whatever their score; either of the two.
+    // Flags for each slot. mask_: it is protected. stay_: the policy keeps it whatever its score.
+    // held_: one of the two.
     std::vector<uint8_t> mask_, stay_, held_;
     std::vector<float> scores_;
-    std::vector<int32_t> listed_, counts_; // the keep-lists of a policy that makes them itself
+    std::vector<int32_t> listed_, counts_; // the keep-lists of a policy whose output is keep-lists
     std::vector<int32_t> order_;           // scratch of keep_best()
 };
 

@@ -11,12 +11,14 @@
 namespace keel {
 
 // Passes the by-products of an engine's layers to the policy's tap if the policy acts on the layer.
-// The policy's tap numbers only these layers, from 0. Layers with a window have no by-products.
+// The policy's tap numbers only these layers, from 0. Layers with an attention window have no
+// by-products.
 class LayerTap final : public StepTap {
   public:
     explicit LayerTap(const std::vector<bool> &has_window);
 
-    // The tap to give to the graph in place of `tap`; NULL for NULL. Valid until the next call.
+    // Returns the tap that the graph must get in place of `tap`. Returns NULL if `tap` is NULL.
+    // Valid until the next call.
     StepTap *over(StepTap *tap);
 
     Places places(uint32_t layer) override;
@@ -24,8 +26,8 @@ class LayerTap final : public StepTap {
     bool is_usual() const override { return tap_->is_usual(); }
 
   private:
-    // [layers of the engine]: the layer's number for the policy's tap; -1: the layer has a window.
-    // Empty: the numbers are those of the engine.
+    // [layers of the engine]: the number of the layer for the policy's tap, or -1 for a layer with
+    // a window. If empty, both numbers are equal.
     std::vector<int32_t> numbers_;
     StepTap *tap_ = nullptr;
 };

@@ -114,18 +114,21 @@ void PinnedTokens::load(StateReader &in, int64_t seen,
         span.always = in.get<uint32_t>("a pinned span") != 0;
         const bool is_there = in.get<uint32_t>("a pinned span") != 0;
         if (is_there != (span.tokens.from < seen))
-            in.fail("a pinned span that is there before its tokens");
+            in.fail("a pinned span: the file says wrongly whether the span is in the cache; the "
+                    "file is damaged");
         if (is_there) in.get_all<int32_t>(span.first, rows_, "a pinned span");
         for (size_t row = 0; row < span.first.size(); ++row) {
             const int64_t tokens = std::min<int64_t>(seen, span.tokens.to) - span.tokens.from;
             if (span.first[row] < 0 || span.first[row] + tokens > length(row))
-                in.fail("a pinned span of slots that are not there");
+                in.fail(
+                    "a pinned span names slots that the cache does not have; the file is damaged");
         }
         if (span.always) always.push_back(span.tokens);
         spans_.push_back(std::move(span));
     }
     if (always != always_)
-        in.fail("saved under other pinned spans than this pipeline's (policy.protect.spans)");
+        in.fail("the session was saved with other pinned spans than this pipeline has "
+                "(policy.protect.spans)");
 }
 
 } // namespace keel

@@ -10,20 +10,21 @@
 
 namespace keel {
 
-// Spans of tokens that are never evicted. A span is given by the tokens' numbers since the start.
-// For each head the class knows the slot of the span's first token. The other slots follow it
-// without gaps, because all tokens of a span stay. So the class needs no positions, and keys may be
-// rotated. Not thread-safe.
+// Spans of tokens that are never evicted. A span has a range of token numbers, which count from the
+// start of the sequence. For each head the class knows the slot of the span's first token. The
+// other slots follow it without gaps, because all tokens of a span stay. So the class needs no
+// positions, and keys may be rotated. Not thread-safe.
 class PinnedTokens {
   public:
     PinnedTokens() = default; // none
-    // `rows`: heads of all layers. `always`: spans of every sequence.
+    // `rows`: the number of heads of all layers. `always`: spans that every sequence has.
     PinnedTokens(size_t rows, std::vector<TokenRun> always);
 
     bool empty() const { return spans_.empty(); }
     // Pins tokens to come.
     void add(TokenRun span) { add(span, {}); }
-    // Pins tokens that are in the cache. first_slots [rows]: the slot of the span's first token.
+    // Pins tokens that are in the cache. first_slots [rows]: for each head, the slot of the span's
+    // first token.
     void add(TokenRun span, std::vector<int32_t> first_slots) {
         spans_.push_back({span, false, std::move(first_slots)});
         counted_for_ = -1;
@@ -34,20 +35,19 @@ class PinnedTokens {
     // The same, with one more span.
     int64_t count_with(int64_t prefix, TokenRun span) const;
 
-    // Call it before the tokens seen..seen + n - 1 take the next slots. length(row): slots in use
-    // of a head.
+    // Call it before the tokens seen..seen + n - 1 get the next slots. length(row): the number of
+    // slots in use of a head.
     void record_append(int64_t seen, int64_t n, const std::function<int64_t(size_t row)> &length);
     // Sets mask[slot] to 1 for each pinned slot of a head. `length`: slots in use.
     void mark(size_t row, int64_t length, uint8_t *mask) const;
-    // A head was compacted to the slots of `keep`, which rise.
+    // Call it after a head was compacted to the slots in `keep`, which are strictly rising.
     void record_compact(size_t row, std::span<const int32_t> keep);
-    // The tokens from number `seen` on were removed. Removes the spans that reach beyond `seen`,
-    // except for the spans that every sequence has.
+    // Call it after the tokens from number `seen` on were removed. Removes the spans that reach
+    // beyond `seen`, except for the spans that every sequence has.
     void truncate(int64_t seen);
-    // The sequence begins again. Only the spans that every sequence has stay; their tokens are to
-    // come.
+    // Call it when the sequence is emptied. Only the spans that every sequence has are left.
     void clear();
-    // The same spans for a sequence whose tokens will be read again from the first one.
+    // Returns these spans for a new sequence that will read all tokens again.
     PinnedTokens to_come() const;
 
     void save(StateWriter &out) const;
@@ -62,7 +62,8 @@ class PinnedTokens {
     size_t rows_ = 0;
     std::vector<TokenRun> always_;
     std::vector<Span> spans_;
-    // Argument and result of the last count(), because each step calls it. -1: none.
+    // Argument and result of the last count(). They are stored, because each step calls count().
+    // -1: none.
     mutable int64_t counted_for_ = -1, count_ = 0;
 };
 

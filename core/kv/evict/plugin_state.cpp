@@ -33,7 +33,7 @@ void PolicyState::create(keel_policy_needs &needs) {
     const auto lock = lock_plugin_init();
     const keel_status status = plugin_.table->create(host_, &geometry_, plugin_.params,
                                                      plugin_.n_params, seed_, &needs, &state);
-    if (status != KEEL_OK) fail(status, "could not be set up");
+    if (status != KEEL_OK) fail(status, "could not be created");
     state_ = state;
 }
 
@@ -52,7 +52,7 @@ void PolicyState::reset() {
     HostServices::drop_error();
     if (plugin_.table->reset != nullptr) {
         const keel_status status = plugin_.table->reset(state_);
-        if (status != KEEL_OK) fail(status, "could not begin anew");
+        if (status != KEEL_OK) fail(status, "could not be reset");
         return;
     }
     plugin_.table->destroy(state_);
@@ -82,9 +82,10 @@ std::unique_ptr<PolicyState> PolicyState::fork() const {
 
 void PolicyState::check_savable(const KvPlugin<keel_policy> &plugin) {
     if (plugin.table->save != nullptr || plugin.table->fork == nullptr) return;
-    plugin.places.fail(
-        "", "policy {} has a state of its own and cannot save it; sessions under it are not saved",
-        plugin.name);
+    plugin.places.fail("",
+                       "policy {} keeps a state that it cannot save, so a session under this "
+                       "policy cannot be saved",
+                       plugin.name);
 }
 
 void PolicyState::save(StateWriter &out) const {
@@ -96,17 +97,18 @@ void PolicyState::save(StateWriter &out) const {
     HostServices::drop_error();
     uint64_t size = 0;
     keel_status status = plugin_.table->save(state_, nullptr, &size);
-    if (status != KEEL_OK) fail(status, "could not say how large its state is");
+    if (status != KEEL_OK) fail(status, "could not report the size of its state");
     if (size > max_state_bytes) {
-        plugin_.places.fail("", "policy {} wants to save {} bytes, at most {} are allowed",
-                            plugin_.name, size, max_state_bytes);
+        plugin_.places.fail(
+            "", "policy {} has a state of {} bytes to save; at most {} bytes are allowed",
+            plugin_.name, size, max_state_bytes);
     }
     std::vector<std::byte> state(static_cast<size_t>(size));
     uint64_t written = size;
     status = plugin_.table->save(state_, state.data(), &written);
     if (status != KEEL_OK) fail(status, "could not save its state");
     if (written > size) {
-        plugin_.places.fail("", "policy {} asked for {} bytes to save its state and wrote {}",
+        plugin_.places.fail("", "policy {} reported a state of {} bytes, but saved {} bytes",
                             plugin_.name, size, written);
     }
     out.put(written);
@@ -118,15 +120,16 @@ void PolicyState::load(StateReader &in) {
     const auto state = in.take(size, "the policy's state");
     if (plugin_.table->load == nullptr) {
         if (size != 0)
-            in.fail("{} bytes of state for policy {}, which takes none", size, plugin_.name);
+            in.fail("the session has {} bytes of state for policy {}, which cannot load a state",
+                    size, plugin_.name);
         return;
     }
     if (size == 0 && plugin_.table->save == nullptr) return;
-    // A copy on aligned memory, because the plugin may read numbers from it directly.
+    // A copy in aligned memory, because the plugin may read numbers from it directly.
     const std::vector<std::byte> aligned(state.begin(), state.end());
     HostServices::drop_error();
     const keel_status status = plugin_.table->load(state_, aligned.data(), size);
-    if (status != KEEL_OK) fail(status, fmt::format("did not take the state of {}", in.name()));
+    if (status != KEEL_OK) fail(status, fmt::format("could not load its state from {}", in.name()));
 }
 
 AllocatorState::AllocatorState(const KvPlugin<keel_allocator> &plugin, const keel_host *host,
@@ -140,7 +143,7 @@ AllocatorState::AllocatorState(const KvPlugin<keel_allocator> &plugin, const kee
     if (status != KEEL_OK) {
         state_ = nullptr;
         const std::string why = reason(status);
-        plugin.places.fail(why, "budget allocator {} could not be set up: {}", plugin.name, why);
+        plugin.places.fail(why, "budget allocator {} could not be created: {}", plugin.name, why);
     }
 }
 
@@ -156,17 +159,19 @@ void AllocatorState::allocate(const keel_allocator_input &input, std::span<int32
     int64_t sum = 0;
     for (size_t i = 0; i < budgets.size(); ++i) {
         if (budgets[i] < input.protected_slots) {
-            plugin_.places.fail(
-                "", "budget allocator {} gave layer {} head {} {} slots, {} are protected",
-                plugin_.name, i / input.kv_heads, i % input.kv_heads, budgets[i],
-                input.protected_slots);
+            plugin_.places.fail("",
+                                "budget allocator {} gave layer {}, head {} a budget of {} slots, "
+                                "but {} slots of the head are protected",
+                                plugin_.name, i / input.kv_heads, i % input.kv_heads, budgets[i],
+                                input.protected_slots);
         }
         sum += budgets[i];
     }
     const int64_t allowed = input.budget * static_cast<int64_t>(budgets.size());
     if (sum > allowed) {
-        plugin_.places.fail("", "budget allocator {} shared out {} slots, the budget has {}",
-                            plugin_.name, sum, allowed);
+        plugin_.places.fail(
+            "", "budget allocator {} gave out {} slots in total, but the budget has only {}",
+            plugin_.name, sum, allowed);
     }
 }
 

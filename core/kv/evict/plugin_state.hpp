@@ -13,11 +13,12 @@
 
 namespace keel {
 
-// A policy's state for one sequence. Every call that fails throws Error(plugin) naming the policy,
-// with its own message.
+// A policy's state for one sequence. If a call of the policy fails, throws Error(plugin) with the
+// policy's name and its message.
 class PolicyState {
   public:
-    // `needs` is filled in. Host, plugin and geometry outlive this.
+    // The constructor writes the policy's needs to `needs`. Host, plugin and geometry must outlive
+    // this object.
     PolicyState(const KvPlugin<keel_policy> &plugin, const keel_host *host,
                 const keel_geometry &geometry, uint64_t seed, keel_policy_needs &needs);
     ~PolicyState();

@@ -35,9 +35,9 @@ void check_repeat_cap(const CacheConfig &config, const KvShape &shape, uint64_t 
     if (windows == 0 || shape.max_bytes >= least) return;
     const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / bytes_per_mib; };
     throw_key_error(ErrorKind::input, "kv.max_mib",
-                    "policy {} has the model repeat the prompt, and the attention windows "
-                    "({:.3f} MiB) are held twice meanwhile; expected {:.3f} MiB or more, a block "
-                    "for each head in the other layers included, found {:.3f}",
+                    "policy {} makes the model repeat the prompt, and memory then holds the "
+                    "attention windows ({:.3f} MiB) twice; expected {:.3f} MiB or more, with a "
+                    "block for each head in the other layers; found {:.3f}",
                     config.policy.name, mib(windows), mib(shape.cap_beside + least),
                     mib(shape.cap_beside + shape.max_bytes));
 }
@@ -53,16 +53,18 @@ keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
         return needs;
     }
     const keel_geometry geometry = geometry_of(shape, config);
-    // A temporary state that answers questions. Each sequence makes its own state.
+    // A temporary state, only for asking the policy about its needs. Each sequence makes its own
+    // state.
     const PolicyState probe(config.policy, host.table(), geometry, config.seed, needs);
     if ((needs.needs & KEEL_NEED_KEY_PROJECT) != 0) {
         constexpr uint32_t most_columns = 4096;
         if (needs.projection == nullptr || needs.projection_cols == 0 ||
             needs.projection_cols > most_columns) {
             throw_error(ErrorKind::plugin,
-                        "policy {} needs key_project with {} columns{}, expected 1 to {}",
+                        "policy {} needs key_project with {} columns{}; expected a matrix with 1 "
+                        "to {} columns",
                         config.policy.name, needs.projection_cols,
-                        needs.projection == nullptr ? " of no matrix" : "", most_columns);
+                        needs.projection == nullptr ? " and no matrix" : "", most_columns);
         }
         if (projection != nullptr)
             projection->assign(needs.projection,
@@ -86,7 +88,7 @@ PolicySetup::PolicySetup(Executor &executor, const KvShape &shape,
     collected_ = Collected::of(needs_);
     if (const char *need = collected_.merge(also); need != nullptr) {
         throw_error(ErrorKind::input,
-                    "{} cannot be collected for policy {} and for another one in one prefill", need,
+                    "one prefill cannot collect {} both for policy {} and for another policy", need,
                     config_.policy.name);
     }
     if (!keeps_all() && config_.allocator.table != nullptr) {
@@ -107,8 +109,9 @@ PolicySetup::PolicySetup(Executor &executor, const KvShape &shape,
     open_log();
 }
 
-// For a model in which all layers have a window. If the policy keeps all slots, the cache holds
-// only the window. If the policy evicts, it decides about all tokens.
+// For a model in which all layers have an attention window. If the policy keeps all slots, the
+// cache holds only the tokens of the window. If the policy evicts, the cache holds all tokens, and
+// the policy decides about all of them.
 void PolicySetup::settle_window() {
     layout_.max_tokens = config_.evicts ? KvShape::most_slots : shape_.max_slots;
     if (!keeps_all() || config_.keeps_for_forks) shape_.window = 0;
@@ -133,8 +136,10 @@ uint64_t PolicySetup::state_bytes(int64_t slots) const {
 void PolicySetup::check_rotation() const {
     const size_t pairs = config_.rope_frequencies.size();
     if (pairs == 0 || 2 * pairs > shape_.head_dim) {
-        throw_error(ErrorKind::internal, "re-rotation with {} RoPE frequencies of heads of {}",
-                    pairs, shape_.head_dim);
+        throw_error(
+            ErrorKind::internal,
+            "{} RoPE frequencies are too few or too many to rotate heads of {} elements again",
+            pairs, shape_.head_dim);
     }
 }
 

@@ -15,27 +15,32 @@
 
 namespace keel {
 
-// The needs that a policy declares for a model of this geometry. Nothing else is checked, so this
-// can be called before ops are planned. The pointers in the needs are NULL; the matrix of
-// KEEL_NEED_KEY_PROJECT goes to `projection`. Without a policy (table NULL) everything is kept.
-// Throws Error(plugin) with the policy's own message if it cannot be set up.
+// Returns the needs that a policy declares for a model of this geometry. The function does not
+// check the needs, so it can be called before ops are planned. The pointers in the needs are NULL;
+// the matrix of KEEL_NEED_KEY_PROJECT goes to `projection`. Without a policy (table NULL), the
+// needs say that all slots are kept. Throws Error(plugin) with the policy's message if the policy
+// cannot be created.
 keel_policy_needs ask_policy(const CacheConfig &config, const KvShape &shape,
                              const HostServices &host, std::vector<float> *projection = nullptr);
 
 // When a sequence keeps the queries of its last tokens (QueryRing). A step before an eviction needs
 // no kept queries if the step itself has all queries of the policy's window.
 enum class RingUse {
-    none,         // only at a pause in a prompt: each step before an eviction has the whole window
-    after_prompt, // from a prompt's last step on, because a decode step has only one query
-    always,       // evictions may come before steps, or a fork under another policy may evict
+    none,         // the sequence keeps queries only at a pause in a prompt, because each step
+                  // before an eviction has all queries of the window
+    after_prompt, // the sequence keeps queries from the last step of a prompt on, because a decode
+                  // step has only one query
+    always,       // the sequence always keeps queries, because an eviction may come before a step,
+                  // or a fork under another policy may evict
 };
 
 // The part of cache management that all sequences of a pipeline share: the checked config, the
-// policy's needs, the planned ops. Made after the graph was planned and before buffers are
-// allocated, because fallbacks decide where the buffers are.
+// policy's needs, the planned ops. Make it after the graph is planned and before buffers are
+// allocated, because the fallbacks of ops decide where buffers are placed.
 //
 // Throws Error(input) naming the config key if the config cannot work: a need that this version
-// does not compute, no budget where one is needed, a budget smaller than what is protected.
+// does not compute, no budget where one is needed, a budget that is smaller than the number of
+// protected slots.
 class PolicySetup {
   public:
     // `also`: inputs that sequences collect in addition, for forks under other policies.
@@ -66,12 +71,13 @@ class PolicySetup {
     const Collected &collected() const { return collected_; }
     TapForms tap_forms() const;
     RingUse ring_use() const;
-    // May memory pressure ask for an eviction that the policy cannot decide? See key_rule_needs.
+    // Returns true if memory pressure may require an eviction that the policy cannot decide. See
+    // key_rule_needs.
     bool may_use_key_rule() const;
-    // An estimate of the most bytes that a sequence holds for the policy beside a cache of `slots`
-    // slots per head.
+    // An estimate of the most bytes that a sequence holds for the policy if its cache has `slots`
+    // slots per head. The bytes of the cache are not included.
     uint64_t state_bytes(int64_t slots) const;
-    // Do decode steps record anything for a policy?
+    // Returns true if decode steps record anything for a policy.
     bool collects_in_decode() const {
         return ring_use() != RingUse::none || collected_.running || collected_.stats;
     }

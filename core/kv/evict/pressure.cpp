@@ -40,7 +40,8 @@ PressureWatch::Change PressureWatch::judge(int64_t tokens, int64_t budget) {
         (!known || memory.available >= low + low / 2) &&
         !(config_.stalled && reading.stalled && *reading.stalled >= *config_.stalled / 2);
     const auto last = static_cast<uint64_t>(config_.levels.size());
-    // True if the cooldown has passed. A sequence that was truncated need not wait for it.
+    // True if the cooldown has passed. The cooldown does not apply to a sequence that was
+    // truncated.
     const bool rested = state_.level == 0 || tokens < since_ || tokens - since_ >= config_.cooldown;
     uint64_t level = state_.level;
     if (is_critical) {
@@ -92,16 +93,16 @@ void warn_of_pressure(const PressureState &state, const PressureConfig &config, 
                           "not available now",
                           rule, policy);
     }
-    log().warn("memory is short: {}; the KV cache goes down to {} slots per head, {:.0f}% of its "
-               "budget: {} freed{}{}",
+    log().warn("memory is short: {}; the KV cache shrinks to {} slots per head, {:.0f}% of its "
+               "budget; {} freed{}{}",
                state.why, slots, 100 * state.share, format_bytes(freed), who,
-               is_last ? "; this is the last step, it cannot give back more" : "");
+               is_last ? "; this was the last step, so the cache cannot shrink further" : "");
 }
 
 void warn_of_relief(const PressureState &state, int64_t slots) {
-    log().warn(
-        "memory is back: {}; the KV cache may hold {} slots per head again, {:.0f}% of its budget",
-        state.why, slots, 100 * state.share);
+    log().warn("memory is available again: {}; the KV cache may hold {} slots per head again, "
+               "{:.0f}% of its budget",
+               state.why, slots, 100 * state.share);
 }
 
 } // namespace keel

@@ -12,11 +12,13 @@
 
 namespace keel {
 
-// When memory counts as short, and how the budget then shrinks. Made from policy.trigger.pressure.
+// The settings of policy.trigger.pressure: when memory counts as short, and how the budget then
+// shrinks.
 struct PressureConfig {
     // Available bytes below which memory is short; nullopt: a tenth of all, at most 256 MiB.
     std::optional<uint64_t> low;
-    // Available bytes below which the last level is taken at once; nullopt: a quarter of `low`.
+    // Available bytes below which the budget shrinks to the last level at once. nullopt: a quarter
+    // of `low`.
     std::optional<uint64_t> critical;
     // Threshold, in percent: memory is short if tasks waited for memory in at least this share of
     // the last 10 s (PSI). nullopt: waiting is not considered.
@@ -26,7 +28,7 @@ struct PressureConfig {
     std::chrono::milliseconds interval{100};        // the least time between two readings
 };
 
-// The level that a watch has reached, and the reading that led to it.
+// The level that a PressureWatch has reached, and the memory reading that led to it.
 struct PressureState {
     uint64_t level = 0;     // number in PressureConfig::levels, from 1; 0: the whole budget
     double share = 1;       // share of the budget that may be used
@@ -39,23 +41,25 @@ struct PressureState {
 };
 
 // Watches the system's memory and says how much of its budget a cache may use. Each time memory is
-// short it goes to the next level. It goes back one level when available memory is at least
-// 1.5 times the threshold and stalls are below half of theirs. One for each sequence. Not
-// thread-safe.
+// short, the watch goes to the next level. It goes back one level when the available memory is at
+// least 1.5 times `low` and stalls are below half of `stalled`. Each sequence has its own watch.
+// Not thread-safe.
 class PressureWatch {
   public:
     enum class Change { none, tighter, looser };
 
     PressureWatch(const PressureConfig &config, std::shared_ptr<SystemMonitor> monitor);
 
-    // Call it between steps. `tokens`: tokens so far. `budget`: slots per head; the shares apply to
-    // the budget at the time when memory becomes short. Reads the system at most once per interval,
-    // otherwise only the clock. After a change other than none, state() is new.
+    // Reads the memory and returns the change of the level. Call it between steps. `tokens`: tokens
+    // so far. `budget`: slots per head; the shares apply to the budget at the time when memory
+    // becomes short. It reads the system's memory at most once per interval. After a change other
+    // than none, state() is new.
     Change poll(int64_t tokens, int64_t budget);
-    // Slots per head that may stay, at least 1; nullopt: as many as the budget says.
+    // Slots per head that may stay, at least 1; nullopt: no limit below the budget.
     std::optional<int64_t> cap() const;
     const PressureState &state() const { return state_; }
-    // The sequence begins again: at level 0, and the next poll reads.
+    // Call it when the sequence is emptied. Sets level 0, and the next poll() reads the system's
+    // memory.
     void restart();
 
   private:
@@ -69,8 +73,9 @@ class PressureWatch {
     int64_t since_ = 0; // tokens at the last change
 };
 
-// Warns that the cache shrinks to `slots` per head, which freed `freed` bytes, or that it may grow
-// to `slots` again. `rule`: the rule that decided instead of policy `policy`; NULL: the policy did.
+// warn_of_pressure() warns that the cache shrinks to `slots` slots per head, which freed `freed`
+// bytes. warn_of_relief() warns that the cache may grow to `slots` again. `rule`: the rule that
+// decided instead of the policy `policy`; NULL if the policy decided.
 void warn_of_pressure(const PressureState &state, const PressureConfig &config, int64_t slots,
                       uint64_t freed, const std::string &policy, const char *rule);
 void warn_of_relief(const PressureState &state, int64_t slots);

@@ -34,8 +34,8 @@ bool PristineKeys::fits(const PolicySetup &setup, const KvCache &cache,
     if (wanted <= s.max_bytes) return true;
     if (why != nullptr) {
         *why = fmt::format("{} keys that are rotated again need a copy; with the copy the cache "
-                           "would take {:.6g} MiB, which is above {}; raise "
-                           "that key, lower policy.budget, or use policy.positions: absolute",
+                           "would take {:.6g} MiB, which is above {}; raise this limit, lower "
+                           "policy.budget, or use policy.positions: absolute",
                            keel_dtype_name(s.key_dtype),
                            static_cast<double>(wanted) / bytes_per_mib, s.cap_text());
     }
@@ -104,8 +104,9 @@ const Tensor &PristineKeys::take(const KvCache &cache, uint32_t layer,
     if (ids_.empty())
         ids_ = Tensor::allocate(executor.device(), KEEL_DTYPE_I32, {s.max_slots}, placement_);
     rows_ = Tensor(room_.buffer(), 0, KEEL_DTYPE_F32, {s.kv_heads, slots, s.head_dim});
-    // A key that moves for the first time is still the original. The op writes all rows; the code
-    // below overwrites the rows of the other keys.
+    // A key that moves for the first time is still the original, so the op reads it from the cache.
+    // The op writes the rows of all keys. The code below overwrites the rows of keys that moved
+    // earlier.
     if (fresh < slots) {
         keel_keys_args args = {KEEL_HEADER(keel_keys_args)};
         args.kv = cache.view(layer);
@@ -209,8 +210,8 @@ void PristineKeys::load(StateReader &in, const KvCache &cache) {
         const uint64_t bytes = s.kv_heads * static_cast<uint64_t>(slots) * row_bytes();
         if (s.max_bytes != 0 &&
             arena_.bytes_in_use() + arena_.bytes_set_aside() + bytes > s.max_bytes)
-            in.fail("with the keys as they were before they were rotated the session is larger "
-                    "than kv.max_mib");
+            in.fail("the session has copies of keys from before their rotation, and with them it "
+                    "is larger than kv.max_mib; raise kv.max_mib");
         resize(layers_[l], slots);
         if (slots == 0) continue;
         std::vector<std::byte> codes(static_cast<size_t>(bytes));

@@ -14,9 +14,9 @@ namespace keel {
 // again in the same type does not change them. So a key is rounded only twice, however often it
 // moves: when it was written and at its last rotation.
 //
-// In each head, keys that were rotated have lower slots than keys that never were, because closing
-// a gap rotates all keys before it. The copy counts as cache memory: in KvArena's bytes, and
-// against kv.max_mib.
+// In each head, keys that were rotated have lower slots than keys that never were, because an
+// eviction that leaves a gap rotates all keys before the gap. The copy counts as cache memory: in
+// KvArena's bytes, and against kv.max_mib.
 class PristineKeys {
   public:
     // `cache`'s arena outlives this.
@@ -25,16 +25,16 @@ class PristineKeys {
     PristineKeys(const PristineKeys &) = delete;
     PristineKeys &operator=(const PristineKeys &) = delete;
 
-    // If only the slots of `keep` stay: do these slots and the copies of their keys fit within
-    // kv.max_mib? If not, returns the reason.
+    // Returns true if the slots in `keep` and the copies of their keys fit within kv.max_mib. If
+    // not, `why` gets the reason.
     static bool fits(const PolicySetup &setup, const KvCache &cache,
                      std::span<const KeepLists> keep, std::string *why);
     // A layer was compacted to these slots.
     void record_compact(uint32_t layer, const KeepLists &keep);
-    // The originals of the keys of a layer that are about to move, the slots below ends[h] of head
-    // h, and of keys that moved earlier: f32 [kv_heads, n, head_dim]. n is the largest number of
-    // these slots in a head. Copies the originals of keys that move for the first time. Valid until
-    // the next call.
+    // Returns the original keys of a layer, f32 [kv_heads, n, head_dim]. They are the keys that are
+    // about to move (the slots below ends[h] of head h) and the keys that moved earlier. n is the
+    // largest number of such slots in a head. Also copies the keys that move for the first time.
+    // Valid until the next call.
     const Tensor &take(const KvCache &cache, uint32_t layer, std::span<const int64_t> ends);
     // The position for which the original of a slot was rotated. Call it after take().
     int32_t origin(uint32_t layer, uint32_t head, int64_t slot) const {
@@ -69,8 +69,8 @@ class PristineKeys {
     KvArena &arena_;
     keel_buffer_kind placement_;
     std::vector<Layer> layers_;
-    // [layers, kv_heads]: for each slot with a copy, from slot 0 on: its origin(), and its row in
-    // codes.
+    // [layers, kv_heads]: for each slot that has a copy, from slot 0 on. origins_: the slot's
+    // origin(). sources_: the slot's row in the codes.
     std::vector<std::vector<int32_t>> origins_;
     std::vector<std::vector<int32_t>> sources_;
     Tensor rows_, room_; // f32, of one layer, and its memory

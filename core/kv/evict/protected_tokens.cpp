@@ -16,7 +16,7 @@ ProtectedTokens::ProtectedTokens(const PolicySetup &setup)
     const size_t rows = size_t{setup.shape().layers} * setup.shape().kv_heads;
     pins_ = PinnedTokens(rows, config.pinned);
     const bool is_logged = setup.log() != nullptr && config.log_positions;
-    // the repetition needs the pieces of the text, so it needs token numbers
+    // a repetition of the context must know which token is in each slot, so it needs token numbers
     const bool is_repeated = setup.needs(KEEL_NEED_REPLAY);
     if ((is_logged || is_repeated) && setup.may_move_keys()) numbers_.emplace(rows);
 }
@@ -32,8 +32,8 @@ void ProtectedTokens::pin(TokenRun run, const KvCache &cache, int64_t seen, int6
     }
 }
 
-// The slot of the run's first token in each head. Throws Error(usage) if a head lacks a token of
-// the run.
+// Returns the slot of the run's first token in each head. Throws Error(usage) if a head lacks a
+// token of the run.
 std::vector<int32_t> ProtectedTokens::first_slots(TokenRun run, const KvCache &cache, int64_t seen,
                                                   bool in_tail) const {
     std::vector<int32_t> first;
@@ -54,8 +54,8 @@ std::vector<int32_t> ProtectedTokens::first_slots(TokenRun run, const KvCache &c
                                   position(slot + count - 1) == run.from + count - 1;
             if (!is_whole) {
                 throw_error(ErrorKind::usage,
-                            "tokens {} to {} cannot be pinned any more: some of them were evicted; "
-                            "pin them before that",
+                            "tokens {} to {} cannot be pinned, because some of them were already "
+                            "evicted; pin them earlier",
                             run.from, run.to - 1);
             }
         }
@@ -120,8 +120,8 @@ int64_t ProtectedTokens::load_prefix(StateReader &in) const {
     const int64_t prefix = in.get_count("protected tokens", 0, setup_.shape().max_slots);
     if (setup_.keeps_all()) return least;
     if (prefix != least && !config.protect_system_prompt) {
-        in.fail("saved with {} protected tokens at the front, this pipeline protects {} "
-                "(policy.protect.prefix)",
+        in.fail("the session was saved with {} protected tokens at the front, but this pipeline "
+                "protects {} (policy.protect.prefix)",
                 prefix, least);
     }
     check_prefix(config, setup_.budget(), std::max(prefix, least), "a saved prefix");
@@ -151,8 +151,8 @@ void ProtectedTokens::load_numbers(StateReader &in, const KvCache &cache, int64_
         int64_t last = -1;
         for (const int32_t number : numbers) {
             if (number <= last || number >= seen)
-                in.fail("tokens in slots: expected rising ones below {}, found {} after {}", seen,
-                        number, last);
+                in.fail("tokens in slots: expected rising numbers below {}, found {} after {}",
+                        seen, number, last);
             last = number;
         }
         numbers_->set(row, numbers);

@@ -19,7 +19,7 @@ class PolicySetup;
 // token is in each slot. Not thread-safe.
 class ProtectedTokens {
   public:
-    // The state that `setup` gives for the start of a sequence. `setup` must stay valid.
+    // Makes the state at the start of a sequence under `setup`. `setup` must stay valid.
     explicit ProtectedTokens(const PolicySetup &setup);
 
     int64_t prefix() const { return prefix_; }
@@ -35,7 +35,7 @@ class ProtectedTokens {
     // `what`: a name for the pins in messages. Throws Error(usage) if some of the tokens were
     // evicted. Throws Error(input), with the key to change, if the budget has no room for them.
     void pin(TokenRun run, const KvCache &cache, int64_t seen, int64_t tail, std::string_view what);
-    // Removes pins that reach to token number `from` or beyond.
+    // Removes all pins with a token whose number is `from` or larger.
     void unpin(int64_t from) { pins_.truncate(from); }
 
     // Sets mask[slot] to 1 for each protected slot of a head; the other entries stay.
@@ -45,25 +45,25 @@ class ProtectedTokens {
         return numbers_ ? numbers_->row(row) : cache.row_positions(row);
     }
 
-    // The n tokens after the first `seen` get the next slots. `there`: how many of these slots
-    // `cache` has already.
+    // Records that the n tokens after the first `seen` tokens get the next slots. `there`: how many
+    // of these slots are already in `cache`.
     void record_append(const KvCache &cache, int64_t seen, int64_t n, int64_t there = 0);
-    // A layer is about to be compacted to the slots of `keep`.
+    // Call it before a layer is compacted to the slots in `keep`.
     void record_compact(uint32_t layer, const KeepLists &keep);
-    // The last n tokens were removed; `seen` tokens are left.
+    // Call it after the last n tokens were removed. `seen`: the number of tokens that are left.
     void truncate(int64_t seen, int64_t n);
     // The sequence begins again.
     void reset();
 
     // Copies the pins of another sequence, whose tokens will be read again here.
     void pin_like(const ProtectedTokens &other) { pins_ = other.pins_.to_come(); }
-    // For a fork with the same setup, and for a sequence that moves to another device.
+    // Used for a fork with the same setup, and for a sequence that moves to another device.
     void copy_from(const ProtectedTokens &other);
-    // For a fork with another setup. `cache`: the cache of the fork. `seen`: number of tokens so
-    // far. `evicted`: whether some of them were evicted.
+    // Used for a fork with another setup. `cache`: the cache of the fork. `seen`: number of tokens
+    // so far. `evicted`: whether some of them were evicted.
     void adopt(const ProtectedTokens &other, const KvCache &cache, int64_t seen, bool evicted);
 
-    // Reads a saved prefix and checks it against the config. Does not set it.
+    // Reads a saved prefix and checks it against the config. Does not change this object.
     int64_t load_prefix(StateReader &in) const;
     void save(StateWriter &out) const { pins_.save(out); } // without the prefix
     void load(StateReader &in, const KvCache &cache, int64_t seen);
@@ -80,7 +80,8 @@ class ProtectedTokens {
     const PolicySetup &setup_;
     int64_t prefix_, recent_;
     PinnedTokens pins_;
-    std::optional<TokenNumbers> numbers_; // none: positions are numbers, or nothing reads them
+    std::optional<TokenNumbers> numbers_; // nullopt: a position is a token's number, or nothing
+                                          // needs token numbers
 };
 
 } // namespace keel

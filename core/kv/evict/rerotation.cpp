@@ -148,8 +148,8 @@ bool Rerotation::can_hold(const KvCache &cache, std::span<const KeepLists> keep,
     return !setup_.keeps_pristine() || PristineKeys::fits(setup_, cache, keep, why);
 }
 
-// Rotates the keys of slots begin..end-1 to their new positions. One call of the op handles
-// `rerotate_rows` different shifts.
+// Rotates the keys of slots begin..end-1 to their new positions. One call of the op can rotate keys
+// by at most `rerotate_rows` different shifts.
 int64_t Rerotation::move(KvCache &cache, uint32_t layer, int64_t begin, int64_t end,
                          const Source *source) {
     const KvShape &s = setup_.shape();
@@ -217,7 +217,7 @@ void Rerotation::run_move(KvCache &cache, uint32_t layer, int64_t begin, int64_t
         setup_.executor().run(*setup_.rerotation().rerotate, args);
         return;
     }
-    // The op's source must have exactly the range's slots; the copy may have more.
+    // The op's source must have exactly the slots of the range, but the copy may have more slots.
     keel_tensor part = source->keys;
     part.shape[1] = end;
     args.features = KEEL_REROTATE_SOURCE;

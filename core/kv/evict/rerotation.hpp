@@ -10,53 +10,54 @@
 
 namespace keel {
 
-// Closes the gaps that evictions leave between positions, so that distances between keys, and
-// between keys and the tokens to come, follow the slots. Query positions are never changed: a
-// head's newest key keeps its position, and the keys before a gap move towards it. If the window
-// follows the protected slots, only the protected prefix moves.
+// Closes the gaps that evictions leave between positions. Afterwards the positions of a head's keys
+// are contiguous, so the distance of two keys equals the distance of their slots. Query positions
+// are never changed: a head's newest key keeps its position, and the keys before a gap move towards
+// it. If the window follows the protected slots, only the protected prefix moves.
 //
 // Guarantees:
-// - The protected prefix is made again each time from an f32 copy of what was first written,
-//   rotated once by the whole difference (computed in float64): one rounding to f32 and one to the
-//   K dtype, however often it moves.
+// - The keys of the protected prefix are computed each time from an f32 copy of the first keys,
+//   rotated once by the whole difference (computed in float64). So they are rounded once to f32
+//   and once to the K dtype, however often they move.
 // - Other keys before a gap (if a policy keeps scattered slots) are rotated in place. Each move
-// rounds
-//   them to the K dtype: f32, f16 and bf16.
-// - Quantized keys, those of the prefix too, are made again from a copy of their codes
-// (PristineKeys).
+//   rounds them to the K dtype: f32, f16 and bf16.
+// - Quantized keys, including the keys of the prefix, are computed again from a copy of their
+//   codes (PristineKeys).
 //
-// It has 17 members: the copies, and the tables and lists of a move, which the next move uses
-// again.
+// The class has 17 members: the copies, and the tables and lists of a move, whose memory the next
+// move uses again.
 class Rerotation {
   public:
     // `prefix`: protected slots at the front.
     Rerotation(PolicySetup &setup, keel_buffer_kind placement, int64_t prefix);
 
-    // Does a layer need close() now? With positions `automatic`: yes if, after `seen` + `coming`
-    // tokens, its oldest key would be farther back than the model was trained for.
+    // Returns true if a layer needs close() now. With positions `automatic`, this is the case if,
+    // after `seen` + `coming` tokens, the layer's oldest key would be farther back than the model
+    // was trained for.
     bool is_due(const KvCache &cache, uint32_t layer, int64_t seen, int64_t coming) const;
-    // Call it after compact(). Moves the keys of a layer so that its positions are contiguous up to
-    // the newest. Returns the number of keys moved.
+    // Call it after compact(). Rotates the keys of a layer so that the positions are contiguous up
+    // to the position of the newest key. Returns the number of keys moved.
     int64_t close(KvCache &cache, uint32_t layer);
-    // A layer was compacted to these slots. Call it before close().
+    // Call it after a layer was compacted to the slots in `keep`. It must come before close().
     void record_compact(uint32_t layer, const KeepLists &keep);
-    // Is there enough memory if only these slots are left? If not, returns the reason.
+    // Returns true if there is enough memory when only the slots in `keep` are left. If not, `why`
+    // gets the reason.
     bool can_hold(const KvCache &cache, std::span<const KeepLists> keep, std::string *why) const;
     // Bytes of copies of quantized keys.
     uint64_t copied_bytes() const { return copies_ ? copies_->bytes() : 0; }
     // Bytes of the pristine prefix, the tables, and temporary rows.
     uint64_t work_bytes() const;
-    // An estimate of work_bytes() for a context of this many tokens, of which the cache holds
-    // `held` when slots are evicted. Needs no allocated memory. For a policy that evicts.
+    // An estimate of work_bytes() for a context of this many tokens, if the cache holds `held` of
+    // these tokens when slots are evicted. Needs no allocated memory. For a policy that evicts.
     static uint64_t work_bytes(const PolicySetup &setup, int64_t context, int64_t held);
-    // The sequence was cut: protected slots from the shortest head's length on will be written
-    // again.
+    // Call it after tokens were removed from the sequence. The protected slots from the length of
+    // the shortest head on will be written again.
     void truncate(const KvCache &cache);
     // `cache`: the fork's.
     std::unique_ptr<Rerotation> fork(PolicySetup &setup, KvCache &cache) const;
-    // Makes the Rerotation of this sequence on another device, whose cache is `cache`. Copies the
-    // pristine keys if keys have the same type there. Else a key that moves again is rotated from
-    // its value in that cache.
+    // Makes the Rerotation of this sequence on another device, whose cache is `cache`. If keys have
+    // the same type on both devices, copies the pristine keys. Otherwise a key that moves again is
+    // rotated from its value in the new cache.
     std::unique_ptr<Rerotation> take_over(PolicySetup &setup, KvCache &cache,
                                           keel_buffer_kind placement) const;
     // Writes and reads the pristine copy of the protected prefix. On reading, `cache` already holds
@@ -85,14 +86,15 @@ class Rerotation {
     // Copies of quantized keys; made when the first key moves.
     std::unique_ptr<PristineKeys> copies_;
     int64_t protected_; // slots at the front that stay
-    int64_t prefix_;    // 0 if keys are quantized: copies_ has the prefix then
+    int64_t prefix_;    // length of the prefix; 0 if keys are quantized, because then copies_ has
+                        // the keys of the prefix
     Tensor pristine_;   // f32 [layers * kv_heads, prefix, head_dim]; made at the first move
     std::vector<int64_t> captured_; // [layers] slots of pristine_ that hold something
-    std::vector<int32_t>
-        origin_;       // [layers, kv_heads, prefix] position that a pristine key is rotated for
-    Tensor cos_, sin_; // f32 [rerotate_rows, rot / 2]
-    Tensor row_, new_positions_;  // i32 [kv_heads, slots]
-    std::vector<int64_t> shifts_; // in the prepared call, row r rotates by shifts_[r] positions
+    std::vector<int32_t> origin_;   // [layers, kv_heads, prefix]: the position for which a pristine
+                                    // key is rotated
+    Tensor cos_, sin_;              // f32 [rerotate_rows, rot / 2]
+    Tensor row_, new_positions_;    // i32 [kv_heads, slots]
+    std::vector<int64_t> shifts_;   // in the prepared call, row r rotates by shifts_[r] positions
     std::vector<int32_t> host_row_, host_positions_;
     std::vector<float> host_cos_, host_sin_;
 };

@@ -12,9 +12,9 @@ class TokenNumbers {
   public:
     explicit TokenNumbers(size_t rows) : numbers_(rows) {} // rows: heads of all layers
 
-    // The n tokens after the first `seen` take the next slots of all heads.
+    // Records that the n tokens after the first `seen` tokens take the next slots of all heads.
     void append(int64_t seen, int64_t n);
-    // A head keeps only the slots of `keep`, which rise.
+    // Records that a head keeps only the slots in `keep`, which are strictly rising.
     void record_compact(size_t row, std::span<const int32_t> keep);
     // The last n tokens were removed.
     void truncate(int64_t n);

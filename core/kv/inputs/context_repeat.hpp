@@ -9,16 +9,16 @@
 
 namespace keel {
 
-// Runs forward passes of a sequence: a Session.
+// Runs forward passes of a sequence. Session implements it.
 class SequenceForward {
   public:
-    // The tokens that the sequence has taken in, in order.
+    // The tokens of the sequence so far, in order.
     virtual std::span<const int32_t> tokens() const = 0;
-    // The tokens of an instruction to the model to repeat its context: all of it, or, with
-    // `from_words`, from the words on that follow the instruction. Throws Error(input) for a model
-    // without a tokenizer.
+    // The tokens of an instruction that tells the model to repeat its whole context. With
+    // `from_words`, it tells the model to start with the words that follow the instruction. Throws
+    // Error(input) for a model without a tokenizer.
     virtual std::span<const int32_t> instruction(bool from_words) const = 0;
-    // One forward pass without logits. The slots exist already.
+    // One forward pass without logits. The slots of the tokens must already exist.
     virtual void forward(std::span<const int32_t> ids, std::span<const int32_t> positions,
                          StepTap &tap) = 0;
 
@@ -32,18 +32,20 @@ class SequenceForward {
 // is as before.
 class ContextRepeat final : public StepTap {
   public:
-    // number(layer, head): which token is in each slot, rising.
+    // Numbers(layer, head) returns the number of the token in each slot of a head. The numbers are
+    // rising.
     using Numbers = std::function<std::span<const int32_t>(uint32_t layer, uint32_t head)>;
     // `out`: f32 [layers * kv_heads, slots], zeroes. All arguments must stay valid.
     ContextRepeat(PolicySetup &setup, KvCache &cache, SequenceForward &forward, Numbers numbers,
                   const Tensor &out, keel_buffer_kind placement);
 
-    // Slots beyond `tokens` that a repetition needs while it runs.
+    // The number of slots that a repetition needs while it runs, in addition to the slots of
+    // `tokens`.
     static int64_t room(const PolicySetup &setup, const SequenceForward &forward, int64_t tokens);
-    // `seen`: the position of the next token. False: it was cancelled
-    // (HostServices::request_cancel) before its end.
+    // `seen`: the position of the next token. Returns false if it was cancelled
+    // (HostServices::request_cancel).
     bool run(int64_t seen);
-    // The most bytes of the cache's blocks while it ran.
+    // The most bytes of the cache's blocks during run().
     uint64_t peak_bytes() const { return peak_bytes_; }
 
     Places places(uint32_t) override { return {}; }

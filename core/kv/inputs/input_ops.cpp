@@ -62,8 +62,8 @@ struct Planner {
         args.scores = &reduction;
         args.scale = 1;
         const Tensor positions = Tensor::shape(KEEL_DTYPE_I32, {q.dim(0)});
-        // Scores without softmax are not the model's attention, so the model's logit rules do not
-        // apply.
+        // The feature LOGITS gives scores without softmax. Such scores are not the model's
+        // attention, so the model's logit rules do not apply.
         if ((features & KEEL_SCORES_LOGITS) == 0) rules.add_to(args, positions.c());
         return executor.plan(KEEL_OP_ATTENTION_SCORES, args, {.role = role});
     }
@@ -164,7 +164,7 @@ struct Planner {
         const keel_reduce group = g.chunks ? g.chunks->group : keel_reduce{KEEL_REDUCE_MAX};
         const uint64_t features = KEEL_SCORES_RANGES | (g.chunks ? 0u : KEEL_SCORES_CAUSAL);
         const int64_t m = g.chunks ? std::min<int64_t>(steps, g.chunks->tokens) : steps;
-        // A view of one head in the arenas of the cache.
+        // The planned view has only one head of the cache.
         const uint32_t group_heads = s.heads / s.kv_heads;
         const Tensor table = Tensor::shape(KEEL_DTYPE_I32, {1, s.blocks_per_head()});
         const Tensor length = Tensor::shape(KEEL_DTYPE_I32, {1}),

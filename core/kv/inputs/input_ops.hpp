@@ -8,10 +8,11 @@
 
 namespace keel {
 
-// The ops that policy inputs are made with, planned for what a policy needs; the others are none.
+// The ops that compute policy inputs. Only the ops for the policy's needs are planned; the other
+// handles are empty.
 struct InputOps {
-    // `rules` outlive the call. `has_ring`: decode steps keep queries, see RingUse. `tables`: a
-    // template of RoPE tables, for keys before RoPE. Throws what Executor::plan throws.
+    // `rules` must stay valid during the call. `has_ring`: decode steps keep queries, see RingUse.
+    // `tables`: a template of RoPE tables, for keys before RoPE. Throws what Executor::plan throws.
     static InputOps plan(Executor &executor, const KvShape &shape, const keel_policy_needs &needs,
                          const Collected &collected, const LogitRules &rules, bool has_ring,
                          const keel_rope_tables *tables);
@@ -19,24 +20,25 @@ struct InputOps {
     // When slots go, from the cache.
     OpHandle key_norms, value_norms;
     OpHandle key_sum;           // sum of normalized keys
-    OpHandle key_anchor;        // attention_scores of one query per KV head, logits
+    OpHandle key_anchor;        // attention_scores of one query per KV head, without softmax
     OpHandle key_project, keys; // keys times the policy's matrix; keys as they are
     OpHandle window_scores;     // attention_scores of the last queries
     OpHandle read_sums;         // copies the part of the sums in use, so that one read is enough
     OpHandle order_queries;     // copies kept queries of a layer, in order
     // In steps.
-    OpHandle keep_queries;  // copies the last queries of a prefill step
+    OpHandle keep_queries;  // copies the latest queries of a prefill step
     OpHandle place_queries; // moves a decode step's query to its place; only if steps are recorded
     OpHandle query_stats;
     // attention_scores of a step's queries over slot ranges, for chunk scores and for a repetition.
     OpHandle piece_scores;
-    OpHandle head_scores; // the same for one KV head, if heads differ in length
+    OpHandle head_scores; // like piece_scores, but for one KV head; used if heads differ in length
     OpHandle clear_sums;  // zeroes
     OpHandle grow_sums;   // copies sums to other memory
 
     std::vector<const PlannedOp *> list() const;
 
-    static constexpr int64_t stats_rows = 8;    // decoded queries that are added up at a time
+    static constexpr int64_t stats_rows = 8;    // the number of decoded queries that are added to
+                                                // the statistics at a time
     static constexpr int64_t clear_slots = 256; // slots that are zeroed at a time
     static constexpr int64_t most_ranges = 3;
 };

@@ -53,7 +53,7 @@ const keel_kv_view *KeyUnrotation::prepare(const KvCache &cache, uint32_t layer)
     return &view_;
 }
 
-// Writes a part of the rows at a time, because the tables are as long as the cache.
+// Writes the tables in parts, because they have as many rows as the cache has slots.
 void KeyUnrotation::write_tables(const std::vector<double> &frequencies) {
     constexpr int64_t at_a_time = 256;
     std::vector<float> cos, sin;

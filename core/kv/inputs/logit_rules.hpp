@@ -9,13 +9,13 @@
 
 namespace keel {
 
-// What the model does to the logits of attention in the layers on which a policy acts. Scores that
-// are computed for a policy follow the same rules.
+// The rules that the model applies to attention logits (for example a soft cap or a window) in the
+// layers on which a policy acts. Scores that are computed for a policy follow the same rules.
 struct LogitRules {
     float softcap = 0;  // 0: none
     int64_t window = 0; // tokens; 0: none
 
-    // `positions`: i32 [m], of the queries; read if there is a window.
+    // `positions`: i32 [m], the positions of the queries. They are read only if there is a window.
     void add_to(keel_attention_scores_args &args, const keel_tensor *positions) const;
 };
 

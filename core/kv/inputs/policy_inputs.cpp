@@ -9,7 +9,8 @@
 namespace keel {
 namespace {
 
-// An eviction computes this many numbers of an array at a time (256 KiB), but at least one layer.
+// An eviction computes its inputs for some layers at a time, so that an array has at most this many
+// numbers (256 KiB). It computes at least one layer at a time.
 constexpr int64_t numbers_at_a_time = int64_t{64} << 10;
 
 int64_t window_rows(const PolicySetup &setup) {
@@ -92,7 +93,7 @@ const keel_tensor *PolicyInputs::positions_of(int64_t first, int64_t n) {
 }
 
 // Adds the scores that the queries of a piece give to all slots of the piece, including slots that
-// a query does not see.
+// are masked for a query.
 void PolicyInputs::score_piece(uint32_t layer, const Tensor &q, const Piece &piece) {
     if (ranges_.buffer() == nullptr)
         ranges_ = Tensor::allocate(setup_.executor().device(), KEEL_DTYPE_I32, {1, 2}, placement_);
@@ -168,12 +169,12 @@ bool PolicyInputs::has_queries(const KvCache &cache, int64_t tail) {
 void PolicyInputs::begin_eviction(const KvCache &cache, const Eviction &eviction) {
     eviction_ = eviction;
     read_ = {};
-    // Sums move with the slots. So slots of tokens that added nothing need sums too.
+    // Sums move with the slots. So a slot needs a sum even if no step has added to it.
     for (SlotSums *sums : sums_) sums->begin(cache);
     if (needs(KEEL_NEED_WINDOW_SCORES)) queries_ = window_->prepare(eviction.tail, eviction.stride);
     if (stats_) {
         stats_->add_waiting();
-        stats_->free_step(); // frees memory, because the eviction needs memory too
+        stats_->free_step(); // frees this memory now, because the eviction also needs memory
     }
 }
 

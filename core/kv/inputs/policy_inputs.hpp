@@ -15,16 +15,17 @@ namespace keel {
 
 class KeyUnrotation;
 
-// The inputs of one sequence's policy, apart from lengths and positions: only those that its setup
-// needs. Some are collected while steps run (the setup's Collected), the others are computed from
-// the cache at an eviction. Evictions read them back, so they wait for the stream. It has
-// many members because each kind of input has its buffers and its state.
+// The inputs of one sequence's policy, except for lengths and positions. It has only the inputs
+// that the setup needs. Some are collected while steps run (the setup's Collected), the others are
+// computed from the cache at an eviction. An eviction reads the inputs back from the device, so it
+// waits for the stream. The class has many members, because each kind of input has its own buffers
+// and state.
 //
-// It uses little memory, for a short time: an eviction computes and reads the inputs of some layers
-// at a time, and memory that only the end of a prompt needs is freed after it.
+// The class uses little memory: an eviction computes and reads the inputs of some layers at a time,
+// and memory that only the end of a prompt needs is freed after the prompt.
 class PolicyInputs final : public StepTap {
   public:
-    // `setup` outlives this. Memory is taken when it is first needed.
+    // `setup` must outlive this object. Memory is allocated when it is first needed.
     PolicyInputs(PolicySetup &setup, keel_buffer_kind placement);
     ~PolicyInputs();
     PolicyInputs(const PolicyInputs &) = delete;
@@ -32,8 +33,8 @@ class PolicyInputs final : public StepTap {
 
     // ---- steps ----
 
-    // A step begins. Call it after the slots of its tokens were appended and before its ops.
-    // Returns the tap for the graph's by-products; NULL: none are needed.
+    // Begins a step. Call it after the slots of the step's tokens were appended and before the
+    // step's ops. Returns the tap for the graph's by-products, or NULL if none are needed.
     StepTap *begin_step(const KvCache &cache, const WindowScores::Step &step);
     Places places(uint32_t layer) override;
     void after_attention(uint32_t layer, const Tensor &q) override;
@@ -45,19 +46,21 @@ class PolicyInputs final : public StepTap {
     // ---- an eviction ----
 
     struct Eviction {
-        uint64_t needs = 0; // KEEL_NEED_*, of the policy or of the rule that replaces it
+        uint64_t needs = 0; // bits KEEL_NEED_* of the policy, or of the rule that replaces the
+                            // policy
         uint32_t layers = 0;
         int64_t stride = 0; // slots of the longest head
         int64_t tail = 0;   // newest tokens that are in all heads
         int64_t seen = 0;   // tokens so far
     };
-    // Does an eviction with these needs read anything from the device?
+    // Returns true if an eviction with these needs reads anything from the device.
     static bool reads(uint64_t needs) { return (needs & ~uint64_t{KEEL_NEED_POSITIONS}) != 0; }
-    // Are there queries for window scores? `tail`: how many of the newest tokens are in all heads.
+    // Returns true if there are queries for window scores. `tail`: how many of the newest tokens
+    // are in all heads.
     bool has_queries(const KvCache &cache, int64_t tail);
     // An eviction begins: compute() and fill() follow.
     void begin_eviction(const KvCache &cache, const Eviction &eviction);
-    // How many layers to compute at a time, so that no array takes much memory.
+    // The number of layers to compute at a time. It is chosen so that no array takes much memory.
     uint32_t layers_at_a_time() const;
     // Computes the policy's inputs for the layers first to first + layers - 1 on the device, and
     // copies the inputs to host memory. Keys and query statistics are not copied here: fill()
@@ -74,24 +77,26 @@ class PolicyInputs final : public StepTap {
     // passes the scores to the policy. `slots`: the most slots that a head has during the replay.
     const Tensor &repeat_scores(int64_t slots);
 
-    // An eviction ended. `again_soon`: keeps its arrays for the next eviction, else frees them.
+    // Call it after an eviction. `again_soon`: true keeps the arrays for the next eviction, false
+    // frees them.
     void finish_eviction(bool again_soon);
     // Bytes in use on device and host: collected inputs, and the arrays of the last eviction.
     uint64_t bytes() const;
-    // An estimate of the most that bytes() can be for a context of this many tokens, of which the
-    // cache holds `held` when slots are evicted. Needs no allocated memory.
+    // An estimate of the most that bytes() can be for a context of this many tokens, if the cache
+    // holds `held` of these tokens when slots are evicted. Needs no allocated memory.
     static uint64_t bytes(const PolicySetup &setup, int64_t context, int64_t held);
 
     // ---- a sequence's life ----
-    // Can the last n of `seen` tokens be removed again?
+    // Returns true if the last n of `seen` tokens can be removed again.
     bool can_truncate(int64_t n, int64_t seen) const;
     void truncate(const KvCache &cache, int64_t n,
                   int64_t seen); // `seen`: before; the cache was cut already
     void reset();
-    // Takes over the inputs for this setup that another object of the same shape has collected
-    // (PolicySetup::collected).
+    // Copies the inputs that another object of the same shape has collected and that this setup
+    // needs (PolicySetup::collected).
     void copy_from(PolicyInputs &other, const KvCache &cache);
-    // The same from another device's; `cache` has the lengths of that one's.
+    // Like copy_from(), but from an object on another device. `cache` must have the same lengths as
+    // the cache on that device.
     void take_over(PolicyInputs &other, const KvCache &cache);
     void save(StateWriter &out, const KvCache &cache);
     void load(StateReader &in, const KvCache &cache, int64_t seen);
@@ -100,7 +105,8 @@ class PolicyInputs final : public StepTap {
     struct Piece {
         int64_t begin, end; // tokens of the step
     };
-    // For evictions of `layers` layers whose longest head has `stride` slots.
+    // The number of layers to compute at a time in an eviction of `layers` layers whose longest
+    // head has `stride` slots.
     static uint32_t layers_at_a_time(const PolicySetup &setup, uint32_t layers, int64_t stride);
     bool needs(uint64_t bit) const { return (eviction_.needs & bit) != 0; }
     Tensor room(ReadArray &array, int64_t rows, int64_t columns);
@@ -142,7 +148,8 @@ class PolicyInputs final : public StepTap {
     Inputs read_;
     ReadArray key_norms_, value_norms_, scores_, key_sum_, key_anchor_, chunk_scores_;
     ReadArray keys_, key_project_;                // arrays of one layer
-    std::vector<float> query_sum_, query_second_; // the same, if the host cannot see the device's
+    std::vector<float> query_sum_, query_second_; // copies for the host, if it cannot access the
+                                                  // device's memory
     std::vector<float> no_scores_;                // zeros
     Tensor repeat_scores_, projection_, ranges_;
     std::unique_ptr<KeyUnrotation> unrotation_; // for keys before RoPE

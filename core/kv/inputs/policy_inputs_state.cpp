@@ -1,5 +1,5 @@
-// PolicyInputs: the collected inputs of a sequence: their memory, and how they are truncated,
-// copied, saved and loaded.
+// Part of PolicyInputs: computes the memory of the collected inputs, and truncates, copies, saves
+// and loads them.
 #include "kv/inputs/key_unrotation.hpp"
 #include "kv/inputs/policy_inputs.hpp"
 

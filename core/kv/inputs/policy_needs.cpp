@@ -53,7 +53,7 @@ struct Checker {
 
     void form() const {
         if (needs.granularity < KEEL_KEEP_TOKEN || needs.granularity > KEEL_KEEP_HEAD_RAGGED)
-            broken("declares granularity {}, which is none of 1 to 4", needs.granularity);
+            broken("declares granularity {}, expected 1 to 4", needs.granularity);
         if (needs.output != KEEL_OUTPUT_SCORES && needs.output != KEEL_OUTPUT_KEEP)
             broken("declares output {}, which is neither scores nor keep-lists", needs.output);
     }
@@ -62,13 +62,14 @@ struct Checker {
         const uint64_t sources =
             needs.needs & (KEEL_NEED_WINDOW_SCORES | KEEL_NEED_RUNNING_SCORES | KEEL_NEED_REPLAY);
         if (std::popcount(sources) > 1)
-            broken("needs {} and another kind of scores; there is room for one in input.scores",
+            broken("needs {} and another kind of scores, but input.scores can hold only one kind",
                    need_name(sources & (0 - sources)));
         if (has(KEEL_NEED_WINDOW_SCORES) && (needs.window == 0 || needs.window > most_window))
             broken("needs window_scores of {} queries, expected 1 to {}", needs.window,
                    most_window);
         if (needs.window > most_window)
-            broken("declares a window of {} queries, at most {}", needs.window, most_window);
+            broken("declares a window of {} queries, expected at most {}", needs.window,
+                   most_window);
         if ((sources & ~KEEL_NEED_REPLAY) != 0) {
             if (needs.reduce_queries < KEEL_REDUCE_SUM || needs.reduce_queries > KEEL_REDUCE_MAX)
                 broken("declares reduce_queries {}, expected sum, mean or max",
@@ -79,30 +80,30 @@ struct Checker {
         }
         if (!has(KEEL_NEED_RUNNING_SCORES)) return;
         if (needs.reduce_queries == KEEL_REDUCE_MEAN)
-            broken("needs running_scores as a mean over queries; sums are kept, divide by "
-                   "query_count");
+            broken("needs running_scores as a mean over queries, but Keel keeps sums; divide a sum "
+                   "by query_count");
         if (needs.reduce_group == KEEL_REDUCE_NONE)
-            broken(
-                "needs running_scores per query head; they are kept per KV head: set reduce_group");
+            broken("needs running_scores per query head, but Keel keeps them per KV head; set "
+                   "reduce_group");
     }
 
     void keys() const {
         if (has(KEEL_NEED_UNROTATED) && !has(KEEL_NEED_KEY_PROJECT | KEEL_NEED_KEYS))
-            broken("needs keys before RoPE, but neither key_project nor keys");
+            broken("needs keys before RoPE, but requests neither key_project nor keys");
     }
 
     void chunks(int64_t step, int64_t longest) const {
         if (!has(KEEL_NEED_CHUNK_SCORES)) return;
-        if (needs.chunk == 0) broken("needs chunk_scores of pieces of 0 tokens");
+        if (needs.chunk == 0)
+            broken("needs chunk_scores for pieces of 0 tokens, expected 1 or more");
         if (needs.reduce_group < KEEL_REDUCE_SUM || needs.reduce_group > KEEL_REDUCE_MAX)
             broken("needs chunk_scores with reduce_group {}, expected sum, mean or max",
                    needs.reduce_group);
         // A piece must fit in one step, because all of its queries need all of its keys.
         if (int64_t{needs.chunk} > step && step < longest) {
             throw_error(ErrorKind::input,
-                        "policy {} needs chunk_scores of pieces of {} tokens, this backend "
-                        "prefills at most "
-                        "{} at a time; choose smaller pieces",
+                        "policy {} needs chunk_scores for pieces of {} tokens, but this backend "
+                        "prefills at most {} tokens at a time; choose smaller pieces",
                         policy, needs.chunk, step);
         }
     }
@@ -110,12 +111,13 @@ struct Checker {
     void replay() const {
         if (!has(KEEL_NEED_REPLAY)) return;
         if ((needs.flags & KEEL_POLICY_PREFILL_ONLY) == 0)
-            broken("needs replay without declaring that it acts at the prompt's end only");
+            broken("needs replay, but does not declare that it acts only at the end of the prompt");
         if (has(KEEL_NEED_CHUNK_SCORES)) broken("needs both replay and chunk_scores");
-        if (needs.replay_chunk == 0) broken("needs replay of pieces of 0 tokens");
+        if (needs.replay_chunk == 0)
+            broken("needs replay in pieces of 0 tokens, expected 1 or more");
         if (needs.replay_lead >= needs.replay_chunk)
-            broken("needs replay with a lead of {} tokens, pieces have {}", needs.replay_lead,
-                   needs.replay_chunk);
+            broken("needs replay with a lead of {} tokens, but a piece has only {} tokens",
+                   needs.replay_lead, needs.replay_chunk);
     }
 };
 
@@ -175,16 +177,16 @@ void check_policy_needs(const std::string &policy, const keel_policy_needs &need
                     need_name(unserved & (0 - unserved)));
     }
     if ((needs.flags & ~known_flags) != 0) {
-        throw_error(ErrorKind::input,
-                    "policy {} sets flags {:#x}, which this version of Keel does not know", policy,
-                    needs.flags & ~known_flags);
+        throw_error(
+            ErrorKind::input,
+            "policy {} sets the flags {:#x}, which this version of Keel does not know; update Keel",
+            policy, needs.flags & ~known_flags);
     }
     if ((needs.flags & KEEL_POLICY_KEEPS_ALL) != 0) return;
     if ((needs.flags & KEEL_POLICY_BETWEEN_LAYERS) != 0) {
         throw_error(ErrorKind::input,
-                    "policy {} wants to decide between the layers of a step, which this version of "
-                    "Keel does "
-                    "not offer",
+                    "policy {} asks to decide between the layers of a step, which this version of "
+                    "Keel does not support",
                     policy);
     }
     const Checker check = {policy, needs};

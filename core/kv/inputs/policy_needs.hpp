@@ -36,8 +36,8 @@ struct Collected {
 
     static Collected of(const keel_policy_needs &needs);
     bool empty() const { return window == 0 && !running && !stats && !chunks; }
-    // NULL if this contains all inputs of `other`. Otherwise the name of an input that this lacks,
-    // or has in another form: "running_scores".
+    // Returns NULL if this object has all inputs of `other`. Otherwise returns the name of an input
+    // that this object lacks or has in another form: "running_scores".
     const char *missing(const Collected &other) const;
     // Adds the inputs of `other` and returns NULL. If both have an input in different forms,
     // changes nothing and returns the name of this input.
@@ -45,9 +45,9 @@ struct Collected {
 };
 
 // The number of slots of a head that stay whatever their scores are: the protected slots, and the
-// slots that the policy always keeps. A policy always keeps one slot less than its least budget:
-// the newest slots that are in its window, and the rest at the front. A slot that is protected and
-// also kept by the policy counts once.
+// slots that the policy always keeps. The slots that a policy always keeps are one less than its
+// least budget. They are the newest slots that are in its window; the rest are at the front. A slot
+// that is protected and also kept by the policy counts once.
 int64_t fixed_slots(const keel_policy_needs &needs, int64_t prefix, int64_t recent, int64_t pinned);
 
 // The needs of the rule of policy `keydiff`, which needs only the cache. Under memory pressure the

@@ -80,7 +80,9 @@ void QueryRing::drop(int64_t n) {
     const int64_t dropped = std::min(n, held_);
     held_ -= dropped;
     end_ = (end_ - dropped + rows_) % rows_;
-    if (dropped > 0) waits_ = false; // the query that waits was the last one
+    if (dropped > 0)
+        waits_ = false; // the query in the fixed place was the last query, and it is
+                        // dropped
 }
 
 void QueryRing::take_over(QueryRing &other) {

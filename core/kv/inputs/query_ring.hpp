@@ -8,33 +8,34 @@
 
 namespace keel {
 
-// The queries of the last tokens, for each layer [rows, heads, head_dim]. The rows are a ring: the
-// newest one replaces the oldest one. gather() brings them into order for an op. If steps are
-// recorded, each decode step writes its row to one fixed place. The row is copied to its place in
-// the ring before the next step or before it is read.
+// The queries of the latest tokens, for each layer [rows, heads, head_dim]. The rows are a ring:
+// the newest one replaces the oldest one. gather() copies the rows in the order of the tokens, for
+// an op. If steps are recorded, each decode step writes its row to one fixed place. The row is
+// copied to its place in the ring before the next step or before it is read.
 class QueryRing {
   public:
-    // KEEL_OP_COPY, planned for the ring. They outlive it.
+    // Planned ops of the kind KEEL_OP_COPY. They must outlive the ring.
     struct Ops {
         PlannedOp *keep = nullptr;  // the last queries of a step of several tokens
         PlannedOp *order = nullptr; // rows of one layer
-        PlannedOp *place = nullptr; // the row of a decode step; NULL: steps are not recorded
+        PlannedOp *place = nullptr; // copies the row of a decode step to its place; NULL if steps
+                                    // are not recorded
     };
     // `rows`: capacity.
     QueryRing(Executor &executor, const Ops &ops, keel_dtype dtype, uint32_t layers, int64_t rows,
               uint32_t heads, uint32_t head_dim, keel_buffer_kind placement);
 
     int64_t capacity() const { return rows_; }
-    // How many rows of the last tokens the ring holds, at most the capacity.
+    // The number of rows that the ring holds, at most its capacity.
     int64_t held() const { return held_; }
-    // A step of n tokens begins: counts its last min(n, capacity) tokens as held.
+    // Begins a step of n tokens. From now on its last min(n, capacity) tokens count as held.
     void begin(int64_t n);
-    // Where a step of one token writes its row, [1, heads, head_dim].
+    // The place to which a step of one token writes its row, [1, heads, head_dim].
     Tensor next(uint32_t layer) const;
     // Queues copies of the last queries of a step of several tokens, q [n, heads, head_dim].
     void keep(uint32_t layer, const Tensor &q);
     // Queues copies of the layer's last n rows into `out` [n, heads, head_dim]. n is at most
-    // held(). Call place_last() before.
+    // held(). Call place_last() first.
     void gather(uint32_t layer, int64_t n, const Tensor &out);
     void place_last(); // queues the copy of the last row to its place
     // The last n tokens were removed.
@@ -50,7 +51,7 @@ class QueryRing {
     std::vector<std::byte> read();
     void write(const std::vector<std::byte> &rows, int64_t held);
     uint64_t bytes() const { return held_bytes(all_) + held_bytes(step_); }
-    // The value of bytes() for given sizes; needs no allocated memory. A row in the fixed place is
+    // Computes bytes() from the given sizes, without allocated memory. A row in the fixed place is
     // not counted.
     static uint64_t bytes(keel_dtype dtype, uint32_t layers, int64_t rows, uint64_t row_width) {
         return layers * static_cast<uint64_t>(rows) * keel_dtype_row_bytes(dtype, row_width);
@@ -73,7 +74,8 @@ class QueryRing {
     uint64_t row_bytes_;
     keel_buffer_kind placement_;
     Tensor all_;         // [layers, rows * heads * head_dim], made when first needed
-    Tensor step_;        // [layers, heads * head_dim]: of a decode step; only with Ops::place
+    Tensor step_;        // [layers, heads * head_dim]: the row of a decode step; used only with
+                         // Ops::place
     bool waits_ = false; // the last row is in step_
 };
 

@@ -22,8 +22,8 @@ void QueryStats::make() {
     clear();
 }
 
-// The queries of a prompt are added layer by layer. The query of a decoded token is kept until
-// there are stats_rows of them.
+// The queries of a prompt are added layer by layer. The query of a decoded token waits until there
+// are stats_rows such queries.
 void QueryStats::make_room() {
     const int64_t width = int64_t{shape_.heads} * shape_.head_dim;
     Device &device = executor_.device();
@@ -137,7 +137,8 @@ void QueryStats::load(StateReader &in, int64_t seen) {
     for (const Tensor *t : {&sum_, &second_}) {
         in.get_all<float>(values, t->bytes() / sizeof(float), "query statistics");
         for (const float v : values) {
-            if (!std::isfinite(v)) in.fail("query statistics: one is not finite");
+            if (!std::isfinite(v))
+                in.fail("query statistics: a value is not finite; the file is damaged");
         }
         t->write(values.data());
     }

@@ -19,11 +19,13 @@ class QueryStats {
     QueryStats(Executor &executor, const KvShape &shape, PlannedOp *op, uint32_t skip,
                keel_buffer_kind placement);
 
-    // A step of n tokens begins. Its first token has the number `first`.
+    // Begins a step of n tokens. The first token of the step has the number `first`.
     void begin(int64_t first, int64_t n);
-    // Where the step writes its queries: f32 [n, heads, head_dim]. NULL: all of them are left out.
+    // The tensor to which the step writes its queries, f32 [n, heads, head_dim]. NULL: all of these
+    // queries are left out.
     const Tensor *place(uint32_t layer);
-    // The layer's queries were written. Those of a step of several tokens are added now.
+    // Call it after the layer's queries were written. Adds the queries of a step of several tokens
+    // at once.
     void written(uint32_t layer);
 
     int64_t count() const { return count_; } // queries in the sums, waiting ones included
@@ -37,12 +39,12 @@ class QueryStats {
                held_bytes(waiting_rows_);
     }
 
-    // Frees the queries of a prompt's last step. They were added up before.
+    // Frees the queries of a prompt's last step. They are already in the sums.
     void free_step() { step_queries_ = {}; }
     // The largest value of bytes() with steps of this many tokens. Needs no allocated memory.
     static uint64_t bytes(const KvShape &shape, int64_t step_tokens);
 
-    // How many of the last tokens can be removed again. `seen`: tokens so far.
+    // The number of latest tokens that can be removed again. `seen`: tokens so far.
     int64_t revocable(int64_t seen) const;
     void drop(int64_t n, int64_t seen);
     void clear();
@@ -61,10 +63,11 @@ class QueryStats {
     int64_t skip_, count_ = 0, step_ = 0, left_out_ = 0;
     keel_buffer_kind placement_;
     Tensor sum_, second_;
-    Tensor step_queries_; // f32 [step tokens, heads, head_dim], one layer's at a time
+    Tensor step_queries_; // f32 [step tokens, heads, head_dim], of one layer at a time
     Tensor place_;
     int64_t waiting_ = 0; // rows of waiting_rows_ in use
-    Tensor waiting_rows_; // f32 [layers, stats_rows * heads * head_dim]; made when decoding
+    Tensor waiting_rows_; // f32 [layers, stats_rows * heads * head_dim]; allocated by the first
+                          // decode step
 };
 
 } // namespace keel

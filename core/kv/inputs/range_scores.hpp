@@ -12,7 +12,8 @@ namespace keel {
 // `out`. One call serves all heads if their ranges are equal; if not, there is one call for each
 // head.
 struct RangeScores {
-    // Begin and end of each range. The ranges do not overlap; at most InputOps::most_ranges.
+    // Begin and end of each range. The ranges must not overlap. There are at most
+    // InputOps::most_ranges ranges.
     using Ranges = std::vector<std::pair<int64_t, int64_t>>;
 
     // `room`: i32 [most_ranges, 2] on the device, for the ranges.

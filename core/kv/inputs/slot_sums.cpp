@@ -121,7 +121,8 @@ void SlotSums::load(StateReader &in, const KvCache &cache) {
     for (size_t row = 0; row < clean_.size(); ++row) {
         in.get_all<float>(values, static_cast<uint64_t>(cache.row_length(row)), "a head's scores");
         for (const float v : values) {
-            if (!std::isfinite(v)) in.fail("a head's scores: one is not finite");
+            if (!std::isfinite(v))
+                in.fail("scores of a head: a value is not finite; the file is damaged");
         }
         write_row(row, values);
     }

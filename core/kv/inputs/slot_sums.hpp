@@ -19,8 +19,8 @@ class SlotSums {
     };
     SlotSums(Executor &executor, const KvShape &shape, const Ops &ops, keel_buffer_kind placement);
 
-    // Makes room for the cache's slots and zeroes the new ones. Call it after KvCache::append and
-    // before the ops of a step that adds to the sums, and before a compaction.
+    // Makes room for the cache's slots and sets the sums of new slots to 0. Call it after
+    // KvCache::append and before the ops of a step that adds to the sums, and before a compaction.
     void begin(const KvCache &cache);
     // The sums of a layer, f32 [kv_heads, slots]. Ops read and write this tensor. KvCache::compact
     // takes it as a side array: it moves the sums together with the slots. Valid until begin() or
@@ -48,8 +48,8 @@ class SlotSums {
     void clear();
 
   private:
-    // The number of slots that a row has room for if the cache has this length. It is at least
-    // max_length of recorded steps (LastingViews), which is rounded up.
+    // The number of slots that a row has room for if the cache has this length. It is at least the
+    // max_length in the views of recorded steps (LastingViews), which is rounded up.
     static int64_t capacity_for(const KvShape &shape, int64_t length);
     void resize(int64_t slots);
     std::vector<float> read_row(size_t row, int64_t n) const;
@@ -62,7 +62,8 @@ class SlotSums {
     keel_buffer_kind placement_;
     Tensor all_; // [layers * kv_heads, slots]; empty until the first slot
     std::vector<Tensor> layers_;
-    std::vector<int64_t> clean_; // [layers * kv_heads]: slots from the length to here hold zeros
+    std::vector<int64_t> clean_; // [layers * kv_heads]: the slots from the row's length up to this
+                                 // slot hold zeros
 };
 
 } // namespace keel

@@ -90,8 +90,8 @@ int64_t WindowScores::prepare(int64_t tail, int64_t stride) {
     queries_ = 0;
     if (!ring_) return queries_;
     ring_->place_last();
-    // The op takes a query's position from its distance to the end. So all heads must have the
-    // query's token and all later tokens.
+    // The op computes a query's position from its distance to the end of the cache. So all heads
+    // must have the query's token and all later tokens.
     return queries_ = std::min({window, ring_->held(), tail});
 }
 

@@ -11,9 +11,9 @@
 namespace keel {
 
 // The attention of a sequence's last queries over the slots: KEEL_NEED_WINDOW_SCORES. If the step
-// before an eviction has all these queries, it computes the scores layer by layer, so the queries
-// need not be kept. Otherwise they are kept in a ring, see RingUse. They are also
-// kept from a pause in a prompt to the prompt's end.
+// before an eviction has all these queries, the step computes the scores layer by layer, and the
+// queries need not be kept. Otherwise the queries are kept in a ring, see RingUse. Queries are also
+// kept from a pause in a prompt to the end of the prompt.
 class WindowScores {
   public:
     // `setup` outlives this.
@@ -23,17 +23,19 @@ class WindowScores {
     // ---- steps ----
     struct Step {
         StepKind kind = StepKind::decode;
-        int64_t first = 0, n = 0; // the first token, and how many; their slots were appended
-        bool evicts = false;      // slots are evicted after the step
+        // The number of the step's first token, and the number of tokens. Their slots already
+        // exist.
+        int64_t first = 0, n = 0;
+        bool evicts = false; // slots are evicted after the step
     };
-    // A step begins. False: nothing is kept and no scores are computed in this step.
+    // Begins a step. Returns false if this step keeps no queries and computes no scores.
     bool begin(const KvCache &cache, const Step &step);
-    // Does the step queue what all decode steps do?
+    // Returns true if the step queues the same ops as every other decode step.
     bool is_usual() const { return !scores_step_ && (!keeps_step_ || has_place()); }
-    // Where a step of one token writes the layer's queries; NULL: they are not kept. Valid until
-    // the next call.
+    // The tensor to which a step of one token writes the layer's queries. NULL: they are not kept.
+    // Valid until the next call.
     const Tensor *place(uint32_t layer);
-    // The layer's attention was queued, with these queries.
+    // Call it after the layer's attention was queued. `q`: the queries of the layer.
     void take(const KvCache &cache, uint32_t layer, const Tensor &q);
 
     // ---- an eviction ----
@@ -48,7 +50,8 @@ class WindowScores {
     int64_t rows() const; // rows of scores per layer
     // Frees the memory of one eviction.
     void release();
-    // A prompt ended. Frees the queries too if no later eviction can read them.
+    // Call it at the end of a prompt. Frees the scores, and also the queries if no later eviction
+    // can read them.
     void end_prompt();
 
     // ---- a sequence's life ----
@@ -58,12 +61,13 @@ class WindowScores {
     void save(StateWriter &out);
     void load(StateReader &in, int64_t seen);
     uint64_t bytes() const;
-    // An estimate of bytes(): `held` slots per head at an eviction. Needs no allocated memory.
+    // An estimate of bytes() if there are `held` slots per head at an eviction. Needs no allocated
+    // memory.
     static uint64_t bytes(const PolicySetup &setup, int64_t held);
 
   private:
     QueryRing &ring();
-    // Do decode steps write their queries into the ring themselves?
+    // Returns true if decode steps write their queries directly into the ring.
     bool has_place() const { return setup_.ring_use() != RingUse::none; }
     // `first`: the token of the first query.
     void queue_scores(const KvCache &cache, uint32_t layer, const Tensor &q, int64_t first,
@@ -82,7 +86,7 @@ class WindowScores {
     ReadArray scores_;
     int64_t stride_ = 0, queries_ = 0;
     QueryPositions positions_;
-    Tensor ordered_; // A [window, heads, head_dim]: a layer's queries out of the ring
+    Tensor ordered_; // [window, heads, head_dim]: a layer's queries, copied from the ring in order
 };
 
 } // namespace keel

@@ -67,21 +67,22 @@ int32_t KvArena::take(uint32_t index) {
     Layer &layer = layers_[index];
     if (!can_take(1)) {
         throw_error(ErrorKind::resource,
-                    "the KV cache holds {} bytes and may hold {}; raise kv.max_mib or set a policy "
-                    "with a budget",
+                    "the KV cache holds {} bytes and may hold at most {}; raise kv.max_mib, or set "
+                    "a policy with a budget",
                     bytes_in_use(), shape_.max_bytes);
     }
     if (layer.in_use == layer.owners.size()) {
         const auto capacity = static_cast<size_t>(shape_.capacity_blocks());
         if (layer.owners.size() >= capacity) {
             throw_error(ErrorKind::resource,
-                        "all {} blocks of the KV cache are in use; {} sequence(s) were planned for",
+                        "all {} blocks of the KV cache are in use; the cache was planned for {} "
+                        "sequence(s)",
                         capacity, shape_.sequences);
         }
         size_t more = std::max<size_t>(layer.owners.size() / 2, shape_.kv_heads);
-        // Does not allocate more blocks than the cap allows to be used. The cap counts blocks in
-        // use. While an arena grows, the old and the new memory exist until the copy is done, one
-        // layer at a time. The cap does not count this.
+        // Limits the number of allocated blocks to the cap max_bytes. The cap counts blocks in use.
+        // While an arena grows, its old and its new memory both exist until the copy is done; this
+        // happens for one layer at a time. The cap does not count the old memory.
         if (shape_.max_bytes != 0) {
             const uint64_t left = shape_.max_bytes / shape_.block_bytes() - blocks_in_use_;
             more = static_cast<size_t>(std::clamp<uint64_t>(left, 1, more));
@@ -96,7 +97,7 @@ int32_t KvArena::take(uint32_t index) {
                                  true);
     }
     layer.owners[block] = 1;
-    ++layer.first_free; // after commit(): if that fails, the block stays free
+    ++layer.first_free; // must come after commit(), because the block stays free if commit() fails
     ++layer.in_use;
     ++blocks_in_use_;
     peak_bytes_ = std::max(peak_bytes_, bytes_in_use());
@@ -120,8 +121,8 @@ void KvArena::abandon(uint32_t index, int32_t id) noexcept {
         decommit(layer, *layer.k.buffer(), block, shape_.key_block_bytes());
         decommit(layer, *layer.v.buffer(), block, shape_.value_block_bytes());
     } catch (...) {
-        // If the device is lost or reports an error, the memory is freed with the arena, or used by
-        // the block's next owner.
+        // If the device is lost or reports an error, the block keeps its memory. The memory is
+        // freed with the arena, or the block's next owner uses it.
     }
 }
 
@@ -135,7 +136,7 @@ void KvArena::release(uint32_t index, int32_t id) {
         return;
     }
     // Blocks are taken from the front, so free blocks collect at the end. If more than half of the
-    // arena is free there, that part is freed.
+    // arena is free at the end, this part is freed.
     size_t used = layer.owners.size();
     while (used > 0 && layer.owners[used - 1] == 0) --used;
     const size_t wanted = std::max<size_t>(used, shape_.kv_heads);

@@ -23,25 +23,27 @@ class KvArena {
     keel_buffer_kind placement() const { return placement_; }
     const Tensor &keys(uint32_t layer) const { return layers_[layer].k; }
     const Tensor &values(uint32_t layer) const { return layers_[layer].v; }
-    // Rises each time a layer's tensors are exchanged. Views from before are then invalid.
+    // A number that rises each time the tensors of a layer are replaced. Then all earlier views of
+    // the layer are invalid.
     uint64_t generation(uint32_t layer) const { return layers_[layer].generation; }
 
-    // Can `blocks` more blocks be taken, of all layers together, without passing max_bytes?
+    // Returns true if `blocks` more blocks, of all layers together, can be taken without exceeding
+    // max_bytes.
     bool can_take(uint64_t blocks) const;
-    // How many more blocks a layer has ids for.
+    // The number of blocks that a layer can still take.
     uint64_t free_blocks(uint32_t layer) const {
         return static_cast<uint64_t>(shape_.capacity_blocks()) - layers_[layer].in_use;
     }
-    // Takes the free block with the lowest number; it then has one owner. Throws Error(resource) if
-    // no block is free.
+    // Takes the free block with the lowest number; the block then has one owner. Throws
+    // Error(resource) if no block is free.
     int32_t take(uint32_t layer);
     // The block gets one more owner.
     void retain(uint32_t layer, int32_t block) {
         ++layers_[layer].owners[static_cast<size_t>(block)];
     }
-    // The block loses an owner. Without owners, its memory is freed.
+    // Removes one owner of the block. If the block has no owner left, its memory is freed.
     void release(uint32_t layer, int32_t block);
-    // As release(), but never exchanges an arena and never throws.
+    // Like release(), but never replaces an arena and never throws.
     void abandon(uint32_t layer, int32_t block) noexcept;
     bool is_shared(uint32_t layer, int32_t block) const {
         return layers_[layer].owners[static_cast<size_t>(block)] > 1;
@@ -59,13 +61,14 @@ class KvArena {
     const Tensor &seat_lengths() const { return seat_lengths_; }
     const Tensor &seat_positions() const { return seat_positions_; }
 
-    // Bytes of blocks in use, each shared block counted once, and of count_extra().
+    // Bytes of blocks in use, each shared block counted once, plus the bytes that count_extra()
+    // added.
     uint64_t bytes_in_use() const { return blocks_in_use_ * shape_.block_bytes() + extra_bytes_; }
-    // The memory that a sequence holds besides its blocks has changed from `before` to `now` bytes.
-    // It counts as cache memory.
+    // Records that the memory of a sequence in addition to its blocks has changed from `before` to
+    // `now` bytes. This memory counts as cache memory.
     void count_extra(uint64_t now, uint64_t before) noexcept;
     // Reserves bytes that blocks may not take, for memory of a sequence that does not count as
-    // cache memory. The sequence's reserve has changed from `before` to `now` bytes.
+    // cache memory. The reserve of the sequence has changed from `before` to `now` bytes.
     void set_aside(uint64_t now, uint64_t before) noexcept { aside_bytes_ += now - before; }
     uint64_t bytes_set_aside() const { return aside_bytes_; }
     uint64_t bytes_resident() const; // bytes of memory that the arenas have

@@ -13,7 +13,7 @@ namespace keel {
 // and each has a seat in it (KvArena::seats). Not thread-safe.
 class BatchView {
   public:
-    // For caches in this arena, at most `most` in one view.
+    // For caches in this arena. A view has at most `most` caches.
     BatchView(KvArena &arena, uint32_t most);
 
     // One view for each layer, for a step whose row i is a token of caches[i]. Valid until the next
@@ -28,7 +28,8 @@ class BatchView {
     };
 
     KvArena &arena_;
-    Tensor seats_, seats_in_use_; // i32 [most], and the rows of it that are in use
+    Tensor seats_, seats_in_use_; // seats_: i32 [most]. seats_in_use_: the rows of seats_ that are
+                                  // in use
     std::vector<int32_t> host_seats_;
     std::vector<Layer> layers_;
     std::vector<const keel_batch_kv *> views_;

@@ -8,9 +8,9 @@
 
 namespace keel {
 
-// Bytes of a tensor that has memory to itself; 0: it has none yet. This is not the buffer's size,
-// because a reused buffer may be up to a quarter larger. So the bytes of a sequence do not depend
-// on earlier runs.
+// The bytes of a tensor that shares its buffer with no other tensor. 0 if it has no memory yet.
+// This is not the buffer's size, because a reused buffer may be up to a quarter larger. So the
+// bytes of a sequence do not depend on earlier runs.
 inline uint64_t held_bytes(const Tensor &tensor) {
     return tensor.buffer() != nullptr ? tensor.bytes() : 0;
 }

@@ -125,10 +125,9 @@ bool KvCache::fits(int64_t n, std::string *why) const {
     const int64_t longest = max_length();
     if (longest + n > shape().max_slots) {
         if (why != nullptr) {
-            *why = fmt::format(
-                "{} tokens are in the cache, {} more would pass model.context = {}; shorten the "
-                "text, raise that key, or let a policy evict",
-                longest, n, shape().max_slots);
+            *why = fmt::format("the cache holds {} tokens, and {} more would exceed model.context "
+                               "= {}; shorten the text, raise model.context, or let a policy evict",
+                               longest, n, shape().max_slots);
         }
         return false;
     }
@@ -139,8 +138,8 @@ bool KvCache::fits(int64_t n, std::string *why) const {
             };
             const uint64_t aside = arena_->bytes_set_aside();
             *why = fmt::format(
-                "the KV cache holds {:.6g} MiB{}, {} more token(s) would pass {}; raise that key, "
-                "keep keys and values in a smaller kv.dtype, or let a policy evict",
+                "the KV cache holds {:.6g} MiB{}, and {} more token(s) would exceed {}; raise this "
+                "limit, keep keys and values in a smaller kv.dtype, or let a policy evict",
                 mib(arena_->bytes_in_use()),
                 aside > 0 ? fmt::format(" and {:.3f} MiB are set aside for the policy's state "
                                         "(kv.count_policy_state)",
@@ -177,8 +176,8 @@ void KvCache::drop_blocks(uint32_t layer, uint32_t h, size_t keep) {
 }
 
 // Frees blocks while an error is handled, or in a destructor, so it must not throw. The tables are
-// always correct afterwards. Memory that cannot be returned now (the device is lost) is freed with
-// the arenas.
+// always correct afterwards. If memory cannot be returned now because the device is lost, it is
+// freed with the arenas.
 void KvCache::abandon_blocks(uint32_t layer, uint32_t h, size_t keep) noexcept {
     while (head(layer, h).blocks.size() > keep) arena_->abandon(layer, pop_block(layer, h));
 }
@@ -188,7 +187,9 @@ void KvCache::append(std::span<const int32_t> positions, int64_t n) {
     if (!fits(n, &why)) throw_error(ErrorKind::resource, "{}", why);
     const KvShape &s = shape();
     if (positions.size() != static_cast<size_t>(n))
-        throw_error(ErrorKind::internal, "{} positions for {} tokens", positions.size(), n);
+        throw_error(ErrorKind::internal,
+                    "expected one position for each token, found {} positions for {} tokens",
+                    positions.size(), n);
     try {
         for (uint32_t l = 0; l < s.layers; ++l) {
             for (uint32_t h = 0; h < s.kv_heads; ++h) make_room(l, h, n);
@@ -201,7 +202,7 @@ void KvCache::append(std::span<const int32_t> positions, int64_t n) {
         own.positions.insert(own.positions.end(), positions.begin(), positions.end());
     try {
         queue_books();
-    } catch (...) { // undoes the append, also on the device if it still works
+    } catch (...) { // undoes the append on the host, and also on the device if it still works
         for (Head &own : heads_)
             own.positions.resize(own.positions.size() - static_cast<size_t>(n));
         give_back_blocks();

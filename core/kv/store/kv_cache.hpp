@@ -19,16 +19,18 @@ using KeepLists = std::vector<std::vector<int32_t>>;
 // takes less memory than a long one. The host has a copy of the block lists, lengths and positions,
 // so they are never read back from the device. Not thread-safe.
 //
-// A fork shares the blocks of its parent. Before one of the two writes to a shared block, it takes
-// a block of its own: an append copies the last block if it is not full, and a compaction writes to
-// fresh blocks. Parent and fork may be destroyed in any order.
+// A fork shares the blocks of its parent. A cache that writes to a shared block first gets its own
+// block: an append copies the last block if it is not full, and a compaction writes to new blocks.
+// Parent and fork may be destroyed in any order.
 //
 // The class has many functions because appends, forks, compaction, saving and moving all change the
-// block lists, lengths and positions, and each change must be complete before the next begins.
+// block lists, lengths and positions, and each change must be complete before the next change
+// begins.
 class KvCache {
   public:
     KvCache(Executor &executor, const KvShape &shape, keel_buffer_kind placement);
-    // An empty cache that shares the arena of other caches. KvShape::sequences has to allow it.
+    // An empty cache that shares the arena of other caches. KvShape::sequences must allow one more
+    // cache.
     static std::unique_ptr<KvCache> beside(std::shared_ptr<KvArena> arena);
     ~KvCache();
     KvCache(const KvCache &) = delete;
@@ -55,22 +57,23 @@ class KvCache {
     }
     std::span<const int32_t> row_positions(size_t row) const { return heads_[row].positions; }
 
-    // Do n more tokens fit under max_slots and max_bytes? If not, `why` gets the limit that they
-    // would pass, in words, with its config key.
+    // Returns true if n more tokens fit within max_slots and max_bytes. If not, `why` gets a text
+    // with the exceeded limit and its config key.
     bool fits(int64_t n, std::string *why = nullptr) const;
-    // Do n more tokens fit into the blocks that the cache already has?
+    // Returns true if n more tokens fit into the blocks that the cache already has.
     bool has_slots(int64_t n) const {
         return max_length() + n <= shape().max_slots && blocks_wanted(n) == 0;
     }
-    // Adds slots for n tokens at the ends of all heads: takes blocks (a shared last block is copied
-    // first), raises the lengths, queues the new lengths and tables. The step's ops then write
-    // keys, values and positions into the slots. `positions`: the tokens' RoPE positions, [n]. If
-    // the tokens do not fit, throws Error(resource) and changes nothing.
+    // Adds slots for n tokens at the end of each head. It takes blocks (and first copies a shared
+    // last block), raises the lengths, and queues writes of the new lengths and tables. The step's
+    // ops then write keys, values and positions into the slots. `positions`: the tokens' RoPE
+    // positions, [n]. If the tokens do not fit, throws Error(resource) and changes nothing.
     void append(std::span<const int32_t> positions, int64_t n);
     // Removes the last n tokens from every head. Frees the blocks that become empty.
     void truncate(int64_t n);
-    // With KvShape::window: frees the first blocks if queries from position `next` on see none of
-    // their tokens. The last such block stays, so that a few tokens can be removed. Copies no
+    // For a cache with KvShape::window: frees the first blocks if no query from position `next` on
+    // attends to their tokens. The last such block stays, so that a few tokens can be removed.
+    // Copies no
     // rows. All heads must hold the same positions.
     void hold_window(int64_t next);
     // Position of the first key in the cache; 0 if the cache is empty.
@@ -78,20 +81,21 @@ class KvCache {
         return heads_.front().positions.empty() ? 0 : heads_.front().positions.front();
     }
     // Plans the op of compact(). Call it before the first compact() and before buffers are made,
-    // because fallbacks decide where buffers are.
+    // because the fallbacks of ops decide where buffers are placed.
     static OpHandle plan_gather(Executor &executor, const KvShape &shape, uint32_t sides);
     // Compacts a layer to the listed slots with an op of plan_gather; `sides` are i32 or f32
     // [kv_heads, slots] tensors whose entries move with the slots. Queues the moves, frees the
-    // blocks that become empty, and returns the bytes freed. A head whose list has all its slots
-    // does not change. Call publish() after the last layer, before anything else reads the cache.
+    // blocks that become empty, and returns the bytes freed. A head does not change if its list has
+    // all slots of the head. Call publish() after the last layer, before anything else reads the
+    // cache.
     uint64_t compact(uint32_t layer, const KeepLists &keep, PlannedOp &gather,
                      std::span<const Tensor> sides = {});
-    // compact() copies shared blocks. Are there enough free blocks for the copies of all layers? If
-    // not, `why` gets the reason in words.
+    // Returns true if there are enough free blocks for compact(), which copies shared blocks of all
+    // layers. If not, `why` gets a text with the reason.
     bool can_compact(std::span<const KeepLists> keep, std::string *why = nullptr) const;
     // Queues the lengths and tables that compact() has changed, in one write each for all layers.
     void publish() { queue_books(); }
-    // Updates the views of layers whose arena another fork has exchanged.
+    // Updates the views of layers whose arena was replaced by another fork.
     void refresh() {
         for (uint32_t l = 0; l < shape().layers; ++l) refresh_view(l);
     }
@@ -106,8 +110,8 @@ class KvCache {
     void save(StateWriter &out) const;
     // Replaces the content by the output of save() of a cache with the same layers, heads and
     // types. `seen`: tokens since the start; all positions are below this number. Every value is
-    // checked. Throws Error(input) for impossible values and for content that does not fit; the
-    // cache is empty then.
+    // checked. Throws Error(input) for invalid values and for content that does not fit; then the
+    // cache is empty.
     void load(StateReader &in, int64_t seen);
 
     // Copies a cache with the same layers and heads from another device, in two parts.
@@ -120,11 +124,12 @@ class KvCache {
     // Frees a layer's blocks. Afterwards the cache must not be used, except by this function.
     void drop_rows(uint32_t layer) noexcept;
 
-    // A cache with the same content that shares the blocks. KvShape::sequences has to allow it.
+    // A cache with the same content that shares the blocks. KvShape::sequences must allow one more
+    // cache.
     std::unique_ptr<KvCache> fork() const;
 
     // Number of the seat in the arena (KvArena::seats) whose rows hold this cache's block table,
-    // lengths and positions. -1: the cache has no seat, and holds them in tensors of its own.
+    // lengths and positions. -1: the cache has no seat, so it has its own tensors for them.
     int32_t seat() const { return seat_; }
     KvArena &arena() { return *arena_; }
     const KvArena &arena() const { return *arena_; }
@@ -152,7 +157,7 @@ class KvCache {
     SavedHead read_head(StateReader &in, int64_t seen) const;
     void fill_head(uint32_t layer, uint32_t head, const SavedHead &saved);
     Head &head(uint32_t layer, uint32_t h) { return heads_[layer * shape().kv_heads + h]; }
-    // Blocks for n more tokens, copies of shared blocks included.
+    // The number of new blocks that n more tokens need, including copies of shared blocks.
     uint64_t blocks_wanted(int64_t n) const;
     int64_t blocks_for(int64_t slots) const {
         return (slots + shape().block_slots - 1) / shape().block_slots;
@@ -168,12 +173,13 @@ class KvCache {
     // As drop_blocks(), but never shrinks an arena.
     void abandon_blocks(uint32_t layer, uint32_t head, size_t keep) noexcept;
     void refresh_view(uint32_t layer);
-    void queue_books(); // lengths, and the tables if they have changed
-    // Does a compaction to `kept` slots need a fresh block in the place of this block of the head?
+    void queue_books(); // queues writes of the lengths, and of the tables if they have changed
+    // Returns true if a compaction to `kept` slots needs a new block in place of this block of the
+    // head.
     bool needs_fresh(uint32_t layer, uint32_t head, size_t kept, size_t block) const;
     bool is_identity(uint32_t layer, const KeepLists &keep) const;
-    // Makes the block table to which a compaction writes: fresh blocks in the place of shared ones.
-    // `taken` gets the fresh blocks, which are in no list yet, also if this throws.
+    // Makes the block table to which a compaction writes: new blocks replace shared blocks. `taken`
+    // gets the new blocks, even if the function throws; they are in no list yet.
     void unshare(uint32_t layer, const KeepLists &keep, std::vector<int32_t> &table,
                  std::vector<int32_t> &taken);
     void queue_gather(uint32_t layer, const KeepLists &keep, PlannedOp &gather,

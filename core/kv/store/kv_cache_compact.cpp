@@ -1,4 +1,4 @@
-// KvCache: compaction. The kept slots move to the front, and free blocks are returned.
+// Part of KvCache: compaction. The kept slots move to the front, and free blocks are returned.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/display.hpp"
@@ -32,8 +32,8 @@ bool KvCache::is_identity(uint32_t layer, const KeepLists &keep) const {
     return true; // the list ascends and has as many entries as slots, so it keeps all
 }
 
-// Whether a new block is needed for the kept slots. Nothing is written to a shared block, and
-// nothing at all to a head that keeps all slots.
+// Whether a new block is needed for the kept slots. A compaction never writes to a shared block,
+// and it does not change a head that keeps all slots.
 bool KvCache::needs_fresh(uint32_t layer, uint32_t h, size_t kept, size_t i) const {
     const Head &own = heads_[layer * shape().kv_heads + h];
     return kept != own.positions.size() && arena_->is_shared(layer, own.blocks[i]);
@@ -50,9 +50,9 @@ bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) con
         }
         if (of_layer > arena_->free_blocks(l)) {
             if (why != nullptr) {
-                *why = fmt::format("evicting from a cache that shares blocks with a fork copies {} "
-                                   "blocks of layer {} "
-                                   "first, and {} are free; {} sequence(s) were planned for",
+                *why = fmt::format("before a cache that shares blocks with a fork can evict, Keel "
+                                   "must copy {} blocks of layer {}, but {} blocks are free; the "
+                                   "cache was planned for {} sequence(s)",
                                    of_layer, l, arena_->free_blocks(l), shape().sequences);
             }
             return false;
@@ -61,12 +61,11 @@ bool KvCache::can_compact(std::span<const KeepLists> keep, std::string *why) con
     }
     if (arena_->can_take(wanted)) return true;
     if (why != nullptr) {
-        *why = fmt::format(
-            "evicting from a cache that shares blocks with a fork copies {:.6g} MiB first, which "
-            "would pass {}; raise "
-            "that key, keep keys and values in a smaller kv.dtype, or let a policy evict",
-            static_cast<double>(wanted * shape().block_bytes()) / bytes_per_mib,
-            shape().cap_text());
+        *why = fmt::format("before a cache that shares blocks with a fork can evict, Keel must "
+                           "copy {:.6g} MiB, which would exceed {}; raise this limit, keep keys "
+                           "and values in a smaller kv.dtype, or let a policy evict",
+                           static_cast<double>(wanted * shape().block_bytes()) / bytes_per_mib,
+                           shape().cap_text());
     }
     return false;
 }
@@ -129,12 +128,16 @@ uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gath
                           std::span<const Tensor> sides) {
     const KvShape &s = shape();
     if (keep.size() != s.kv_heads)
-        throw_error(ErrorKind::internal, "{} keep-lists for {} heads", keep.size(), s.kv_heads);
+        throw_error(ErrorKind::internal,
+                    "expected one keep-list for each head, found {} keep-lists for {} heads",
+                    keep.size(), s.kv_heads);
     for (uint32_t h = 0; h < s.kv_heads; ++h) {
         int64_t last = -1;
         for (const int32_t slot : keep[h]) {
             if (slot <= last || slot >= length(layer, h)) {
-                throw_error(ErrorKind::internal, "layer {} head {}: slot {} in a keep-list of {}",
+                throw_error(ErrorKind::internal,
+                            "layer {}, head {}: slot {} of the keep-list is not in ascending "
+                            "order, or is not one of the head's {} slots",
                             layer, h, slot, length(layer, h));
             }
             last = slot;
@@ -155,7 +158,7 @@ uint64_t KvCache::compact(uint32_t layer, const KeepLists &keep, PlannedOp &gath
     try {
         unshare(layer, keep, table, taken);
         queue_gather(layer, keep, gather, sides, table, !taken.empty());
-    } catch (...) { // for example out of memory: the new blocks are freed
+    } catch (...) { // for example if memory runs out; then the new blocks are freed
         for (const int32_t block : taken) arena_->abandon(layer, block);
         throw;
     }

@@ -1,6 +1,6 @@
-// KvCache: moves the content of a cache on another device to this cache. Lengths and positions are
-// copied at once. Rows are copied layer by layer, so that the blocks of the other cache can be
-// freed after each layer. Types and slots per block may differ.
+// Part of KvCache: moves the content of a cache on another device to this cache. Lengths and
+// positions are copied at once. Rows are copied layer by layer, so that the blocks of the other
+// cache can be freed after each layer. Types and slots per block may differ.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/display.hpp"
@@ -16,8 +16,8 @@ namespace {
 
 constexpr uint64_t most_run = uint64_t{16} << 20; // maximum bytes of one read or write
 
-// The rows of a block, and their place in the image of a layer. An image has the rows of all heads,
-// one head after the other.
+// The rows of a block, and their place in the layer's image. The image of a layer is a buffer with
+// the rows of all heads, one head after the other.
 struct Piece {
     int32_t block;
     uint64_t first, rows; // row numbers in the image
@@ -76,19 +76,21 @@ void KvCache::reserve_like(const KvCache &from) {
     const KvShape &s = shape();
     if (s.layers != from.shape().layers || s.kv_heads != from.shape().kv_heads ||
         s.head_dim != from.shape().head_dim)
-        throw_error(ErrorKind::internal, "a cache of another shape is taken over");
+        throw_error(ErrorKind::internal,
+                    "a cache can take over only a cache of the same shape, found another shape");
     clear();
     uint64_t blocks = 0;
     for (const Head &h : from.heads_) {
         if (h.length() > s.max_slots)
-            throw_error(ErrorKind::internal, "a cache of {} slots is taken over by one of {}",
-                        h.length(), s.max_slots);
+            throw_error(ErrorKind::internal,
+                        "a cache of {} slots does not fit into a cache of {} slots", h.length(),
+                        s.max_slots);
         blocks += static_cast<uint64_t>(blocks_for(h.length()));
     }
     if (!arena_->can_take(blocks)) {
         throw_error(ErrorKind::resource,
-                    "the cache takes {:.6g} MiB on the new backend, but {}; raise that key, or "
-                    "use a smaller kv.dtype",
+                    "the cache needs {:.6g} MiB on the new backend, but the limit is {}; raise "
+                    "this limit, or use a smaller kv.dtype",
                     static_cast<double>(blocks * s.block_bytes()) / bytes_per_mib, s.cap_text());
     }
     try {

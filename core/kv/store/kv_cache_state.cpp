@@ -1,6 +1,6 @@
-// KvCache: saves and loads the content of a cache. For each layer and head this is the number of
-// slots, the positions of their keys, the rows of K, and the rows of V, in the cache's types.
-// Blocks are not saved; loading takes new ones.
+// Part of KvCache: saves and loads the content of a cache. For each layer and head this is the
+// number of slots, the positions of their keys, the rows of K, and the rows of V, in the cache's
+// types. Blocks are not saved; loading takes new ones.
 #include "kv/store/kv_cache.hpp"
 
 #include "base/display.hpp"
@@ -12,7 +12,8 @@
 namespace keel {
 namespace {
 
-// One arena's rows of a head, block by block. `row_bytes` is the size of one slot's row.
+// The rows of a head in one arena (K or V), block by block. `row_bytes` is the size of one slot's
+// row.
 struct RowRange {
     const Tensor &arena;
     uint64_t block_bytes, row_bytes;
@@ -57,14 +58,15 @@ KvCache::SavedHead KvCache::read_head(StateReader &in, int64_t seen) const {
     SavedHead saved;
     const int64_t length = in.get_count("slots of a head", 0, KvShape::most_slots);
     if (length > s.max_slots)
-        in.fail("the session holds {} tokens, this pipeline has room for model.context = {}",
+        in.fail("the session holds {} tokens, but this pipeline has room only for model.context = "
+                "{}; raise model.context",
                 length, s.max_slots);
     in.get_all<int32_t>(saved.positions, static_cast<uint64_t>(length), "positions");
     int32_t last = -1;
     for (const int32_t position : saved.positions) {
         if (position <= last || position >= seen)
-            in.fail("positions of a head: expected rising ones below {}, found {} after {}", seen,
-                    position, last);
+            in.fail("positions of a head: expected rising numbers below {}, found {} after {}",
+                    seen, position, last);
         last = position;
     }
     saved.keys = in.take(
@@ -84,7 +86,7 @@ void KvCache::load(StateReader &in, int64_t seen) {
         blocks += static_cast<uint64_t>(blocks_for(std::ssize(saved.back().positions)));
     }
     if (!arena_->can_take(blocks)) {
-        in.fail("the session needs {:.6g} MiB of KV cache, but {}",
+        in.fail("the session needs {:.6g} MiB of KV cache, but the limit is {}",
                 static_cast<double>(blocks * shape().block_bytes()) / bytes_per_mib,
                 shape().cap_text());
     }

@@ -1,4 +1,5 @@
-// KvCache: for layers with an attention window, frees the blocks that no later query sees.
+// Part of KvCache: for layers with an attention window, frees the blocks to which no later query
+// attends.
 #include "kv/store/kv_cache.hpp"
 
 #include "device/device.hpp"

@@ -21,7 +21,7 @@ int64_t KvShape::held_slots(int64_t tokens) const {
 }
 
 std::string KvShape::cap_text() const {
-    const auto mib = [](uint64_t bytes) { // 0.1 MiB is not a whole number of bytes
+    const auto mib = [](uint64_t bytes) { // rounds, because 0.1 MiB is not a whole number of bytes
         return std::round(1e4 * static_cast<double>(bytes) / bytes_per_mib) / 1e4;
     };
     std::string text = fmt::format("kv.max_mib = {:.6g}", mib(max_bytes + cap_beside));
@@ -53,10 +53,10 @@ void KvShape::check() const {
         const uint32_t block = keel_dtype_block(dtype);
         if (block == 0) throw_key_error(ErrorKind::input, key, "unknown dtype {}", dtype);
         if (head_dim % block != 0) {
-            throw_key_error(
-                ErrorKind::input, key,
-                "{} stores {} values in a block, this model's heads have {}; use f16 or bf16",
-                keel_dtype_name(dtype), block, head_dim);
+            throw_key_error(ErrorKind::input, key,
+                            "{} stores {} values in a block, but this model's heads have {} "
+                            "values; use f16 or bf16",
+                            keel_dtype_name(dtype), block, head_dim);
         }
     }
     if (max_slots <= 0 || max_slots > most_slots) {
@@ -66,8 +66,8 @@ void KvShape::check() const {
     if (layers == 0 || kv_heads == 0 || (block_slots & (block_slots - 1)) != 0 ||
         block_slots == 0) {
         throw_error(ErrorKind::internal,
-                    "a KV cache of {} layers, {} heads, {} slots in blocks of {}", layers, kv_heads,
-                    max_slots, block_slots);
+                    "a KV cache cannot have {} layers, {} heads and {} slots in blocks of {}",
+                    layers, kv_heads, max_slots, block_slots);
     }
 }
 

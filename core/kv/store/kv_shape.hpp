@@ -18,10 +18,11 @@ struct KvShape {
     int64_t max_slots = 0;     // the most slots of a head; block tables have room for whole blocks
     // The most bytes of blocks in use, K and V, of all layers and forks together. 0: no limit.
     uint64_t max_bytes = 0;
-    uint64_t cap_beside = 0; // bytes of kv.max_mib that the cache of windowed layers takes
+    uint64_t cap_beside = 0; // the part of kv.max_mib that the cache of layers with a window takes,
+                             // in bytes
     uint32_t sequences = 1;  // the most caches at a time, forks included
-    // Above 0: all layers have an attention window of this many tokens, and the cache frees the
-    // blocks whose tokens no later query sees (KvCache::hold_window).
+    // If above 0, all layers have an attention window of this many tokens, and the cache frees the
+    // blocks to whose tokens no later query attends (KvCache::hold_window).
     int64_t window = 0;
 
     bool operator==(const KvShape &) const = default;
@@ -38,16 +39,16 @@ struct KvShape {
     uint64_t block_bytes() const { return key_block_bytes() + value_block_bytes(); } // K and V
     // Bytes of a token in all layers and heads. Unused slots of blocks are not counted.
     uint64_t bytes_per_token() const;
-    // Slots of a head after `tokens` tokens without evictions: all, or with a window those that
-    // KvCache::hold_window() leaves.
+    // The slots of a head after `tokens` tokens without evictions: all tokens, or with a window the
+    // slots that KvCache::hold_window() leaves.
     int64_t held_slots(int64_t tokens) const;
     // For messages: "kv.max_mib = 8", or "kv.max_mib = 8 (of which attention windows take 2)".
     std::string cap_text() const;
     uint64_t bytes_of(int64_t slots) const; // bytes of whole blocks for `slots` slots in all heads
 
-    // Bytes that a full sequence takes besides its keys and values: block tables and positions on
-    // the device and on the host, the lists of an eviction, the owners of the arenas' blocks. They
-    // depend on max_slots, not on the number of slots in use.
+    // Bytes that a full sequence takes in addition to its keys and values: block tables and
+    // positions on the device and on the host, the lists of an eviction, the owners of the arenas'
+    // blocks. They depend on max_slots, not on the number of slots in use.
     uint64_t book_bytes() const;
 
     static constexpr int64_t most_slots = int64_t{1} << 30; // so that slots and positions are int32
@@ -58,23 +59,24 @@ struct KvShape {
 };
 
 // The most slots of a head that a cache with a window holds: the window, the tokens of a step, and
-// two blocks. One block may be partly outside of the window. The other block is kept so that a few
-// tokens can be removed.
+// two blocks. One of these blocks may be partly outside of the window. The other block is kept so
+// that a few tokens can be removed.
 int64_t window_slots(int64_t window, int64_t step_tokens, uint32_t block_slots);
 
 // The layers of an engine that have an attention window, if the engine also has layers without one.
-// They have a cache of their own.
+// These layers have their own cache.
 struct WindowedLayers {
     KvShape shape;                // layers 0: there are none
     std::vector<bool> has_window; // [layers of the engine]; empty: there are none
-    // Slots of a head that are enough for the window, see window_slots(). `slots` is also set if
-    // all layers of the engine have a window.
+    // The number of slots per head that the window needs, see window_slots(). `slots` is also set
+    // if all layers of the engine have a window.
     int64_t slots = 0;
 };
 
 // The caches that one sequence has on an engine.
 struct KvLayout {
-    // Shape of the layers without a window; or of all layers, if all or none have one.
+    // Shape of the layers without a window; or of all layers, if all layers or no layers have a
+    // window.
     KvShape shape;
     WindowedLayers windowed;
     int64_t max_tokens = 0; // the most tokens of a sequence, if `shape` has a window

@@ -31,7 +31,8 @@ LayerCaches::LayerCaches(const KvArenas &arenas, const KvLayout &layout)
     : has_window_(layout.windowed.has_window), max_tokens_(layout.max_tokens) {
     if (!(arenas.main->shape() == layout.shape) ||
         (arenas.window != nullptr) != (layout.windowed.shape.layers > 0))
-        throw_error(ErrorKind::internal, "a cache in an arena of another shape");
+        throw_error(ErrorKind::internal,
+                    "a cache and its arena must have the same shape, found different shapes");
     main_ = KvCache::beside(arenas.main);
     if (arenas.window) window_ = KvCache::beside(arenas.window);
     list_views();
@@ -47,8 +48,8 @@ bool LayerCaches::fits(int64_t n, std::string *why) const {
     if (main_->shape().window == 0) return main_->fits(n, why);
     if (tokens_ + n > max_tokens_) {
         if (why != nullptr) {
-            *why = fmt::format("the sequence has {} tokens, {} more would pass model.context = {}; "
-                               "shorten the text, or raise that key",
+            *why = fmt::format("the sequence has {} tokens, and {} more would exceed model.context "
+                               "= {}; shorten the text, or raise model.context",
                                tokens_, n, max_tokens_);
         }
         return false;
@@ -132,8 +133,9 @@ void LayerCaches::save(StateWriter &out) const {
 
 void LayerCaches::load(StateReader &in, int64_t seen) {
     if (main_->shape().window > 0 && seen > max_tokens_)
-        in.fail("the session has {} tokens, this pipeline has room for model.context = {}", seen,
-                max_tokens_);
+        in.fail("the session has {} tokens, but this pipeline has room only for model.context = "
+                "{}; raise model.context",
+                seen, max_tokens_);
     tokens_ = seen;
     main_->load(in, seen);
     if (main_->shape().window > 0) check_window(in, *main_);
@@ -142,8 +144,8 @@ void LayerCaches::load(StateReader &in, int64_t seen) {
     check_window(in, *window_);
 }
 
-// Checks that all heads hold the newest tokens without a gap, and all tokens that the next query
-// sees.
+// Checks that all heads hold the newest tokens without a gap, including all tokens to which the
+// next query attends.
 void LayerCaches::check_window(const StateReader &in, const KvCache &cache) const {
     const int64_t needed = std::min(tokens_, cache.shape().window - 1);
     const int64_t length = cache.row_length(0);
@@ -152,10 +154,9 @@ void LayerCaches::check_window(const StateReader &in, const KvCache &cache) cons
         const bool is_whole = length == 0 || (positions.back() == tokens_ - 1 &&
                                               positions.front() == tokens_ - length);
         if (cache.row_length(row) == length && length >= needed && is_whole) continue;
-        in.fail(
-            "expected each head of a layer with a window of {} tokens to hold the newest tokens, "
-            "found {} of {} tokens in a head",
-            cache.shape().window, cache.row_length(row), tokens_);
+        in.fail("expected each head of a layer with a window of {} tokens to hold the newest "
+                "tokens, found a head with {} of {} tokens; the file is damaged",
+                cache.shape().window, cache.row_length(row), tokens_);
     }
 }
 

@@ -55,11 +55,11 @@ class StateReader {
                     name_ + ": " + fmt::format(format, std::forward<Args>(args)...));
     }
 
-    // The next `bytes` bytes. If there are fewer, the error says that `what` is cut off. Valid as
-    // long as the reader's bytes. They may have any alignment.
+    // The next `bytes` bytes. If there are fewer, the error says that `what` is cut off. The result
+    // is valid as long as the reader's bytes are. The bytes may have any alignment.
     std::span<const std::byte> take(uint64_t bytes, std::string_view what) {
         if (bytes > left_.size())
-            fail("the session ends within {}: {} bytes are wanted, {} are left", what, bytes,
+            fail("the session ends within {}: expected {} more bytes, found {}", what, bytes,
                  left_.size());
         const auto taken = left_.first(static_cast<size_t>(bytes));
         left_ = left_.subspan(static_cast<size_t>(bytes));
@@ -87,7 +87,7 @@ class StateReader {
     void get_all(Container &out, uint64_t count, std::string_view what) {
         static_assert(std::is_arithmetic_v<T>);
         if (count > left_.size() / sizeof(T))
-            fail("the session ends within {}: {} values are wanted, {} bytes are left", what, count,
+            fail("the session ends within {}: expected {} more values, found {} bytes", what, count,
                  left_.size());
         const auto bytes = take(count * sizeof(T), what);
         out.resize(static_cast<size_t>(count));

@@ -24,7 +24,8 @@ void read_attention_bias(const model::ConfigReader &in, ModelConfig &config);
 
 // Reads "sliding_window" and the layers that have the window. The key must be present, unless
 // `fallback` is above 0. "layer_types" names the layers. If the config does not list them, the
-// layers are those for which `slides` is true. If no layer has the window, none is stored.
+// layers are those for which `slides` is true. If no layer has the window, the config gets no
+// window.
 void read_sliding_window(const model::ConfigReader &in, ModelConfig &config, int64_t fallback,
                          const std::function<bool(int64_t layer)> &slides);
 
@@ -35,8 +36,8 @@ void read_qwen_window(const model::ConfigReader &in, ModelConfig &config);
 // Sets the properties that all Gemmas share: (1 + w) norms and scaled embeddings.
 void read_gemma(const model::ConfigReader &in, ModelConfig &config);
 
-// Reads "query_pre_attn_scalar" and the two soft-caps of Gemma 2 and 3. If the config leaves a cap
-// out, the argument is used. If a cap is null, there is no cap.
+// Reads "query_pre_attn_scalar" and the two soft-caps of Gemma 2 and 3. If the config does not have
+// a cap, the argument is its value. If a cap is null, the model has no such cap.
 void read_gemma_attention(const model::ConfigReader &in, ModelConfig &config, double attention_cap,
                           double logit_cap);
 

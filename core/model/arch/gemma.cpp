@@ -1,6 +1,6 @@
 // Gemma 1, and the properties that all Gemmas share: embeddings are scaled by sqrt(hidden), files
-// hold w of the norm factor (1 + w), the gate uses GELU, and the output projection is the embedding
-// matrix.
+// store w, and the norm factor is 1 + w, the gate uses GELU, and the output projection is the
+// embedding matrix.
 
 #include "model/arch/arch.hpp"
 
@@ -20,8 +20,9 @@ void read_gemma(const model::ConfigReader &in, ModelConfig &config) {
     config.norm_offset = 1;
     config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
     if (in.boolean("use_bidirectional_attention", false)) {
-        in.fail("use_bidirectional_attention", "a model whose tokens see those behind them embeds "
-                                               "text and does not write any; expected false");
+        in.fail("use_bidirectional_attention",
+                "expected false; a model whose tokens attend to later tokens computes embeddings "
+                "and cannot generate text");
     }
 }
 
@@ -38,8 +39,8 @@ void read_gemma_attention(const model::ConfigReader &in, ModelConfig &config, do
     config.logit_softcap = cap("final_logit_softcapping", logit_cap);
 }
 
-// The first configs of Gemma have "hidden_act": "gelu" but mean the tanh form. "hidden_activation"
-// decides.
+// The first configs of Gemma have "hidden_act": "gelu" but mean the tanh form. So only
+// "hidden_activation" is read.
 constinit const Architecture gemma = {"GemmaForCausalLM",
                                       "gemma",
                                       {.kv_heads = 16,

@@ -1,14 +1,14 @@
-// Mistral 7B and every other model that names MistralForCausalLM (Nemo, Small 24B text): a Llama.
-// The first version has a window on the attention of every layer. In some models the head size is
-// not hidden / heads.
+// Mistral 7B and every other model that names MistralForCausalLM (Nemo, Small 24B text). They are
+// like Llama. The first version has a window on the attention of every layer. In some models the
+// head size is not hidden / heads.
 
 #include "model/arch/arch.hpp"
 
 namespace keel::arch {
 namespace {
 
-// null: no window (7B from v0.2 on). If the key is absent, the window is 4096, as in the code of
-// the model's authors.
+// If "sliding_window" is null, there is no window (7B from v0.2 on). If the key is absent, the
+// window is 4096, as in the code of the model's authors.
 void configure_mistral(const model::ConfigReader &in, ModelConfig &config) {
     if (in.is_null("sliding_window")) return;
     config.sliding_window = in.integer("sliding_window", 1, INT32_MAX, 4096);

@@ -37,7 +37,7 @@ std::size_t space_end_after(std::string_view text, std::size_t offset) {
 
 enum class Overlap { none, part, whole };
 
-// Whether `range` is wholly inside one of the ranges, partly, or not at all.
+// Returns whether `range` is completely, partly or not at all inside one of the ranges.
 Overlap overlap_with(std::span<const TextRange> ranges, TextRange range) {
     // the first range that ends after the start of `range`
     const auto it = std::partition_point(ranges.begin(), ranges.end(),
@@ -139,8 +139,8 @@ void AddedTokens::pass(const Trie &trie, std::string_view text, bool at_start,
         const AddedToken &token = tokens_[static_cast<std::size_t>(index)];
         if (token.special) {
             const Overlap overlap = overlap_with(plain, match);
-            // a match that crosses the border of a plain range does not hide a token that begins
-            // after the border
+            // after a match that crosses the border of a plain range, the search continues at the
+            // next byte, because a token may begin after the border
             at = overlap == Overlap::part ? match.begin + 1 : match.end;
             if (overlap != Overlap::none) continue;
         }

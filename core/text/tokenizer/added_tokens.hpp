@@ -15,7 +15,7 @@
 
 namespace keel {
 
-// A token outside of the model's merges. It is searched for in the text before everything else.
+// A token outside of the model's merges. The tokenizer searches the text for such tokens first.
 struct AddedToken {
     std::int32_t id = 0;
     std::string content;      // valid UTF-8, not empty
@@ -23,17 +23,18 @@ struct AddedToken {
     bool single_word = false; // matches only if no word character is next to it
     bool lstrip = false;      // includes the white space before it
     bool rstrip = false;      // includes the white space after it
-    bool normalized = true;   // searched for after the others, in the normalized text
+    bool normalized = true;   // true: the search for this token runs after the others, in the
+                              // normalized text
     std::string pattern = {}; // the text to search for in the normalized text; empty: `content`
 };
 
 // Splits text at added tokens exactly as Hugging Face tokenizers do. First it searches for tokens
 // that are not `normalized`, then for the others in the remaining text. Each time it takes the
-// leftmost match. If several begin there, it takes the longest.
+// leftmost match. If several matches begin at the same place, it takes the longest.
 class AddedTokens {
   public:
     struct Piece {
-        std::string_view text; // a part of the text, or of a normalized part of it
+        std::string_view text; // a part of the text, or a part of the normalized text
         std::int32_t id = -1;  // -1 for ordinary text
         bool at_start = false; // true if no text precedes it
     };
@@ -46,9 +47,9 @@ class AddedTokens {
     static constexpr std::size_t max_content_bytes = 1024;
     explicit AddedTokens(std::vector<AddedToken> tokens);
 
-    // The pieces of valid UTF-8 text. `plain`: ranges in which special tokens are ordinary text,
-    // also a token that is only partly inside; ascending and disjoint. `continues`: the normalizer
-    // adds no prefix before the start of the text.
+    // Splits valid UTF-8 text into pieces. `plain`: ranges in which special tokens are ordinary
+    // text, ascending and disjoint. A special token that is only partly inside such a range is also
+    // ordinary text. `continues`: the normalizer adds no prefix before the start of the text.
     Cut split(std::string_view text, std::span<const TextRange> plain, bool continues,
               const TextNormalizer &normalizer, RegexScratch &scratch) const;
 

@@ -98,8 +98,8 @@ void MergeTable::merge(MergeScratch &scratch) const {
         MergeScratch::Symbol &left = symbols[best.position];
         if (left.gone || left.next < 0) continue;
         MergeScratch::Symbol &right = symbols[static_cast<std::size_t>(left.next)];
-        // The pair may have changed since it was added. The result is compared, not the rule, as in
-        // Hugging Face tokenizers.
+        // The pair may have changed since it was added. As in Hugging Face tokenizers, the check
+        // compares the result of the merge and not the rule.
         const std::uint64_t *rule = rules_.find(pair_key(left.id, right.id));
         if (rule == nullptr || static_cast<std::int32_t>(*rule & 0xFFFFFFFFU) != best.id) continue;
         left.id = best.id;

@@ -44,7 +44,7 @@ struct MergeScratch {
 };
 
 // The rules that merge two neighbouring symbols to one. The rule with the lowest rank is applied
-// first; of equal ranks the leftmost. Immutable once filled.
+// first; if ranks are equal, the leftmost pair is merged first. Immutable once filled.
 class MergeTable {
   public:
     void reserve(std::size_t count) { rules_.reserve(count); }
@@ -61,7 +61,7 @@ class MergeTable {
     FlatMap rules_; // key: left << 32 | right; value: rank << 32 | merged
 };
 
-// Finds a std::string_view in a map of strings without making a string.
+// Hash functions that let a map of strings find a std::string_view without making a string.
 struct TextHash {
     using is_transparent = void;
     std::size_t operator()(std::string_view s) const noexcept {
@@ -76,14 +76,14 @@ class Bpe {
     Bpe() { byte_ids_.fill(-1); }
 
     void set_byte(unsigned char byte, std::int32_t id) { byte_ids_[byte] = id; }
-    // A byte without a token becomes this token. If none is set, such bytes are dropped, as in
-    // Hugging Face tokenizers.
+    // Sets the token for bytes that have no token of their own. If none is set, such bytes are
+    // dropped, as in Hugging Face tokenizers.
     void set_unknown(std::int32_t id, bool fuse) {
         unknown_ = id;
         fuse_unknown_ = fuse;
     }
     MergeTable &merges() noexcept { return merges_; }
-    // A word that equals `bytes` becomes the token `id`, without merges.
+    // Adds a whole word: a word that equals `bytes` becomes the token `id`, without merges.
     void add_whole_word(std::string bytes, std::int32_t id) {
         whole_words_.insert_or_assign(std::move(bytes), id);
     }

@@ -13,8 +13,8 @@
 namespace keel {
 
 // Byte-level BPE. First the text is split at added tokens. The rest is split into words by
-// patterns, and the bytes of each word are merged. The class holds these parts; the readers of
-// files fill them.
+// patterns, and the bytes of each word are merged. The class holds the added tokens, the patterns
+// and the merges. The readers of tokenizer files fill them.
 class ByteLevelBpe final : public Tokenizer {
   public:
     struct Parts {
@@ -23,7 +23,8 @@ class ByteLevelBpe final : public Tokenizer {
         TextNormalizer normalizer;
         AddedTokens added{{}};
         PreTokenizer pre_tokenizer;
-        std::vector<std::int32_t> prefix; // before and after the text if special tokens are wanted
+        std::vector<std::int32_t> prefix; // tokens before and after the text, added only with
+                                          // EncodeOptions::add_special
         std::vector<std::int32_t> suffix;
         std::string source;
     };

@@ -17,7 +17,8 @@ Bpe read_model(const JsonNode &model, const TokenizerVocab &vocab) {
     if (const auto unknown = read_unknown(model, vocab)) {
         bpe.set_unknown(*unknown, model.flag_or("fuse_unk", false));
     } else if (bpe.missing_bytes() == 256) {
-        model.at("vocab").fail("no single byte is in the vocabulary: this is not byte-level BPE");
+        model.at("vocab").fail(
+            "the vocabulary has no token for a single byte, so this is not byte-level BPE");
     }
     read_merges(model.at("merges"), vocab, bpe.merges());
     if (model.flag_or("ignore_merges", false))
@@ -36,7 +37,7 @@ std::string piece_bytes(std::string_view entry) {
 PreTokenizer read_pre_tokenizer(const JsonNode &root) {
     const auto node = root.find("pre_tokenizer");
     if (!node)
-        root.fail("'pre_tokenizer' is missing: without ByteLevel there this is not byte-level BPE");
+        root.fail("'pre_tokenizer' is missing; byte-level BPE needs the pre-tokenizer ByteLevel");
     const std::vector<JsonNode> steps = read_steps(*node, "pretokenizers");
     if (steps.empty()) node->fail("the list is empty; expected steps that end in ByteLevel");
     PreTokenizer out;
@@ -44,7 +45,7 @@ PreTokenizer read_pre_tokenizer(const JsonNode &root) {
     const JsonNode &last = steps.back();
     if (type_of(last) != "ByteLevel")
         last.at("type").fail(fmt::format(
-            "the last pre-tokenizer is {}; Keel reads byte-level BPE, where it is ByteLevel",
+            "the last pre-tokenizer is {}; expected ByteLevel, because Keel reads byte-level BPE",
             quote_text(type_of(last))));
     out.set_byte_level(last.flag_or("add_prefix_space", true), last.flag_or("use_regex", true));
     return out;
@@ -65,9 +66,8 @@ std::unique_ptr<Tokenizer> parse_byte_level_bpe(const JsonNode &root) {
     refuse_model_options(model);
     if (model.flag_or("byte_fallback", false))
         model.at("byte_fallback")
-            .fail("SentencePiece's byte fallback does not go with the decoder ByteLevel, where "
-                  "every byte is "
-                  "a token");
+            .fail("expected false; SentencePiece's byte fallback cannot be combined with the "
+                  "decoder ByteLevel, for which every byte is a token");
     check_decoder(root);
 
     ByteLevelBpe::Parts parts;

@@ -59,7 +59,7 @@ void CharBpe::encode(std::string_view word, MergeScratch &scratch,
             out.push_back(id);
             continue;
         }
-        // a character with a symbol that was not merged
+        // the symbol of a character that was not merged and is not a token
         if (push_bytes(symbol_only_[static_cast<std::size_t>(id - first_symbol_)], out)) continue;
         if (unknown_ >= 0 && !(fuse_unknown_ && i > 0 && out.back() == unknown_))
             out.push_back(unknown_);
@@ -109,16 +109,18 @@ class Symbols {
 
 void add_scored_pieces(std::span<const ScoredPiece> pieces, std::int32_t vocab_size,
                        std::string_view source, CharBpe &bpe) {
-    // Every way to split every piece in two is tried. Gemma has the largest vocabulary in use; it
-    // takes 2e7 steps and 1.5 million rules.
+    // The code tries every way to split each piece in two. For Gemma, the largest vocabulary in
+    // use, this takes 2e7 steps and gives 1.5 million rules.
     constexpr std::size_t max_work = 1'000'000'000;
     constexpr std::size_t max_rules = 8'000'000;
     std::size_t work = 0;
     for (const ScoredPiece &piece : pieces) {
         work += piece.text.size() * piece.text.size();
         if (piece.text.size() > max_work || work > max_work)
-            throw_error(ErrorKind::input, "{}: the pieces are longer than those of any tokenizer",
-                        source);
+            throw_error(
+                ErrorKind::input,
+                "{}: the pieces are longer than those of any tokenizer, so the file is damaged",
+                source);
     }
     // equal scores have equal ranks, so the leftmost pair merges first
     std::vector<float> scores;
@@ -139,8 +141,10 @@ void add_scored_pieces(std::span<const ScoredPiece> pieces, std::int32_t vocab_s
             if (right >= 0) bpe.merges().add(left, right, rank, piece.id);
         }
         if (bpe.merge_count() > max_rules)
-            throw_error(ErrorKind::input, "{}: more than {} merges; no tokenizer has as many",
-                        source, max_rules);
+            throw_error(
+                ErrorKind::input,
+                "{}: found more than {} merges; no tokenizer has so many, so the file is damaged",
+                source, max_rules);
     }
 }
 

@@ -20,8 +20,8 @@ class CharBpe {
     void set_character(char32_t c, std::int32_t id) {
         characters_.put(c, static_cast<std::uint64_t>(id));
     }
-    // Sets the symbol of a character that occurs in merges but is not a token. The symbol is >=
-    // `first_symbol`, so no token has it.
+    // Sets the symbol of a character that occurs in merges but is not a token. `symbol` is >=
+    // `first_symbol`, so it is not the id of a token.
     void set_symbol_only(char32_t c, std::int32_t symbol);
     void set_first_symbol(std::int32_t symbol) { first_symbol_ = symbol; }
     void set_byte(unsigned char byte, std::int32_t id) { byte_ids_[byte] = id; }

@@ -7,7 +7,7 @@
 namespace keel {
 
 // A map uint64 -> uint64 with open addressing in one array, because the lookup of a merge is the
-// inner loop of encoding. A key may be any value but all ones. Entries cannot be removed.
+// inner loop of encoding. A key may be any value except 2^64 - 1. Entries cannot be removed.
 class FlatMap {
   public:
     void reserve(std::size_t count) {
@@ -46,7 +46,7 @@ class FlatMap {
         return x ^ (x >> 31);
     }
 
-    // The slot that has the key, or the empty slot for it.
+    // Returns the slot that has the key, or the empty slot for the key.
     std::size_t probe(std::uint64_t key) const noexcept {
         const std::size_t mask = slots_.size() - 1;
         std::size_t at = mix(key) & mask;

@@ -27,7 +27,8 @@ struct Named {
 
 const std::vector<Named> &table() {
     static const std::vector<Named> all{
-        // for files that are older than these names, or whose writer did not know the right name
+        // for files that are older than these names, and for files whose writer did not know the
+        // right name
         {"default", {{R"([\p{P}\$\+<=>\^~\|]+)", gpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}}},
         {"gpt-2", {{gpt2}}},
         {"mpt", {{gpt2}}},

@@ -7,24 +7,25 @@
 
 namespace keel {
 
-// How a byte-level vocabulary of a GGUF file splits text into words. The files have only its name
-// (tokenizer.ggml.pre).
+// The rule with which a byte-level vocabulary of a GGUF file splits text into words. A GGUF file
+// has only the name of the rule (tokenizer.ggml.pre).
 struct GgufPreTokenizer {
     std::vector<std::string_view> patterns; // applied one after the other; each match is a piece
-    bool ignore_merges = false;             // a word that is a token becomes that token
+    bool ignore_merges = false;             // true: a word that is a token becomes this token
+                                            // without merges
     bool compose_for_qwen = false; // applies NFC first if the architecture is one of Qwen's
     bool add_bos = false;          // used if the file does not have the key
 };
 
 // nullopt if the name is unknown.
 std::optional<GgufPreTokenizer> find_gguf_pre_tokenizer(std::string_view name);
-// Finds the first name for a way to split, for any add_bos. `composes`: with or without NFC before
-// it; nullopt: either. Returns nullopt if there is none.
+// Finds the first name whose rule splits in this way, whatever its add_bos. `composes`: whether the
+// rule applies NFC first; nullopt: either. Returns nullopt if there is none.
 std::optional<std::string_view>
 name_gguf_pre_tokenizer(const std::vector<std::string_view> &patterns, bool ignore_merges,
                         std::optional<bool> composes = {});
-// Patterns of steps that tokenizer.json gives by name: ByteLevel's own pattern, and Digits with
-// individual_digits.
+// The patterns of the steps that a tokenizer.json names without a pattern: ByteLevel's own pattern,
+// and Digits with individual_digits.
 std::string_view byte_level_pattern();
 std::string_view single_digit_pattern();
 // All names for messages: "default, gpt-2, llama-bpe, ...".

@@ -34,7 +34,8 @@ std::vector<std::string_view> read_tokens(const GgufFile &file) {
     return std::move(*tokens);
 }
 
-// The type of each token. If the file lacks the key, the token's text decides.
+// The type of each token. If the file does not have the key, the type follows from the text of the
+// token.
 std::vector<Type> read_types(const GgufFile &file, const std::vector<std::string_view> &tokens) {
     std::vector<Type> types(tokens.size(), Type::normal);
     const auto numbers = file.integers(types_key, max_tokens, 0, 6);
@@ -61,9 +62,9 @@ std::optional<std::int32_t> token_id(const GgufFile &file, const char *key, std:
     return static_cast<std::int32_t>(*id);
 }
 
-// The special tokens of a vocabulary: those with a key, and those that end a turn in the families
-// of chat models. A file gives only one end token, usually that of the base model, so the others
-// are found by their text.
+// The special tokens of a vocabulary: the tokens for which the file has a key, and the tokens that
+// end a turn in chat models. A file gives only one end token, usually that of the base model, so
+// the other end tokens are found by their text.
 struct Marks {
     std::optional<std::int32_t> bos;
     std::optional<std::int32_t> eos;
@@ -93,18 +94,18 @@ TextFrame read_frame(const GgufFile &file, const Marks &marks, bool add_bos) {
     TextFrame frame;
     if (file.boolean("tokenizer.ggml.add_bos_token").value_or(add_bos)) {
         if (!marks.bos)
-            file.fail("tokenizer.ggml.bos_token_id",
-                      "is missing, but each text has to begin with the token that it names; "
-                      "convert the model again with this key, or with "
-                      "tokenizer.ggml.add_bos_token = false");
+            file.fail(
+                "tokenizer.ggml.bos_token_id",
+                "is missing, but each text must begin with the token that this key names; convert "
+                "the model again with this key, or with tokenizer.ggml.add_bos_token = false");
         frame.prefix.push_back(*marks.bos);
     }
     if (file.boolean("tokenizer.ggml.add_eos_token").value_or(false)) {
         if (!marks.eos)
-            file.fail("tokenizer.ggml.eos_token_id",
-                      "is missing, but each text has to end with the token that it names; "
-                      "convert the model again with this key, or with "
-                      "tokenizer.ggml.add_eos_token = false");
+            file.fail(
+                "tokenizer.ggml.eos_token_id",
+                "is missing, but each text must end with the token that this key names; convert "
+                "the model again with this key, or with tokenizer.ggml.add_eos_token = false");
         frame.suffix.push_back(*marks.eos);
     }
     return frame;
@@ -156,7 +157,8 @@ class ByteLevelReader {
         parts.source = file_->name();
         parts.prefix = std::move(frame.prefix);
         parts.suffix = std::move(frame.suffix);
-        // files do not say that Qwen composes characters; other models use the same pattern name
+        // GGUF files do not say that Qwen's tokenizer composes characters, and other models use the
+        // same name for the pattern
         if (pre->compose_for_qwen &&
             file_->text("general.architecture").value_or("").starts_with("qwen"))
             parts.normalizer.add_composition(false);
@@ -188,9 +190,8 @@ class ByteLevelReader {
                 bpe.set_byte(byte, it->second);
         }
         if (bpe.missing_bytes() == 256)
-            file_->fail(tokens_key, "expected tokens for single bytes, found none: this is not "
-                                    "byte-level BPE, as "
-                                    "tokenizer.ggml.model = gpt2 says");
+            file_->fail(tokens_key, "expected tokens for single bytes, because "
+                                    "tokenizer.ggml.model = gpt2 means byte-level BPE; found none");
         const auto merges = file_->texts(merges_key, max_merges);
         if (!merges)
             file_->fail(merges_key,
@@ -242,8 +243,9 @@ class ByteLevelReader {
             if (token.content.size() > AddedTokens::max_content_bytes)
                 file_->fail(
                     tokens_key,
-                    fmt::format("token {} is a special or added one and may have at most {} bytes",
-                                i, AddedTokens::max_content_bytes));
+                    fmt::format(
+                        "token {} is a special or added token, so it may have at most {} bytes", i,
+                        AddedTokens::max_content_bytes));
             added.push_back(std::move(token));
         }
         parts.pieces.assign(std::move(entries));

@@ -16,7 +16,8 @@ bool is_ascii(std::string_view text) noexcept {
                        [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-// Appends the composed form of a part of the text. No composition may cross its borders.
+// Appends the composed form of a part of the text. The part must be chosen so that no composition
+// crosses its borders.
 void compose_stretch(std::string_view text, utf8proc_option_t options, std::string &out) {
     utf8proc_uint8_t *mapped = nullptr;
     const utf8proc_ssize_t length =
@@ -127,8 +128,8 @@ void TextNormalizer::collapse(std::vector<Stretch> &stretches) {
 std::string TextNormalizer::apply(std::string_view text, Place place,
                                   std::vector<TextRange> &ranges) const {
     // The text is split at the borders of the ranges. Each part is normalized on its own, so that
-    // the ranges can be found again. The character at such a border (a line break or a mark)
-    // composes with nothing.
+    // the positions of the ranges in the result are known. The character at such a border (a line
+    // break or a mark) composes with nothing.
     std::vector<Stretch> stretches;
     const auto add = [&](std::size_t begin, std::size_t end, bool in_range) {
         if (begin < end)

@@ -21,8 +21,9 @@ class TextNormalizer {
     void add_composition(bool compatibility);
     // Replaces all occurrences of `from` by `to`. `from` is plain text and not empty.
     void add_replacement(std::string from, std::string to);
-    // Adds a prefix before each part of text between special tokens. If not `everywhere`, only at
-    // the start of a text. Never at the start of a text that continues tokens in the cache.
+    // Adds a prefix before each part of text between special tokens. If not `everywhere`, adds it
+    // only at the start of a text. It is never added at the start of a text that continues tokens
+    // in the cache.
     void add_prefix(std::string prefix, bool everywhere = true);
     // Replaces runs of spaces by one space, and removes spaces at both ends.
     void add_space_collapse();
@@ -35,9 +36,9 @@ class TextNormalizer {
 
     // Whether apply() may change the text.
     bool may_change(std::string_view text) const noexcept;
-    // The text after all steps. `ranges` (ascending, disjoint) are ranges of the input, and are
-    // changed to ranges of the result. Throws Error(input) if the text becomes more than 16 times
-    // as long, or reaches 2 GiB.
+    // Returns the text after all steps. `ranges` (ascending, disjoint) are ranges of the input, and
+    // the function changes them to ranges of the result. Throws Error(input) if the text becomes
+    // more than 16 times as long, or reaches 2 GiB.
     std::string apply(std::string_view text, Place place, std::vector<TextRange> &ranges) const;
     std::string apply(std::string_view text) const {
         std::vector<TextRange> none;

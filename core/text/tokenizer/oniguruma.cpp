@@ -15,7 +15,7 @@ constexpr std::string_view space_set =
 constexpr std::string_view not_space_set =
     R"(\x{00}-\x{08}\x{0E}-\x{1F}\x{21}-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF})"
     R"(\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
-// Alphabetic, M, Nd, Pc. PCRE2's \w is L, N and the underscore.
+// Oniguruma's \w is Alphabetic, M, Nd and Pc. PCRE2's \w is L, N and the underscore.
 constexpr std::string_view word_set =
     R"(\p{L}\p{Nl}\p{M}\p{Nd}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169})"
     R"(\x{1F170}-\x{1F189})";
@@ -143,7 +143,7 @@ class Translator {
         std::size_t digits = 0;
         while (digits < 2 && is_hex(peek(2 + digits))) ++digits;
         if (digits == 0) refuse("\\x without digits");
-        // one byte: above 7F, Oniguruma means a byte of UTF-8, PCRE2 a code point
+        // \xHH above 7F means a byte of UTF-8 in Oniguruma and a code point in PCRE2
         if (digits == 2 && peek(2) >= '8') refuse("\\x80 and above without braces");
         copy(2 + digits);
     }

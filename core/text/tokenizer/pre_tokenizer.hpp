@@ -21,13 +21,13 @@ class PreTokenizer {
     // SentencePiece's mark for a space.
     static constexpr std::string_view metaspace_mark = "\xE2\x96\x81"; // U+2581
 
-    // `invert`: the text between the matches is treated as the matches.
+    // `invert`: true treats the text between the matches as the matches.
     void add_split(SplitRegex pattern, SplitBehavior behavior, bool invert);
     // `add_prefix_space`: a space is added before a piece that does not begin with one.
     // `use_regex`: text is split by GPT-2's pattern.
     void set_byte_level(bool add_prefix_space, bool use_regex);
-    // Replaces spaces by marks. `prefix`: where a mark is added; first: at the start of a whole
-    // text; always: before each piece. `split`: text is split before marks.
+    // Replaces spaces by marks. `prefix`: where a mark is added (first: at the start of a whole
+    // text; always: before each piece). `split`: whether text is split before each mark.
     void set_metaspace(MetaspacePrefix prefix, bool split);
 
     struct Place {
@@ -58,7 +58,8 @@ class PreTokenizer {
     bool metaspace_split_ = false;
 };
 
-// The pieces of `text` after a split at the given matches. No piece is empty. Public for its tests.
+// Returns the pieces of a text after a split at the given matches. No piece is empty. Public for
+// its tests.
 std::vector<TextRange> split_at_matches(std::size_t text_bytes,
                                         const std::vector<TextRange> &matches,
                                         SplitBehavior behavior, bool invert);

@@ -23,8 +23,9 @@ void ProtobufReader::fail(std::string_view message) const {
 
 std::string_view ProtobufReader::take(std::uint64_t size) {
     if (size > rest_.size())
-        fail(fmt::format("field {} has {} bytes and {} are left; the file is cut short or damaged",
-                         field_, size, rest_.size()));
+        fail(fmt::format(
+            "field {} has {} bytes, but only {} bytes follow; the file is cut short or damaged",
+            field_, size, rest_.size()));
     const std::string_view taken = rest_.substr(0, static_cast<std::size_t>(size));
     rest_.remove_prefix(taken.size());
     return taken;
@@ -46,7 +47,7 @@ bool ProtobufReader::next() {
     field_ = static_cast<std::uint32_t>(tag >> 3);
     wire_type_ = static_cast<std::uint32_t>(tag & 7);
     if (tag >> 32 != 0 || field_ == 0)
-        fail("a field has no valid number; this is not a protobuf message");
+        fail("the number of a field is not valid; this is not a protobuf message");
     switch (wire_type_) {
     case varint_type: integer_ = varint(); return true;
     case fixed64_type: bytes_ = take(8); return true;

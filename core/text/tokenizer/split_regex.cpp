@@ -62,9 +62,9 @@ SplitRegex::SplitRegex(std::string_view pattern, Syntax syntax, std::string plac
     pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF); // the only newline of Oniguruma
     pcre2_set_parens_nest_limit(context.get(), 100);
 
-    // Anchored, because find_all() moves the start position itself. So the match limit applies to
-    // each start position, and the clock is checked between them. The JIT takes this option only
-    // when it compiles.
+    // The pattern is anchored, because find_all() moves the start position itself. So the match
+    // limit applies to each start position, and the time limit is checked between two start
+    // positions. The JIT accepts this option only at compile time.
     std::uint32_t options = PCRE2_UTF | PCRE2_ANCHORED;
     options |= literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     int error = 0;
@@ -81,9 +81,8 @@ SplitRegex::SplitRegex(std::string_view pattern, Syntax syntax, std::string plac
 
 void SplitRegex::too_expensive() const {
     throw_error(ErrorKind::input,
-                "{}: the pattern takes more steps on this text than any tokenizer needs; the file "
-                "is broken "
-                "or hostile",
+                "{}: matching the pattern on this text takes more steps than any valid tokenizer "
+                "needs; the file is damaged or malicious",
                 place_);
 }
 
@@ -91,8 +90,8 @@ bool SplitRegex::match_at(std::string_view subject, std::size_t offset, RegexScr
                           std::size_t &end) const {
     if ((++scratch.attempts_ & 0xFF) == 0 && std::chrono::steady_clock::now() > scratch.deadline_)
         too_expensive();
-    // The interpreter counts each step back over a long run of spaces, so the limit grows with the
-    // text.
+    // The interpreter counts each backtracking step over a long run of spaces, so the limit grows
+    // with the text.
     const std::size_t limit = std::min<std::size_t>(10000 + 32 * subject.size(), 1U << 30);
     pcre2_set_match_limit(scratch.context_, static_cast<std::uint32_t>(limit));
     const auto match = [&](std::uint32_t options) {

@@ -16,7 +16,7 @@ struct pcre2_real_match_context_8;
 namespace keel {
 
 // Memory for matching that is reused from call to call. Made once per encode(), and used by one
-// thread. It also has the clock that stops a pattern from a hostile file: all matches of one
+// thread. It also has the time limit that stops a pattern from a malicious file: all matches of one
 // encode() may take 5 s plus 0.1 ms per byte of text.
 class RegexScratch {
   public:
@@ -46,17 +46,17 @@ class SplitRegex {
   public:
     enum class Syntax { regex, literal };
 
-    // `place` names the file and the JSON place in errors (kind input). `pattern` must be valid
+    // `place`: the file and the place in its JSON, for errors (kind input). `pattern` must be valid
     // UTF-8.
     SplitRegex(std::string_view pattern, Syntax syntax, std::string place);
 
-    // All matches in order, without overlap. An empty match is taken unless it touches the end of
-    // the match before it, as in Oniguruma. `subject` must be valid UTF-8. Throws Error(input) if
-    // the pattern exceeds its limits.
+    // All matches in order, without overlap. As in Oniguruma, an empty match counts unless it
+    // begins at the end of the previous match. `subject` must be valid UTF-8. Throws Error(input)
+    // if the pattern exceeds its limits.
     void find_all(std::string_view subject, RegexScratch &scratch,
                   std::vector<TextRange> &matches) const;
 
-    // Whether a match begins exactly at `offset`. If so, sets `end` to its end.
+    // Returns true if a match begins exactly at `offset`. Then sets `end` to the end of the match.
     bool match_at(std::string_view subject, std::size_t offset, RegexScratch &scratch,
                   std::size_t &end) const;
 
@@ -70,7 +70,7 @@ class SplitRegex {
     std::string place_;
 };
 
-// Only the translation (see SplitRegex), for tests. Throws Error(input) with `place`.
+// Only translates a pattern (see SplitRegex). For tests. Throws Error(input) with `place`.
 std::string oniguruma_to_pcre2(std::string_view pattern, std::string_view place);
 
 } // namespace keel

@@ -15,8 +15,8 @@
 namespace keel {
 
 // SentencePiece-style BPE. Spaces become U+2581 and the text is split at special tokens. In the
-// remaining text the characters are merged, across words. The class holds these parts; the readers
-// of files fill them.
+// remaining text the characters are merged, across words. The class holds the special tokens, the
+// vocabulary and the merges. The readers of tokenizer files fill them.
 class SpmBpe final : public Tokenizer {
   public:
     struct Parts {
@@ -25,7 +25,8 @@ class SpmBpe final : public Tokenizer {
         TextNormalizer normalizer;
         AddedTokens added{{}};
         PreTokenizer pre_tokenizer;
-        std::vector<std::int32_t> prefix; // before and after the text if special tokens are wanted
+        std::vector<std::int32_t> prefix; // tokens before and after the text, added only with
+                                          // EncodeOptions::add_special
         std::vector<std::int32_t> suffix;
         bool adds_leading_space = false;
         std::string source;
@@ -69,12 +70,15 @@ struct SpmVocab {
     std::string source;
     bool byte_fallback = true;
     bool prefix_space = true;      // a space is added before a text
-    bool prefix_everywhere = true; // a space is also added before text that follows a special token
+    bool prefix_everywhere = true; // true: a space is also added before text that follows a special
+                                   // token
     bool collapse_spaces = false;
     // true: user-defined pieces are searched for like special tokens, and text after one counts as
-    // text after a special token. false: they are inside the text, as in SentencePiece.
+    // text after a special token. false: they are found as parts of ordinary text, as in
+    // SentencePiece.
     bool user_defined_apart = true;
-    // from other files; their ids may be among the pieces or after them; they replace pieces
+    // tokens from other files; their ids may be equal to ids of pieces or follow them; they replace
+    // pieces with equal ids
     std::vector<AddedToken> added;
     std::optional<std::int32_t> bos,
         eos; // the tokens that begin and end a text, if the files give them
@@ -89,7 +93,7 @@ std::unique_ptr<SpmBpe> make_spm_bpe(SpmVocab vocab);
 
 // The byte of a byte-fallback piece such as "<0x0A>". nullopt for any other text.
 std::optional<unsigned char> byte_of_piece(std::string_view piece);
-// The text that an ordinary piece means: U+2581 is a space.
+// Returns the text of an ordinary piece, in which U+2581 stands for a space.
 std::string text_of_piece(std::string_view piece);
 
 } // namespace keel

@@ -58,7 +58,7 @@ bool read_strip_step(const JsonNode &step) {
 
 // What the decoder does with pieces.
 struct Decoding {
-    bool bytes = false;         // a piece such as "<0x0A>" is a byte
+    bool bytes = false;         // true: a piece such as "<0x0A>" is a byte
     bool leading_space = false; // the first space is dropped
 };
 
@@ -110,8 +110,8 @@ CharBpe read_model(const JsonNode &model, const TokenizerVocab &vocab) {
     return bpe;
 }
 
-// Whether a tokenizer.json has SentencePiece-style BPE. Files of neither kind are read as
-// byte-level BPE, which gives the error messages.
+// Returns true if a tokenizer.json has SentencePiece-style BPE. All other files are read as
+// byte-level BPE; its reader gives the error messages for unsupported files.
 bool is_spm(const JsonNode &root) {
     const auto decoder = root.find("decoder");
     if (!decoder) return root.at("model").flag_or("byte_fallback", false);

@@ -1,10 +1,10 @@
 // Makes an SpmBpe from a tokenizer.model.
 //
 // The file is SentencePiece's ModelProto. It is read here field by field, without libsentencepiece,
-// because that library (0.1.97, as in Debian) trusts its input. It reads the double-array trie in
-// precompiled_charsmap without bounds checks, so a hostile trie ends the program with a
-// segmentation fault. Its failed checks print and call exit(). GGUF vocabularies need the same
-// merges anyway; they are tested against the library's ids.
+// because that library (0.1.97, as in Debian) trusts its input. The library reads the double-array
+// trie in precompiled_charsmap without bounds checks, so a malicious trie ends the program with a
+// segmentation fault. If a check in the library fails, it prints a message and calls exit(). GGUF
+// vocabularies need the same merges, and tests compare their ids with the ids of the library.
 #include "base/display.hpp"
 #include "base/error.hpp"
 #include "text/tokenizer/protobuf.hpp"

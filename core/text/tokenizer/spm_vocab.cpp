@@ -24,14 +24,15 @@ void check_piece(const SpmVocab &vocab, std::size_t id) {
     // an empty piece can never be found in a text; some files have them for unused ids
     if (!is_valid_utf8(piece.text)) fail("is not valid UTF-8");
     if (piece.type == Type::byte && !byte_of_piece(piece.text))
-        fail("is of the kind of bytes and must read <0x00> to <0xFF>");
+        fail("is a byte token, so its text must be one of <0x00> to <0xFF>");
     if ((piece.type == Type::control || piece.type == Type::user_defined) &&
         piece.text.size() > AddedTokens::max_content_bytes)
         fail(fmt::format("is a special or added token and may have at most {} bytes",
                          AddedTokens::max_content_bytes));
 }
 
-// The entries and the added tokens. Where `vocab.added` gives another value, that value is used.
+// The pieces of a vocabulary together with its added tokens. If a piece and an entry of
+// `vocab.added` contradict each other, the entry of `vocab.added` counts.
 class Table {
   public:
     explicit Table(const SpmVocab &vocab) : vocab_(&vocab) {
@@ -71,8 +72,9 @@ class Table {
             !vocab_->pieces[id].text.empty() &&
             text_of_piece(vocab_->pieces[id].text) != token.content)
             throw_error(ErrorKind::input,
-                        "{}: added token {} takes id {}, which is that of piece {}", vocab_->source,
-                        quote_text(token.content), token.id, quote_text(vocab_->pieces[id].text));
+                        "{}: added token {} has the id {}, which already belongs to piece {}",
+                        vocab_->source, quote_text(token.content), token.id,
+                        quote_text(vocab_->pieces[id].text));
         if (const auto [it, is_new] = taken_.emplace(token.id, token.content); !is_new)
             throw_error(ErrorKind::input, "{}: id {} is given to both {} and {}", vocab_->source,
                         token.id, quote_text(it->second), quote_text(token.content));
@@ -92,11 +94,11 @@ class Table {
         push(std::move(token));
     }
 
-    // Of equal tokens the first one is found in texts.
+    // If two tokens have equal texts, the tokenizer finds the first one.
     void push(AddedToken token) {
         if (token.content.empty() || !contents_.emplace(token.content, token.id).second) return;
         token.pattern = token.content;
-        // in text that is not normalized, U+2581 in a piece means a space
+        // the search runs in text that is not normalized, so U+2581 in the piece becomes a space
         if (!token.special && !token.normalized) token.content = text_of_piece(token.content);
         tokens_.push_back(std::move(token));
     }
@@ -131,8 +133,8 @@ std::unique_ptr<SpmBpe> make_spm_bpe(SpmVocab vocab) {
     if (vocab.pieces.empty())
         throw_error(ErrorKind::input, "{}: the vocabulary is empty", vocab.source);
     if (vocab.pieces.size() > SpmVocab::max_pieces)
-        throw_error(ErrorKind::input, "{}: {} pieces; at most {} are read", vocab.source,
-                    vocab.pieces.size(), SpmVocab::max_pieces);
+        throw_error(ErrorKind::input, "{}: the vocabulary has {} pieces, expected at most {}",
+                    vocab.source, vocab.pieces.size(), SpmVocab::max_pieces);
     for (std::size_t id = 0; id < vocab.pieces.size(); ++id) check_piece(vocab, id);
 
     SpmBpe::Parts parts;

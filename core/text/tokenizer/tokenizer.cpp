@@ -17,10 +17,10 @@ std::vector<std::int32_t> Tokenizer::encode(std::span<const TextPart> parts,
     constexpr std::size_t max_bytes = (std::size_t{1} << 31) - 1;
     const auto too_long = [&](std::size_t bytes) {
         throw_error(ErrorKind::input,
-                    "a text of {} bytes is too long for the tokenizer; at most {} are taken", bytes,
-                    max_bytes - 1);
+                    "a text of {} bytes is too long for the tokenizer; expected at most {} bytes",
+                    bytes, max_bytes - 1);
     };
-    std::string joined; // used if the text cannot be used unchanged
+    std::string joined; // holds the text if it cannot be used unchanged
     std::vector<TextRange> plain;
     std::size_t bytes = 0;
     const bool as_it_stands = parts.size() == 1 && is_valid_utf8(parts.front().text);
@@ -29,7 +29,8 @@ std::vector<std::int32_t> Tokenizer::encode(std::span<const TextPart> parts,
         if (part.text.size() >= max_bytes - bytes) too_long(bytes + part.text.size());
         if (!as_it_stands) {
             joined += replace_invalid_utf8(part.text);
-            bytes = joined.size(); // each invalid byte may have become the three bytes of U+FFFD
+            bytes = joined.size(); // updates the size, because each invalid byte may have become
+                                   // the three bytes of U+FFFD
             if (bytes >= max_bytes) too_long(bytes);
         } else {
             bytes += part.text.size();

@@ -17,23 +17,24 @@ namespace keel {
 enum class TokenKind {
     unused,   // no token has this id
     ordinary, // from the model's vocabulary
-    added,    // not part of the merges, but text like any other
+    added,    // not part of the merges, but ordinary text
     special,  // a mark such as <|begin_of_text|>, not part of the text
 };
 
 struct EncodeOptions {
-    // Adds the tokens that the file's template requires, usually the token that begins a text.
+    // true: adds the tokens that the tokenizer file requires, usually the token that begins a text.
     bool add_special = true;
     // true: special tokens that are written in the text ("<|eot_id|>") become these tokens. false:
-    // they are plain text. Use it for input from users who must not be able to forge them.
+    // they are plain text. Use false for input from users who must not be able to insert special
+    // tokens.
     bool parse_special = true;
-    // The text follows tokens that are already in the cache, so no begin token and no space is
-    // added before it.
+    // true: the text follows tokens that are already in the cache, so no begin token and no space
+    // is added before the text.
     bool continues = false;
 };
 
-// A part of a text that decides on its own whether special tokens are parsed. A special token is
-// found only if it is wholly inside parts that parse them.
+// A part of a text, with its own setting for special tokens. A special token is found only if it is
+// completely inside parts with parse_special.
 struct TextPart {
     std::string_view text;
     bool parse_special = true;
@@ -41,8 +42,8 @@ struct TextPart {
 
 struct DecodeOptions {
     bool skip_special = true;
-    // true: the text follows other text. false: it is a whole text, so the space that SentencePiece
-    // adds before the first word is removed.
+    // true: the text follows other text. false: the text is a whole text, so the space that
+    // SentencePiece adds before the first word is removed.
     bool continues = false;
 };
 
@@ -64,7 +65,7 @@ class Tokenizer {
     Tokenizer(const Tokenizer &) = delete;
     Tokenizer &operator=(const Tokenizer &) = delete;
 
-    // The ids of `text`. Bytes that are not valid UTF-8 first become U+FFFD, see
+    // Returns the ids of `text`. Bytes that are not valid UTF-8 first become U+FFFD, see
     // replace_invalid_utf8(). Throws Error(input) for a text of 2 GiB or more, and if a pattern of
     // the file exceeds its limits.
     std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options) const;
@@ -72,19 +73,19 @@ class Tokenizer {
         return encode(text, EncodeOptions{.add_special = add_special, .parse_special = true});
     }
 
-    // The ids of all parts, encoded as one text: a token may cross the border of two parts. Each
-    // part's own parse_special is used, not that of the options.
+    // Returns the ids of all parts, encoded as one text, so a token may cross the border of two
+    // parts. The setting parse_special of each part is used, not the setting in the options.
     std::vector<std::int32_t> encode(std::span<const TextPart> parts, EncodeOptions options) const;
 
-    // The text of `ids`: all pieces are joined, then invalid UTF-8 becomes U+FFFD. Ids without a
-    // token are skipped. `skip_special` leaves out special tokens.
+    // Returns the text of `ids`: joins all pieces, then replaces invalid UTF-8 by U+FFFD. Ids
+    // without a token are skipped. `skip_special` leaves out special tokens.
     std::string decode(std::span<const std::int32_t> ids, DecodeOptions options) const;
     std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const {
         return decode(ids, DecodeOptions{.skip_special = skip_special});
     }
 
-    // The bytes of a token, often not a whole character. Empty if no token has the id. Valid while
-    // the tokenizer lives.
+    // The bytes of a token. They are often not a whole character. Empty if no token has the id.
+    // Valid while the tokenizer lives.
     virtual std::string_view piece(std::int32_t id) const noexcept = 0;
     virtual TokenKind kind(std::int32_t id) const noexcept = 0;
     // The highest id plus one. The vocab_size of a model may be larger, because of padding.
@@ -92,15 +93,15 @@ class Tokenizer {
     // The id of an added or special token with exactly this text.
     virtual std::optional<std::int32_t> find_token(std::string_view text) const = 0;
     virtual TokenizerInfo info() const = 0;
-    // Whether the tokenizer adds a space before a text that does not begin with one
+    // Returns true if the tokenizer adds a space before a text that does not begin with a space
     // (SentencePiece). decode() then drops the first space.
     virtual bool adds_leading_space() const noexcept { return false; }
 
     // The tokens that begin and end a text, if the files give them.
     std::optional<std::int32_t> bos_id() const noexcept { return bos_; }
     std::optional<std::int32_t> eos_id() const noexcept { return eos_; }
-    // Whether encode() adds bos_id() before a text. Some models have this token but use it only in
-    // their chat template.
+    // Returns true if encode() adds bos_id() before a text. Some models have a begin token, but use
+    // it only in their chat template.
     bool adds_bos() const;
     // All ids that end a generation, ascending. They come from generation_config.json, config.json
     // and tokenizer_config.json, because instruct models give the end of a turn in one file and the
@@ -108,8 +109,8 @@ class Tokenizer {
     const std::vector<std::int32_t> &end_ids() const noexcept { return end_ids_; }
     bool ends_generation(std::int32_t id) const noexcept;
 
-    // piece(), without the space that decode() drops. `at_start` is true until a token was shown;
-    // the first shown token clears it.
+    // Returns piece() without the space that decode() drops at the start of a text. `at_start`:
+    // true until a token has given text; the function then sets it to false.
     std::string_view without_leading_space(std::int32_t id, bool &at_start) const noexcept;
 
     // For the loaders.
@@ -148,13 +149,13 @@ struct TokenizerFiles {
 
 // Reads Hugging Face's tokenizer.json or SentencePiece's tokenizer.model. Two kinds are supported:
 // byte-level BPE as in GPT-2, Llama 3, Qwen and SmolLM, and SentencePiece-style BPE as in Llama 2,
-// Mistral and Gemma (see tokenizer_parsers.hpp). For any other feature throws an error that names
-// it; nothing is ignored. The files are not trusted. Throws Error(input).
+// Mistral and Gemma (see tokenizer_parsers.hpp). For any other feature, throws an error that names
+// the feature; no feature is ignored. The files are not trusted. Throws Error(input).
 std::unique_ptr<Tokenizer> parse_tokenizer(const TokenizerFiles &files);
 
 // Reads the vocabulary of a GGUF file. tokenizer.ggml.model is "gpt2" (byte-level BPE, with its
-// patterns named by tokenizer.ggml.pre) or "llama" (SentencePiece). For any other value throws an
-// error that names it.
+// patterns named by tokenizer.ggml.pre) or "llama" (SentencePiece). For any other value, throws an
+// error that names the value.
 class GgufFile;
 std::unique_ptr<Tokenizer> parse_gguf_tokenizer(const GgufFile &file);
 

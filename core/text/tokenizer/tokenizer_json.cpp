@@ -145,8 +145,9 @@ PieceTable read_pieces(const JsonNode &root, const TokenizerVocab &vocab,
             entries.push_back({id, bytes_of(symbols), TokenKind::ordinary});
         else if (it->second != symbols)
             root.at("added_tokens")
-                .fail(fmt::format("token {} takes id {}, which model.vocab gives to {}",
-                                  quote_text(it->second), id, quote_text(symbols)));
+                .fail(fmt::format(
+                    "token {} has the id {}, which already belongs to {} in model.vocab",
+                    quote_text(it->second), id, quote_text(symbols)));
     }
     PieceTable table;
     table.assign(std::move(entries));

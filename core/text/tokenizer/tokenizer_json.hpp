@@ -17,8 +17,8 @@
 #include <vector>
 
 // Readers for the components of a tokenizer.json that all kinds of BPE share. `root` is the whole
-// tree. All functions throw Error(input) that names the file and the place, also for features that
-// Keel does not support.
+// tree. All functions throw Error(input) that names the file and the place, including errors for
+// features that Keel does not support.
 namespace keel {
 
 // The member "type" of a component.
@@ -27,7 +27,8 @@ inline const std::string &type_of(const JsonNode &component) { return component.
 // More than any real vocabulary has. The sizes of tables depend on the highest id.
 constexpr std::int64_t max_token_id = (1 << 22) - 1;
 
-// Vocabulary entries as in the file -> id. The keys are views into the tree.
+// Maps each entry of the vocabulary, as it is in the file, to its id. The keys are views into the
+// tree.
 using TokenizerVocab = std::unordered_map<std::string_view, std::int32_t>;
 
 TokenizerVocab read_vocab(const JsonNode &node);
@@ -40,8 +41,8 @@ void refuse_model_options(const JsonNode &model);
 std::vector<AddedToken> read_added_tokens(const JsonNode &root);
 // The flags of one added token in tokenizer.json or tokenizer_config.json. The caller sets the id.
 AddedToken read_added_token_flags(const JsonNode &node);
-// The vocabulary and the added tokens in one table. A token may be in both, with the same id.
-// `bytes_of` returns the bytes that a vocabulary entry means.
+// Reads the vocabulary and the added tokens into one table. A token may be in both, with the same
+// id. `bytes_of` returns the bytes of a vocabulary entry.
 PieceTable read_pieces(const JsonNode &root, const TokenizerVocab &vocab,
                        const std::vector<AddedToken> &added,
                        const std::function<std::string(std::string_view)> &bytes_of);

@@ -85,7 +85,7 @@ void read_template(const JsonNode &node, const PieceTable &pieces, TextFrame &fr
     if (!text_seen) single.fail("the template does not hold the text (sequence A)");
     if (frame.prefix.size() + before.size() > max_template_tokens ||
         frame.suffix.size() + after.size() > max_template_tokens)
-        single.fail(fmt::format("more than {} special tokens round a text", max_template_tokens));
+        single.fail(fmt::format("more than {} special tokens around a text", max_template_tokens));
     // a later template adds its tokens outside those of an earlier one
     frame.prefix.insert(frame.prefix.begin(), before.begin(), before.end());
     frame.suffix.insert(frame.suffix.end(), after.begin(), after.end());
@@ -93,7 +93,9 @@ void read_template(const JsonNode &node, const PieceTable &pieces, TextFrame &fr
 
 void read_post_step(const JsonNode &node, const PieceTable &pieces, TextFrame &frame) {
     const std::string &type = type_of(node);
-    if (type == "ByteLevel") return; // it changes only offsets, which Keel does not report
+    if (type == "ByteLevel")
+        return; // this step changes only offsets of tokens, which Keel does
+                // not report
     if (type == "TemplateProcessing") return read_template(node, pieces, frame);
     if (type != "Sequence")
         node.at("type").fail(fmt::format("the post-processor {} is not supported; Keel reads "

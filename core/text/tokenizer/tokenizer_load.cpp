@@ -1,5 +1,5 @@
 // Finds a tokenizer's files, chooses the implementation, and reads the special tokens from the
-// files beside it.
+// other files of the folder.
 #include "format/gguf.hpp"
 #include "text/text_file.hpp"
 #include "text/tokenizer/tokenizer.hpp"
@@ -23,7 +23,8 @@ std::string file_name(const std::string &folder, const char *name) {
     return folder.empty() ? std::string(name) : (fs::path(folder) / name).string();
 }
 
-// Parses a file beside the tokenizer; it must be an object. nullopt if the text is empty.
+// Parses another JSON file of the tokenizer's folder. Its root must be an object. Returns nullopt
+// if the text is empty.
 std::optional<JsonDocument> parse_side_file(const std::string &folder, const char *name,
                                             std::string_view text) {
     if (text.empty()) return std::nullopt;
@@ -96,7 +97,8 @@ void read_model_added_tokens(const TokenizerFiles &files, const std::optional<Js
     std::unordered_set<std::int32_t> seen;
     const auto add = [&](AddedToken token, std::int64_t id) {
         token.id = static_cast<std::int32_t>(id);
-        token.normalized = false; // otherwise SentencePiece itself would have to know them
+        token.normalized = false; // a normalized token would have to be a piece of the
+                                  // SentencePiece model
         if (seen.insert(token.id).second) vocab.added.push_back(std::move(token));
     };
     if (config) {
@@ -138,8 +140,8 @@ SpmVocab read_model_file(const TokenizerFiles &files) {
         const JsonNode config = document->root();
         add_bos = config.flag_or("add_bos_token", true);
         add_eos = config.flag_or("add_eos_token", false);
-        // Hugging Face's key "legacy" means: a space also follows every special token. Its default
-        // is true.
+        // Hugging Face's key "legacy" means that a space is also added after every special token.
+        // Its default is true.
         vocab.prefix_everywhere = config.flag_or("legacy", true);
         vocab.prefix_space = vocab.prefix_space && config.flag_or("add_prefix_space", true);
     }

@@ -28,7 +28,8 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(const JsonNode &root);
 // ignored.
 std::unique_ptr<Tokenizer> parse_byte_level_bpe(const JsonNode &root);
 
-// Reads a SentencePiece-style BPE, whose symbols are characters. Supported as above, and:
+// Reads a SentencePiece-style BPE, whose symbols are characters. It supports what
+// parse_byte_level_bpe() supports, and also:
 //   model           byte_fallback
 //   pre_tokenizer   Split and Digits steps, then Metaspace; or any part of that, or none
 //   decoder         Metaspace, or a Sequence of Replace, ByteFallback, Fuse and a Strip of one
@@ -40,8 +41,8 @@ std::unique_ptr<Tokenizer> parse_spm_bpe(const JsonNode &root);
 SpmVocab parse_spm_model(std::string_view bytes, std::string name);
 
 // Reads the vocabulary of a tokenizer.model from a model folder, with the added tokens, the prefix
-// and the suffix that the files beside it give. Sets `bytes` to the content of tokenizer.model; the
-// pieces point into it.
+// and the suffix that the other files of the folder give. Sets `bytes` to the content of
+// tokenizer.model; the pieces point into it.
 SpmVocab load_spm_vocab(const std::filesystem::path &folder, std::string &bytes);
 
 } // namespace keel

@@ -11,12 +11,13 @@ namespace {
 keel_status bad_range(keel_ctx *ctx, const keel_buffer *buffer, uint64_t offset, uint64_t n) {
     if (offset <= buffer->size && n <= buffer->size - offset) return KEEL_OK;
     return fail(ctx->host, KEEL_E_INVALID_ARG,
-                "bytes %llu..+%llu lie outside a buffer of %llu bytes", (unsigned long long)offset,
-                (unsigned long long)n, (unsigned long long)buffer->size);
+                "offset %llu and size %llu do not fit into a buffer of %llu bytes",
+                (unsigned long long)offset, (unsigned long long)n,
+                (unsigned long long)buffer->size);
 }
 
 keel_status no_memory(keel_ctx *ctx, uint64_t bytes) {
-    return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a buffer of %llu bytes",
+    return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "not enough memory for a buffer of %llu bytes",
                 (unsigned long long)bytes);
 }
 
@@ -31,7 +32,7 @@ keel_status get_memory(keel_ctx *ctx, const keel_buffer_desc *desc, keel_buffer 
     case KEEL_BUFFER_IMPORT:
         if (desc->host == nullptr || reinterpret_cast<uintptr_t>(desc->host) % 64 != 0)
             return fail(ctx->host, KEEL_E_INVALID_ARG,
-                        "imported memory is not aligned to 64 bytes");
+                        "expected imported memory that is aligned to 64 bytes");
         b->data = static_cast<uint8_t *>(desc->host);
         return KEEL_OK;
     case KEEL_BUFFER_RESERVE: {
@@ -56,9 +57,13 @@ keel_status KEEL_CALL buffer_create(keel_ctx *ctx, const keel_buffer_desc *their
     *out = nullptr;
     keel_buffer_desc mine;
     if (keel_adopt(&mine, sizeof mine, theirs, KEEL_PREFIX(keel_buffer_desc, kind)) != KEEL_OK)
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "a buffer description of another ABI version");
+        return fail(
+            ctx->host, KEEL_E_INVALID_ARG,
+            "the buffer description has another ABI version; build the plugin for this Keel");
     const keel_buffer_desc *desc = &mine;
-    if (desc->size == 0) return fail(ctx->host, KEEL_E_INVALID_ARG, "a buffer of 0 bytes");
+    if (desc->size == 0)
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "expected a buffer of 1 byte or more, found 0 bytes");
     void *place = ctx->host->alloc(ctx->host, sizeof(keel_buffer), 64);
     if (place == nullptr) return no_memory(ctx, desc->size);
     keel_buffer *b = new (place) keel_buffer;
@@ -102,7 +107,7 @@ keel_status KEEL_CALL buffer_read(keel_ctx *ctx, keel_buffer *b, uint64_t offset
 keel_status KEEL_CALL buffer_map(keel_ctx *ctx, keel_buffer *b, void **out) noexcept {
     *out = nullptr;
     if (b->kind == KEEL_BUFFER_DEVICE)
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "a DEVICE buffer is not mapped");
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "a buffer of kind DEVICE cannot be mapped");
     *out = b->data;
     return KEEL_OK;
 }
@@ -112,7 +117,8 @@ keel_status KEEL_CALL buffer_map(keel_ctx *ctx, keel_buffer *b, void **out) noex
 keel_status KEEL_CALL buffer_commit(keel_ctx *ctx, keel_buffer *b, uint64_t offset, uint64_t n,
                                     uint32_t commit) noexcept {
     if (b->kind != KEEL_BUFFER_RESERVE)
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "buffer_commit of a buffer that is not RESERVE");
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "buffer_commit: expected a buffer of kind RESERVE");
     const keel_status status = bad_range(ctx, b, offset, n);
     if (status != KEEL_OK || n == 0) return status;
     const uint64_t page = page_bytes();

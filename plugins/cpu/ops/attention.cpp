@@ -18,7 +18,8 @@ keel_status check_queries(keel_ctx *ctx, const keel_attention_args *args, uint32
         return fail(ctx->host, KEEL_E_UNSUPPORTED, "attention: q and out must be f32, f16 or bf16");
     if (kv_heads != 0 && args->q->shape[1] % kv_heads != 0)
         return fail(ctx->host, KEEL_E_INVALID_ARG,
-                    "attention: %lld heads are no multiple of %u KV heads",
+                    "attention: the number of heads (%lld) is not a multiple of the number of KV "
+                    "heads (%u)",
                     static_cast<long long>(args->q->shape[1]), kv_heads);
     return KEEL_OK;
 }
@@ -63,7 +64,7 @@ keel_status check_scores(keel_ctx *ctx, const keel_scores *scores, const char *o
                        scores->reduce_group <= KEEL_REDUCE_MAX && scores->accumulate <= 1;
     if (known && is_f32(scores->out)) return KEEL_OK;
     return fail(ctx->host, KEEL_E_UNSUPPORTED,
-                "%s: no such reduction of scores: queries %u, group %u, accumulate %u", op,
+                "%s: unknown reduction of scores: queries %u, group %u, accumulate %u", op,
                 scores->reduce_queries, scores->reduce_group, scores->accumulate);
 }
 

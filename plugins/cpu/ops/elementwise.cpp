@@ -10,7 +10,7 @@ keel_status plan_f32(keel_ctx *ctx, const char *name, uint64_t features, uint64_
                      bool all_f32, PlanChoice &choice) {
     const keel_status status = check_features(ctx, features, known, name);
     if (status != KEEL_OK) return status;
-    if (!all_f32) return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: a tensor is not f32", name);
+    if (!all_f32) return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: expected only f32 tensors", name);
     name_kernel(choice, "%s %s", name, ctx->rows->isa);
     return KEEL_OK;
 }
@@ -57,7 +57,8 @@ bool gate_f32(const keel_gate_args *a) {
 
 keel_status plan_silu_mul(keel_ctx *ctx, const keel_gate_args *a, PlanChoice &c) noexcept {
     if ((a->features & KEEL_GATE_INTERLEAVED) == 0 && a->up == nullptr)
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "silu_mul: neither up nor pairs");
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "silu_mul: expected up, or interleaved pairs of gate and up; found neither");
     return plan_f32(ctx, "silu_mul", a->features, KEEL_GATE_INTERLEAVED, gate_f32(a), c);
 }
 

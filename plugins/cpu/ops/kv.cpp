@@ -59,9 +59,10 @@ keel_status check_lists(keel_ctx *ctx, const keel_kv_gather_args *args, const Kv
                         static_cast<long long>(args->index->shape[1]));
         for (int64_t j = 0; j < n; ++j)
             if (index[j] < 0 || (j > 0 && index[j] <= index[j - 1]))
-                return fail(ctx->host, KEEL_E_INVALID_ARG,
-                            "kv_gather: the index list of head %lld does not rise at %lld",
-                            static_cast<long long>(h), static_cast<long long>(j));
+                return fail(
+                    ctx->host, KEEL_E_INVALID_ARG,
+                    "kv_gather: the index list of head %lld does not rise strictly at entry %lld",
+                    static_cast<long long>(h), static_cast<long long>(j));
         keel_status status = check_slots(ctx, to, h, n, "kv_gather");
         if (status == KEEL_OK && n > 0)
             status = check_slots(ctx, from, h, index[n - 1] + 1LL, "kv_gather");
@@ -219,8 +220,8 @@ keel_status KEEL_CALL op_kv_rerotate(keel_ctx *ctx, const keel_kv_rerotate_args 
         for (int64_t j = args->begin; j < r.end(h); ++j, ++slots)
             if (r.row_of(h)[j] >= args->tables->cos->shape[0])
                 return fail(ctx->host, KEEL_E_INVALID_ARG,
-                            "kv_rerotate: row %d of head %lld is beyond the tables", r.row_of(h)[j],
-                            static_cast<long long>(h));
+                            "kv_rerotate: row %d of head %lld is outside of the RoPE tables",
+                            r.row_of(h)[j], static_cast<long long>(h));
     if (slots == 0) return KEEL_OK;
     r.rows = reinterpret_cast<float *>(scratch(ctx, rerotate_scratch(ctx, args->kv)));
     if (r.rows == nullptr) return KEEL_E_OUT_OF_MEMORY;

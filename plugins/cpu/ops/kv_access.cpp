@@ -32,14 +32,16 @@ keel_status check_arenas(keel_ctx *ctx, const View *view, const char *op) noexce
                         t->dtype);
         if (t->rank != 3 || t->shape[2] % keel_dtype_block(t->dtype) != 0)
             return fail(ctx->host, KEEL_E_UNSUPPORTED,
-                        "%s: a cache in %s needs rows of whole blocks of %u", op,
-                        keel_dtype_name(t->dtype), keel_dtype_block(t->dtype));
+                        "%s: a cache in %s needs rows that consist of whole blocks of %u elements",
+                        op, keel_dtype_name(t->dtype), keel_dtype_block(t->dtype));
     }
     const uint32_t slots = view->block_slots;
     if (slots == 0 || (slots & (slots - 1)) != 0 || view->k->shape[1] != slots ||
         view->v->shape[1] != slots)
-        return fail(ctx->host, KEEL_E_INVALID_ARG,
-                    "%s: block_slots %u is no power of two or not the arenas'", op, slots);
+        return fail(
+            ctx->host, KEEL_E_INVALID_ARG,
+            "%s: block_slots %u is no power of two, or differs from the second dimension of k or v",
+            op, slots);
     if (!is_i32(view->block_table) || !is_i32(view->lengths) || !is_i32(view->positions))
         return fail(ctx->host, KEEL_E_INVALID_ARG,
                     "%s: block table, lengths and positions must be i32", op);
@@ -77,8 +79,8 @@ keel_status check_lengths(keel_ctx *ctx, const KvAccess &access, int64_t max_len
 
 keel_status check_range(keel_ctx *ctx, int64_t begin, int64_t end, const char *op) noexcept {
     if (begin >= 0 && begin <= end) return KEEL_OK;
-    return fail(ctx->host, KEEL_E_INVALID_ARG, "%s: begin %lld and end %lld are no range", op,
-                static_cast<long long>(begin), static_cast<long long>(end));
+    return fail(ctx->host, KEEL_E_INVALID_ARG, "%s: begin %lld and end %lld are not a valid range",
+                op, static_cast<long long>(begin), static_cast<long long>(end));
 }
 
 keel_status check_kv_view(keel_ctx *ctx, const keel_kv_view *view, const char *op) noexcept {
@@ -140,7 +142,7 @@ keel_status check_slots(keel_ctx *ctx, const KvAccess &access, int64_t head, int
     const int64_t blocks = (slots + access.block_slots - 1) >> access.shift;
     if (slots < 0 || blocks > access.blocks_per_head)
         return fail(ctx->host, KEEL_E_INVALID_ARG,
-                    "%s: head %lld has %lld slots, its block table room for %lld", op,
+                    "%s: head %lld has %lld slots, but its block table has room for only %lld", op,
                     static_cast<long long>(head), static_cast<long long>(slots),
                     static_cast<long long>(access.blocks_per_head * access.block_slots));
     const int32_t *table = access.blocks_of(head);

@@ -115,14 +115,14 @@ keel_status settle(keel_ctx *ctx, const keel_matmul_args *a, Matmul &job) {
         check_features(ctx, a->features, KEEL_MATMUL_BIAS | KEEL_MATMUL_ACCUMULATE, "matmul");
     if (known != KEEL_OK) return known;
     if (!is_f32(a->x) || !is_f32(a->out))
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: x and out are not f32");
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: expected x and out in f32");
     if ((a->features & KEEL_MATMUL_BIAS) != 0 && !is_f32(a->bias))
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: bias is missing or not f32");
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: expected a bias in f32");
     WeightView &w = job.task.w;
     if (a->weight != nullptr)
         w = a->weight->view;
     else if (a->w == nullptr || !view_tensor(a->w, job.source, w))
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: dtype of w");
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "matmul: the dtype of w is not supported");
     job.m = a->x->shape[0];
     job.task.prefetch = ctx->prefetch;
     job.task.prefetch_rows = ctx->prefetch_rows;
@@ -324,9 +324,10 @@ keel_status plan_embed(keel_ctx *ctx, const keel_embed_args *a, PlanChoice &choi
     if (a->weight != nullptr)
         view = a->weight->view;
     else if (a->w == nullptr || !view_tensor(a->w, source, view))
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "embed: dtype of w");
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "embed: the dtype of w is not supported");
     if (!is_f32(a->out) || a->ids->dtype != KEEL_DTYPE_I32)
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "embed: dtype of ids or out");
+        return fail(ctx->host, KEEL_E_UNSUPPORTED,
+                    "embed: the dtype of ids or out is not supported");
     name_kernel(choice, "embed %s %s", weight_name(view.type), ctx->matmul->isa);
     return KEEL_OK;
 }

@@ -35,7 +35,8 @@ keel_status plan_bytes(keel_ctx *ctx, const keel_move_args *a, const char *name,
     const keel_status status = check_features(ctx, a->features, 0, name);
     if (status != KEEL_OK) return status;
     if (keel_dtype_bytes(a->out->dtype) == 0 || (a->x != nullptr && a->x->dtype != a->out->dtype))
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: dtypes %s and %s", name,
+        return fail(ctx->host, KEEL_E_UNSUPPORTED,
+                    "%s: the dtypes %s and %s are not supported together", name,
                     a->x != nullptr ? keel_dtype_name(a->x->dtype) : "-",
                     keel_dtype_name(a->out->dtype));
     name_kernel(choice, "%s", name);
@@ -49,7 +50,7 @@ keel_status plan_cast(keel_ctx *ctx, const keel_move_args *a, PlanChoice &choice
     if (status != KEEL_OK) return status;
     WeightType from, to;
     if (!cast_types(a, from, to))
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "cast: from %s to %s",
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "cast: from %s to %s is not supported",
                     keel_dtype_name(a->x->dtype), keel_dtype_name(a->out->dtype));
     name_kernel(choice, "cast %s", ctx->matmul->isa);
     return KEEL_OK;

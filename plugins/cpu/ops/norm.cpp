@@ -13,7 +13,7 @@ keel_status plan_norm(keel_ctx *ctx, const keel_norm_args *a, const char *name,
     if (!is_f32(a->x) || !is_f32(a->out) || !is_f32(a->weight) ||
         (more != nullptr && !is_f32(more)))
         return fail(ctx->host, KEEL_E_UNSUPPORTED,
-                    "%s: x, weight, out and residual or bias are not all f32", name);
+                    "%s: expected x, weight, out, and residual or bias in f32", name);
     name_kernel(choice, "%s %s", name, ctx->rows->isa);
     return KEEL_OK;
 }

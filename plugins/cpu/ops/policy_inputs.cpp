@@ -19,7 +19,8 @@ keel_status check_attention_scores(keel_ctx *ctx, const keel_attention_scores_ar
             fail(ctx->host, KEEL_E_UNSUPPORTED, "attention_scores: q must be f32, f16 or bf16");
     if (status == KEEL_OK && args->kv->kv_heads != 0 && args->q->shape[1] % args->kv->kv_heads != 0)
         status = fail(ctx->host, KEEL_E_INVALID_ARG,
-                      "attention_scores: %lld heads are no multiple of %u KV heads",
+                      "attention_scores: the number of heads (%lld) is not a multiple of the "
+                      "number of KV heads (%u)",
                       static_cast<long long>(args->q->shape[1]), args->kv->kv_heads);
     return status;
 }

@@ -106,7 +106,8 @@ keel_status KEEL_CALL op_rope(keel_ctx *ctx, const keel_rope_args *args) noexcep
     const int64_t kv_heads = args->positions->rank == 2 ? args->positions->shape[1] : 1;
     if (kv_heads == 0 || heads % kv_heads != 0)
         return fail(ctx->host, KEEL_E_INVALID_ARG,
-                    "rope: %lld heads are no multiple of the positions' %lld",
+                    "rope: the number of heads (%lld) is not a multiple of the number of heads in "
+                    "positions (%lld)",
                     static_cast<long long>(heads), static_cast<long long>(kv_heads));
     const int64_t group = heads / kv_heads;
     const float sign = (args->features & KEEL_ROPE_INVERSE) != 0 ? -1.0f : 1.0f;

@@ -12,7 +12,7 @@ keel_status plan_rows(keel_ctx *ctx, const keel_rows_args *a, const char *name,
     const keel_status status = check_features(ctx, a->features, 0, name);
     if (status != KEEL_OK) return status;
     if (!is_f32(a->x) || a->index->dtype != KEEL_DTYPE_I32)
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: x is not f32, or index not i32", name);
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "%s: expected x in f32 and index in i32", name);
     name_kernel(choice, "%s %s", name, ctx->rows->isa);
     return KEEL_OK;
 }
@@ -85,7 +85,7 @@ keel_status KEEL_CALL op_argmax_rows(keel_ctx *ctx, const keel_rows_args *a) noe
 
 keel_status plan_top_k_rows(keel_ctx *ctx, const keel_rows_args *a, PlanChoice &c) noexcept {
     if (!is_f32(a->values))
-        return fail(ctx->host, KEEL_E_UNSUPPORTED, "top_k_rows: values is not f32");
+        return fail(ctx->host, KEEL_E_UNSUPPORTED, "top_k_rows: expected values in f32");
     return plan_rows(ctx, a, "top_k_rows", c);
 }
 
@@ -96,8 +96,9 @@ keel_status KEEL_CALL op_top_k_rows(keel_ctx *ctx, const keel_rows_args *a) noex
     const Rows x(a->x), values(a->values), index(a->index);
     const int64_t k = index.n;
     if (k > x.n)
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "top_k_rows: k %lld is above the row's %lld",
-                    (long long)k, (long long)x.n);
+        return fail(ctx->host, KEEL_E_INVALID_ARG,
+                    "top_k_rows: k %lld is larger than the row's %lld elements", (long long)k,
+                    (long long)x.n);
     return parallel(ctx, workers_for(ctx, static_cast<uint64_t>(x.count * x.n) * 4),
                     [&](const Team &team) {
                         const Range r = share(x.count, 1, team);

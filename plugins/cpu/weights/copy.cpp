@@ -22,8 +22,7 @@ const char *hindrance(uint64_t bytes) {
     case Room::none: return "less than an eighth of memory would stay free";
     case Room::unknown: break;
     }
-    return "how much memory there is and is free cannot be found out (copy: on copies all the "
-           "same)";
+    return "the total and the free memory are unknown (copy: on copies without this check)";
 }
 
 // Switches copying off for the rest of the model: all later weights are read from the file, even if
@@ -31,9 +30,8 @@ const char *hindrance(uint64_t bytes) {
 keel_status stop_copying(keel_ctx *ctx, const char *why) {
     char text[300];
     snprintf(text, sizeof text,
-             "copy: auto: no more 16-bit weights are copied into large pages, %s; they are read "
-             "from the "
-             "mapped file, decoding is slower",
+             "copy: auto: from now on 16-bit weights are not copied into large pages: %s; they are "
+             "read from the mapped file, so decoding is slower",
              why);
     ctx->host->log(ctx->host, KEEL_LOG_WARN, text);
     ctx->copy = Copy::off;
@@ -55,7 +53,8 @@ keel_status copy_rows(keel_ctx *ctx, keel_weight *w) noexcept {
     if (w->packed.data == nullptr) {
         if (ctx->copy == Copy::automatic) return stop_copying(ctx, "there is no memory for them");
         return fail(ctx->host, KEEL_E_OUT_OF_MEMORY,
-                    "no memory for a copy of a weight of %llu bytes; copy: off reads the file's",
+                    "no memory for a copy of a weight of %llu bytes; set copy: off to read the "
+                    "weight from the file",
                     static_cast<unsigned long long>(bytes));
     }
     uint8_t *to = w->packed.data;

@@ -25,7 +25,7 @@ keel_dtype dtype_of(WeightType t) {
 keel_status list_sources(keel_ctx *ctx, const keel_weight_desc *desc, keel_weight *w) {
     w->sources = memory_alloc(ctx->host, desc->n_sources * sizeof(RowSource));
     if (w->sources.data == nullptr)
-        return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
+        return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "not enough memory for a weight");
     RowSource *list = reinterpret_cast<RowSource *>(w->sources.data);
     for (uint32_t i = 0; i < desc->n_sources; ++i) {
         const keel_weight_source *s = desc->sources[i];
@@ -89,13 +89,13 @@ keel_status check_weight(keel_ctx *ctx, const keel_weight_desc *desc, WeightType
                         (long long)first->rows, i, (long long)s->rows);
         if (s->cols % keel_dtype_block(s->dtype) != 0)
             return fail(host, KEEL_E_INVALID_ARG,
-                        "weight: %lld columns are no multiple of %s's block of %u",
+                        "weight: %lld columns do not consist of whole %s blocks of %u elements",
                         (long long)s->cols, keel_dtype_name(s->dtype), keel_dtype_block(s->dtype));
         const uint64_t row_bytes = keel_dtype_row_bytes(s->dtype, static_cast<uint64_t>(s->cols));
         const uint64_t room = s->offset <= s->mapping_bytes ? s->mapping_bytes - s->offset : 0;
         if (row_bytes != 0 && static_cast<uint64_t>(s->rows) > room / row_bytes)
             return fail(host, KEEL_E_INVALID_ARG,
-                        "weight: source %u reaches beyond its mapping of %llu bytes", i,
+                        "weight: source %u does not fit into its mapping of %llu bytes", i,
                         (unsigned long long)s->mapping_bytes);
     }
     return KEEL_OK;
@@ -141,7 +141,7 @@ keel_status interleave(keel_ctx *ctx, keel_weight *w) {
     packed.n_sources = 0;
     w->packed = weight_alloc(ctx, static_cast<uint64_t>(groups * packed.group_bytes), w->slab);
     if (w->packed.data == nullptr)
-        return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight of %lld bytes",
+        return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "not enough memory for a weight of %lld bytes",
                     (long long)(groups * packed.group_bytes));
     packed.packed = w->packed.data;
     const Pieces pieces = pieces_of(w->packed, packed.group_bytes, groups);
@@ -196,13 +196,16 @@ keel_status KEEL_CALL weight_prepare(keel_ctx *ctx, const keel_weight_desc *thei
     *out = nullptr;
     keel_weight_desc mine;
     if (keel_adopt(&mine, sizeof mine, theirs, KEEL_PREFIX(keel_weight_desc, use)) != KEEL_OK)
-        return fail(ctx->host, KEEL_E_INVALID_ARG, "a weight description of another ABI version");
+        return fail(
+            ctx->host, KEEL_E_INVALID_ARG,
+            "the weight description has another ABI version; build the plugin for this Keel");
     const keel_weight_desc *desc = &mine;
     WeightType type = WeightType::f32;
     keel_status status = check_weight(ctx, desc, type);
     if (status != KEEL_OK) return status;
     keel_weight *w = new_weight(ctx, desc, type);
-    if (w == nullptr) return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "no memory for a weight");
+    if (w == nullptr)
+        return fail(ctx->host, KEEL_E_OUT_OF_MEMORY, "not enough memory for a weight");
     status = list_sources(ctx, desc, w);
     const bool half = type == WeightType::f16 || type == WeightType::bf16;
     if (status == KEEL_OK && is_interleaved(type, desc->use))

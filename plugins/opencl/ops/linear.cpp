@@ -31,13 +31,13 @@ WeightSource source_of(keel_ctx &ctx, const keel_weight *weight, const keel_tens
         s.constants.scales = weight->offset + s.shape.scales_offset();
         s.constants.row_bytes = static_cast<uint32_t>(s.shape.row_bytes());
         if (s.shape.row_bytes() > UINT32_MAX)
-            refuse(ctx.host, KEEL_E_UNSUPPORTED, "%s: rows of %lld elements", op,
+            refuse(ctx.host, KEEL_E_UNSUPPORTED, "%s: rows of %lld elements are too long", op,
                    static_cast<long long>(s.shape.cols));
         return s;
     }
     view_of(ctx.host, w, "w"); // throws Refusal if the strides are not whole units
     if (w->stride[0] < 0 || w->stride[0] > UINT32_MAX)
-        refuse(ctx.host, KEEL_E_UNSUPPORTED, "%s: a row stride of %lld bytes", op,
+        refuse(ctx.host, KEEL_E_UNSUPPORTED, "%s: a row stride of %lld bytes is not supported", op,
                static_cast<long long>(w->stride[0]));
     s.memory = memory_of(ctx, w);
     s.constants.offset = w->offset;

@@ -90,7 +90,8 @@ uint32_t read_times(keel_ctx &ctx, uint64_t *number, uint64_t *begin_ns, uint64_
 uint64_t device_time(keel_ctx &ctx) {
     const PFN_vkGetCalibratedTimestampsEXT read = ctx.device.calibrated_timestamps;
     if (read == nullptr || !ctx.stream.timing().is_on())
-        refuse(ctx.host, KEEL_E_UNSUPPORTED, "the device's clock cannot be read from here");
+        refuse(ctx.host, KEEL_E_UNSUPPORTED,
+               "the host cannot read the device's clock, or ops are not timed");
     VkCalibratedTimestampInfoEXT info = {VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT};
     info.timeDomain = VK_TIME_DOMAIN_DEVICE_EXT;
     uint64_t ticks = 0, deviation = 0;

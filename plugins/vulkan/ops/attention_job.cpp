@@ -91,9 +91,8 @@ void settle_attention(keel_ctx &ctx, const keel_tensor *q, const keel_kv_view *k
                                (static_cast<uint64_t>(q->shape[2]) / 16 + 5);
         if (steps > Device::kMostLoops)
             refuse(ctx.host, KEEL_E_UNSUPPORTED,
-                   "scores of %llu queries at once: lavapipe ends loops after 65535 rounds; use "
-                   "smaller "
-                   "chunks of the prompt",
+                   "scores of %llu queries at once are too many, because lavapipe ends loops after "
+                   "65535 rounds; use smaller chunks of the prompt",
                    static_cast<unsigned long long>(queries));
     }
     const uint64_t all = static_cast<uint64_t>(rows) * job.heads();

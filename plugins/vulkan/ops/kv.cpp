@@ -95,7 +95,8 @@ void run_kv_gather(keel_ctx &ctx, const keel_kv_gather_args &a) {
 
 void plan_kv_rerotate(keel_ctx &ctx, const keel_kv_rerotate_args &a, PlanChoice &choice) {
     if (a.end > INT32_MAX)
-        refuse(ctx.host, KEEL_E_INVALID_ARG, "kv_rerotate: begin %lld and end %lld are no range",
+        refuse(ctx.host, KEEL_E_INVALID_ARG,
+               "kv_rerotate: begin %lld and end %lld are not a valid range",
                static_cast<long long>(a.begin), static_cast<long long>(a.end));
     tensor_of(ctx, a.row, "row"), tensor_of(ctx, a.new_positions, "new_positions");
     rerotate_pipeline(ctx, a);

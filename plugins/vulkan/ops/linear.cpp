@@ -72,10 +72,11 @@ void plan_matmul(keel_ctx &ctx, const keel_matmul_args &a, PlanChoice &choice) {
     const int64_t m = a.x->shape[0];
     if (a.x->stride[0] % 4 != 0 || a.out->stride[0] % 4 != 0 || m > INT32_MAX || w.rows > INT32_MAX)
         refuse(ctx.host, KEEL_E_UNSUPPORTED,
-               "matmul: strides that are no multiple of 4, or a size beyond 32 bits");
+               "matmul: a stride is not a multiple of 4, or a size does not fit into 32 bits");
     if (ctx.device.limits_loops() && m > kVecMost && w.cols > kLoopCols)
         refuse(ctx.host, KEEL_E_UNSUPPORTED,
-               "matmul: %lld columns; lavapipe ends loops after 65535 rounds, which %lld take",
+               "matmul: %lld columns are too many, because lavapipe ends loops after 65535 rounds, "
+               "which are enough for %lld columns",
                static_cast<long long>(w.cols), static_cast<long long>(kLoopCols));
     const bool prepared = a.weight != nullptr;
     if (!choice.named) return; // a call makes only the pipeline that it needs
@@ -127,7 +128,7 @@ void run_matmul(keel_ctx &ctx, const keel_matmul_args &a) {
 void plan_embed(keel_ctx &ctx, const keel_embed_args &a, PlanChoice &choice) {
     const WeightShape w = weight_in_use(ctx.host, shape_of(a.weight), a.w, "embed");
     if (a.out->stride[0] % 4 != 0)
-        refuse(ctx.host, KEEL_E_UNSUPPORTED, "embed: a stride that is no multiple of 4");
+        refuse(ctx.host, KEEL_E_UNSUPPORTED, "embed: a stride is not a multiple of 4");
     ctx.kernels.get(Kernel::embed, {64, w.type, a.weight != nullptr});
     name_kernel(choice, "embed %s", type_name(w.type));
 }

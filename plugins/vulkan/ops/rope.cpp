@@ -14,7 +14,8 @@ void plan_rope(keel_ctx &ctx, const keel_rope_args &a, PlanChoice &choice) {
     at(ctx, a.x, "x"), at(ctx, a.out, "out");
     if (a.positions->rank == 2 &&
         (a.positions->shape[1] < 1 || a.x->shape[1] % a.positions->shape[1] != 0))
-        refuse(ctx.host, KEEL_E_INVALID_ARG, "rope: heads are no multiple of the positions' heads");
+        refuse(ctx.host, KEEL_E_INVALID_ARG,
+               "rope: the number of heads is not a multiple of the number of heads in positions");
     rope_pipeline(ctx, a.x->shape[2]);
     name_kernel(choice, "rope");
 }

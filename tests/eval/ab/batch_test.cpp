@@ -189,7 +189,7 @@ TEST_CASE("settings that a batch does not support are refused or reported") {
 
     CHECK(contains(found, "arm 'capped' at "));
     CHECK(contains(found,
-                   "'kv.max_mib' caps the cache of one sequence, but 2 sequences run at once"));
+                   "'kv.max_mib' limits the cache of one sequence, but 2 sequences run at once"));
     // No arm evicts while text is generated, and continuations read many tokens in one step. So a
     // batch has no effect.
     const std::string continuation =

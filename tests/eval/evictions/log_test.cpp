@@ -77,8 +77,8 @@ TEST_CASE("A log of a model with windows says on which layers the policy acts") 
     const std::string line = to_json(record(10, 5, {{{2, 10}}, {{2, 10}}}), source) + "\n";
     const LogHistory h = parse_eviction_log(line, "e.jsonl");
     CHECK(h.lines.at(0).layer == 5);
-    const std::string words =
-        "the policy acts on 3 of 18 layers; 15 hold their window of 512 tokens";
+    const std::string words = "the policy acts on 3 of 18 layers; the other 15 layers hold only "
+                              "their window of 512 tokens";
     CHECK_THAT(log_text(h, {}), Contains(words));
     CHECK_THAT(log_html(h, {}), Contains(words));
     CHECK(log_json(h).at("windows").at("tokens") == 512);

@@ -152,7 +152,7 @@ TEST_CASE("kv_rerotate refuses an invalid range of slots") {
         a.row = a.new_positions = stage.tensor(rows);
         a.begin = begin, a.end = end;
         CHECK(stage.run(KEEL_OP_KV_REROTATE, a) == KEEL_E_INVALID_ARG);
-        CHECK(side.error().find("are no range") != std::string::npos);
+        CHECK(side.error().find("are not a valid range") != std::string::npos);
         CHECK(stage.read(scene.caches[cache].k) == scene.tensors[scene.caches[cache].k].image);
     }
 }

@@ -152,7 +152,7 @@ TEST_CASE("copy: auto warns once if memory is short, and copies nothing from the
         c->weight_destroy(c.get(), w);
     }
     const std::string text = heard.text(),
-                      warning = "copy: auto: no more 16-bit weights are copied";
+                      warning = "copy: auto: from now on 16-bit weights are not copied";
     CHECK(text.find(warning) != std::string::npos);
     CHECK(text.find("less than an eighth of memory would stay free") != std::string::npos);
     CHECK(text.find(warning) == text.rfind(warning));

@@ -1,14 +1,14 @@
 /* keel.read_later/1 (draft): the host reads a few bytes while the device runs later work.
  *
- * keel_backend.buffer_read waits for all queued work. So a host that reads each token with it
- * leaves the device without work in the meantime. Here a read is queued in the stream like an op,
- * and the host waits only for work that was queued before the read. The host can queue the next
- * step first and look at the token afterwards.
+ * keel_backend.buffer_read waits for all queued work. So if the host reads each token with
+ * buffer_read, the device has no work during the read. With this extension, a read is queued in the
+ * stream like an op, and the host waits only for work that was queued before the read. The host can
+ * queue the next step first and look at the token afterwards.
  *
  * A backend's keel_plugin.get_extension("keel.read_later/1") returns a keel_read_later. A backend
- * offers it if its stream runs beside the host. If the ops of a backend are done when their call
- * returns, nothing is gained; that backend does not offer it. The core queues a step before it
- * knows the last token only on backends with this extension.
+ * offers it if its stream runs in parallel with the host. If the ops of a backend are done when
+ * their call returns, the extension has no benefit, and the backend does not offer it. The core
+ * queues a step before it knows the last token only on backends with this extension.
  *
  * EXAMPLE. argmax_rows writes a token to `token`, and embed of the next step reads it there:
  *
@@ -31,31 +31,32 @@ extern "C" {
 
 #define KEEL_EXT_READ_LATER "keel.read_later/1"
 
-/* The most bytes of one read, and the most reads between start and finish at the same time. */
+/* The most bytes of one read, and the most reads that may be between start and finish at the same
+ * time. */
 enum keel_read_later_limits_e { KEEL_READ_LATER_BYTES = 64,
                                 KEEL_READ_LATER_MOST = 16 };
 
-/* The table. Members up to `finish` must be there and not NULL. */
+/* The table. Members up to `finish` are required and must not be NULL. */
 typedef struct keel_read_later {
     keel_header h;
     /* Queues a copy of n bytes (1 to KEEL_READ_LATER_BYTES) from `offset` of the buffer. The bytes
-     * are those at this point of the stream. *number names the read until finish; it is never 0.
-     * The buffer may be destroyed before finish, because buffer_destroy waits for queued work.
+     * are those at this point of the stream. *number identifies the read until finish. It is never
+     * 0. The buffer may be destroyed before finish, because buffer_destroy waits for queued work.
      * Errors, with *number = 0 and nothing queued: KEEL_E_UNSUPPORTED if KEEL_READ_LATER_MOST reads
      * wait for their finish, or if `serves` returns 0. KEEL_E_INVALID_ARG if n or the range is
      * wrong, or between begin and end of keel_replay. [ctx] */
     keel_status(KEEL_CALL *start)(keel_ctx *, keel_buffer *, uint64_t offset, uint64_t n,
                                   uint64_t *number);
-    /* Waits until the copy is done and writes its bytes to `dst`. It submits the copy if no flush
-     * has. It does not wait for work that was queued after the read. dst NULL: the read is
-     * discarded, and nothing is waited for. The number may be used again afterwards, also after an
-     * error. Errors, with `dst` unchanged: KEEL_E_INVALID_ARG for a number that start did not
-     * return or that is finished, and between begin and end of keel_replay. KEEL_E_DEVICE_LOST.
-     * [ctx] */
+    /* Waits until the copy is done and writes its bytes to `dst`. If no flush has submitted the
+     * copy, it submits it. It does not wait for work that was queued after the read. If dst is
+     * NULL, the read is discarded without waiting. Afterwards, even after an error, the number may
+     * be used for another read. Errors, with `dst` unchanged: KEEL_E_INVALID_ARG for a number that
+     * start did not return or that is finished, and between begin and end of keel_replay.
+     * KEEL_E_DEVICE_LOST. [ctx] */
     keel_status(KEEL_CALL *finish)(keel_ctx *, uint64_t number, void *dst);
-    /* 1 if this context serves the extension. 0 if its device would be slower with it, or a
-     * parameter turns it off. The answer is the same as long as the context lives. `serves` itself
-     * may be NULL: all contexts serve it. [ctx] */
+    /* Returns 1 if this context supports the extension. Returns 0 if its device would be slower
+     * with it, or if a parameter turns it off. The answer does not change during the lifetime of
+     * the context. If `serves` is NULL, all contexts support the extension. [ctx] */
     int32_t(KEEL_CALL *serves)(keel_ctx *);
 } keel_read_later;
 

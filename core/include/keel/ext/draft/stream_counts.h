@@ -1,10 +1,11 @@
-/* keel.stream_counts/1 (draft): how often a backend submits and waits on its own.
+/* keel.stream_counts/1 (draft): how often a backend submits and waits without a request of the
+ * core.
  *
  * The core counts its own calls of flush, wait and buffer_read. A backend may submit more often,
  * for example so that the device can begin, or because the memory for writes is full. It may also
  * wait in a call that does not have to wait, for example for that memory or for a command buffer.
- * This extension reports these, so that Keel can show all submits and waits for each token. A
- * backend that does neither does not offer it.
+ * This extension reports these submits and waits, so that Keel can show all submits and waits for
+ * each token. A backend that does neither does not offer it.
  *
  * A backend's keel_plugin.get_extension("keel.stream_counts/1") returns a keel_stream_counts_table.
  *
@@ -34,7 +35,7 @@ typedef struct keel_stream_counts {
     uint64_t waits;
 } keel_stream_counts;
 
-/* The table. Members up to `read` must be there and not NULL. */
+/* The table. Members up to `read` are required and must not be NULL. */
 typedef struct keel_stream_counts_table {
     keel_header h;
     /* Fills *out. It neither submits nor waits. [ctx] */
